@@ -1,0 +1,192 @@
+//! The one error type of the project and the exit code each kind of error ends the program with.
+//!
+//! Every message names the place, the reason and, where one exists, the next action.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What every fallible function of Rowloom returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Where in an input something was found: a file, and a line and column of it where they are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, or the words that named a generated matrix.
+    pub source: String,
+    /// Line of the file, counted from one.
+    pub line: Option<u64>,
+    /// Column of the line, counted from one, in bytes.
+    pub column: Option<u64>,
+}
+
+impl Place {
+    /// A whole file.
+    pub fn file(path: impl AsRef<Path>) -> Self {
+        Self { source: path.as_ref().display().to_string(), line: None, column: None }
+    }
+
+    /// A line of a file.
+    pub fn line(source: impl Into<String>, line: u64) -> Self {
+        Self { source: source.into(), line: Some(line), column: None }
+    }
+
+    /// The same place, at a column.
+    pub fn at_column(mut self, column: u64) -> Self {
+        self.column = Some(column);
+        self
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that can go wrong, by kind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The command line or a configuration asks for something that does not exist.
+    #[error("{0}")]
+    Usage(String),
+
+    /// An input is damaged, of an unknown kind, or not what was asked for.
+    #[error("{place}: {reason}")]
+    Input {
+        /// Where.
+        place: Place,
+        /// What is wrong, and what to do about it.
+        reason: String,
+    },
+
+    /// An input could not be read at all.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// Something would need more memory than there is; said before it is allocated.
+    #[error("{what} needs {} but the limit is {}; {advice}", Bytes(*needed_bytes), Bytes(*limit_bytes))]
+    DoesNotFit {
+        /// What would have been allocated.
+        what: String,
+        /// How much it needs.
+        needed_bytes: u64,
+        /// How much there may be.
+        limit_bytes: u64,
+        /// What to do instead.
+        advice: String,
+    },
+
+    /// A device is missing or failed.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// The device's name, as `--devices` takes it.
+        device: String,
+        /// What happened, and what to do about it.
+        reason: String,
+    },
+
+    /// Y is not the product, within the rounding bound.
+    #[error("verification failed: {0}")]
+    Verification(String),
+
+    /// A result could not be written; what was there before is still there.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// A signal asked the program to stop.
+    #[error("interrupted")]
+    Interrupted,
+
+    /// A promise of the program to itself was broken.
+    #[error("internal error: {0}; please report it")]
+    Internal(String),
+}
+
+impl Error {
+    /// An input error at a place.
+    pub fn input(place: Place, reason: impl Into<String>) -> Self {
+        Self::Input { place, reason: reason.into() }
+    }
+
+    /// A read error of a file.
+    pub fn read(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Read { path: path.into(), source }
+    }
+
+    /// A write error of a file.
+    pub fn write(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Write { path: path.into(), source }
+    }
+
+    /// The exit code the program ends with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Write { .. } => 1,
+            Self::Usage(_) => 2,
+            Self::Input { .. } | Self::Read { .. } | Self::DoesNotFit { .. } => 3,
+            Self::Device { .. } => 4,
+            Self::Verification(_) => 5,
+            Self::Internal(_) => 70,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// A byte count written for people: `1.5 GiB`.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1024 {
+            return f.pad(&format!("{} B", self.0));
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = UNITS[0];
+        for next in &UNITS[1..] {
+            if value < 1024.0 {
+                break;
+            }
+            value /= 1024.0;
+            unit = next;
+        }
+        f.pad(&format!("{value:.1} {unit}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_read_like_compiler_messages() {
+        let place = Place::line("cant.mtx", 14).at_column(3);
+        assert_eq!(Error::input(place, "row 0").to_string(), "cant.mtx:14:3: row 0");
+    }
+
+    #[test]
+    fn byte_counts_are_written_in_binary_units() {
+        assert_eq!(Bytes(1023).to_string(), "1023 B");
+        assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
+        assert_eq!(Bytes(u64::MAX).to_string(), "16.0 EiB");
+    }
+}

@@ -1,0 +1,203 @@
+//! Memory for large arrays: our own, aligned to cache lines and on huge pages where the system gives them, or a
+//! window of a mapped file.
+//!
+//! An array from a file that was mapped costs nothing to open; everything else is owned and freed on drop. Large
+//! owned buffers are anonymous mappings, so dropping one returns its memory to the system at once.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use memmap2::MmapMut;
+
+use crate::error::{Error, Result};
+
+/// Buffers from this size on are mappings of their own, with huge pages asked for.
+const MAPPED_FROM_BYTES: usize = 1 << 20;
+
+/// One cache line: the unit that small buffers are made of, for its alignment.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct CacheLine([u8; 64]);
+
+enum Memory {
+    Lines(Vec<CacheLine>),
+    Pages(MmapMut),
+}
+
+/// An owned array of plain numbers that starts on a cache line and is zero at first.
+pub struct AlignedBuffer<T> {
+    memory: Memory,
+    length: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> AlignedBuffer<T> {
+    /// `length` zeros, or an error that says how much memory was missing.
+    pub fn zeroed(length: usize) -> Result<Self> {
+        let no_memory = |needed: u64| Error::DoesNotFit {
+            what: "an array".into(),
+            needed_bytes: needed,
+            limit_bytes: 0,
+            advice: "the system refused the memory; free some or take a smaller matrix".into(),
+        };
+        let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| no_memory(u64::MAX))?;
+        let memory = if bytes >= MAPPED_FROM_BYTES {
+            let pages = MmapMut::map_anon(bytes).map_err(|_| no_memory(bytes as u64))?;
+            // Advice only: without huge pages everything still works, with more misses in the page tables' cache.
+            let _ = pages.advise(memmap2::Advice::HugePage);
+            Memory::Pages(pages)
+        } else {
+            let mut lines = Vec::new();
+            let count = bytes.div_ceil(64);
+            lines.try_reserve_exact(count).map_err(|_| no_memory(bytes as u64))?;
+            lines.resize(count, CacheLine([0; 64]));
+            Memory::Lines(lines)
+        };
+        Ok(Self { memory, length, element: PhantomData })
+    }
+
+    /// A copy of `values`.
+    pub fn copied_from(values: &[T]) -> Result<Self> {
+        let mut buffer = Self::zeroed(values.len())?;
+        buffer.copy_from_slice(values);
+        Ok(buffer)
+    }
+}
+
+impl<T: Pod> Deref for AlignedBuffer<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        let bytes: &[u8] = match &self.memory {
+            Memory::Lines(lines) => bytemuck::cast_slice(lines),
+            Memory::Pages(pages) => pages,
+        };
+        bytemuck::cast_slice(&bytes[..self.length * size_of::<T>()])
+    }
+}
+
+impl<T: Pod> DerefMut for AlignedBuffer<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        let bytes: &mut [u8] = match &mut self.memory {
+            Memory::Lines(lines) => bytemuck::cast_slice_mut(lines),
+            Memory::Pages(pages) => pages,
+        };
+        bytemuck::cast_slice_mut(&mut bytes[..self.length * size_of::<T>()])
+    }
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for AlignedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Bytes that stay where they are while anyone holds them: what a mapped file gives.
+pub trait SharedBytes: Send + Sync {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+}
+
+/// An array that is read and not changed: a vector, an aligned buffer, or a window of shared bytes.
+pub enum Array<T> {
+    /// A plain vector.
+    Vector(Vec<T>),
+    /// An aligned buffer.
+    Aligned(AlignedBuffer<T>),
+    /// A window of a mapped file.
+    Window(Window<T>),
+}
+
+/// A typed, aligned range of shared bytes.
+pub struct Window<T> {
+    owner: Arc<dyn SharedBytes>,
+    range: Range<usize>,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> Array<T> {
+    /// The elements that lie at `range` (in bytes) of `owner`; `None` if the range is outside, uneven or misaligned.
+    pub fn window(owner: Arc<dyn SharedBytes>, range: Range<usize>) -> Option<Self> {
+        let bytes = owner.bytes().get(range.clone())?;
+        bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
+        Some(Self::Window(Window { owner, range, element: PhantomData }))
+    }
+}
+
+impl<T: Pod> Deref for Array<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Vector(vector) => vector,
+            Self::Aligned(buffer) => buffer,
+            Self::Window(window) => bytemuck::cast_slice(&window.owner.bytes()[window.range.clone()]),
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for Array<T> {
+    fn from(vector: Vec<T>) -> Self {
+        Self::Vector(vector)
+    }
+}
+
+impl<T> From<AlignedBuffer<T>> for Array<T> {
+    fn from(buffer: AlignedBuffer<T>) -> Self {
+        Self::Aligned(buffer)
+    }
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Pod + PartialEq> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_any_size_are_zero_and_start_on_a_cache_line() {
+        for length in [0, 1, 7, 1000, 1 << 18] {
+            let buffer = AlignedBuffer::<f64>::zeroed(length).unwrap();
+            assert_eq!(buffer.len(), length);
+            assert_eq!(buffer.as_ptr() as usize % 64, 0);
+            assert!(buffer.iter().all(|&value| value == 0.0));
+        }
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(AlignedBuffer::<f64>::zeroed(usize::MAX / 4).is_err());
+        assert!(AlignedBuffer::<f64>::zeroed(1 << 56).is_err());
+    }
+
+    #[test]
+    fn windows_outside_or_misaligned_are_refused() {
+        struct Fixed(AlignedBuffer<u64>);
+        impl SharedBytes for Fixed {
+            fn bytes(&self) -> &[u8] {
+                bytemuck::cast_slice(&self.0)
+            }
+        }
+        let owner: Arc<dyn SharedBytes> = Arc::new(Fixed(AlignedBuffer::copied_from(&[1, 2, 3]).unwrap()));
+        assert_eq!(&*Array::<u64>::window(owner.clone(), 8..24).unwrap(), &[2, 3]);
+        assert!(Array::<u64>::window(owner.clone(), 4..12).is_none());
+        assert!(Array::<u64>::window(owner.clone(), 0..7).is_none());
+        assert!(Array::<u64>::window(owner, 0..32).is_none());
+    }
+}

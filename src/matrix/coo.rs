@@ -1,0 +1,69 @@
+//! Coordinates: one (row, column, value) per entry, in the order they came.
+
+use super::scalar::Scalar;
+use crate::error::{Error, Result};
+
+/// A sparse matrix as a list of entries; duplicates are allowed and mean their sum, in list order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coo<T> {
+    rows: usize,
+    cols: usize,
+    row_indices: Vec<u32>,
+    col_indices: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T: Scalar> Coo<T> {
+    /// A matrix from its entries, checked.
+    pub fn try_new(
+        rows: usize,
+        cols: usize,
+        row_indices: Vec<u32>,
+        col_indices: Vec<u32>,
+        values: Vec<T>,
+    ) -> Result<Self> {
+        if row_indices.len() != values.len() || col_indices.len() != values.len() {
+            return Err(Error::Internal("COO arrays of different lengths".into()));
+        }
+        let outside = |indices: &[u32], bound: usize| indices.iter().any(|&index| index as usize >= bound);
+        if outside(&row_indices, rows) || outside(&col_indices, cols) {
+            return Err(Error::Internal("a COO entry lies outside the matrix".into()));
+        }
+        Ok(Self { rows, cols, row_indices, col_indices, values })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Number of entries, duplicates counted apart.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The row of each entry.
+    pub fn row_indices(&self) -> &[u32] {
+        &self.row_indices
+    }
+
+    /// The column of each entry.
+    pub fn col_indices(&self) -> &[u32] {
+        &self.col_indices
+    }
+
+    /// The value of each entry.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+}

@@ -1,0 +1,19 @@
+//! Sparse matrices and dense multivectors: formats, conversions between them, statistics, generators, files.
+//!
+//! Parallel code here runs on the rayon pool it is called in; how many threads that has is the caller's policy.
+
+pub mod array;
+pub mod coo;
+pub mod csr;
+pub mod ell;
+pub mod info;
+pub mod multivector;
+pub mod scalar;
+
+pub use array::{AlignedBuffer, Array};
+pub use coo::Coo;
+pub use csr::{Csr, CsrView};
+pub use ell::{EllPadded, EllUnpadded};
+pub use info::{Field, Loaded, MatrixInfo, Symmetry};
+pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
+pub use scalar::{Dtype, Scalar};

@@ -1,0 +1,223 @@
+//! Dense multivectors: `rows` by `k`, row after row, each row `leading_dimension` apart.
+
+use super::array::AlignedBuffer;
+use super::scalar::Scalar;
+use crate::error::{Error, Result};
+
+/// An owned dense multivector; its first element starts a cache line.
+#[derive(Debug)]
+pub struct MultiVector<T: Scalar> {
+    rows: usize,
+    k: usize,
+    leading_dimension: usize,
+    data: AlignedBuffer<T>,
+}
+
+impl<T: Scalar> MultiVector<T> {
+    /// All zeros, rows packed.
+    pub fn zeros(rows: usize, k: usize) -> Result<Self> {
+        Self::zeros_with_leading_dimension(rows, k, k)
+    }
+
+    /// All zeros, rows `leading_dimension` apart.
+    pub fn zeros_with_leading_dimension(rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
+        if leading_dimension < k {
+            return Err(Error::Usage(format!("leading dimension {leading_dimension} is below k = {k}")));
+        }
+        let length = rows.saturating_mul(leading_dimension);
+        Ok(Self { rows, k, leading_dimension, data: AlignedBuffer::zeroed(length)? })
+    }
+
+    /// Values from a function of row and column.
+    pub fn from_fn(rows: usize, k: usize, mut value: impl FnMut(usize, usize) -> T) -> Result<Self> {
+        let mut result = Self::zeros(rows, k)?;
+        for row in 0..rows {
+            for column in 0..k {
+                result.data[row * k + column] = value(row, column);
+            }
+        }
+        Ok(result)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Distance of two rows, in elements.
+    pub fn leading_dimension(&self) -> usize {
+        self.leading_dimension
+    }
+
+    /// All elements, those between rows included.
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// All elements, those between rows included, to be changed.
+    pub fn data_mut(&mut self) -> &mut [T] {
+        &mut self.data
+    }
+
+    /// The elements of a row.
+    pub fn row(&self, row: usize) -> &[T] {
+        &self.data[row * self.leading_dimension..][..self.k]
+    }
+
+    /// The whole, borrowed.
+    pub fn view(&self) -> MultiVectorView<'_, T> {
+        MultiVectorView {
+            rows: self.rows,
+            k: self.k,
+            leading_dimension: self.leading_dimension,
+            data: &self.data,
+        }
+    }
+
+    /// The whole, borrowed to be changed.
+    pub fn view_mut(&mut self) -> MultiVectorViewMut<'_, T> {
+        MultiVectorViewMut {
+            rows: self.rows,
+            k: self.k,
+            leading_dimension: self.leading_dimension,
+            data: &mut self.data,
+        }
+    }
+}
+
+/// Elements that `rows` rows of `k` need, `leading_dimension` apart.
+fn least_length(rows: usize, k: usize, leading_dimension: usize) -> usize {
+    if rows == 0 { 0 } else { (rows - 1).saturating_mul(leading_dimension).saturating_add(k) }
+}
+
+fn check(length: usize, rows: usize, k: usize, leading_dimension: usize) -> Result<()> {
+    if leading_dimension < k || length < least_length(rows, k, leading_dimension) {
+        return Err(Error::Usage(format!(
+            "{length} elements are too few for {rows} rows of {k}, {leading_dimension} apart"
+        )));
+    }
+    Ok(())
+}
+
+/// A borrowed dense multivector.
+#[derive(Debug, Clone, Copy)]
+pub struct MultiVectorView<'a, T> {
+    rows: usize,
+    k: usize,
+    leading_dimension: usize,
+    data: &'a [T],
+}
+
+impl<'a, T: Scalar> MultiVectorView<'a, T> {
+    /// A view of someone else's elements, checked.
+    pub fn try_new(data: &'a [T], rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
+        check(data.len(), rows, k, leading_dimension)?;
+        Ok(Self { rows, k, leading_dimension, data })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Distance of two rows, in elements.
+    pub fn leading_dimension(&self) -> usize {
+        self.leading_dimension
+    }
+
+    /// All elements.
+    pub fn data(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// The elements of a row.
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.data[row * self.leading_dimension..][..self.k]
+    }
+}
+
+/// A dense multivector borrowed to be changed.
+#[derive(Debug)]
+pub struct MultiVectorViewMut<'a, T> {
+    rows: usize,
+    k: usize,
+    leading_dimension: usize,
+    data: &'a mut [T],
+}
+
+impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
+    /// A view of someone else's elements, checked.
+    pub fn try_new(data: &'a mut [T], rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
+        check(data.len(), rows, k, leading_dimension)?;
+        Ok(Self { rows, k, leading_dimension, data })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Distance of two rows, in elements.
+    pub fn leading_dimension(&self) -> usize {
+        self.leading_dimension
+    }
+
+    /// All elements, to be changed.
+    pub fn data_mut(&mut self) -> &mut [T] {
+        self.data
+    }
+
+    /// The elements of a row, to be changed.
+    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
+        &mut self.data[row * self.leading_dimension..][..self.k]
+    }
+
+    /// The first `row` rows and the rest.
+    pub fn split_at_row(self, row: usize) -> (Self, Self) {
+        let Self { rows, k, leading_dimension, data } = self;
+        let middle = row.saturating_mul(leading_dimension).min(data.len());
+        let (top, bottom) = data.split_at_mut(middle);
+        (
+            Self { rows: row, k, leading_dimension, data: top },
+            Self { rows: rows - row, k, leading_dimension, data: bottom },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_too_short_for_their_shape_are_refused() {
+        let data = [0.0f64; 7];
+        assert!(MultiVectorView::try_new(&data, 2, 3, 4).is_ok());
+        assert!(MultiVectorView::try_new(&data, 2, 4, 4).is_err());
+        assert!(MultiVectorView::try_new(&data, 2, 3, 2).is_err());
+        assert!(MultiVectorView::<f64>::try_new(&[], 0, 3, 3).is_ok());
+    }
+
+    #[test]
+    fn splitting_keeps_every_row() {
+        let mut whole = MultiVector::from_fn(5, 2, |row, column| (row * 10 + column) as f64).unwrap();
+        let (mut top, mut bottom) = whole.view_mut().split_at_row(2);
+        assert_eq!((top.rows(), bottom.rows()), (2, 3));
+        assert_eq!(top.row_mut(1), &[10.0, 11.0]);
+        assert_eq!(bottom.row_mut(0), &[20.0, 21.0]);
+    }
+}

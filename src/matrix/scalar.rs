@@ -1,0 +1,133 @@
+//! The two value types, `f64` and `f32`, behind one trait.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// A value type by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE double precision.
+    F64,
+    /// IEEE single precision.
+    F32,
+}
+
+impl Dtype {
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F64 => 8,
+            Self::F32 => 4,
+        }
+    }
+
+    /// `f64` or `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "f64" => Ok(Self::F64),
+            "f32" => Ok(Self::F32),
+            _ => Err(Error::Usage(format!("unknown dtype '{text}'; there are f64 and f32"))),
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f64 {}
+    impl Sealed for f32 {}
+}
+
+/// A real number that matrices hold: `f64` or `f32`.
+pub trait Scalar:
+    sealed::Sealed + bytemuck::Pod + PartialOrd + Default + fmt::Display + fmt::Debug + Send + Sync + 'static
+{
+    /// The type's name.
+    const DTYPE: Dtype;
+    /// Zero.
+    const ZERO: Self;
+    /// One.
+    const ONE: Self;
+    /// Half the distance from one to the next number: the relative error of one rounding.
+    const UNIT_ROUNDOFF: f64;
+    /// The smallest positive number.
+    const SMALLEST: f64;
+
+    /// The nearest value to `value`.
+    fn from_f64(value: f64) -> Self;
+    /// The same value, exactly.
+    fn to_f64(self) -> f64;
+    /// `self * factor + addend`, rounded once.
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
+    /// `self + other`, rounded.
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Scalar for f64 {
+    const DTYPE: Dtype = Dtype::F64;
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
+    const SMALLEST: f64 = 5e-324;
+
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Scalar for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const UNIT_ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
+    const SMALLEST: f64 = 1.401298464324817e-45;
+
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
