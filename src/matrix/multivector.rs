@@ -187,6 +187,16 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
         &mut self.data[row * self.leading_dimension..][..self.k]
     }
 
+    /// The same view for a shorter while.
+    pub fn reborrow(&mut self) -> MultiVectorViewMut<'_, T> {
+        MultiVectorViewMut {
+            rows: self.rows,
+            k: self.k,
+            leading_dimension: self.leading_dimension,
+            data: self.data,
+        }
+    }
+
     /// The first `row` rows and the rest.
     pub fn split_at_row(self, row: usize) -> (Self, Self) {
         let Self { rows, k, leading_dimension, data } = self;

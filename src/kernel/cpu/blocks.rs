@@ -1,0 +1,141 @@
+//! Bodies for rows that share a pattern: columns are read once for the block, and so are rows of X where they are
+//! the same ones. Each row keeps its own canonical chain.
+//!
+//! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
+
+use super::chains::{MASKED, RowJob, finish};
+use super::vector::Vector;
+
+/// Rows of a block whose columns move along from row to row.
+pub(super) const SHIFTED_ROWS: usize = 4;
+
+/// Most rows of a block with the same columns that a body of `units` registers computes at a time.
+pub(super) const fn most_identical_rows(units: usize) -> usize {
+    match units {
+        0..=6 => 4,
+        7..=8 => 3,
+        _ => 1,
+    }
+}
+
+#[inline(always)]
+unsafe fn load<V: Vector, const FIT: u8>(from: *const V::Element, is_last: bool, mask: V::Mask) -> V {
+    // SAFETY: the caller's pointer is good for the slab's lanes at this register.
+    unsafe { if FIT == MASKED && is_last { V::load_masked(from, mask) } else { V::load(from) } }
+}
+
+/// `R` rows with the same columns.
+#[inline(always)]
+unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u8>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    mask: V::Mask,
+) {
+    let (start, length) = job.extent(row);
+    // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
+    // checked; beyond that the job's promises.
+    unsafe {
+        let mut sums = [[V::zero(); U]; R];
+        for offset in 0..length {
+            let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
+            let values: [V; R] = std::array::from_fn(|chain| {
+                V::splat(*job.values.get_unchecked(start + chain * length + offset))
+            });
+            for unit in 0..U {
+                let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);
+                for chain in 0..R {
+                    sums[chain][unit] = values[chain].multiply_add(x, sums[chain][unit]);
+                }
+            }
+        }
+        for chain in 0..R {
+            finish::<V, U, FIT>(job, row + chain, sums[chain], mask);
+        }
+    }
+}
+
+/// All blocks of rows with the same columns. With uniform values such rows are equal: one is computed, all written.
+#[inline(always)]
+pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+) {
+    // SAFETY: as `identical_rows`.
+    unsafe {
+        let mask = V::mask(job.tail_lanes);
+        for block in job.blocks {
+            let row = job.first_row + block.leader as usize;
+            let count = block.count as usize;
+            if UNIFORM {
+                let (start, length) = job.extent(row);
+                let value = V::splat(job.values[0]);
+                let mut sums = [V::zero(); U];
+                for offset in 0..length {
+                    let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
+                    for unit in 0..U {
+                        let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);
+                        sums[unit] = value.multiply_add(x, sums[unit]);
+                    }
+                }
+                for copy in 0..count {
+                    finish::<V, U, FIT>(job, row + copy, sums, mask);
+                }
+            } else {
+                match count {
+                    2 => identical_rows::<V, U, 2, FIT>(job, row, mask),
+                    3 => identical_rows::<V, U, 3, FIT>(job, row, mask),
+                    _ => identical_rows::<V, U, 4, FIT>(job, row, mask),
+                }
+            }
+        }
+    }
+}
+
+/// All blocks of [`SHIFTED_ROWS`] rows whose columns are the first row's, moved by a constant for each.
+#[inline(always)]
+pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+) {
+    // SAFETY: rows of a block are of one length, follow each other in the arrays and have moved columns, as the
+    // maker of the blocks checked: so a moved column lies inside X because the row's own column does.
+    unsafe {
+        let mask = V::mask(job.tail_lanes);
+        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
+        for block in job.blocks {
+            let row = job.first_row + block.leader as usize;
+            let (start, length) = job.extent(row);
+            if length == 0 {
+                for chain in 0..SHIFTED_ROWS {
+                    finish::<V, U, FIT>(job, row + chain, [V::zero(); U], mask);
+                }
+                continue;
+            }
+            let leader_column = *job.columns.get_unchecked(start);
+            let moved: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
+                let column = *job.columns.get_unchecked(start + chain * length);
+                let here = job.x_row::<V, U, FIT>(column);
+                let leader = job.x_row::<V, U, FIT>(leader_column);
+                job.x.wrapping_offset(here.offset_from(leader))
+            });
+            let mut sums = [[V::zero(); U]; SHIFTED_ROWS];
+            for offset in 0..length {
+                let column = *job.columns.get_unchecked(start + offset);
+                let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
+                for chain in 0..SHIFTED_ROWS {
+                    let x = moved[chain].wrapping_offset(distance);
+                    let value = if UNIFORM {
+                        uniform
+                    } else {
+                        V::splat(*job.values.get_unchecked(start + chain * length + offset))
+                    };
+                    for unit in 0..U {
+                        let x = load::<V, FIT>(x.wrapping_add(unit * V::LANES), unit == U - 1, mask);
+                        sums[chain][unit] = value.multiply_add(x, sums[chain][unit]);
+                    }
+                }
+            }
+            for chain in 0..SHIFTED_ROWS {
+                finish::<V, U, FIT>(job, row + chain, sums[chain], mask);
+            }
+        }
+    }
+}

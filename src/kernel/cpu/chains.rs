@@ -1,0 +1,306 @@
+//! The bodies of the row kernels: canonical chains of multiply-adds, several at a time.
+//!
+//! One chain alone waits for each multiply-add to finish before the next can start, so rows (or segments of a long
+//! row) are taken `R` at a time: their chains are independent and fill the pipeline. Which rows share a batch
+//! changes nothing in any chain, hence nothing in the result.
+//!
+//! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
+//! registers, `UNIFORM` that all values are equal and only the first is read.
+
+use super::vector::Vector;
+use crate::kernel::order::SEGMENT;
+use crate::matrix::Scalar;
+
+/// Rows to compute, and everything their chains read and write.
+///
+/// Whoever makes one promises: rows are inside the layout, every entry lies inside `columns` and `values`, every
+/// column inside X, and `y` points at memory for all rows named, owned by this job alone.
+pub(super) struct RowJob<'a, T> {
+    /// Where each row starts in `columns` and `values`.
+    pub starts: &'a [u64],
+    /// How long each row is; without it a row ends where the next one starts.
+    pub lengths: Option<&'a [u32]>,
+    pub columns: &'a [u32],
+    pub values: &'a [T],
+    /// First element of the slab in X's first row.
+    pub x: *const T,
+    pub x_leading_dimension: usize,
+    /// First element of the slab in Y's row `first_row`.
+    pub y: *mut T,
+    pub y_leading_dimension: usize,
+    pub first_row: usize,
+    /// Rows to take, `order`'s or those from `first_row` on.
+    pub count: usize,
+    /// The rows in the order they are taken, relative to `first_row`; without it, ascending.
+    pub order: Option<&'a [u32]>,
+    /// Blocks of rows with one pattern; other bodies than `rows` take these.
+    pub blocks: &'a [Block],
+    /// Rows longer than this are left to someone else.
+    pub longest: usize,
+    /// Columns of the slab in the last register.
+    pub tail_lanes: usize,
+    /// Y goes past the caches; its rows must then be aligned to a cache line.
+    pub stream: bool,
+    /// How many nonzeros ahead rows of X are fetched; zero for not at all.
+    pub prefetch: usize,
+    /// Where each row goes when rows are segments of longer ones: a row of Y counted from `first_row`, with
+    /// [`FIRST_OF_ROW`] set where it is written and not added.
+    pub targets: Option<&'a [u32]>,
+}
+
+/// Consecutive rows of one length with the same columns, or with columns moved by a constant from row to row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    /// The first row, relative to the job's.
+    pub leader: u32,
+    /// Number of rows.
+    pub count: u32,
+}
+
+/// The slab is all of X and its rows follow each other: their distance is known when the kernel is compiled.
+pub(super) const PACKED: u8 = 0;
+/// The slab fills its registers; rows are any distance apart.
+pub(super) const FULL: u8 = 1;
+/// The slab's last register is not full.
+pub(super) const MASKED: u8 = 2;
+
+/// Marks a target that is the first segment of its row.
+pub(super) const FIRST_OF_ROW: u32 = 1 << 31;
+
+impl<T: Scalar> RowJob<'_, T> {
+    /// The slab's part of the row of X that belongs to a column.
+    #[inline(always)]
+    pub(super) unsafe fn x_row<V: Vector<Element = T>, const U: usize, const FIT: u8>(&self, column: u32) -> *const T {
+        let distance = if FIT == PACKED { U * V::LANES } else { self.x_leading_dimension };
+        // SAFETY: columns lie inside X.
+        unsafe { self.x.add(column as usize * distance) }
+    }
+
+    #[inline(always)]
+    pub(super) fn extent(&self, row: usize) -> (usize, usize) {
+        // SAFETY: the maker of the job promises that `row` is inside the layout.
+        unsafe {
+            let start = *self.starts.get_unchecked(row);
+            let length = match self.lengths {
+                Some(lengths) => u64::from(*lengths.get_unchecked(row)),
+                None => *self.starts.get_unchecked(row + 1) - start,
+            };
+            (start as usize, length as usize)
+        }
+    }
+}
+
+/// Narrower slabs gain nothing from fetching ahead: the processor's own window reaches far enough.
+const FEWEST_UNITS_PREFETCHED: usize = 3;
+
+/// One multiply-add of a nonzero with its row of X.
+#[inline(always)]
+unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    position: usize,
+    uniform: V,
+    mask: V::Mask,
+    sums: &mut [V; U],
+) {
+    // SAFETY: `position` is inside a row of the job, so the job's promises cover every access here.
+    unsafe {
+        let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(position));
+        if U >= FEWEST_UNITS_PREFETCHED && job.prefetch > 0 {
+            let ahead = (position + job.prefetch).min(job.columns.len() - 1);
+            let next = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(ahead));
+            for unit in 0..U {
+                V::prefetch(next.add(unit * V::LANES));
+            }
+        }
+        let value = if UNIFORM { uniform } else { V::splat(*job.values.get_unchecked(position)) };
+        for unit in 0..U {
+            let from = x.add(unit * V::LANES);
+            let x = if FIT == MASKED && unit == U - 1 { V::load_masked(from, mask) } else { V::load(from) };
+            sums[unit] = value.multiply_add(x, sums[unit]);
+        }
+    }
+}
+
+/// `R` chains of their own starts and lengths; the common part of their lengths runs together.
+#[inline(always)]
+unsafe fn chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    starts: [usize; R],
+    lengths: [usize; R],
+    uniform: V,
+    mask: V::Mask,
+) -> [[V; U]; R] {
+    // SAFETY: as `step`, for every position of every chain.
+    unsafe {
+        let mut sums = [[V::zero(); U]; R];
+        let mut common = lengths[0];
+        for length in lengths {
+            common = common.min(length);
+        }
+        for offset in 0..common {
+            for chain in 0..R {
+                step::<V, U, FIT, UNIFORM>(job, starts[chain] + offset, uniform, mask, &mut sums[chain]);
+            }
+        }
+        for chain in 0..R {
+            let mut own = sums[chain];
+            for offset in common..lengths[chain] {
+                step::<V, U, FIT, UNIFORM>(job, starts[chain] + offset, uniform, mask, &mut own);
+            }
+            sums[chain] = own;
+        }
+        sums
+    }
+}
+
+/// Segments `from..to` of a row that starts at `start`: the ordered sum of their chains.
+#[inline(always)]
+unsafe fn segments<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    start: usize,
+    length: usize,
+    uniform: V,
+    mask: V::Mask,
+) -> [V; U] {
+    // SAFETY: as `chains`; segments are parts of the row.
+    unsafe {
+        let first_length = length.min(SEGMENT);
+        let [mut total] = chains::<V, U, 1, FIT, UNIFORM>(job, [start], [first_length], uniform, mask);
+        let mut done = first_length;
+        while length - done >= R * SEGMENT {
+            let starts = std::array::from_fn(|chain| start + done + chain * SEGMENT);
+            let parts = chains::<V, U, R, FIT, UNIFORM>(job, starts, [SEGMENT; R], uniform, mask);
+            for part in parts {
+                for unit in 0..U {
+                    total[unit] = total[unit].add(part[unit]);
+                }
+            }
+            done += R * SEGMENT;
+        }
+        while done < length {
+            let part_length = (length - done).min(SEGMENT);
+            let [part] = chains::<V, U, 1, FIT, UNIFORM>(job, [start + done], [part_length], uniform, mask);
+            for unit in 0..U {
+                total[unit] = total[unit].add(part[unit]);
+            }
+            done += part_length;
+        }
+        total
+    }
+}
+
+/// Writes a finished row of the slab.
+#[inline(always)]
+pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    sums: [V; U],
+    mask: V::Mask,
+) {
+    // SAFETY: the job owns this row of Y; it asks for streaming only where rows are aligned.
+    unsafe {
+        if let Some(targets) = job.targets {
+            let target = *targets.get_unchecked(row);
+            let y = job.y.add((target & !FIRST_OF_ROW) as usize * job.y_leading_dimension);
+            return add_to::<V, U, FIT>(y, target & FIRST_OF_ROW != 0, sums, mask);
+        }
+        let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
+        for unit in 0..U {
+            let to = y.add(unit * V::LANES);
+            if FIT == MASKED && unit == U - 1 {
+                sums[unit].store_masked(to, mask);
+            } else if job.stream {
+                sums[unit].stream(to);
+            } else {
+                sums[unit].store(to);
+            }
+        }
+    }
+}
+
+/// Adds a segment's chain to its row of Y, or starts the row with it.
+#[inline(always)]
+unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
+    y: *mut V::Element,
+    is_first: bool,
+    sums: [V; U],
+    mask: V::Mask,
+) {
+    // SAFETY: as `finish`.
+    unsafe {
+        for unit in 0..U {
+            let to = y.add(unit * V::LANES);
+            if FIT == MASKED && unit == U - 1 {
+                let sum = if is_first { sums[unit] } else { V::load_masked(to, mask).add(sums[unit]) };
+                sum.store_masked(to, mask);
+            } else {
+                let sum = if is_first { sums[unit] } else { V::load(to).add(sums[unit]) };
+                sum.store(to);
+            }
+        }
+    }
+}
+
+/// All rows of the job but those left out for their length.
+#[inline(always)]
+pub(super) unsafe fn rows<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+) {
+    // SAFETY: the job's promises; rows are taken from its range only.
+    unsafe {
+        let mask = V::mask(job.tail_lanes);
+        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
+        let count = job.count;
+        let row_at = |index: usize| {
+            job.first_row
+                + match job.order {
+                    Some(order) => *order.get_unchecked(index) as usize,
+                    None => index,
+                }
+        };
+        let mut index = 0;
+        while index + R <= count {
+            let taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
+            let mut starts = [0; R];
+            let mut lengths = [0; R];
+            let mut longest = 0;
+            for chain in 0..R {
+                (starts[chain], lengths[chain]) = job.extent(taken[chain]);
+                longest = longest.max(lengths[chain]);
+            }
+            if longest <= SEGMENT {
+                let sums = chains::<V, U, R, FIT, UNIFORM>(job, starts, lengths, uniform, mask);
+                for chain in 0..R {
+                    finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
+                }
+            } else {
+                for row in taken {
+                    one_row::<V, U, R, FIT, UNIFORM>(job, row, uniform, mask);
+                }
+            }
+            index += R;
+        }
+        for index in index..count {
+            one_row::<V, U, R, FIT, UNIFORM>(job, row_at(index), uniform, mask);
+        }
+    }
+}
+
+/// One row by itself, of any length.
+#[inline(always)]
+unsafe fn one_row<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    uniform: V,
+    mask: V::Mask,
+) {
+    let (start, length) = job.extent(row);
+    if length > job.longest {
+        return;
+    }
+    // SAFETY: as `rows`.
+    unsafe {
+        let sums = segments::<V, U, R, FIT, UNIFORM>(job, start, length, uniform, mask);
+        finish::<V, U, FIT>(job, row, sums, mask);
+    }
+}

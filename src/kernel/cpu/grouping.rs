@@ -1,0 +1,158 @@
+//! In which groups the rows of a piece are taken: blocks that share a pattern, the rest by length or as they come.
+//!
+//! Grouping changes which chains run side by side and never a chain, so it cannot change the result.
+
+use std::ops::Range;
+
+use super::blocks::SHIFTED_ROWS;
+use super::chains::{Block, FIRST_OF_ROW};
+use super::layout::RowLayout;
+use crate::kernel::order::{SEGMENT, segments};
+
+/// What may be grouped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupingRules {
+    /// Most rows of a block with the same columns; one for no such blocks.
+    pub most_identical_rows: usize,
+    /// Blocks of rows whose columns move along.
+    pub shifted: bool,
+    /// Rows outside blocks are taken longest first.
+    pub sort: bool,
+    /// Rows are grouped within windows of this many, so that what they touch stays near.
+    pub window: usize,
+}
+
+/// Rows of a piece in groups, window by window. Rows are relative to the piece's first.
+#[derive(Debug, Default)]
+pub(super) struct Grouping {
+    pub identical: Vec<Block>,
+    pub shifted: Vec<Block>,
+    pub singles: Vec<u32>,
+    /// Where each window ends in the three lists.
+    pub window_ends: Vec<[usize; 3]>,
+}
+
+impl Grouping {
+    /// The groups of `rows`, or none where taking them as they come is the same.
+    pub fn collect<T: Copy>(layout: RowLayout<'_, T>, rows: Range<usize>, rules: GroupingRules) -> Option<Self> {
+        let mut grouping = Self::default();
+        let mut begin = rows.start;
+        while begin < rows.end {
+            let end = (begin + rules.window).min(rows.end);
+            let singles_before = grouping.singles.len();
+            grouping.add_window(layout, rows.start, begin..end, rules);
+            if rules.sort {
+                grouping.singles[singles_before..]
+                    .sort_by_key(|&row| std::cmp::Reverse(layout.length(rows.start + row as usize)));
+            }
+            grouping.window_ends.push([
+                grouping.identical.len(),
+                grouping.shifted.len(),
+                grouping.singles.len(),
+            ]);
+            begin = end;
+        }
+        let natural = grouping.identical.is_empty() && grouping.shifted.is_empty() && grouping.singles.is_sorted();
+        (!natural).then_some(grouping)
+    }
+
+    fn add_window<T: Copy>(
+        &mut self,
+        layout: RowLayout<'_, T>,
+        first_row: usize,
+        window: Range<usize>,
+        rules: GroupingRules,
+    ) {
+        let mut row = window.start;
+        while row < window.end {
+            let leader = (row - first_row) as u32;
+            let limit = if rules.most_identical_rows > 1 { window.end } else { row + 1 };
+            let alike = 1 + (row + 1..limit).take_while(|&other| shift(layout, row, other) == Some(0)).count();
+            if alike > 1 {
+                let parts = alike.div_ceil(rules.most_identical_rows);
+                for part in 0..parts {
+                    let (begin, end) = (alike * part / parts, alike * (part + 1) / parts);
+                    if end - begin == 1 {
+                        self.singles.push(leader + begin as u32);
+                    } else {
+                        self.identical
+                            .push(Block { leader: leader + begin as u32, count: (end - begin) as u32 });
+                    }
+                }
+                row += alike;
+            } else if rules.shifted
+                && row + SHIFTED_ROWS <= window.end
+                && (row + 1..row + SHIFTED_ROWS).all(|other| shift(layout, row, other).is_some())
+            {
+                self.shifted.push(Block { leader, count: SHIFTED_ROWS as u32 });
+                row += SHIFTED_ROWS;
+            } else {
+                self.singles.push(leader);
+                row += 1;
+            }
+        }
+    }
+}
+
+/// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must be
+/// short, not empty, and `other` must follow so many rows later in the arrays.
+fn shift<T: Copy>(layout: RowLayout<'_, T>, row: usize, other: usize) -> Option<u32> {
+    let length = layout.length(row);
+    if length == 0 || length > SEGMENT || layout.length(other) != length {
+        return None;
+    }
+    let (here, there) = (layout.starts[row] as usize, layout.starts[other] as usize);
+    if there != here + (other - row) * length {
+        return None;
+    }
+    let (columns, others) = (&layout.columns[here..here + length], &layout.columns[there..there + length]);
+    let shift = others[0].wrapping_sub(columns[0]);
+    columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift).then_some(shift)
+}
+
+/// Segments of a piece's rows, sorted by their first column: X is walked through once, and what few rows read of
+/// it together stays near.
+#[derive(Debug)]
+pub(super) struct Wave {
+    pub starts: Vec<u64>,
+    pub lengths: Vec<u32>,
+    pub targets: Vec<u32>,
+}
+
+impl Wave {
+    /// The segments of `rows`; none if a row is empty, longer than `longest`, or its columns do not ascend, on
+    /// which the order of its segments relies.
+    pub fn collect<T: Copy>(layout: RowLayout<'_, T>, rows: Range<usize>, longest: usize) -> Option<Self> {
+        let mut entries: Vec<(u32, u64, u32, u32)> = Vec::new();
+        for row in rows.clone() {
+            let length = layout.length(row);
+            if length == 0 || length > longest {
+                return None;
+            }
+            let start = layout.starts[row] as usize;
+            if !layout.columns[start..start + length].is_sorted() {
+                return None;
+            }
+            let target = (row - rows.start) as u32;
+            for (segment, (start, length)) in segments_of(layout, row).enumerate() {
+                let target = if segment == 0 { target | FIRST_OF_ROW } else { target };
+                entries.push((layout.columns[start as usize], start, length, target));
+            }
+        }
+        entries.sort_by_key(|&(column, start, ..)| (column, start));
+        Some(Self {
+            starts: entries.iter().map(|entry| entry.1).collect(),
+            lengths: entries.iter().map(|entry| entry.2).collect(),
+            targets: entries.iter().map(|entry| entry.3).collect(),
+        })
+    }
+}
+
+/// Start and length of each canonical segment of a row.
+pub(super) fn segments_of<T: Copy>(layout: RowLayout<'_, T>, row: usize) -> impl Iterator<Item = (u64, u32)> {
+    let (start, length) = (layout.starts[row], layout.length(row));
+    (0..segments(length)).map(move |segment| {
+        let offset = segment * SEGMENT;
+        (start + offset as u64, (length - offset).min(SEGMENT) as u32)
+    })
+}

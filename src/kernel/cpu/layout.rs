@@ -1,0 +1,64 @@
+//! Rows that lie anywhere in two arrays of columns and values: what CSR and both ELLPACKs have in common.
+
+use std::borrow::Cow;
+
+/// A borrowed matrix by rows. Whoever makes one takes it from a sound format: entries lie inside the arrays and
+/// columns inside the matrix.
+#[derive(Debug, Clone, Copy)]
+pub struct RowLayout<'a, T> {
+    /// Columns of the matrix.
+    pub(super) cols: usize,
+    /// Where each row starts, and without `lengths` behind the last one the end.
+    pub(super) starts: &'a [u64],
+    /// How long each row is; without it a row ends where the next one starts.
+    pub(super) lengths: Option<&'a [u32]>,
+    /// Column of each entry.
+    pub(super) columns: &'a [u32],
+    /// Value of each entry.
+    pub(super) values: &'a [T],
+}
+
+impl<'a, T> RowLayout<'a, T> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match self.lengths {
+            Some(lengths) => lengths.len(),
+            None => self.starts.len() - 1,
+        }
+    }
+
+    /// Nonzeros of a row.
+    pub(super) fn length(&self, row: usize) -> usize {
+        match self.lengths {
+            Some(lengths) => lengths[row] as usize,
+            None => (self.starts[row + 1] - self.starts[row]) as usize,
+        }
+    }
+
+    /// Row pointers of the lengths, for balancing.
+    pub(super) fn row_pointers(&self) -> Cow<'a, [u64]> {
+        match self.lengths {
+            None => self.starts.into(),
+            Some(lengths) => {
+                let mut sum = 0;
+                let ends = lengths.iter().map(|&length| {
+                    sum += u64::from(length);
+                    sum
+                });
+                std::iter::once(0).chain(ends).collect::<Vec<u64>>().into()
+            }
+        }
+    }
+}
+
+impl<'a, T: crate::matrix::Scalar> From<crate::matrix::CsrView<'a, T>> for RowLayout<'a, T> {
+    fn from(view: crate::matrix::CsrView<'a, T>) -> Self {
+        Self {
+            cols: view.cols(),
+            starts: view.row_pointers(),
+            lengths: None,
+            columns: view.columns(),
+            values: view.values(),
+        }
+    }
+}

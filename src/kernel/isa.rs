@@ -1,0 +1,45 @@
+//! Which vector instructions the CPU kernels use.
+
+/// An instruction set that the CPU kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isa {
+    /// Plain Rust; the same bits as the others, since its multiply-add is fused too.
+    Portable,
+    /// 256-bit vectors with fused multiply-add.
+    Avx2,
+    /// 512-bit vectors with masks.
+    Avx512,
+}
+
+impl Isa {
+    /// The best one this processor has.
+    pub fn detect() -> Self {
+        Self::all_here().last().copied().unwrap_or(Self::Portable)
+    }
+
+    /// All that this processor has, the best last.
+    pub fn all_here() -> &'static [Self] {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+                return if avx512 {
+                    &[Self::Portable, Self::Avx2, Self::Avx512]
+                } else {
+                    &[Self::Portable, Self::Avx2]
+                };
+            }
+        }
+        &[Self::Portable]
+    }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}

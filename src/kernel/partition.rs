@@ -1,0 +1,166 @@
+//! Splits rows into pieces for threads: balanced by cost, or by the equal-rows schedule of the OpenMP source.
+
+use std::ops::Range;
+
+/// Bytes of a cache line; two threads should never write to the same one.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// How rows are shared out among threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// Several pieces a thread, each of about the same cost; idle threads take over what is left.
+    #[default]
+    Balanced,
+    /// One piece a thread and equally many rows in each, rounded down to a multiple of 16, whatever they hold; the
+    /// rows that rounding leaves over make one more piece.
+    EqualRows,
+}
+
+impl Schedule {
+    /// `balanced` or `equal-rows`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Balanced => "balanced",
+            Self::EqualRows => "equal-rows",
+        }
+    }
+}
+
+/// What a row costs: so much a nonzero, so much by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights {
+    /// Cost of a nonzero.
+    pub per_nonzero: u64,
+    /// Cost of a row beside its nonzeros.
+    pub per_row: u64,
+}
+
+/// Rows after which a new cache line of Y starts when rows are `row_bytes` apart and the first starts a line.
+pub fn row_alignment(row_bytes: usize) -> usize {
+    if row_bytes == 0 {
+        return 1;
+    }
+    let common = 1 << row_bytes.trailing_zeros().min(CACHE_LINE_BYTES.trailing_zeros());
+    CACHE_LINE_BYTES / common
+}
+
+/// At most `pieces` consecutive ranges of about equal cost that cover all rows, cut at multiples of `alignment`.
+///
+/// The cost of the rows before each one is a rising function of the row pointers, so every cut is a binary search.
+pub fn balanced(row_pointers: &[u64], weights: Weights, pieces: usize, alignment: usize) -> Vec<Range<usize>> {
+    let rows = row_pointers.len().saturating_sub(1);
+    let Some(&origin) = row_pointers.first() else { return Vec::new() };
+    let cost_before = |row: usize| {
+        u128::from(row_pointers[row] - origin) * u128::from(weights.per_nonzero)
+            + row as u128 * u128::from(weights.per_row)
+    };
+    let total = cost_before(rows);
+    let pieces = pieces.max(1);
+    let alignment = alignment.max(1);
+    let mut ranges = Vec::with_capacity(pieces);
+    let mut begin = 0;
+    for piece in 1..=pieces {
+        let end = if piece == pieces {
+            rows
+        } else {
+            let target = total * piece as u128 / pieces as u128;
+            let above = first_row_where(rows, |row| cost_before(row) >= target);
+            let below = above.saturating_sub(1);
+            let nearest = if target.abs_diff(cost_before(below)) < cost_before(above).abs_diff(target) {
+                below
+            } else {
+                above
+            };
+            ((nearest + alignment / 2) / alignment * alignment).min(rows)
+        };
+        if end > begin {
+            ranges.push(begin..end);
+            begin = end;
+        }
+    }
+    ranges
+}
+
+fn first_row_where(rows: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, rows);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// The OpenMP source's schedule: chunks of rows / threads, rounded down to a multiple of 16.
+pub fn equal_rows(rows: usize, threads: usize) -> Vec<Range<usize>> {
+    let chunk = (rows / threads.max(1) / 16 * 16).max(16);
+    (0..rows).step_by(chunk).map(|begin| begin..(begin + chunk).min(rows)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pointers(lengths: &[u64]) -> Vec<u64> {
+        std::iter::once(0)
+            .chain(lengths.iter().scan(0, |sum, length| {
+                *sum += length;
+                Some(*sum)
+            }))
+            .collect()
+    }
+
+    #[test]
+    fn equal_rows_come_in_multiples_of_sixteen() {
+        assert_eq!(equal_rows(100, 2), vec![0..48, 48..96, 96..100]);
+        assert_eq!(equal_rows(10, 4), vec![0..10]);
+        assert_eq!(equal_rows(0, 4), vec![]);
+    }
+
+    #[test]
+    fn rows_are_aligned_to_cache_lines_of_y() {
+        assert_eq!(row_alignment(8), 8);
+        assert_eq!(row_alignment(24), 8);
+        assert_eq!(row_alignment(64), 1);
+        assert_eq!(row_alignment(4 * 5), 16);
+        assert_eq!(row_alignment(0), 1);
+    }
+
+    #[test]
+    fn a_heavy_row_does_not_drag_its_neighbours_along() {
+        let mut lengths = vec![1; 100];
+        lengths[50] = 1000;
+        let ranges = balanced(&pointers(&lengths), Weights { per_nonzero: 1, per_row: 0 }, 4, 1);
+        assert!(ranges.contains(&(50..51)), "{ranges:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_cover_all_rows_once_and_balance(
+            lengths in prop::collection::vec(0u64..20, 0..400), pieces in 1usize..40, alignment in 1usize..9,
+        ) {
+            let weights = Weights { per_nonzero: 3, per_row: 2 };
+            let ranges = balanced(&pointers(&lengths), weights, pieces, alignment);
+            let mut next = 0;
+            for range in &ranges {
+                prop_assert_eq!(range.start, next);
+                prop_assert!(range.end > range.start);
+                prop_assert!(range.end % alignment == 0 || range.end == lengths.len());
+                next = range.end;
+            }
+            prop_assert_eq!(next, lengths.len());
+            prop_assert!(ranges.len() <= pieces);
+            let cost = |range: &Range<usize>| lengths[range.clone()].iter().map(|l| 3 * l + 2).sum::<u64>();
+            let total: u64 = lengths.iter().map(|l| 3 * l + 2).sum();
+            let heaviest_row = lengths.iter().map(|l| 3 * l + 2).max().unwrap_or(0);
+            for range in &ranges {
+                prop_assert!(cost(range) <= total / pieces as u64 + (alignment as u64 + 1) * heaviest_row);
+            }
+        }
+    }
+}
