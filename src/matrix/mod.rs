@@ -3,6 +3,8 @@
 //! Parallel code here runs on the rayon pool it is called in; how many threads that has is the caller's policy.
 
 pub mod array;
+pub mod convert;
+pub mod convert_serial;
 pub mod coo;
 pub mod csr;
 pub mod ell;
