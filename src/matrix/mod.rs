@@ -10,6 +10,7 @@ pub mod csr;
 pub mod ell;
 pub mod generate;
 pub mod info;
+pub mod io;
 pub mod multivector;
 pub mod scalar;
 
