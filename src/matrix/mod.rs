@@ -10,6 +10,8 @@ pub mod generate;
 pub mod info;
 pub mod multivector;
 pub mod scalar;
+pub mod spy;
+pub mod statistics;
 
 pub use array::{AlignedBuffer, Array};
 pub use coo::Coo;
@@ -19,3 +21,5 @@ pub use generate::generate;
 pub use info::{Field, Loaded, MatrixInfo, Symmetry};
 pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
 pub use scalar::{Dtype, Scalar};
+pub use spy::spy_svg;
+pub use statistics::RowStatistics;
