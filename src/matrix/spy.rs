@@ -52,14 +52,15 @@ pub fn spy_svg<T: Scalar>(matrix: &CsrView<'_, T>, title: &str) -> String {
         matrix.cols(),
         matrix.nnz()
     );
+    // The inner picture is measured in cells, and cuts off what the last cells have beyond the matrix.
     let _ = writeln!(
         svg,
-        r#"<g transform="translate({left} {top}) scale({:.6} {:.6})" shape-rendering="crispEdges">"#,
-        width / cells.across.max(1) as f64,
-        height / cells.down.max(1) as f64
+        r#"<svg x="{left}" y="{top}" width="{width:.1}" height="{height:.1}" viewBox="0 0 {:.6} {:.6}" preserveAspectRatio="none" shape-rendering="crispEdges">"#,
+        matrix.cols().max(1) as f64 / cells.columns_each as f64,
+        matrix.rows().max(1) as f64 / cells.rows_each as f64
     );
     cells.draw(&mut svg);
-    svg += "</g>\n";
+    svg += "</svg>\n";
     let _ = writeln!(
         svg,
         r##"<rect x="{left}" y="{top}" width="{width:.1}" height="{height:.1}" fill="none" stroke="#222"/>"##
@@ -77,9 +78,10 @@ fn picture_size(rows: usize, cols: usize) -> (f64, f64) {
     (side(cols), side(rows))
 }
 
-/// Nonzeros of each cell, row after row.
+/// Nonzeros of each cell, row after row. All cells cover as many rows and columns; only the last may reach outside.
 struct Cells {
-    down: usize,
+    rows_each: usize,
+    columns_each: usize,
     across: usize,
     counts: Vec<u64>,
     most: u64,
@@ -87,19 +89,20 @@ struct Cells {
 
 impl Cells {
     fn count<T: Scalar>(matrix: &CsrView<'_, T>) -> Self {
-        let (down, across) = (matrix.rows().min(CELLS), matrix.cols().min(CELLS));
+        let rows_each = matrix.rows().div_ceil(CELLS).max(1);
+        let columns_each = matrix.cols().div_ceil(CELLS).max(1);
+        let (down, across) = (matrix.rows().div_ceil(rows_each), matrix.cols().div_ceil(columns_each));
         let mut counts = vec![0u64; down * across];
-        // Cell edges are rounded the same way for rows and columns, so a diagonal goes through corners.
-        let first_row = |cell: usize| (cell * matrix.rows()).div_ceil(down);
         counts.par_chunks_mut(across.max(1)).enumerate().for_each(|(cell, counts)| {
-            for row in first_row(cell)..first_row(cell + 1) {
+            let first = cell * rows_each;
+            for row in first..(first + rows_each).min(matrix.rows()) {
                 for &column in matrix.row(row).0 {
-                    counts[(column as u64 * across as u64 / matrix.cols() as u64) as usize] += 1;
+                    counts[column as usize / columns_each] += 1;
                 }
             }
         });
         let most = counts.iter().copied().max().unwrap_or(0);
-        Self { down, across, counts, most }
+        Self { rows_each, columns_each, across, counts, most }
     }
 
     /// Step of the scale for a cell with `count` nonzeros, at least one: the logarithm cut into equal parts.
@@ -179,9 +182,11 @@ fn draw_axes(svg: &mut String, rows: usize, cols: usize, width: f64, height: f64
     }
     for (at, number) in ticks(cols, if width < 2.0 * SHORTER_SIDE { 2 } else { 3 }) {
         let x = left + at * width;
+        // The last number ends under its tick: beyond it stands the legend.
+        let anchor = if at < 1.0 { "middle" } else { "end" };
         let _ = writeln!(
             svg,
-            r##"<path d="M{x:.1} {:.1}v5" stroke="#222"/><text x="{x:.1}" y="{:.1}" text-anchor="middle">{number}</text>"##,
+            r##"<path d="M{x:.1} {:.1}v5" stroke="#222"/><text x="{x:.1}" y="{:.1}" text-anchor="{anchor}">{number}</text>"##,
             top + height,
             top + height + 18.0
         );
@@ -246,11 +251,12 @@ mod tests {
         {
             let matrix = matrix(spec);
             let cells = Cells::count(&matrix.view());
-            let mut expected = vec![0u64; cells.down * cells.across];
+            assert!(cells.across <= CELLS && cells.counts.len() <= CELLS * CELLS);
+            let mut expected = vec![0u64; cells.counts.len()];
             for row in 0..matrix.rows() {
                 for &column in matrix.view().row(row).0 {
-                    let down = row * cells.down / matrix.rows();
-                    expected[down * cells.across + column as usize * cells.across / matrix.cols()] += 1;
+                    let down = row / matrix.rows().div_ceil(CELLS);
+                    expected[down * cells.across + column as usize / matrix.cols().div_ceil(CELLS)] += 1;
                 }
             }
             assert_eq!(cells.counts, expected, "{spec}");
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn the_legend_covers_one_to_the_fullest_cell_and_matches_the_shades() {
         for most in [1, 2, 3, 5, 6, 7, 40, 1000, 123_456] {
-            let cells = Cells { down: 1, across: 1, counts: vec![most], most };
+            let cells = Cells { rows_each: 1, columns_each: 1, across: 1, counts: vec![most], most };
             let steps = cells.steps();
             assert_eq!(steps[0].1, 1);
             for count in 1..=most.min(2000) {
