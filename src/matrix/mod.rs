@@ -13,6 +13,8 @@ pub mod info;
 pub mod io;
 pub mod multivector;
 pub mod scalar;
+pub mod spy;
+pub mod statistics;
 
 pub use array::{AlignedBuffer, Array};
 pub use coo::Coo;
@@ -22,3 +24,5 @@ pub use generate::generate;
 pub use info::{Field, Loaded, MatrixInfo, Symmetry};
 pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
 pub use scalar::{Dtype, Scalar};
+pub use spy::spy_svg;
+pub use statistics::RowStatistics;
