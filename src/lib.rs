@@ -4,6 +4,7 @@
 //! [`runtime`]; [`cli`].
 
 pub mod error;
+pub mod machine;
 pub mod matrix;
 
 pub use error::{Error, Result};
