@@ -7,6 +7,7 @@ pub mod coo;
 pub mod csr;
 pub mod ell;
 pub mod info;
+pub mod io;
 pub mod multivector;
 pub mod scalar;
 
