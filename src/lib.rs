@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod kernel;
+pub mod machine;
 pub mod matrix;
 
 pub use error::{Error, Result};

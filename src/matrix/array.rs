@@ -101,6 +101,11 @@ impl<T: Pod + fmt::Debug> fmt::Debug for AlignedBuffer<T> {
 pub trait SharedBytes: Send + Sync {
     /// All of them.
     fn bytes(&self) -> &[u8];
+
+    /// Whether they are still what they were at first: false once a mapped file was cut short.
+    fn is_intact(&self) -> bool {
+        true
+    }
 }
 
 /// An array that is read and not changed: a vector, an aligned buffer, or a window of shared bytes.
@@ -126,6 +131,14 @@ impl<T: Pod> Array<T> {
         let bytes = owner.bytes().get(range.clone())?;
         bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
         Some(Self::Window(Window { owner, range, element: PhantomData }))
+    }
+
+    /// Whether the elements are still what they were at first; only a window of a mapped file can lose them.
+    pub fn is_intact(&self) -> bool {
+        match self {
+            Self::Vector(_) | Self::Aligned(_) => true,
+            Self::Window(window) => window.owner.is_intact(),
+        }
     }
 }
 

@@ -73,6 +73,12 @@ impl<T: Scalar> Csr<T> {
         self.view().bytes()
     }
 
+    /// Whether the entries are still those that were read. A matrix in a mapped file loses them when the file is cut
+    /// short: it stays sound, but what was computed from it since is worth nothing.
+    pub fn is_intact(&self) -> bool {
+        self.row_pointers.is_intact() && self.columns.is_intact() && self.values.is_intact()
+    }
+
     /// Everything, borrowed.
     pub fn view(&self) -> CsrView<'_, T> {
         CsrView {

@@ -3,17 +3,26 @@
 //! Parallel code here runs on the rayon pool it is called in; how many threads that has is the caller's policy.
 
 pub mod array;
+pub mod convert;
+pub mod convert_serial;
 pub mod coo;
 pub mod csr;
 pub mod ell;
+pub mod generate;
 pub mod info;
+pub mod io;
 pub mod multivector;
 pub mod scalar;
+pub mod spy;
+pub mod statistics;
 
 pub use array::{AlignedBuffer, Array};
 pub use coo::Coo;
 pub use csr::{Csr, CsrView};
 pub use ell::{EllPadded, EllUnpadded};
+pub use generate::generate;
 pub use info::{Field, Loaded, MatrixInfo, Symmetry};
 pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
 pub use scalar::{Dtype, Scalar};
+pub use spy::spy_svg;
+pub use statistics::RowStatistics;

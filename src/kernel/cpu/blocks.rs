@@ -3,7 +3,7 @@
 //!
 //! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
 
-use super::chains::{MASKED, RowJob, finish};
+use super::chains::{MASKED, RowJob, fetch_entries, finish};
 use super::vector::Vector;
 
 /// Rows of a block whose columns move along from row to row.
@@ -35,6 +35,7 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
     // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
     // checked; beyond that the job's promises.
     unsafe {
+        if job.fetch_a { fetch_entries::<V, false>(job, start + 256, length * R); }
         let mut sums = [[V::zero(); U]; R];
         for offset in 0..length {
             let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
@@ -109,6 +110,7 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 }
                 continue;
             }
+            if job.fetch_a { fetch_entries::<V, UNIFORM>(job, start + 256, length * SHIFTED_ROWS); }
             let leader_column = *job.columns.get_unchecked(start);
             let moved: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
                 let column = *job.columns.get_unchecked(start + chain * length);

@@ -184,6 +184,7 @@ impl<T: Kernels> RowsPlan<T> {
             longest: self.longest_in_pieces,
             stream,
             prefetch: self.settings.tuning.prefetch,
+            fetch_a: self.settings.tuning.fetch_a,
         };
         match &mut self.hubs {
             None => share.pieces(&self.pieces, y),
@@ -223,6 +224,7 @@ struct Share<'a, T: Kernels> {
     longest: usize,
     stream: bool,
     prefetch: usize,
+    fetch_a: bool,
 }
 
 impl<T: Kernels> Share<'_, T> {
@@ -310,6 +312,7 @@ impl<T: Kernels> Share<'_, T> {
             tail_lanes: slab.bodies.tail_lanes,
             stream: self.stream,
             prefetch: self.prefetch,
+            fetch_a: self.fetch_a,
             targets,
         };
         // SAFETY: formats are sound by construction (entries inside their arrays, columns inside the matrix), `run`

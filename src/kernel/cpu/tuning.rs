@@ -17,6 +17,7 @@ pub struct Tuning {
     pub wave: bool,
     /// How many nonzeros ahead rows of X are fetched; zero for not at all.
     pub prefetch: usize,
+    pub fetch_a: bool,
     /// Pieces made for each thread.
     pub pieces_per_thread: usize,
 }

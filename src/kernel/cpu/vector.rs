@@ -32,7 +32,10 @@ pub(super) trait Vector: Copy {
     unsafe fn stream(self, to: *mut Self::Element);
     /// Asks for the memory at `from` to be brought near; harmless where it is not ours.
     #[inline(always)]
-    unsafe fn prefetch(_from: *const Self::Element) {}
+    unsafe fn prefetch(from: *const Self::Element) {
+        #[cfg(target_arch = "x86_64")]
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast()) }
+    }
     /// `self * factor + addend`, rounded once.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`.

@@ -150,6 +150,10 @@ impl Vector for Pair {
         unsafe { self.store(to) }
     }
     #[inline(always)]
+    unsafe fn prefetch(from: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
         Self(unsafe { _mm_fmadd_ps(self.0, factor.0, addend.0) })
     }

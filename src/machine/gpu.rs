@@ -1,0 +1,137 @@
+//! The GPUs of the machine, asked of the CUDA driver where there is one.
+//!
+//! Without a driver the list is empty and a sentence says what is missing; nothing here fails or panics.
+
+use std::ffi::c_int;
+use std::path::Path;
+
+use cudarc::driver::{result, sys};
+use serde::Serialize;
+
+use super::files::text;
+
+/// One CUDA device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gpu {
+    /// Its number, as in `cuda:0`.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Version of the driver, with the CUDA version it serves.
+    pub driver: String,
+    /// The name it keeps when devices are renumbered, where the driver tells.
+    pub uuid: Option<String>,
+}
+
+/// The GPUs found, and what is missing where none were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuList {
+    /// The devices, by number.
+    pub gpus: Vec<Gpu>,
+    /// Why there are none, and how to get them.
+    pub missing: Option<String>,
+}
+
+impl GpuList {
+    /// Asks the CUDA driver.
+    pub fn detect() -> Self {
+        // cudarc panics where a symbol is missing from an old driver; here that only means that no GPU can be used.
+        let found = std::panic::catch_unwind(query).unwrap_or_else(|_| {
+            Err("the CUDA driver lacks functions that Rowloom needs; install a newer NVIDIA driver".into())
+        });
+        match found {
+            Ok(gpus) if gpus.is_empty() => {
+                Self { gpus, missing: Some("the CUDA driver is there but shows no GPU".into()) }
+            }
+            Ok(gpus) => Self { gpus, missing: None },
+            Err(missing) => Self { gpus: Vec::new(), missing: Some(missing) },
+        }
+    }
+}
+
+fn query() -> Result<Vec<Gpu>, String> {
+    // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(
+            "no CUDA driver (libcuda.so.1) on this machine; install NVIDIA's driver to use its GPUs".into()
+        );
+    }
+    let failed = |what: &str, error: result::DriverError| {
+        format!("the CUDA driver is installed but {what} ({error:?}); check that nvidia-smi lists the GPUs")
+    };
+    result::init().map_err(|error| failed("does not start", error))?;
+    let count = result::device::get_count().map_err(|error| failed("does not count its devices", error))?;
+    let driver = driver_version();
+    (0..count)
+        .map(|ordinal| {
+            let unreadable = |error| failed(&format!("device {ordinal} does not answer"), error);
+            let device = result::device::get(ordinal).map_err(unreadable)?;
+            // SAFETY: `device` came from the driver just now.
+            let memory = unsafe { result::device::total_mem(device) }.map_err(unreadable)?;
+            Ok(Gpu {
+                index: ordinal as usize,
+                name: result::device::get_name(device).map_err(unreadable)?,
+                memory_bytes: memory as u64,
+                driver: driver.clone(),
+                uuid: result::device::get_uuid(device)
+                    .ok()
+                    .map(|uuid| written_uuid(uuid.bytes.map(|b| b as u8))),
+            })
+        })
+        .collect()
+}
+
+/// `580.65.06 (CUDA 13.0)`, or what of it is known.
+fn driver_version() -> String {
+    let mut version: c_int = 0;
+    // SAFETY: the driver writes one integer to the address of one.
+    let cuda = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().ok();
+    let cuda = cuda.map(|()| format!("CUDA {}.{}", version / 1000, version % 1000 / 10));
+    let module = text(Path::new("/proc/driver/nvidia/version")).and_then(|text| module_version(&text));
+    match (module, cuda) {
+        (Some(module), Some(cuda)) => format!("{module} ({cuda})"),
+        (module, cuda) => module.or(cuda).unwrap_or_else(|| "unknown".into()),
+    }
+}
+
+/// The version in a line like `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...`.
+fn module_version(text: &str) -> Option<String> {
+    let numeric = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    text.lines().next()?.split_whitespace().find(numeric).map(str::to_string)
+}
+
+/// `GPU-` and the sixteen bytes, grouped as `nvidia-smi` writes them.
+fn written_uuid(bytes: [u8; 16]) -> String {
+    let mut written = "GPU".to_string();
+    for (at, byte) in bytes.iter().enumerate() {
+        if [0, 4, 6, 8, 10].contains(&at) {
+            written.push('-');
+        }
+        written += &format!("{byte:02x}");
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_gpus_or_a_reason_why_not() {
+        let list = GpuList::detect();
+        assert_eq!(list.gpus.is_empty(), list.missing.is_some(), "{list:?}");
+        assert!(list.gpus.iter().all(|gpu| gpu.memory_bytes > 0 && !gpu.name.is_empty()));
+    }
+
+    #[test]
+    fn versions_and_names_are_written_as_the_drivers_tools_do() {
+        let text =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC 12.2.0";
+        assert_eq!(module_version(text).as_deref(), Some("580.65.06"));
+        assert_eq!(module_version("rubbish"), None);
+        let bytes = [0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255];
+        assert_eq!(written_uuid(bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

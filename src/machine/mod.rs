@@ -1,0 +1,232 @@
+//! What the machine is: processors, caches, memory, limits and GPUs; and binding threads to processors.
+//!
+//! Detection never fails and never panics: what cannot be read is left at its simplest, with a note saying so.
+
+mod affinity;
+mod cgroup;
+mod files;
+mod gpu;
+#[cfg(feature = "hwloc")]
+mod hwloc;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use self::affinity::{affinity, bind_current_thread};
+use self::cgroup::Limits;
+use self::files::{kilobytes, text, value_of};
+pub use self::gpu::{Gpu, GpuList};
+pub use self::topology::{Cache, Cpu, NumaNode, Topology};
+
+/// The widest instructions the processor and this build can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isa {
+    /// Whatever every processor of the architecture has.
+    Portable,
+    /// 256-bit vectors with fused multiply-add.
+    Avx2,
+    /// 512-bit vectors with masks.
+    Avx512,
+}
+
+impl Isa {
+    /// Asks the processor.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw");
+            if avx2 && avx512 {
+                return Self::Avx512;
+            }
+            if avx2 {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+/// Caches of one level that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CacheLevel {
+    /// 1 is nearest to the core.
+    pub level: u32,
+    /// Size of each.
+    pub size_bytes: u64,
+    /// Hardware threads that share each.
+    pub shared_by: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// The machine this process runs on, and what it may use of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Machine {
+    /// Host name.
+    pub host: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Name and version of the operating system's kernel.
+    pub kernel: String,
+    /// The widest instructions to be used.
+    pub isa: Isa,
+    /// Packages (sockets).
+    pub packages: usize,
+    /// Physical cores.
+    pub cores: usize,
+    /// Hardware threads online.
+    pub hardware_threads: usize,
+    /// Memory nodes.
+    pub numa_nodes: usize,
+    /// Data and unified caches, summed up by level.
+    pub caches: Vec<CacheLevel>,
+    /// All of it one by one.
+    pub topology: Topology,
+    /// The machine's memory.
+    pub memory_bytes: Option<u64>,
+    /// The smallest memory limit of the process's control groups.
+    pub cgroup_memory_bytes: Option<u64>,
+    /// The processors' time that the control groups allow, in processors.
+    pub cgroup_cpus: Option<f64>,
+    /// Hardware threads this process may run on.
+    pub usable_cpus: Vec<usize>,
+    /// Threads worth starting: the usable hardware threads, fewer where a quota allows less.
+    pub usable_threads: usize,
+    /// GPUs of the CUDA driver.
+    pub gpus: Vec<Gpu>,
+    /// What is missing and how to get it.
+    pub notes: Vec<String>,
+}
+
+impl Machine {
+    /// The machine this runs on. Call it before threads are bound: the affinity mask is the calling thread's.
+    pub fn detect() -> Self {
+        let root = Path::new("/");
+        #[cfg(feature = "hwloc")]
+        let topology = Topology::from_hwloc().unwrap_or_else(|| Topology::from_sysfs(root));
+        #[cfg(not(feature = "hwloc"))]
+        let topology = Topology::from_sysfs(root);
+        let mut machine = Self::read(root, topology, &affinity());
+        let list = GpuList::detect();
+        machine.gpus = list.gpus;
+        machine.notes.extend(list.missing);
+        machine
+    }
+
+    /// The machine whose `/proc` and `/sys` lie below `root`, seen by a thread with this affinity mask; no GPUs.
+    fn read(root: &Path, mut topology: Topology, mask: &[usize]) -> Self {
+        let mut notes = Vec::new();
+        if topology.cpus.is_empty() {
+            notes.push(
+                "/sys tells nothing about processors; every hardware thread is taken for a core".into(),
+            );
+            topology = Topology::from_mask(mask);
+        }
+        let is_online = |id: &usize| topology.cpus.iter().any(|cpu| cpu.id == *id);
+        let online: Vec<usize> = mask.iter().copied().filter(is_online).collect();
+        let usable_cpus = if online.is_empty() { mask.to_vec() } else { online };
+        let limits = Limits::read(root);
+        let quota = limits.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
+        let uname = rustix::system::uname();
+        let words = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        Self {
+            host: words(uname.nodename()),
+            cpu: cpu_model(&text(&root.join("proc/cpuinfo")).unwrap_or_default()),
+            kernel: format!("{} {}", words(uname.sysname()), words(uname.release())),
+            isa: Isa::detect(),
+            packages: topology.packages(),
+            cores: topology.cores(),
+            hardware_threads: topology.cpus.len(),
+            numa_nodes: topology.numa_nodes.len().max(1),
+            caches: cache_levels(&topology.caches),
+            topology,
+            memory_bytes: total_memory(root),
+            cgroup_memory_bytes: limits.memory_bytes,
+            cgroup_cpus: limits.cpus,
+            usable_threads: usable_cpus.len().min(quota).max(1),
+            usable_cpus,
+            gpus: Vec::new(),
+            notes,
+        }
+    }
+
+    /// Bytes this process may use: the machine's memory or the control groups' limit, whichever is less.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        smaller(self.memory_bytes, self.cgroup_memory_bytes)
+    }
+
+    /// The hardware thread each of `threads` workers is bound to: a core each while there are cores, package by
+    /// package, then the cores' other hardware threads; from the start again when there are more workers than those.
+    pub fn placement(&self, threads: usize) -> Vec<usize> {
+        let mut workers_of_core: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut order: Vec<(usize, usize, usize)> = self
+            .usable_cpus
+            .iter()
+            .map(|&id| {
+                let cpu = self.topology.cpus.iter().find(|cpu| cpu.id == id);
+                let rank = workers_of_core.entry(cpu.map_or(id, |cpu| cpu.core)).or_default();
+                *rank += 1;
+                (*rank, cpu.map_or(0, |cpu| cpu.package), id)
+            })
+            .collect();
+        order.sort_unstable();
+        order.iter().map(|&(_, _, id)| id).cycle().take(threads).collect()
+    }
+}
+
+/// Bytes this process may use, without looking at anything else of the machine.
+pub fn memory_limit_bytes() -> u64 {
+    let root = Path::new("/");
+    smaller(total_memory(root), Limits::read(root).memory_bytes)
+}
+
+/// The most memory this process has had resident so far; `None` where the system does not tell.
+pub fn peak_rss_bytes() -> Option<u64> {
+    kilobytes(&value_of(&text(Path::new("/proc/self/status"))?, "VmHWM")?)
+}
+
+fn smaller(memory: Option<u64>, limit: Option<u64>) -> u64 {
+    memory.unwrap_or(u64::MAX).min(limit.unwrap_or(u64::MAX))
+}
+
+fn total_memory(root: &Path) -> Option<u64> {
+    kilobytes(&value_of(&text(&root.join("proc/meminfo"))?, "MemTotal")?)
+}
+
+/// The processor's name; x86 and Arm kernels call it differently.
+fn cpu_model(cpuinfo: &str) -> String {
+    let keys = ["model name", "Model", "cpu model", "cpu"];
+    let found = keys.iter().find_map(|key| value_of(cpuinfo, key)).filter(|name| !name.is_empty());
+    found.unwrap_or_else(|| format!("unknown {} processor", std::env::consts::ARCH))
+}
+
+fn cache_levels(caches: &[Cache]) -> Vec<CacheLevel> {
+    let mut counts: BTreeMap<(u32, u64, usize), usize> = BTreeMap::new();
+    for cache in caches {
+        *counts.entry((cache.level, cache.size_bytes, cache.cpus.len())).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .map(|((level, size_bytes, shared_by), count)| CacheLevel { level, size_bytes, shared_by, count })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Processors, cores, packages, caches and memory nodes, as plain data, and the reader that gets them from sysfs.
+//!
+//! The reader takes the root of the file system, so that it can be tested on a fabricated machine. It never fails:
+//! a file that is missing or damaged leaves its default, which is the simplest machine there is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::files::{cpu_list, kilobytes, number, numbered, text, value_of};
+
+/// One hardware thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// The system's number for it, as affinity masks use it.
+    pub id: usize,
+    /// Its core: the smallest number among the hardware threads that share it.
+    pub core: usize,
+    /// Its package (socket).
+    pub package: usize,
+    /// Its memory node.
+    pub numa_node: usize,
+}
+
+/// One data or unified cache.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u32,
+    /// Its size.
+    pub size_bytes: u64,
+    /// The hardware threads that share it.
+    pub cpus: Vec<usize>,
+}
+
+/// One memory node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NumaNode {
+    /// The system's number for it.
+    pub id: usize,
+    /// Hardware threads near it.
+    pub cpus: Vec<usize>,
+    /// Its memory, where known.
+    pub memory_bytes: Option<u64>,
+}
+
+/// How the machine is built.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// Who told: `sysfs`, `hwloc` or `affinity mask`.
+    pub source: &'static str,
+    /// Hardware threads that are online, by number.
+    pub cpus: Vec<Cpu>,
+    /// Caches, by level.
+    pub caches: Vec<Cache>,
+    /// Memory nodes, by number.
+    pub numa_nodes: Vec<NumaNode>,
+}
+
+impl Topology {
+    /// Reads sysfs below `root`, which is `/` but in tests.
+    pub fn from_sysfs(root: &Path) -> Self {
+        let cpu_folder = root.join("sys/devices/system/cpu");
+        let online = text(&cpu_folder.join("online")).and_then(|list| cpu_list(&list));
+        let ids = match online {
+            Some(ids) if !ids.is_empty() => ids,
+            _ => numbered(&cpu_folder, "cpu"),
+        };
+        let numa_nodes = numa_nodes(root);
+        let cpu = |id: usize| {
+            let folder = cpu_folder.join(format!("cpu{id}/topology"));
+            // The newer kernels' name first.
+            let siblings = ["core_cpus_list", "thread_siblings_list"]
+                .iter()
+                .find_map(|name| cpu_list(&text(&folder.join(name))?).filter(|list| list.contains(&id)));
+            let node = numa_nodes.iter().find(|node| node.cpus.contains(&id));
+            Cpu {
+                id,
+                core: siblings.and_then(|list| list.first().copied()).unwrap_or(id),
+                // Some virtual machines say −1.
+                package: number(&folder.join("physical_package_id")).unwrap_or(0) as usize,
+                numa_node: node.map_or(0, |node| node.id),
+            }
+        };
+        let cpus: Vec<Cpu> = ids.iter().map(|&id| cpu(id)).collect();
+        let caches: BTreeSet<Cache> =
+            ids.iter().flat_map(|id| caches(&cpu_folder.join(format!("cpu{id}/cache")))).collect();
+        Self { source: "sysfs", cpus, caches: caches.into_iter().collect(), numa_nodes }
+    }
+
+    /// What can be said when nothing but the affinity mask is known: each hardware thread is a core.
+    pub fn from_mask(mask: &[usize]) -> Self {
+        let cpu = |&id: &usize| Cpu { id, core: id, package: 0, numa_node: 0 };
+        Self { source: "affinity mask", cpus: mask.iter().map(cpu).collect(), ..Self::default() }
+    }
+
+    /// Number of packages.
+    pub fn packages(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.package).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Number of physical cores.
+    pub fn cores(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.core).collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// The memory nodes sysfs lists below `root`; none where the kernel knows none.
+pub fn numa_nodes(root: &Path) -> Vec<NumaNode> {
+    let folder = root.join("sys/devices/system/node");
+    let node = |id: usize| {
+        let folder = folder.join(format!("node{id}"));
+        let memory = text(&folder.join("meminfo"))
+            .and_then(|text| value_of(&text, &format!("Node {id} MemTotal")))
+            .and_then(|value| kilobytes(&value));
+        let cpus = text(&folder.join("cpulist")).and_then(|list| cpu_list(&list)).unwrap_or_default();
+        NumaNode { id, cpus, memory_bytes: memory }
+    };
+    numbered(&folder, "node").into_iter().map(node).collect()
+}
+
+fn caches(folder: &Path) -> Vec<Cache> {
+    let cache = |index: usize| {
+        let folder = folder.join(format!("index{index}"));
+        if text(&folder.join("type"))? == "Instruction" {
+            return None;
+        }
+        Some(Cache {
+            level: u32::try_from(number(&folder.join("level"))?).ok()?,
+            size_bytes: size(&text(&folder.join("size"))?)?,
+            cpus: cpu_list(&text(&folder.join("shared_cpu_list"))?)?,
+        })
+    };
+    numbered(folder, "index").into_iter().filter_map(cache).collect()
+}
+
+/// Bytes of a size like `48K` or `300M`.
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}

@@ -1,0 +1,158 @@
+//! The serial twins of the conversions: no cleverness, so that they are obviously right.
+//!
+//! Every conversion here goes through a plain list of rows. Used to check [`convert`](super::convert), in tests and
+//! by `rowloom convert --check`.
+
+use super::convert::padded_slots;
+use super::coo::Coo;
+use super::csr::{Csr, CsrView};
+use super::ell::{EllPadded, EllUnpadded, PADDING};
+use super::scalar::Scalar;
+use crate::error::{Error, Result};
+
+/// The entries of each row.
+type Rows<T> = Vec<Vec<(u32, T)>>;
+
+/// Sums duplicates in list order, sorts each row by column; gives the matrix and how many entries were summed away.
+pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
+    let rows = summed_rows(coo)?;
+    let (row_pointers, columns, values) = flatten(&rows);
+    let duplicates = (coo.len() - columns.len()) as u64;
+    Ok((Csr::try_new(coo.rows(), coo.cols(), row_pointers, columns, values)?, duplicates))
+}
+
+/// Padded ELLPACK of the summed and sorted entries; refused if it needs more than `memory_limit_bytes`.
+pub fn coo_to_ell_padded<T: Scalar>(coo: &Coo<T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
+    pad(&summed_rows(coo)?, coo.cols(), memory_limit_bytes)
+}
+
+/// Unpadded ELLPACK of the summed and sorted entries.
+pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
+    pack(&summed_rows(coo)?, coo.cols())
+}
+
+/// The entries row by row.
+pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
+    let (mut row_indices, mut col_indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..csr.rows() {
+        let index = u32::try_from(row)
+            .map_err(|_| Error::Usage(format!("COO cannot hold row {row}; its indices are 32 bits")))?;
+        let (columns, row_values) = csr.row(row);
+        for (&column, &value) in columns.iter().zip(row_values) {
+            row_indices.push(index);
+            col_indices.push(column);
+            values.push(value);
+        }
+    }
+    Coo::try_new(csr.rows(), csr.cols(), row_indices, col_indices, values)
+}
+
+/// Padded ELLPACK of the same rows; refused if it needs more than `memory_limit_bytes`.
+pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
+    pad(&rows_of(csr), csr.cols(), memory_limit_bytes)
+}
+
+/// Unpadded ELLPACK of the same rows.
+pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadded<T>> {
+    pack(&rows_of(csr), csr.cols())
+}
+
+/// Every row's entries by column, duplicates summed.
+fn summed_rows<T: Scalar>(coo: &Coo<T>) -> Result<Rows<T>> {
+    let mut rows: Rows<T> = Vec::new();
+    rows.try_reserve_exact(coo.rows()).map_err(|_| Error::DoesNotFit {
+        what: format!("a list of {} rows", coo.rows()),
+        needed_bytes: (coo.rows() as u64).saturating_mul(size_of::<Vec<(u32, T)>>() as u64),
+        limit_bytes: 0,
+        advice: "the system refused the memory; free some or take a smaller matrix".into(),
+    })?;
+    rows.resize(coo.rows(), Vec::new());
+    for ((&row, &column), &value) in coo.row_indices().iter().zip(coo.col_indices()).zip(coo.values()) {
+        rows[row as usize].push((column, value));
+    }
+    for row in &mut rows {
+        // Stable: entries of one column stay in list order.
+        row.sort_by_key(|&(column, _)| column);
+        row.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            if same {
+                first.1 = first.1.plus(next.1);
+            }
+            same
+        });
+    }
+    Ok(rows)
+}
+
+fn rows_of<T: Scalar>(csr: &CsrView<'_, T>) -> Rows<T> {
+    (0..csr.rows())
+        .map(|row| {
+            let (columns, values) = csr.row(row);
+            columns.iter().copied().zip(values.iter().copied()).collect()
+        })
+        .collect()
+}
+
+fn flatten<T: Scalar>(rows: &Rows<T>) -> (Vec<u64>, Vec<u32>, Vec<T>) {
+    let mut row_pointers = vec![0];
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for row in rows {
+        for &(column, value) in row {
+            columns.push(column);
+            values.push(value);
+        }
+        row_pointers.push(columns.len() as u64);
+    }
+    (row_pointers, columns, values)
+}
+
+fn pad<T: Scalar>(rows: &Rows<T>, cols: usize, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    padded_slots::<T>(rows.len(), width, memory_limit_bytes)?;
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for row in rows {
+        for slot in 0..width {
+            let (column, value) = row.get(slot).copied().unwrap_or((PADDING, T::ZERO));
+            columns.push(column);
+            values.push(value);
+        }
+    }
+    EllPadded::try_new(rows.len(), cols, width, columns, values)
+}
+
+fn pack<T: Scalar>(rows: &Rows<T>, cols: usize) -> Result<EllUnpadded<T>> {
+    let (mut row_starts, columns, values) = flatten(rows);
+    row_starts.pop();
+    let row_lengths = rows
+        .iter()
+        .map(|row| u32::try_from(row.len()))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| Error::Usage("a row has 2^32 entries or more; ELLPACK cannot hold it".into()))?;
+    EllUnpadded::try_new(cols, row_starts, row_lengths, columns, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `[[0, 5], [3, -1]]`, with the 5 listed as 2 + 3 around another entry.
+    fn small() -> Coo<f64> {
+        Coo::try_new(2, 2, vec![0, 1, 0, 1], vec![1, 1, 1, 0], vec![2.0, -1.0, 3.0, 3.0]).unwrap()
+    }
+
+    #[test]
+    fn a_small_matrix_converts_as_by_hand() {
+        let (csr, duplicates) = coo_to_csr(&small()).unwrap();
+        assert_eq!(csr, Csr::try_new(2, 2, vec![0, 1, 3], vec![1, 0, 1], vec![5.0, 3.0, -1.0]).unwrap());
+        assert_eq!(duplicates, 1);
+        let padded = coo_to_ell_padded(&small(), u64::MAX).unwrap();
+        assert_eq!((padded.width(), padded.columns()), (2, &[1, PADDING, 0, 1][..]));
+        assert_eq!(padded.values(), [5.0, 0.0, 3.0, -1.0]);
+        let unpadded = coo_to_ell_unpadded(&small()).unwrap();
+        assert_eq!((unpadded.row_starts(), unpadded.row_lengths()), (&[0, 1][..], &[1, 2][..]));
+        let back = csr_to_coo(&csr.view()).unwrap();
+        assert_eq!(back.row_indices(), [0, 1, 1]);
+        assert_eq!(csr_to_ell_padded(&csr.view(), u64::MAX).unwrap(), padded);
+        assert_eq!(csr_to_ell_unpadded(&csr.view()).unwrap(), unpadded);
+    }
+}

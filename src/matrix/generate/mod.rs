@@ -1,0 +1,124 @@
+//! Matrices made from a few words: `stencil27,n=64`, `rmat,scale=17,degree=16`, `like,name=cant`.
+//!
+//! The same words and seed give the same matrix on any number of threads. Columns ascend, none
+//! twice. Sizes are checked against overflow and the memory limit before anything is allocated.
+
+mod build;
+mod grid;
+mod like;
+mod random;
+mod scattered;
+mod simple;
+mod spec;
+
+use self::build::{Shape, Values};
+use self::spec::Spec;
+pub use self::spec::{Key, Kind};
+use super::info::{Field, Loaded, MatrixInfo, Symmetry};
+use super::scalar::Scalar;
+use crate::error::Result;
+
+const fn required(name: &'static str) -> Key {
+    Key { name, required: true }
+}
+
+const fn optional(name: &'static str) -> Key {
+    Key { name, required: false }
+}
+
+const fn kind(name: &'static str, keys: &'static [Key], about: &'static str) -> Kind {
+    Kind { name, keys, about }
+}
+
+/// Every kind there is.
+pub const KINDS: &[Kind] = &[
+    kind("stencil5", &[required("n")], "n x n grid, each point coupled to 4 neighbours"),
+    kind("stencil7", &[required("n")], "n x n x n grid, each point coupled to 6 neighbours"),
+    kind("stencil27", &[required("n")], "n x n x n grid, each point coupled to 26 neighbours"),
+    kind("fem3", &[required("n")], "n x n x n nodes with 3 unknowns each: rows in triples of equal columns"),
+    kind("rmat", &[required("scale"), required("degree")], "power-law graph of 2^scale vertices (Graph500)"),
+    kind("road", &[required("n")], "near-planar network of n crossings, about 2.5 streets each"),
+    kind("uniform", &[required("rows"), required("degree"), optional("cols")], "degree random columns a row"),
+    kind("band", &[required("rows"), required("width")], "width diagonals around the main one"),
+    kind(
+        "hub",
+        &[required("rows"), required("degree"), required("hubs")],
+        "a few rows with half of all columns among rows of degree random ones",
+    ),
+    kind("arrow", &[required("rows")], "the diagonal, the first row and the first column"),
+    kind("diagonal", &[required("rows")], "the diagonal"),
+    kind("empty", &[required("rows"), optional("cols")], "no nonzeros at all"),
+    kind(
+        "holes",
+        &[required("rows"), required("degree")],
+        "every other row empty, degree random columns else",
+    ),
+    kind("like", &[required("name")], "synthetic stand-in for a matrix of the SuiteSparse collection"),
+];
+
+/// The matrix that `spec` asks for, with or without a leading `gen:`; at most `memory_limit_bytes` are used for it.
+pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Result<Loaded<T>> {
+    let spec = Spec::parse(spec, KINDS)?;
+    let square =
+        |rows: u64| Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, seed, memory_limit_bytes };
+    let checked_degree = |cols: u64| match spec.number("degree")? {
+        degree if degree > cols => {
+            Err(spec.wrong(&format!("degree={degree} is more than the {cols} columns")))
+        }
+        degree => Ok(degree),
+    };
+    let mut notes = Vec::new();
+    let matrix = match spec.kind.name {
+        "stencil5" => grid::cross(spec.number("n")?, 2, seed, memory_limit_bytes)?,
+        "stencil7" => grid::cross(spec.number("n")?, 3, seed, memory_limit_bytes)?,
+        "stencil27" => grid::cube(spec.number("n")?, 1, seed, memory_limit_bytes)?,
+        "fem3" => grid::cube(spec.number("n")?, 3, seed, memory_limit_bytes)?,
+        "road" => grid::road(spec.number("n")?, seed, memory_limit_bytes)?,
+        "rmat" => {
+            let scale = spec.number("scale")?;
+            if scale > 31 {
+                return Err(spec.wrong(&format!("scale={scale} is more than 31")));
+            }
+            scattered::rmat(scale, spec.number("degree")?, square(1 << scale))?
+        }
+        "uniform" => {
+            let rows = spec.number("rows")?;
+            let cols = spec.optional("cols")?.unwrap_or(rows);
+            scattered::uniform(checked_degree(cols)?, Shape { cols, ..square(rows) })?
+        }
+        "holes" => {
+            let rows = spec.number("rows")?;
+            scattered::holes(checked_degree(rows)?, square(rows))?
+        }
+        "hub" => {
+            let (rows, hubs) = (spec.number("rows")?, spec.number("hubs")?);
+            if hubs > rows {
+                return Err(spec.wrong(&format!("hubs={hubs} is more than the {rows} rows")));
+            }
+            scattered::hub(checked_degree(rows)?, hubs, square(rows))?
+        }
+        "band" => simple::band(spec.number("width")?, square(spec.number("rows")?))?,
+        "arrow" => simple::arrow(square(spec.number("rows")?))?,
+        "diagonal" => simple::diagonal(square(spec.number("rows")?))?,
+        "empty" => {
+            let rows = spec.number("rows")?;
+            simple::empty(Shape { cols: spec.optional("cols")?.unwrap_or(rows), ..square(rows) })?
+        }
+        _ => {
+            let entry = like::find(spec.text_of("name").unwrap_or_default())?;
+            notes.push(entry.note());
+            entry.stand_in(seed, memory_limit_bytes)?
+        }
+    };
+    let info = MatrixInfo {
+        name: spec.text.to_string(),
+        field: Field::Real,
+        symmetry: Symmetry::General,
+        stored_entries: matrix.nnz() as u64,
+        synthetic: true,
+    };
+    Ok(Loaded { matrix, info, notes })
+}
+
+#[cfg(test)]
+mod tests;

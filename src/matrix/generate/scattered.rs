@@ -1,0 +1,202 @@
+//! Patterns drawn at random: evenly, with hubs, with every other row empty, and power-law graphs.
+
+use rayon::prelude::*;
+
+use super::build::{Shape, build, check_memory, csr_bytes};
+use super::random::{Sequence, mix};
+use crate::error::{Error, Result};
+use crate::matrix::csr::Csr;
+use crate::matrix::scalar::Scalar;
+
+/// Graph500's chances of the upper left, upper right and lower left quarter, in 65536ths; the rest is lower right.
+const RMAT_QUARTERS: [u64; 3] = [37_355, 12_452, 12_452];
+
+/// Draws `columns.len()` different columns below `cols`, ascending, every set equally likely.
+pub fn draw_evenly(sequence: &mut Sequence, cols: u64, columns: &mut [u32]) {
+    let wanted = columns.len() as u64;
+    if wanted.saturating_mul(4) > cols {
+        // Dense rows: walk the columns once, taking each with the chance that still makes the count come out.
+        let mut open = wanted;
+        let mut slots = columns.iter_mut();
+        for column in 0..cols {
+            if sequence.below(cols - column) < open {
+                open -= 1;
+                if let Some(slot) = slots.next() {
+                    *slot = column as u32;
+                }
+            }
+        }
+        return;
+    }
+    // Light rows: draw and draw again where two are equal. The kept ones stay in front, sorted and different.
+    let mut kept = 0;
+    while kept < columns.len() {
+        columns[kept..].iter_mut().for_each(|column| *column = sequence.below(cols) as u32);
+        columns.sort_unstable();
+        kept = move_repeats_back(columns);
+    }
+    columns.sort_unstable();
+}
+
+/// Brings one of each value to the front; returns how many there are.
+fn move_repeats_back(sorted: &mut [u32]) -> usize {
+    let mut kept = 0;
+    for at in 0..sorted.len() {
+        if kept == 0 || sorted[at] != sorted[kept - 1] {
+            sorted.swap(kept, at);
+            kept += 1;
+        }
+    }
+    kept
+}
+
+/// Draws different ascending columns of `first..first + width`, one from each of as many equal parts.
+pub fn draw_spread(sequence: &mut Sequence, first: u64, width: u64, columns: &mut [u32]) {
+    let parts = columns.len() as u64;
+    let edge = |part: u64| (u128::from(width) * u128::from(part) / u128::from(parts)) as u64;
+    for (part, column) in (0..).zip(columns.iter_mut()) {
+        let (start, end) = (edge(part), edge(part + 1));
+        *column = (first + start + sequence.below((end - start).max(1))) as u32;
+    }
+}
+
+/// `degree` random columns in every row.
+pub fn uniform<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
+    build(
+        Shape { nonzeros: shape.rows.saturating_mul(degree), ..shape },
+        |_| degree as usize,
+        |row, columns| draw_evenly(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+    )
+}
+
+/// `degree` random columns in every second row, none in the others.
+pub fn holes<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
+    build(
+        Shape { nonzeros: (shape.rows / 2).saturating_mul(degree), ..shape },
+        |row| if row % 2 == 1 { degree as usize } else { 0 },
+        |row, columns| draw_evenly(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+    )
+}
+
+/// `hubs` rows, evenly spaced, with half of all columns each; `degree` random columns in the others.
+pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape) -> Result<Csr<T>> {
+    let hub_length = (shape.cols / 2).max(degree);
+    let is_hub = |row: usize| {
+        let hubs_up_to = |row: u64| u128::from(row) * u128::from(hubs) / u128::from(shape.rows.max(1));
+        hubs_up_to(row as u64) != hubs_up_to(row as u64 + 1)
+    };
+    let light = (shape.rows - hubs).saturating_mul(degree);
+    build(
+        Shape { nonzeros: hubs.saturating_mul(hub_length).saturating_add(light), ..shape },
+        |row| if is_hub(row) { hub_length as usize } else { degree as usize },
+        |row, columns| {
+            let mut sequence = Sequence::new(!shape.seed, row as u64);
+            match is_hub(row) {
+                true => draw_spread(&mut sequence, 0, shape.cols, columns),
+                false => draw_evenly(&mut sequence, shape.cols, columns),
+            }
+        },
+    )
+}
+
+/// The power-law graph of Graph500: `degree` edges drawn a vertex, duplicates merged, vertices in drawn order.
+pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape) -> Result<Csr<T>> {
+    let edges = shape.rows.saturating_mul(degree);
+    let drawn_bytes = edges.checked_mul(8);
+    let total =
+        csr_bytes::<T>(shape.rows, edges).zip(drawn_bytes).and_then(|(csr, drawn)| csr.checked_add(drawn));
+    check_memory(total, shape.memory_limit_bytes)?;
+
+    let mut keys: Vec<u64> = Vec::new();
+    keys.try_reserve_exact(edges as usize).map_err(|_| Error::DoesNotFit {
+        what: "the edges to draw".into(),
+        needed_bytes: edges.saturating_mul(8),
+        limit_bytes: shape.memory_limit_bytes,
+        advice: "the system refused the memory; ask for a smaller scale or degree".into(),
+    })?;
+    let stream = mix(!shape.seed);
+    keys.par_extend(
+        (0..edges).into_par_iter().map(|edge| draw_edge(&mut Sequence::new(stream, edge), scale)),
+    );
+    keys.par_sort_unstable();
+    keys.dedup();
+
+    let start = |row: usize| keys.partition_point(|&key| key >> 32 < row as u64);
+    build(
+        Shape { nonzeros: keys.len() as u64, ..shape },
+        |row| start(row + 1) - start(row),
+        |row, columns| {
+            columns.iter_mut().zip(&keys[start(row)..]).for_each(|(column, &key)| *column = key as u32);
+        },
+    )
+}
+
+/// One edge as `row << 32 | column`: at each level, one of the four quarters.
+fn draw_edge(sequence: &mut Sequence, scale: u64) -> u64 {
+    let [upper_left, upper_right, lower_left] = RMAT_QUARTERS;
+    let (mut row, mut column, mut bits) = (0u64, 0u64, 0u64);
+    for level in 0..scale {
+        bits = if level % 4 == 0 { sequence.next_bits() } else { bits >> 16 };
+        let drawn = bits & 0xffff;
+        let lower = drawn >= upper_left + upper_right;
+        let right = match lower {
+            true => drawn >= upper_left + upper_right + lower_left,
+            false => drawn >= upper_left,
+        };
+        row = row << 1 | u64::from(lower);
+        column = column << 1 | u64::from(right);
+    }
+    row << 32 | column
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_columns_are_different_ascending_and_inside() {
+        for cols in [1u64, 2, 3, 10, 100] {
+            for length in 0..=cols as usize {
+                for counter in 0..20 {
+                    let mut columns = vec![0; length];
+                    draw_evenly(&mut Sequence::new(3, counter), cols, &mut columns);
+                    assert!(columns.is_sorted_by(|a, b| a < b), "{columns:?}");
+                    assert!(columns.iter().all(|&column| u64::from(column) < cols));
+                    draw_spread(&mut Sequence::new(3, counter), 5, cols, &mut columns);
+                    assert!(columns.is_sorted_by(|a, b| a < b), "{columns:?}");
+                    assert!(columns.iter().all(|&column| (5..5 + cols).contains(&u64::from(column))));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn light_and_dense_draws_reach_every_column_evenly() {
+        for length in [2, 12] {
+            let mut counts = [0u32; 20];
+            for counter in 0..20_000 {
+                let mut columns = vec![0; length];
+                draw_evenly(&mut Sequence::new(8, counter), 20, &mut columns);
+                columns.iter().for_each(|&column| counts[column as usize] += 1);
+            }
+            let expected = length as f64 * 1000.0;
+            assert!(
+                counts.iter().all(|&count| (f64::from(count) / expected - 1.0).abs() < 0.1),
+                "{counts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn edges_fall_into_the_quarters_with_graph500s_chances() {
+        let mut counts = [0u32; 4];
+        for edge in 0..100_000 {
+            let key = draw_edge(&mut Sequence::new(1, edge), 1);
+            counts[((key >> 32) * 2 + (key & 1)) as usize] += 1;
+        }
+        let shares = counts.map(|count| f64::from(count) / 100_000.0);
+        for (share, expected) in shares.iter().zip([0.57, 0.19, 0.19, 0.05]) {
+            assert!((share - expected).abs() < 0.006, "{shares:?}");
+        }
+    }
+}

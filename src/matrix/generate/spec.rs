@@ -1,0 +1,195 @@
+//! Reads `kind,key=value,...` into checked numbers, and says what exists where something unknown is asked for.
+
+use crate::error::{Error, Result};
+
+/// One kind of generated matrix: its name, its keys and what it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// The word before the first comma.
+    pub name: &'static str,
+    /// The keys it takes.
+    pub keys: &'static [Key],
+    /// One line for people.
+    pub about: &'static str,
+}
+
+/// One key of a kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The word before `=`.
+    pub name: &'static str,
+    /// Whether it must be given.
+    pub required: bool,
+}
+
+impl Kind {
+    /// How it is asked for: `rmat,scale=N,degree=N`, optional keys in brackets.
+    pub fn usage(&self) -> String {
+        let mut usage = self.name.to_string();
+        for key in self.keys {
+            let value = if key.name == "name" { "NAME" } else { "N" };
+            usage += &match key.required {
+                true => format!(",{}={value}", key.name),
+                false => format!("[,{}={value}]", key.name),
+            };
+        }
+        usage
+    }
+}
+
+/// A kind that exists, with keys that it has.
+pub struct Spec<'a> {
+    /// What was asked for, without the leading `gen:`.
+    pub text: &'a str,
+    /// The kind.
+    pub kind: &'static Kind,
+    values: Vec<(&'static str, &'a str)>,
+}
+
+impl<'a> Spec<'a> {
+    /// Reads `text`, with or without a leading `gen:`, against the kinds there are.
+    pub fn parse(text: &'a str, kinds: &'static [Kind]) -> Result<Self> {
+        let text = text.strip_prefix("gen:").unwrap_or(text).trim();
+        let mut words = text.split(',').map(str::trim);
+        let asked = words.next().unwrap_or_default();
+        let Some(kind) = kinds.iter().find(|kind| kind.name == asked) else {
+            let names = kinds.iter().map(|kind| kind.name);
+            return Err(Error::Usage(format!(
+                "there is no generator '{asked}'{}; there are {}",
+                did_you_mean(asked, names.clone()),
+                names.collect::<Vec<_>>().join(", ")
+            )));
+        };
+        let mut spec = Self { text, kind, values: Vec::new() };
+        for word in words {
+            spec.add(word)?;
+        }
+        match kind.keys.iter().find(|key| key.required && spec.text_of(key.name).is_none()) {
+            Some(missing) => Err(spec.wrong(&format!("{}= is missing", missing.name))),
+            None => Ok(spec),
+        }
+    }
+
+    fn add(&mut self, word: &'a str) -> Result<()> {
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(self.wrong(&format!("'{word}' is not key=value")));
+        };
+        let (name, value) = (name.trim(), value.trim());
+        let Some(key) = self.kind.keys.iter().find(|key| key.name == name) else {
+            let names = self.kind.keys.iter().map(|key| key.name);
+            return Err(self.wrong(&format!("there is no key '{name}'{}", did_you_mean(name, names))));
+        };
+        if self.text_of(name).is_some() {
+            return Err(self.wrong(&format!("{name}= is given twice")));
+        }
+        self.values.push((key.name, value));
+        Ok(())
+    }
+
+    /// A usage error about this spec.
+    pub fn wrong(&self, reason: &str) -> Error {
+        Error::Usage(format!("gen:{}: {reason}; write gen:{}", self.text, self.kind.usage()))
+    }
+
+    /// The text of a key that was given.
+    pub fn text_of(&self, name: &str) -> Option<&'a str> {
+        self.values.iter().find(|(key, _)| *key == name).map(|&(_, value)| value)
+    }
+
+    /// The number of a key that may be left out.
+    pub fn optional(&self, name: &str) -> Result<Option<u64>> {
+        self.text_of(name)
+            .map(|text| {
+                text.parse()
+                    .map_err(|_| self.wrong(&format!("{name}={text} is not a whole number below 2^64")))
+            })
+            .transpose()
+    }
+
+    /// The number of a required key.
+    pub fn number(&self, name: &str) -> Result<u64> {
+        self.optional(name)?.ok_or_else(|| self.wrong(&format!("{name}= is missing")))
+    }
+}
+
+/// ` (did you mean 'x'?)` for the name nearest to what was typed, or nothing where none is near.
+pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let near = |name: &&str| {
+        let distance = edit_distance(&typed.to_lowercase(), &name.to_lowercase());
+        (distance <= name.len().div_ceil(2)).then_some(distance)
+    };
+    match names.filter_map(|name| near(&name).map(|distance| (distance, name))).min() {
+        Some((_, name)) => format!(" (did you mean '{name}'?)"),
+        None => String::new(),
+    }
+}
+
+/// Letters to insert, delete or replace to turn one word into the other. What is compared is cut to a name's length,
+/// so that a megabyte of nonsense costs nothing.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let from: Vec<char> = from.chars().take(64).collect();
+    let mut previous: Vec<usize> = (0..=from.len()).collect();
+    for (row, wanted) in to.chars().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, found) in from.iter().enumerate() {
+            let replaced = previous[column] + usize::from(*found != wanted);
+            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
+        }
+        previous = current;
+    }
+    previous[from.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: &[Kind] = &[
+        Kind {
+            name: "uniform",
+            keys: &[Key { name: "rows", required: true }, Key { name: "cols", required: false }],
+            about: "",
+        },
+        Kind { name: "arrow", keys: &[], about: "" },
+    ];
+
+    fn refused(text: &str) -> String {
+        Spec::parse(text, KINDS).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn an_unknown_kind_names_the_nearest_and_all() {
+        let message = refused("unifrom,rows=3");
+        assert!(message.contains("did you mean 'uniform'?"), "{message}");
+        assert!(message.contains("there are uniform, arrow"), "{message}");
+        assert!(!refused("zzzzzzzz").contains("did you mean"));
+    }
+
+    #[test]
+    fn an_unknown_missing_or_repeated_key_shows_how_to_write_it() {
+        let message = refused("uniform,row=3");
+        assert!(message.contains("no key 'row' (did you mean 'rows'?)"), "{message}");
+        assert!(message.ends_with("write gen:uniform,rows=N[,cols=N]"), "{message}");
+        assert!(refused("uniform").contains("rows= is missing"));
+        assert!(refused("uniform,rows=1,rows=2").contains("rows= is given twice"));
+        assert!(refused("uniform,rows").contains("'rows' is not key=value"));
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_a_usage_error() {
+        for text in ["-1", "1.5", "1e6", "", "18446744073709551616"] {
+            let text = format!("gen:uniform,rows={text}");
+            let spec = Spec::parse(&text, KINDS).unwrap();
+            assert!(matches!(spec.number("rows"), Err(Error::Usage(_))));
+        }
+        let spec = Spec::parse("gen:uniform,rows=18446744073709551615", KINDS).unwrap();
+        assert_eq!(spec.number("rows").unwrap(), u64::MAX);
+        assert_eq!(spec.optional("cols").unwrap(), None);
+    }
+
+    #[test]
+    fn distances_are_levenshteins() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+    }
+}

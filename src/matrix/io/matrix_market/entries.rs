@@ -1,0 +1,360 @@
+//! The entry lines of a coordinate file.
+//!
+//! A fast path reads what nearly all lines look like: two indices and a plain number, single spellings, one line
+//! end. Whatever it does not recognise goes to the careful path, which alone decides what is refused and why; so the
+//! fast path may be as narrow as it likes but must never accept what the careful path refuses.
+
+use memchr::memchr;
+
+use super::header::{Header, trim, words};
+use super::lines::{LONGEST_LINE, is_blank};
+use super::number::{self, Value, shown};
+use super::pieces::{Piece, Sorter};
+use super::tally::Tally;
+use crate::error::Error;
+use crate::matrix::info::{Field, Symmetry};
+use crate::matrix::scalar::Scalar;
+
+/// Why a part of a file is refused.
+#[derive(Debug)]
+pub enum Fault {
+    /// What is wrong on a line, counted from one within the part.
+    Line(u64, String),
+    /// Something that is no line's fault.
+    Whole(Error),
+}
+
+/// What a part of a file held.
+pub struct Part<T> {
+    /// Entries by bucket.
+    pub pieces: Vec<Vec<Piece<T>>>,
+    /// Entry lines.
+    pub entries: u64,
+    /// Lines of any kind.
+    pub lines: u64,
+    /// What was noticed.
+    pub tally: Tally,
+}
+
+/// Reads consecutive blocks of whole lines.
+pub struct EntryParser<'a, T> {
+    header: &'a Header,
+    finite: bool,
+    sorter: Sorter<'a, T>,
+    entries: u64,
+    lines: u64,
+    tally: Tally,
+}
+
+impl<'a, T: Scalar> EntryParser<'a, T> {
+    /// A parser of a file with this head; `finite` refuses NaN and infinities.
+    pub fn new(header: &'a Header, finite: bool, sorter: Sorter<'a, T>) -> Self {
+        Self { header, finite, sorter, entries: 0, lines: 0, tally: Tally::default() }
+    }
+
+    /// Takes the entries of `text`, whole lines, each with its line feed.
+    pub fn parse(&mut self, text: &[u8]) -> Result<(), Fault> {
+        match self.header.field {
+            Field::Real => self.parse_with(text, fast_real::<T>),
+            Field::Integer if self.header.unsigned => self.parse_with(text, fast_unsigned),
+            Field::Integer => self.parse_with(text, fast_integer),
+            Field::Pattern => self.parse_with(text, |_, at| Some((T::ONE, at))),
+        }
+    }
+
+    /// What all blocks together held.
+    pub fn finish(self) -> Result<Part<T>, Fault> {
+        let Self { sorter, entries, lines, tally, .. } = self;
+        Ok(Part { pieces: sorter.finish().map_err(Fault::Whole)?, entries, lines, tally })
+    }
+
+    fn parse_with(
+        &mut self,
+        text: &[u8],
+        fast_value: impl Fn(&[u8], usize) -> Option<(T, usize)>,
+    ) -> Result<(), Fault> {
+        let pattern = self.header.field == Field::Pattern;
+        let mut at = 0;
+        while at < text.len() {
+            self.lines += 1;
+            if let Some((row, column, value, next)) = fast_entry(text, at, pattern, &fast_value)
+                && row.wrapping_sub(1) < self.header.rows
+                && column.wrapping_sub(1) < self.header.cols
+            {
+                self.tally.indented_lines += u64::from(is_blank(text[at]));
+                self.take(row - 1, column - 1, value)?;
+                at = next;
+            } else {
+                let end = memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
+                self.careful_line(&text[at..end])?;
+                at = end + 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an entry inside the matrix, and its mirror image where the file leaves that out.
+    #[inline(always)]
+    fn take(&mut self, row: u64, column: u64, value: T) -> Result<(), Fault> {
+        self.entries += 1;
+        self.sorter.push(row, column as u32, value, false).map_err(Fault::Whole)?;
+        if self.header.symmetry != Symmetry::General {
+            self.mirror(row, column, value)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn mirror(&mut self, row: u64, column: u64, value: T) -> Result<(), Fault> {
+        let skew = self.header.symmetry == Symmetry::SkewSymmetric;
+        if row == column {
+            if skew && value != T::ZERO {
+                let reason = "the diagonal of a skew-symmetric matrix is zero, but this entry is not";
+                return Err(self.fault(reason.into()));
+            }
+            return Ok(());
+        }
+        self.tally.lower += u64::from(row > column);
+        self.tally.upper += u64::from(row < column);
+        let mirrored = if skew { T::from_f64(-value.to_f64()) } else { value };
+        self.sorter.push(column, row as u32, mirrored, true).map_err(Fault::Whole)
+    }
+
+    #[cold]
+    fn fault(&self, reason: String) -> Fault {
+        Fault::Line(self.lines, reason)
+    }
+
+    /// A line, without its line feed, word by word.
+    fn careful_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let start = line.iter().position(|byte| !is_blank(*byte)).unwrap_or(line.len());
+        if line.get(start) == Some(&b'%') {
+            self.tally.body_comments += 1;
+            return Ok(());
+        }
+        check_text(line).map_err(|reason| self.fault(reason))?;
+        let trimmed = trim(line).map_err(|reason| self.fault(reason))?;
+        if trimmed.is_empty() {
+            return Ok(());
+        }
+        if trimmed.len() > LONGEST_LINE {
+            let reason = "a number this long overflows, or line ends are missing";
+            return Err(self.fault(format!("the line is longer than {LONGEST_LINE} bytes; {reason}")));
+        }
+        self.tally.indented_lines += u64::from(start > 0);
+        let (row, column, value) = self.careful_entry(trimmed).map_err(|reason| self.fault(reason))?;
+        self.take(row - 1, column - 1, value)
+    }
+
+    fn careful_entry(&mut self, line: &[u8]) -> Result<(u64, u64, T), String> {
+        let mut words = words(line);
+        let (Some(row), Some(column)) = (words.next(), words.next()) else {
+            return Err(format!("{} is no entry: row and column are needed", shown(line)));
+        };
+        let row = index("row", row, self.header.rows)?;
+        let column = index("column", column, self.header.cols)?;
+        let value = match (self.header.field, words.next()) {
+            (Field::Pattern, None) => T::ONE,
+            (Field::Pattern, Some(extra)) => {
+                return Err(format!(
+                    "entries of a pattern matrix have no value, but {} follows",
+                    shown(extra)
+                ));
+            }
+            (_, None) => return Err(format!("{} has no value; the line is cut off", shown(line))),
+            (field, Some(word)) => {
+                careful_value(field, self.header.unsigned, self.finite, word, &mut self.tally)?
+            }
+        };
+        match words.next() {
+            None => Ok((row, column, value)),
+            Some(extra) => Err(format!("{} follows the entry; one entry a line is read", shown(extra))),
+        }
+    }
+}
+
+/// Refuses bytes that no number is written with; `line` is no comment.
+pub fn check_text(line: &[u8]) -> Result<(), String> {
+    let strange = |byte: u8| !(byte.is_ascii_graphic() || is_blank(byte) || byte == b'\r');
+    match line.iter().find(|byte| strange(**byte)) {
+        Some(0) => Err("a NUL byte stands among the entries; the file is damaged".into()),
+        Some(byte) => Err(format!("byte 0x{byte:02x} is not text; the file is damaged")),
+        None => Ok(()),
+    }
+}
+
+/// The value of a word, as a `T`, with everything unusual counted.
+pub fn careful_value<T: Scalar>(
+    field: Field,
+    unsigned: bool,
+    finite: bool,
+    word: &[u8],
+    tally: &mut Tally,
+) -> Result<T, String> {
+    let Value { value, inexact, underflowed } = match field {
+        Field::Integer => number::integer(word, unsigned)?,
+        _ => number::real(word)?,
+    };
+    let rounded = T::from_f64(value);
+    if !value.is_finite() {
+        if finite {
+            return Err(format!(
+                "value {} is not finite, and only finite values were asked for",
+                shown(word)
+            ));
+        }
+        tally.non_finite += 1;
+    } else if !rounded.to_f64().is_finite() {
+        return Err(format!("value {} overflows {}; read it as f64", shown(word), T::DTYPE));
+    }
+    tally.inexact += u64::from(inexact);
+    tally.underflowed += u64::from(underflowed || (value != 0.0 && rounded == T::ZERO));
+    Ok(rounded)
+}
+
+fn index(name: &str, word: &[u8], bound: u64) -> Result<u64, String> {
+    let damaged = "the file or its size line is damaged";
+    match number::count(word) {
+        Ok(index) if (1..=bound).contains(&index) => Ok(index),
+        Ok(index) => Err(format!("{name} {index} is outside 1..={bound}; {damaged}")),
+        Err(reason) => Err(format!("{name} {reason}; indices are 1..={bound}")),
+    }
+}
+
+/// Row, column, value and the start of the next line, if the line at `at` is spelled plainly.
+#[inline(always)]
+fn fast_entry<T>(
+    text: &[u8],
+    at: usize,
+    pattern: bool,
+    fast_value: impl Fn(&[u8], usize) -> Option<(T, usize)>,
+) -> Option<(u64, u64, T, usize)> {
+    let (row, at) = fast_index(text, skip_blanks(text, at))?;
+    let (column, at) = fast_index(text, skip_one_blank(text, at)?)?;
+    let at = if pattern { at } else { skip_one_blank(text, at)? };
+    let (value, at) = fast_value(text, at)?;
+    match text.get(at)? {
+        b'\n' => Some((row, column, value, at + 1)),
+        b'\r' if text.get(at + 1) == Some(&b'\n') => Some((row, column, value, at + 2)),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn skip_blanks(text: &[u8], mut at: usize) -> usize {
+    while text.get(at).is_some_and(|byte| is_blank(*byte)) {
+        at += 1;
+    }
+    at
+}
+
+#[inline(always)]
+fn skip_one_blank(text: &[u8], at: usize) -> Option<usize> {
+    is_blank(*text.get(at)?).then(|| skip_blanks(text, at + 1))
+}
+
+/// Most digits that cannot overflow a `u64`.
+const SAFE_DIGITS: usize = 19;
+
+#[inline(always)]
+fn fast_index(text: &[u8], start: usize) -> Option<(u64, usize)> {
+    let mut at = start;
+    let mut number = 0u64;
+    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
+        && digit < 10
+    {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    (1..=SAFE_DIGITS).contains(&(at - start)).then_some((number, at))
+}
+
+/// A finite number that neither overflows nor becomes zero without being it.
+#[inline(always)]
+fn fast_real<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
+    let (value, length) = fast_float2::parse_partial::<f64, _>(text.get(at..)?).ok()?;
+    let rounded = T::from_f64(value);
+    let next = at + length;
+    let plain = if rounded == T::ZERO {
+        !text[at..next].iter().any(|byte| (b'1'..=b'9').contains(byte))
+    } else {
+        rounded.to_f64().is_finite()
+    };
+    plain.then_some((rounded, next))
+}
+
+#[inline(always)]
+fn fast_unsigned<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
+    let (number, next) = fast_index(text, at)?;
+    (number <= 1 << 53).then(|| (T::from_f64(number as f64), next))
+}
+
+#[inline(always)]
+fn fast_integer<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
+    if text.get(at) != Some(&b'-') {
+        return fast_unsigned(text, at);
+    }
+    let (magnitude, next) = fast_unsigned::<T>(text, at + 1)?;
+    Some((T::from_f64(-magnitude.to_f64()), next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::io::matrix_market::header::Format;
+    use crate::matrix::io::matrix_market::pieces::{Buckets, Budget};
+    use proptest::prelude::*;
+
+    fn header(field: Field) -> Header {
+        Header {
+            format: Format::Coordinate,
+            field,
+            unsigned: false,
+            symmetry: Symmetry::General,
+            rows: 100,
+            cols: 100,
+            entries: 1,
+            size_line: 2,
+            bytes: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    proptest! {
+        /// The contract of the fast path: what it reads, the careful path reads alike.
+        #[test]
+        fn the_fast_path_never_accepts_what_the_careful_one_refuses(
+            words in prop::collection::vec("[-+]?[0-9]{0,3}[.eEdDx,]{0,2}[-+0-9]{0,4}|nan|inf|1e-400|1e400|0", 0..5),
+            blanks in prop::collection::vec("[ \t]{0,2}", 5),
+            end in "\r?\n",
+        ) {
+            let mut line = String::new();
+            for (word, blank) in words.iter().zip(&blanks) {
+                line += blank;
+                line += word;
+            }
+            let text = line.clone() + &end;
+            for field in [Field::Real, Field::Integer, Field::Pattern] {
+                let header = header(field);
+                let budget = Budget::new(u64::MAX);
+                let parser =
+                    || EntryParser::<f32>::new(&header, false, Sorter::new(Buckets::new(100, 1, true), &budget));
+                let (mut both, mut careful) = (parser(), parser());
+                let outcomes = (both.parse(text.as_bytes()).is_ok(), {
+                    careful.lines = 1;
+                    careful.careful_line(&text.as_bytes()[..text.len() - 1]).is_ok()
+                });
+                prop_assert_eq!(outcomes.0, outcomes.1, "{:?}", text);
+                if outcomes.0 {
+                    prop_assert_eq!((both.entries, both.tally), (careful.entries, careful.tally));
+                    let (both, careful) = (both.finish().unwrap(), careful.finish().unwrap());
+                    for (one, other) in both.pieces[0].iter().zip(&careful.pieces[0]) {
+                        prop_assert!(one.keys().eq(other.keys()));
+                        let bits = |piece: &Piece<f32>| piece.values().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                        prop_assert_eq!(bits(one), bits(other));
+                    }
+                }
+            }
+        }
+    }
+}

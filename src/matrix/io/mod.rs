@@ -1,0 +1,152 @@
+//! Matrices and multivectors from files and into files.
+//!
+//! What a file is, its first bytes say, not its name. A file is read whole and right or refused with a reason: no
+//! panic, no hang, nothing allocated because a damaged header said so.
+
+pub mod archive;
+pub mod cache;
+pub mod gzip;
+pub mod mapping;
+pub mod matrix_market;
+pub mod npy;
+pub mod npz;
+pub mod write;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::info::Loaded;
+use super::multivector::MultiVector;
+use super::scalar::Scalar;
+use crate::error::{Error, Place, Result};
+
+/// What a reader may and may not accept.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadOptions {
+    /// Most bytes of memory a matrix may take while it is read.
+    pub memory_limit_bytes: u64,
+    /// Refuse NaN and infinities.
+    pub finite: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { memory_limit_bytes: u64::MAX, finite: false }
+    }
+}
+
+/// What a file is, by its first bytes.
+enum Kind {
+    Cache,
+    Gzip,
+    Npy,
+    Zip,
+    Text,
+}
+
+impl Kind {
+    fn of(first_bytes: &[u8]) -> Self {
+        match first_bytes {
+            _ if first_bytes.starts_with(&cache::MAGIC) => Self::Cache,
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Self::Npy,
+            [b'P', b'K', 3, 4, ..] => Self::Zip,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Reads a sparse matrix: Matrix Market as it is or as `.gz`, a SuiteSparse `.tar.gz`, a SciPy `.npz` or a cache.
+pub fn read<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
+    let file = open(path)?;
+    match Kind::of(&first_bytes(&file, path)?) {
+        Kind::Gzip => matrix_market::read_gzip(&file, path, options),
+        Kind::Cache => cache::read_cache(path, options),
+        Kind::Zip => npz::read_npz(path, options),
+        Kind::Npy => {
+            Err(Error::input(Place::file(path), "unsupported: a dense array as A; give a sparse matrix"))
+        }
+        Kind::Text => matrix_market::read_plain(&file, path, options),
+    }
+}
+
+/// Reads a dense multivector: a Matrix Market array, as it is or as `.gz`, or a `.npy` file.
+pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<MultiVector<T>> {
+    let file = open(path)?;
+    match Kind::of(&first_bytes(&file, path)?) {
+        Kind::Gzip => matrix_market::read_array_gzip(&file, path, options),
+        Kind::Npy => npy::read_npy(path, options),
+        Kind::Cache | Kind::Zip => Err(Error::input(
+            Place::file(path),
+            "this holds a sparse matrix; give a Matrix Market array or a .npy file",
+        )),
+        Kind::Text => matrix_market::read_array_plain(&file, path, options),
+    }
+}
+
+/// Opens a regular file; anything else (a folder, a pipe, a device) is refused without waiting for it.
+pub(crate) fn open(path: &Path) -> Result<File> {
+    // A named pipe without a writer would hold up a plain open for ever.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(|error| Error::read(path, error))?;
+    let kind = file.metadata().map_err(|error| Error::read(path, error))?.file_type();
+    let refuse = |reason: &str| Err(Error::input(Place::file(path), reason));
+    if kind.is_dir() {
+        refuse("this is a folder; name a matrix file inside it")
+    } else if kind.is_fifo() || kind.is_socket() {
+        refuse("this is a pipe, not a regular file; write it to a file first")
+    } else if !kind.is_file() {
+        refuse("this is a device, not a regular file")
+    } else {
+        Ok(file)
+    }
+}
+
+fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::read(path, error)),
+        }
+    }
+    Ok(bytes[..filled].to_vec())
+}
+
+/// What reading said: damage that a reader found and worded itself, or the system's own error.
+pub(crate) fn read_error(path: &Path, source: &str, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::InvalidData && error.get_ref().is_some() {
+        Error::input(Place { source: source.into(), line: None, column: None }, error.to_string())
+    } else {
+        Error::read(path, error)
+    }
+}
+
+/// A file's name without its endings: `cant` of `matrices/cant.mtx.gz`.
+pub(crate) fn name_of(path: &Path) -> String {
+    let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for ending in [".gz", ".tar", ".mtx"] {
+        if let Some(shorter) = name.strip_suffix(ending).filter(|shorter| !shorter.is_empty()) {
+            name.truncate(shorter.len());
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_endings() {
+        assert_eq!(name_of(Path::new("a/cant.mtx.gz")), "cant");
+        assert_eq!(name_of(Path::new("cant.tar.gz")), "cant");
+        assert_eq!(name_of(Path::new("v1.2.mtx")), "v1.2");
+        assert_eq!(name_of(Path::new(".mtx")), ".mtx");
+    }
+}

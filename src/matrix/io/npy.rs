@@ -1,0 +1,273 @@
+//! NumPy's `.npy`: dense vectors and matrices of real numbers, read as multivectors and written from them.
+//!
+//! Also the parts `.npz` needs: the header, and decoding of elements. Real numbers, whole numbers and booleans of
+//! either byte order are read; complex numbers, text and Python objects are refused by name. A shape is believed
+//! only as far as the bytes that are there.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use super::ReadOptions;
+use super::mapping::Mapping;
+use super::write::replace_file;
+use crate::error::{Error, Place, Result};
+use crate::matrix::{Dtype, MultiVector, Scalar};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// Longest header taken: NumPy's own are below 200 bytes.
+const MOST_HEADER_BYTES: usize = 1 << 16;
+
+/// What the header says: the type of the elements, their order and their number in each dimension.
+#[derive(Debug, PartialEq)]
+pub(super) struct Header {
+    pub element: Element,
+    pub fortran_order: bool,
+    pub shape: Vec<u64>,
+}
+
+impl Header {
+    /// Elements in all; `None` beyond 2^64.
+    pub fn count(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length))
+    }
+
+    /// Reads the header, and only it; the error is the reason alone.
+    pub fn read(input: &mut impl Read) -> std::result::Result<Self, String> {
+        let mut bytes = |length: usize| -> std::result::Result<Vec<u8>, String> {
+            let mut bytes = vec![0; length];
+            input.read_exact(&mut bytes).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it ends within its header".to_string(),
+                _ => format!("its header cannot be read: {error}"),
+            })?;
+            Ok(bytes)
+        };
+        let start = bytes(8)?;
+        if !start.starts_with(MAGIC) {
+            return Err("this is no .npy array; its first bytes are not NumPy's".into());
+        }
+        let length = match start[6] {
+            1 => bytes(2)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
+            2 | 3 => bytes(4)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
+            version => return Err(format!("unsupported .npy version {version}; 1, 2 and 3 are read")),
+        };
+        if length > MOST_HEADER_BYTES {
+            return Err(format!("its header claims {length} bytes; it is damaged"));
+        }
+        let text = bytes(length)?;
+        let text = std::str::from_utf8(&text).map_err(|_| "its header is not text".to_string())?;
+        let word = |key: &str| entry(text, key).ok_or_else(|| format!("its header has no {key}: {text:?}"));
+        let element = Element::parse(word("descr")?)?;
+        let fortran_order = match word("fortran_order")? {
+            order if order.starts_with("True") => true,
+            order if order.starts_with("False") => false,
+            _ => return Err("its header's fortran_order is neither True nor False".into()),
+        };
+        let shape = word("shape")?
+            .strip_prefix('(')
+            .and_then(|rest| rest.split_once(')'))
+            .and_then(|(inside, _)| {
+                let lengths = inside.split(',').map(str::trim).filter(|length| !length.is_empty());
+                lengths.map(|length| length.parse().ok()).collect()
+            })
+            .ok_or("its header's shape is not a tuple of lengths")?;
+        Ok(Self { element, fortran_order, shape })
+    }
+}
+
+/// What follows `'key':` in the text of a Python dictionary.
+fn entry<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let quoted = ["'", "\""].map(|quote| format!("{quote}{key}{quote}"));
+    let (_, rest) = quoted.iter().find_map(|quoted| text.split_once(quoted.as_str()))?;
+    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+}
+
+/// What one element is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Element {
+    pub kind: Kind,
+    pub bytes: usize,
+    big_endian: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Real,
+    Signed,
+    Unsigned,
+    Boolean,
+    /// Bytes of text, one each.
+    Bytes,
+    /// Text, four bytes a character.
+    Unicode,
+}
+
+/// One element decoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Number {
+    Real(f64),
+    /// Wide enough for every integer NumPy has.
+    Whole(i128),
+}
+
+impl Element {
+    /// From what stands behind `descr`, such as `'<f8', ...`.
+    fn parse(descr: &str) -> std::result::Result<Self, String> {
+        const READ: &str = "float32, float64, whole numbers and booleans are read";
+        let quote = descr.chars().next().filter(|first| matches!(first, '\'' | '"'));
+        let name = quote.and_then(|quote| descr[1..].split(quote).next());
+        let Some(name) = name else {
+            return Err(format!("unsupported: an array of records; {READ}"));
+        };
+        let big_endian = match name.as_bytes().first() {
+            Some(b'>') => true,
+            Some(b'=') => cfg!(target_endian = "big"),
+            _ => false,
+        };
+        let code = name.trim_start_matches(['<', '>', '=', '|']);
+        let (kind, bytes) = match (code.get(..1), code.get(1..).and_then(|bytes| bytes.parse().ok())) {
+            (Some("f"), Some(bytes @ (4 | 8))) => (Kind::Real, bytes),
+            (Some("i"), Some(bytes @ (1 | 2 | 4 | 8))) => (Kind::Signed, bytes),
+            (Some("u"), Some(bytes @ (1 | 2 | 4 | 8))) => (Kind::Unsigned, bytes),
+            (Some("b"), Some(1)) => (Kind::Boolean, 1),
+            (Some("S"), Some(bytes @ 1..=64)) => (Kind::Bytes, bytes),
+            (Some("U"), Some(characters @ 1..=64)) => (Kind::Unicode, characters * 4),
+            (Some("c"), _) => return Err(format!("unsupported: complex numbers ({name}); {READ}")),
+            (Some("O"), _) => {
+                return Err(format!(
+                    "unsupported: Python objects, which would have to be run to be read; {READ}"
+                ));
+            }
+            _ => return Err(format!("unsupported: elements of type {name:?}; {READ}")),
+        };
+        Ok(Self { kind, bytes, big_endian })
+    }
+
+    /// Whether elements are numbers, not text.
+    pub fn is_number(self) -> bool {
+        !matches!(self.kind, Kind::Bytes | Kind::Unicode)
+    }
+
+    /// Decodes an element of `self.bytes` bytes, of a kind that is a number.
+    pub fn decode(self, element: &[u8]) -> Number {
+        let mut little = [0; 8];
+        little[..element.len()].copy_from_slice(element);
+        if self.big_endian {
+            little[..element.len()].reverse();
+        }
+        let bits = u64::from_le_bytes(little);
+        match (self.kind, self.bytes) {
+            (Kind::Real, 4) => Number::Real(f32::from_bits(bits as u32).into()),
+            (Kind::Real, _) => Number::Real(f64::from_bits(bits)),
+            (Kind::Signed, bytes) => {
+                let unused = 64 - 8 * bytes as u32;
+                Number::Whole(((bits << unused) as i64 >> unused).into())
+            }
+            (Kind::Boolean, _) => Number::Whole((bits != 0).into()),
+            _ => Number::Whole(bits.into()),
+        }
+    }
+}
+
+impl Number {
+    /// The nearest value.
+    pub fn to_scalar<T: Scalar>(self) -> T {
+        match self {
+            Self::Real(value) => T::from_f64(value),
+            Self::Whole(value) => T::from_f64(value as f64),
+        }
+    }
+}
+
+/// Reads a vector (one column) or a matrix, in C or Fortran order.
+pub fn read_npy<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<MultiVector<T>> {
+    let mapping = Mapping::open(path)?;
+    let result = read_array(path, mapping.bytes(), options);
+    if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
+}
+
+fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<MultiVector<T>> {
+    let refused = |reason: String| Error::input(Place::file(path), reason);
+    let header = Header::read(&mut bytes).map_err(refused)?;
+    let Header { element, fortran_order, ref shape } = header;
+    if !element.is_number() {
+        return Err(refused("unsupported: an array of text; give numbers".into()));
+    }
+    let (rows, k) = match shape[..] {
+        [rows] => (rows, 1),
+        [rows, k] => (rows, k),
+        _ => return Err(refused(format!("unsupported: {} dimensions; give one or two", shape.len()))),
+    };
+    let expected = header.count().and_then(|count| count.checked_mul(element.bytes as u64));
+    if expected != Some(bytes.len() as u64) {
+        let reason =
+            format!("{rows} x {k} elements do not fit its {} bytes; the file is damaged", bytes.len());
+        return Err(refused(reason));
+    }
+    let needed_bytes = (bytes.len() / element.bytes) as u64 * size_of::<T>() as u64;
+    if needed_bytes > options.memory_limit_bytes {
+        return Err(Error::DoesNotFit {
+            what: format!("{}: {rows} x {k} {}", path.display(), T::DTYPE),
+            needed_bytes,
+            limit_bytes: options.memory_limit_bytes,
+            advice: "raise the limit or take fewer columns".into(),
+        });
+    }
+    // One of the two may still be huge where the other is zero.
+    let size = |length: u64| usize::try_from(length).map_err(|_| refused("its shape is impossible".into()));
+    let (rows, k) = (size(rows)?, size(k)?);
+    let mut result = MultiVector::<T>::zeros(rows, k)?;
+    let bad = result
+        .data_mut()
+        .par_chunks_mut(k.max(1))
+        .with_min_len(1 + 4096 / k.max(1))
+        .enumerate()
+        .map(|(row, to)| {
+            let mut bad = 0u64;
+            for (column, value) in to.iter_mut().enumerate() {
+                let at = if fortran_order { column * rows + row } else { row * k + column };
+                *value = element.decode(&bytes[at * element.bytes..][..element.bytes]).to_scalar();
+                bad += u64::from(!value.to_f64().is_finite());
+            }
+            bad
+        })
+        .sum::<u64>();
+    if options.finite && bad > 0 {
+        return Err(refused(format!("{bad} values are infinite or not numbers, and --finite refuses them")));
+    }
+    Ok(result)
+}
+
+/// Writes rows and columns, always as two dimensions, in C order.
+pub fn write_npy<T: Scalar>(path: &Path, array: &MultiVector<T>) -> Result<()> {
+    let order = if cfg!(target_endian = "big") { '>' } else { '<' };
+    let bytes = match T::DTYPE {
+        Dtype::F64 => 8,
+        Dtype::F32 => 4,
+    };
+    let mut header = format!(
+        "{{'descr': '{order}f{bytes}', 'fortran_order': False, 'shape': ({}, {}), }}",
+        array.rows(),
+        array.k()
+    );
+    // Elements start at a multiple of 64; ten bytes come before the header, a line end closes it.
+    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.push_str(&" ".repeat(padded - 1 - header.len()));
+    header.push('\n');
+    replace_file(path, |file| {
+        let mut file = BufWriter::with_capacity(1 << 20, file);
+        file.write_all(MAGIC)?;
+        file.write_all(&[1, 0])?;
+        file.write_all(&(header.len() as u16).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        for row in 0..array.rows() {
+            file.write_all(bytemuck::cast_slice(array.row(row)))?;
+        }
+        file.flush()
+    })
+}
+
+#[cfg(test)]
+#[path = "npy_tests.rs"]
+mod tests;

@@ -1,0 +1,305 @@
+//! SciPy's `.npz`: matrices that `scipy.sparse.save_npz` wrote as csr, csc or coo, stored or deflated.
+//!
+//! Nothing is believed that the bytes do not bear out: arrays grow as their bytes arrive, never to a declared size;
+//! every index is checked against the shape. Rows that are not sorted are sorted, duplicates are summed, and both
+//! are noted.
+
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use bytemuck::Pod;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use super::ReadOptions;
+use super::npy::{Element, Header, Kind, Number};
+use crate::error::{Error, Place, Result};
+use crate::matrix::convert::{coo_to_csr, expand_pointers};
+use crate::matrix::csr::MOST_COLUMNS;
+use crate::matrix::{Coo, Csr, Field, Loaded, MatrixInfo, Scalar, Symmetry};
+
+/// Elements decoded at a time.
+const STEP_ELEMENTS: usize = 1 << 16;
+
+/// Reads a matrix.
+pub fn read_npz<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
+    let mut archive = Archive::open(path, options)?;
+    let format = archive.text("format")?;
+    let (rows, cols) = archive.shape()?;
+    archive.check_rows(rows)?;
+    let mut notes = Vec::new();
+    let (matrix, duplicates, field, stored_entries) = match format.as_str() {
+        "csr" | "csc" => {
+            // A csc matrix is the csr of its transpose.
+            let by_rows = format == "csr";
+            let (majors, minors) = if by_rows { (rows, cols) } else { (cols, rows) };
+            archive.check_rows(majors)?;
+            let pointers = archive.pointers(majors)?;
+            let mut indices = archive.indices("indices", minors)?;
+            let Values { mut values, field } = archive.values::<T>(&mut notes)?;
+            let entries = archive.check_pointers(&pointers, indices.len(), values.len())?;
+            if entries < indices.len() {
+                notes.push(format!(
+                    "{} entries behind the last pointer were left out",
+                    indices.len() - entries
+                ));
+                indices.truncate(entries);
+                values.truncate(entries);
+            }
+            let order = worst_order(&pointers, &indices);
+            if by_rows && order == Ordering::Greater {
+                notes.push("rows were not sorted by column; they are now".into());
+            }
+            let (matrix, duplicates) = if by_rows && order == Ordering::Less {
+                (Csr::try_new(rows as usize, cols as usize, pointers, indices, values)?, 0)
+            } else {
+                let outer = expand_pointers(&pointers)?;
+                drop(pointers);
+                let (row_indices, col_indices) = if by_rows { (outer, indices) } else { (indices, outer) };
+                coo_to_csr(&Coo::try_new(rows as usize, cols as usize, row_indices, col_indices, values)?)?
+            };
+            (matrix, duplicates, field, entries)
+        }
+        "coo" => {
+            let row_indices = archive.indices("row", rows)?;
+            let col_indices = archive.indices("col", cols)?;
+            let Values { values, field } = archive.values::<T>(&mut notes)?;
+            let entries = values.len();
+            if row_indices.len() != entries || col_indices.len() != entries {
+                return Err(archive.refused("row, col and data have different lengths; the file is damaged"));
+            }
+            let coo = Coo::try_new(rows as usize, cols as usize, row_indices, col_indices, values)?;
+            let (matrix, duplicates) = coo_to_csr(&coo)?;
+            (matrix, duplicates, field, entries)
+        }
+        other => {
+            return Err(archive.refused(&format!(
+                "unsupported: a {other:?} matrix; csr, csc and coo are read (use .tocsr() before save_npz)"
+            )));
+        }
+    };
+    if duplicates > 0 {
+        notes.push(format!("{duplicates} duplicate entries were summed"));
+    }
+    let info = MatrixInfo {
+        name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
+        field,
+        symmetry: Symmetry::General,
+        stored_entries: stored_entries as u64,
+        synthetic: false,
+    };
+    Ok(Loaded { matrix, info, notes })
+}
+
+/// How the columns of each row follow each other, at worst: less if all rows ascend.
+fn worst_order(pointers: &[u64], indices: &[u32]) -> Ordering {
+    let row_order = |pair: &[u64]| {
+        let row = &indices[pair[0] as usize..pair[1] as usize];
+        row.windows(2).map(|columns| columns[0].cmp(&columns[1])).max()
+    };
+    pointers.windows(2).filter_map(row_order).max().unwrap_or(Ordering::Less)
+}
+
+struct Values<T> {
+    values: Vec<T>,
+    field: Field,
+}
+
+struct Archive<'a> {
+    path: &'a Path,
+    options: &'a ReadOptions,
+    zip: ZipArchive<BufReader<File>>,
+}
+
+impl<'a> Archive<'a> {
+    fn open(path: &'a Path, options: &'a ReadOptions) -> Result<Self> {
+        let failed = |error| Error::read(path, error);
+        // Asked before opening: opening a pipe would wait for its other end.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(Error::input(Place::file(path), "this is no regular file; give a .npz file"));
+        }
+        let file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+        let zip = ZipArchive::new(file).map_err(|error| {
+            let reason = format!("this is no .npz, or a damaged one ({error}); save it again with save_npz");
+            Error::input(Place::file(path), reason)
+        })?;
+        Ok(Self { path, options, zip })
+    }
+
+    fn refused(&self, reason: &str) -> Error {
+        Error::input(Place::file(self.path), reason)
+    }
+
+    /// Refuses row pointers beyond the memory limit.
+    fn check_rows(&self, rows: u64) -> Result<()> {
+        let needed_bytes = rows.saturating_add(1).saturating_mul(8);
+        check_memory(self.path, self.options, &format!("a matrix of {rows} rows"), needed_bytes)
+    }
+
+    /// Decodes all elements of an array; `accept` turns the element at a position into what is kept, or says why not.
+    fn array<V: Pod>(
+        &mut self,
+        name: &str,
+        dimensions: usize,
+        mut accept: impl FnMut(Element, &[u8]) -> std::result::Result<V, String>,
+    ) -> Result<(Header, Vec<V>)> {
+        let (path, options) = (self.path, self.options);
+        let refused = |reason: String| Error::input(Place::file(path), format!("{name}.npy: {reason}"));
+        let mut member = match self.zip.by_name(&format!("{name}.npy")) {
+            Ok(member) => member,
+            Err(ZipError::FileNotFound) => {
+                let reason =
+                    format!("there is no {name}.npy in it; this is no matrix of scipy.sparse.save_npz");
+                return Err(Error::input(Place::file(path), reason));
+            }
+            Err(error) => return Err(refused(format!("the archive is damaged ({error})"))),
+        };
+        let header = Header::read(&mut member).map_err(refused)?;
+        if header.shape.len() != dimensions {
+            return Err(refused(format!("{} dimensions instead of {dimensions}", header.shape.len())));
+        }
+        let count = header.count().unwrap_or(u64::MAX);
+        let needed_bytes = count.saturating_mul(size_of::<V>() as u64);
+        check_memory(path, options, &format!("{name}.npy with {count} elements"), needed_bytes)?;
+        let mut values = Vec::new();
+        let mut bytes = vec![0; STEP_ELEMENTS * header.element.bytes];
+        let mut left = count;
+        while left > 0 {
+            let step = left.min(STEP_ELEMENTS as u64) as usize;
+            let bytes = &mut bytes[..step * header.element.bytes];
+            member.read_exact(bytes).map_err(|error| {
+                refused(format!("{count} elements are declared, and it ends or breaks before ({error})"))
+            })?;
+            values.try_reserve(step).map_err(|_| refused("the system refused the memory".into()))?;
+            for element in bytes.chunks_exact(header.element.bytes) {
+                let position = values.len();
+                let value = accept(header.element, element);
+                values.push(value.map_err(|reason| refused(format!("element {position}: {reason}")))?);
+            }
+            left -= step as u64;
+        }
+        // Reading to the end also checks the archive's checksum.
+        match member.read(&mut [0]) {
+            Ok(0) => Ok((header, values)),
+            Ok(_) => Err(refused(format!("there are bytes behind its {count} elements; it is damaged"))),
+            Err(error) => Err(refused(format!("the archive is damaged ({error})"))),
+        }
+    }
+
+    /// A single string.
+    fn text(&mut self, name: &str) -> Result<String> {
+        let mut text = String::new();
+        self.array(name, 0, |element, bytes| {
+            let width = match element.kind {
+                Kind::Bytes => 1,
+                Kind::Unicode => 4,
+                _ => return Err("not a text".into()),
+            };
+            // Characters of ASCII have one byte that is not zero, in either byte order.
+            let characters = bytes.chunks(width).map(|one| one.iter().copied().max().unwrap_or(0));
+            text.extend(characters.filter(|&byte| byte != 0).map(char::from));
+            Ok(0u8)
+        })?;
+        Ok(text)
+    }
+
+    fn shape(&mut self) -> Result<(u64, u64)> {
+        let (_, lengths) = self.array("shape", 1, |element, bytes| whole(element, bytes, u64::MAX))?;
+        let [rows, cols] = lengths[..] else {
+            return Err(self.refused(&format!("unsupported: {} dimensions; a matrix has two", lengths.len())));
+        };
+        // Rows become indices, too, on the way from csc or coo, and in other formats.
+        let most = MOST_COLUMNS as u64;
+        if rows > most || cols > most {
+            return Err(self.refused(&format!("unsupported: {rows} x {cols}; at most {most} each")));
+        }
+        Ok((rows, cols))
+    }
+
+    fn pointers(&mut self, majors: u64) -> Result<Vec<u64>> {
+        let (_, pointers) = self.array("indptr", 1, |element, bytes| whole(element, bytes, u64::MAX))?;
+        if pointers.len() as u64 != majors + 1 {
+            let reason = format!("indptr.npy: {} pointers for {majors} rows or columns", pointers.len());
+            return Err(self.refused(&reason));
+        }
+        Ok(pointers)
+    }
+
+    /// The number of entries the pointers speak of, if they are sound.
+    fn check_pointers(&self, pointers: &[u64], indices: usize, values: usize) -> Result<usize> {
+        let last = pointers.last().copied().unwrap_or(0);
+        let sound = pointers.first() == Some(&0) && pointers.windows(2).all(|pair| pair[0] <= pair[1]);
+        if !sound || indices != values || last > indices as u64 {
+            return Err(self.refused("indptr, indices and data do not fit together; the file is damaged"));
+        }
+        Ok(last as usize)
+    }
+
+    fn indices(&mut self, name: &str, bound: u64) -> Result<Vec<u32>> {
+        let (_, indices) = self.array(name, 1, |element, bytes| {
+            // Below the bound, which is below 2^32.
+            whole(element, bytes, bound).map(|index| index as u32)
+        })?;
+        Ok(indices)
+    }
+
+    fn values<T: Scalar>(&mut self, notes: &mut Vec<String>) -> Result<Values<T>> {
+        let (mut inexact, mut not_finite) = (0u64, 0u64);
+        let finite = self.options.finite;
+        let (header, values) = self.array("data", 1, |element, bytes| {
+            if !element.is_number() {
+                return Err("text, not a number".into());
+            }
+            let number = element.decode(bytes);
+            let value = number.to_scalar::<T>();
+            if !value.to_f64().is_finite() {
+                if finite {
+                    return Err(format!("{value} is not finite, and --finite refuses it"));
+                }
+                not_finite += 1;
+            }
+            if let Number::Whole(exact) = number {
+                inexact += u64::from(value.to_f64() as i128 != exact);
+            }
+            Ok(value)
+        })?;
+        if not_finite > 0 {
+            notes.push(format!("{not_finite} values are infinite or not numbers"));
+        }
+        if inexact > 0 {
+            notes.push(format!("{inexact} whole numbers have no exact {} and were rounded", T::DTYPE));
+        }
+        let field = if header.element.kind == Kind::Real { Field::Real } else { Field::Integer };
+        Ok(Values { values, field })
+    }
+}
+
+fn check_memory(path: &Path, options: &ReadOptions, what: &str, needed_bytes: u64) -> Result<()> {
+    if needed_bytes > options.memory_limit_bytes {
+        return Err(Error::DoesNotFit {
+            what: format!("{}: {what}", path.display()),
+            needed_bytes,
+            limit_bytes: options.memory_limit_bytes,
+            advice: "raise the limit or take a smaller matrix".into(),
+        });
+    }
+    Ok(())
+}
+
+/// A whole number from zero to below `bound`.
+fn whole(element: Element, bytes: &[u8], bound: u64) -> std::result::Result<u64, String> {
+    if !matches!(element.kind, Kind::Signed | Kind::Unsigned) {
+        return Err("not a whole number".into());
+    }
+    match element.decode(bytes) {
+        Number::Whole(value) if (0..i128::from(bound)).contains(&value) => Ok(value as u64),
+        Number::Whole(value) => Err(format!("{value} is outside 0..{bound}; the file is damaged")),
+        Number::Real(_) => Err("not a whole number".into()),
+    }
+}
+
+#[cfg(test)]
+#[path = "npz_tests.rs"]
+mod tests;

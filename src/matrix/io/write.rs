@@ -1,0 +1,282 @@
+//! Matrix Market files written, and how every file is: to a temporary file beside the target, then renamed, so that
+//! whatever was there before stays until all of the new one is written.
+//!
+//! Numbers are written with the fewest digits that read back as the same number. Blocks of lines are formatted (and
+//! for `.gz` compressed, a gzip member each) in parallel and written in order.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::matrix::convert::entries;
+use crate::matrix::{CsrView, Field, MatrixInfo, MultiVector, Scalar};
+
+/// Lines that one task formats.
+const BLOCK_LINES: usize = 1 << 16;
+
+/// Writes a coordinate file, all entries listed; gzipped if the name ends in `.gz`.
+///
+/// Entries that `info` calls integer or pattern are written as such if every value allows it exactly, else as real.
+pub fn write_matrix_market<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixInfo) -> Result<()> {
+    let (columns, values) = entries(csr);
+    let pointers = csr.row_pointers();
+    let base = pointers.first().copied().unwrap_or(0);
+    let field = exact_field(info.field, values);
+    let name = match field {
+        Field::Real => "real",
+        Field::Integer => "integer",
+        Field::Pattern => "pattern",
+    };
+    let head = format!(
+        "%%MatrixMarket matrix coordinate {name} general\n{} {} {}\n",
+        csr.rows(),
+        csr.cols(),
+        columns.len()
+    );
+    write_lines(path, &head, columns.len(), |range, text| {
+        // Counted from one: the first row that ends behind the entry.
+        let mut row = pointers.partition_point(|&pointer| pointer - base <= range.start as u64);
+        for entry in range {
+            while pointers[row] - base <= entry as u64 {
+                row += 1;
+            }
+            write!(text, "{row} {}", u64::from(columns[entry]) + 1)?;
+            match field {
+                Field::Real => writeln!(text, " {:?}", values[entry])?,
+                Field::Integer => writeln!(text, " {}", values[entry].to_f64() as i64)?,
+                Field::Pattern => text.push(b'\n'),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Writes a dense array file, column after column as the format wants; gzipped if the name ends in `.gz`.
+pub fn write_array<T: Scalar>(path: &Path, array: &MultiVector<T>) -> Result<()> {
+    let (rows, k) = (array.rows(), array.k());
+    let head = format!("%%MatrixMarket matrix array real general\n{rows} {k}\n");
+    write_lines(path, &head, rows * k, |range, text| {
+        range.into_iter().try_for_each(|entry| writeln!(text, "{:?}", array.row(entry % rows)[entry / rows]))
+    })
+}
+
+/// The narrowest of `field` and those above it that holds every value exactly.
+fn exact_field<T: Scalar>(field: Field, values: &[T]) -> Field {
+    // Beyond 2^53 neighbouring integers are no longer told apart; −0 has no integer.
+    let whole = |value: f64| {
+        value.abs() <= 9_007_199_254_740_992.0
+            && value.trunc().to_bits() == value.to_bits()
+            && value.to_bits() != (-0.0f64).to_bits()
+    };
+    if field == Field::Pattern && values.par_iter().with_min_len(1 << 16).all(|&value| value == T::ONE) {
+        Field::Pattern
+    } else if field != Field::Real
+        && values.par_iter().with_min_len(1 << 16).all(|&value| whole(value.to_f64()))
+    {
+        Field::Integer
+    } else {
+        Field::Real
+    }
+}
+
+/// Writes `head` and then `lines` lines, which `format` appends range by range.
+fn write_lines(
+    path: &Path,
+    head: &str,
+    lines: usize,
+    format: impl Fn(Range<usize>, &mut Vec<u8>) -> io::Result<()> + Sync,
+) -> Result<()> {
+    let gzipped = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
+    let finish = |text: Vec<u8>| {
+        if !gzipped {
+            return Ok(text);
+        }
+        let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        member.write_all(&text)?;
+        member.finish()
+    };
+    // So many blocks are in memory at once.
+    let batch = BLOCK_LINES * rayon::current_num_threads() * 2;
+    replace_file(path, |file| {
+        file.write_all(&finish(head.into())?)?;
+        for start in (0..lines).step_by(batch) {
+            let starts: Vec<usize> = (start..lines.min(start + batch)).step_by(BLOCK_LINES).collect();
+            let blocks: Vec<io::Result<Vec<u8>>> = starts
+                .into_par_iter()
+                .map(|start| {
+                    let mut text = Vec::new();
+                    format(start..lines.min(start + BLOCK_LINES), &mut text)?;
+                    finish(text)
+                })
+                .collect();
+            for block in blocks {
+                file.write_all(&block?)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.
+pub(super) fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let failed = |error| Error::write(path, error);
+    if std::fs::metadata(path).is_ok_and(|target| !target.is_file()) {
+        let mut file = File::options().write(true).open(path).map_err(failed)?;
+        return write(&mut file).map_err(failed);
+    }
+    // A link keeps pointing to the file that is replaced.
+    let target = path.canonicalize().unwrap_or_else(|_| path.into());
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut options = tempfile::Builder::new();
+    #[cfg(unix)]
+    options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = options.prefix(".rowloom-").suffix(".part").tempfile_in(folder).map_err(failed)?;
+    write(file.as_file_mut()).map_err(failed)?;
+    file.persist(&target).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::matrix::{Csr, Symmetry};
+
+    fn info(field: Field) -> MatrixInfo {
+        MatrixInfo {
+            name: "test".into(),
+            field,
+            symmetry: Symmetry::General,
+            stored_entries: 0,
+            synthetic: false,
+        }
+    }
+
+    fn written<T: Scalar>(matrix: &CsrView<'_, T>, field: Field) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mtx");
+        write_matrix_market(&path, matrix, &info(field)).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn entries_are_listed_row_by_row_from_one() {
+        let values = vec![0.1, -2.5e-300, f64::INFINITY, -0.0];
+        let matrix = Csr::try_new(5, 4, vec![0, 0, 2, 2, 2, 4], vec![0, 3, 1, 2], values).unwrap();
+        assert_eq!(
+            written(&matrix.view(), Field::Real),
+            "%%MatrixMarket matrix coordinate real general\n5 4 4\n2 1 0.1\n2 4 -2.5e-300\n5 2 inf\n5 3 -0.0\n"
+        );
+        // Some rows alone: numbered from one again.
+        assert_eq!(
+            written(&matrix.view().slice_rows(3..5), Field::Real),
+            "%%MatrixMarket matrix coordinate real general\n2 4 2\n2 2 inf\n2 3 -0.0\n"
+        );
+    }
+
+    #[test]
+    fn integer_and_pattern_fields_are_kept_only_where_exact() {
+        let with = |values: Vec<f64>| Csr::try_new(1, 2, vec![0, 2], vec![0, 1], values).unwrap();
+        let body = |values, field| written(&with(values).view(), field);
+        assert!(body(vec![1.0, 1.0], Field::Pattern).ends_with("pattern general\n1 2 2\n1 1\n1 2\n"));
+        assert!(body(vec![1.0, -3.0], Field::Pattern).ends_with("integer general\n1 2 2\n1 1 1\n1 2 -3\n"));
+        assert!(body(vec![1.0, 0.5], Field::Integer).ends_with("real general\n1 2 2\n1 1 1.0\n1 2 0.5\n"));
+        for odd in [-0.0, f64::NAN, f64::INFINITY, 1e17] {
+            assert!(body(vec![1.0, odd], Field::Integer).contains("real"), "{odd}");
+        }
+    }
+
+    #[test]
+    fn many_blocks_come_in_order_plain_and_gzipped() {
+        // Longer than a batch; one row with most entries, many without any.
+        let nnz = BLOCK_LINES * 9 + 17;
+        let mut pointers = vec![0; 1001];
+        pointers.extend([nnz as u64 - 3; 500]);
+        pointers.extend([nnz as u64]);
+        let values: Vec<f32> = (0..nnz).map(|entry| entry as f32 / 7.0).collect();
+        let columns: Vec<u32> = (0..nnz as u32).collect();
+        let matrix = Csr::try_new(1501, nnz, pointers, columns, values).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, gzipped) = (folder.path().join("a.mtx"), folder.path().join("a.mtx.gz"));
+        write_matrix_market(&plain, &matrix.view(), &info(Field::Real)).unwrap();
+        write_matrix_market(&gzipped, &matrix.view(), &info(Field::Real)).unwrap();
+        let text = std::fs::read_to_string(plain).unwrap();
+        let mut lines = text.lines().skip(2);
+        for entry in 0..nnz {
+            let row = if entry < nnz - 3 { 1001 } else { 1501 };
+            let words: Vec<&str> = lines.next().unwrap().split(' ').collect();
+            assert_eq!((words[0].parse(), words[1].parse()), (Ok(row), Ok(entry + 1)));
+            assert_eq!(words[2].parse::<f32>().unwrap().to_bits(), (entry as f32 / 7.0).to_bits());
+        }
+        assert_eq!(lines.next(), None);
+        let mut unpacked = String::new();
+        flate2::read::MultiGzDecoder::new(File::open(gzipped).unwrap())
+            .read_to_string(&mut unpacked)
+            .unwrap();
+        assert!(unpacked == text);
+    }
+
+    #[test]
+    fn arrays_are_written_column_after_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("y.mtx");
+        write_array(&path, &MultiVector::from_fn(2, 3, |row, column| (row * 3 + column) as f64).unwrap())
+            .unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "%%MatrixMarket matrix array real general\n2 3\n0.0\n3.0\n1.0\n4.0\n2.0\n5.0\n");
+        for (rows, k) in [(0, 3), (3, 0)] {
+            write_array(&path, &MultiVector::<f64>::zeros(rows, k).unwrap()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mtx");
+        std::fs::write(&path, "old").unwrap();
+        let result = replace_file(&path, |file| {
+            file.write_all(b"new")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(matches!(result, Err(Error::Write { .. })));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let nowhere = folder.path().join("absent/a.mtx");
+        assert!(matches!(replace_file(&nowhere, |_| Ok(())), Err(Error::Write { .. })));
+        assert!(matches!(replace_file(folder.path(), |_| Ok(())), Err(Error::Write { .. })));
+    }
+
+    #[test]
+    fn a_full_device_is_a_write_error() {
+        let full = Path::new("/dev/full");
+        if !full.exists() {
+            println!("skipped: no /dev/full here");
+            return;
+        }
+        let matrix = Csr::try_new(1, 1, vec![0, 1], vec![0], vec![1.0f64]).unwrap();
+        let result = write_matrix_market(full, &matrix.view(), &info(Field::Real));
+        assert!(matches!(result, Err(Error::Write { .. })), "{result:?}");
+        assert!(full.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_to_the_new_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        std::fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        replace_file(&link, |file| file.write_all(b"new")).unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+    }
+}

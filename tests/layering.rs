@@ -1,0 +1,135 @@
+//! Modules stand on floors and use only lower ones; these tests read the sources and fail on an upward path.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FLOORS: [(&str, u32); 14] = [
+    ("error", 1),
+    ("matrix", 2),
+    ("machine", 2),
+    ("trace", 2),
+    ("kernel", 3),
+    ("work", 4),
+    ("graph", 4),
+    ("cost", 5),
+    ("plan", 6),
+    ("device", 6),
+    ("exec", 7),
+    ("runtime", 8),
+    ("study", 9),
+    ("cli", 11),
+];
+
+fn floor(module: &str) -> Option<u32> {
+    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+}
+
+/// The modules that follow each `crate::` in `code`, groups such as `crate::{error, matrix::Csr}` included.
+fn modules_named(code: &str) -> Vec<&str> {
+    let word_end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let mut modules = Vec::new();
+    for (at, path) in code.match_indices("crate::") {
+        let preceded_by_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if preceded_by_word {
+            continue;
+        }
+        let rest = &code[at + path.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            modules.push(&rest[..word_end(rest)]);
+            continue;
+        };
+        let mut depth = 0;
+        let mut item_starts = true;
+        for (index, character) in group.char_indices() {
+            match character {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => item_starts = true,
+                c if item_starts && !c.is_whitespace() => {
+                    modules.push(&group[index..index + word_end(&group[index..])]);
+                    item_starts = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    modules
+}
+
+fn without_comments(code: &str) -> String {
+    code.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+}
+
+/// A sentence for every path in `code`, a file of `module`, that does not lead down.
+fn upward_paths(module: &str, code: &str) -> Vec<String> {
+    let Some(own) = floor(module) else { return vec![format!("module {module} stands on no floor")] };
+    let code = without_comments(code);
+    let mut found = Vec::new();
+    for named in modules_named(&code) {
+        match floor(named) {
+            _ if named == module => {}
+            Some(floor) if floor < own => {}
+            Some(floor) => found.push(format!("{module} (floor {own}) uses {named} (floor {floor})")),
+            // A type that lib.rs offers again: the public face stands above every module but cli.
+            None if module == "cli" => {}
+            None => found.push(format!("{module} uses crate::{named}, which is no module of a lower floor")),
+        }
+    }
+    found
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_module_uses_only_lower_floors() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let mut checked = 0;
+    let mut found = Vec::new();
+    for file in files {
+        let inside = file.strip_prefix(&source).unwrap();
+        let first = inside.iter().next().unwrap().to_str().unwrap();
+        let module = first.trim_end_matches(".rs");
+        if module == "lib" || module == "main" {
+            continue;
+        }
+        checked += 1;
+        let code = fs::read_to_string(&file).unwrap();
+        found.extend(
+            upward_paths(module, &code).into_iter().map(|what| format!("{}: {what}", inside.display())),
+        );
+    }
+    assert!(checked > 5, "only {checked} files were found");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn upward_and_same_floor_paths_are_found() {
+    let found = |module, code| upward_paths(module, code).len();
+    assert_eq!(found("matrix", "use crate::kernel::TABLE;"), 1);
+    assert_eq!(found("matrix", "use crate::machine::Machine;"), 1);
+    assert_eq!(found("matrix", "let pool = crate::runtime::Pool::new();"), 1);
+    assert_eq!(found("kernel", "pub(crate) use crate::{error::{Error, Result}, runtime, matrix::Csr};"), 1);
+    assert_eq!(found("error", "use crate::{\n    matrix::Csr,\n    machine,\n};"), 2);
+    assert_eq!(found("kernel", "use crate::Csr;"), 1);
+    assert_eq!(found("attic", "use std::fmt;"), 1);
+}
+
+#[test]
+fn downward_paths_and_comments_are_left_alone() {
+    let found = |module, code| upward_paths(module, code).len();
+    assert_eq!(found("kernel", "use crate::matrix::{Csr, Scalar};\nuse crate::error::Result;"), 0);
+    assert_eq!(found("matrix", "use crate::matrix::Csr; // once crate::runtime\n/// See [`crate::cli`]."), 0);
+    assert_eq!(found("cli", "use crate::{runtime::Pool, Result};"), 0);
+}

@@ -1,0 +1,60 @@
+//! Sizes that a file only declares are never allocated: shown in a process that could not even map them.
+
+use std::fs;
+use std::process::Command;
+
+use rowloom::Error;
+use rowloom::matrix::io::{ReadOptions, read, read_dense};
+
+const INSIDE: &str = "ROWLOOM_TEST_INSIDE_LIMIT";
+const ADDRESS_SPACE_KIB: u64 = 1 << 20;
+
+/// Runs the named test of this file again, in a process with little address space.
+fn rerun_with_little_address_space(test: &str) {
+    let output = Command::new("bash")
+        .arg("-c")
+        .arg(format!(
+            "ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" --exact {test} --nocapture --test-threads 1"
+        ))
+        .arg(std::env::current_exe().unwrap())
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn declared_sizes_are_refused_without_allocating() {
+    if std::env::var_os(INSIDE).is_none() {
+        return rerun_with_little_address_space("declared_sizes_are_refused_without_allocating");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mtx");
+    let limited = ReadOptions { memory_limit_bytes: 512 << 20, finite: false };
+    for size in [
+        "1099511627776 5 1",
+        "18446744073709551615 5 1",
+        "1099511627776 1099511627776 1",
+        "200000000 5 1",
+        "5 5 1000000000000000",
+        "5 5 18446744073709551615",
+        "18446744073709551615 4294967295 18446744073709551615",
+    ] {
+        fs::write(&path, format!("%%MatrixMarket matrix coordinate real general\n{size}\n1 1 1\n")).unwrap();
+        // With a limit the numbers decide; without one the system does, and its answer is an error as well.
+        for options in [limited, ReadOptions::default()] {
+            let error = read::<f64>(&path, &options).map(|loaded| loaded.matrix.rows()).unwrap_err();
+            assert!(matches!(error, Error::DoesNotFit { .. } | Error::Input { .. }), "{size}: {error}");
+        }
+    }
+    for size in ["1000000 1000000", "18446744073709551615 4294967295"] {
+        fs::write(&path, format!("%%MatrixMarket matrix array real general\n{size}\n1\n")).unwrap();
+        let error = read_dense::<f64>(&path, &ReadOptions::default()).map(|dense| dense.k()).unwrap_err();
+        assert!(matches!(error, Error::Input { .. }), "{size}: {error}");
+    }
+    // What does fit is read, in the same process.
+    fs::write(&path, "%%MatrixMarket matrix coordinate real general\n1000000 5 1\n1 1 1\n").unwrap();
+    assert_eq!(read::<f64>(&path, &limited).unwrap().matrix.rows(), 1_000_000);
+}
