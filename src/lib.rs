@@ -7,5 +7,6 @@ pub mod error;
 pub mod kernel;
 pub mod machine;
 pub mod matrix;
+pub mod runtime;
 
 pub use error::{Error, Result};

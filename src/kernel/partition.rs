@@ -48,7 +48,12 @@ pub fn row_alignment(row_bytes: usize) -> usize {
 /// At most `pieces` consecutive ranges of about equal cost that cover all rows, cut at multiples of `alignment`.
 ///
 /// The cost of the rows before each one is a rising function of the row pointers, so every cut is a binary search.
-pub fn balanced(row_pointers: &[u64], weights: Weights, pieces: usize, alignment: usize) -> Vec<Range<usize>> {
+pub fn balanced(
+    row_pointers: &[u64],
+    weights: Weights,
+    pieces: usize,
+    alignment: usize,
+) -> Vec<Range<usize>> {
     let rows = row_pointers.len().saturating_sub(1);
     let Some(&origin) = row_pointers.first() else { return Vec::new() };
     let cost_before = |row: usize| {

@@ -8,6 +8,7 @@ mod files;
 mod gpu;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod isa;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -19,49 +20,8 @@ pub use self::affinity::{affinity, bind_current_thread};
 use self::cgroup::Limits;
 use self::files::{kilobytes, text, value_of};
 pub use self::gpu::{Gpu, GpuList};
+pub use self::isa::Isa;
 pub use self::topology::{Cache, Cpu, NumaNode, Topology};
-
-/// The widest instructions the processor and this build can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isa {
-    /// Whatever every processor of the architecture has.
-    Portable,
-    /// 256-bit vectors with fused multiply-add.
-    Avx2,
-    /// 512-bit vectors with masks.
-    Avx512,
-}
-
-impl Isa {
-    /// Asks the processor.
-    pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bw");
-            if avx2 && avx512 {
-                return Self::Avx512;
-            }
-            if avx2 {
-                return Self::Avx2;
-            }
-        }
-        Self::Portable
-    }
-
-    /// `portable`, `avx2` or `avx512`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-        }
-    }
-}
 
 /// Caches of one level that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -13,6 +13,7 @@ pub mod info;
 pub mod io;
 pub mod multivector;
 pub mod scalar;
+pub mod sell;
 pub mod spy;
 pub mod statistics;
 
@@ -24,5 +25,6 @@ pub use generate::generate;
 pub use info::{Field, Loaded, MatrixInfo, Symmetry};
 pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
 pub use scalar::{Dtype, Scalar};
+pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;

@@ -3,7 +3,7 @@
 //!
 //! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
 
-use super::chains::{MASKED, RowJob, fetch_entries, finish};
+use super::chains::{MASKED, RowJob, finish};
 use super::vector::Vector;
 
 /// Rows of a block whose columns move along from row to row.
@@ -24,6 +24,33 @@ unsafe fn load<V: Vector, const FIT: u8>(from: *const V::Element, is_last: bool,
     unsafe { if FIT == MASKED && is_last { V::load_masked(from, mask) } else { V::load(from) } }
 }
 
+/// How far ahead of a block its successors' entries are fetched.
+const ENTRIES_AHEAD: usize = 256;
+
+/// Asks for `count` entries that will be read some blocks from now.
+///
+/// Several rows at a time read the arrays out of order, which hides the stream from the processor's own prefetcher.
+#[inline(always)]
+unsafe fn fetch_ahead<V: Vector, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    position: usize,
+    count: usize,
+) {
+    let line = 64;
+    let columns = job.columns.as_ptr().wrapping_add(position + ENTRIES_AHEAD);
+    for offset in (0..count * size_of::<u32>() + line).step_by(line) {
+        // SAFETY: fetching touches nothing, wherever it points.
+        unsafe { V::prefetch(columns.wrapping_byte_add(offset).cast()) };
+    }
+    if !UNIFORM {
+        let values = job.values.as_ptr().wrapping_add(position + ENTRIES_AHEAD);
+        for offset in (0..count * size_of::<V::Element>() + line).step_by(line) {
+            // SAFETY: as above.
+            unsafe { V::prefetch(values.wrapping_byte_add(offset)) };
+        }
+    }
+}
+
 /// `R` rows with the same columns.
 #[inline(always)]
 unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u8>(
@@ -35,7 +62,7 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
     // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
     // checked; beyond that the job's promises.
     unsafe {
-        if job.fetch_a { fetch_entries::<V, false>(job, start + 256, length * R); }
+        fetch_ahead::<V, false>(job, start, length * R);
         let mut sums = [[V::zero(); U]; R];
         for offset in 0..length {
             let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
@@ -110,7 +137,7 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 }
                 continue;
             }
-            if job.fetch_a { fetch_entries::<V, UNIFORM>(job, start + 256, length * SHIFTED_ROWS); }
+            fetch_ahead::<V, UNIFORM>(job, start, length * SHIFTED_ROWS);
             let leader_column = *job.columns.get_unchecked(start);
             let moved: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
                 let column = *job.columns.get_unchecked(start + chain * length);

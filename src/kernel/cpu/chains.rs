@@ -5,11 +5,12 @@
 //! changes nothing in any chain, hence nothing in the result.
 //!
 //! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
-//! registers, `UNIFORM` that all values are equal and only the first is read.
+//! registers, `UNIFORM` that all values are equal and only the first is read, `STRIDED` that a row's entries are apart.
 
 use super::vector::Vector;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::Scalar;
+use crate::matrix::sell::FIRST_OF_ROW;
 
 /// Rows to compute, and everything their chains read and write.
 ///
@@ -22,6 +23,8 @@ pub(super) struct RowJob<'a, T> {
     pub lengths: Option<&'a [u32]>,
     pub columns: &'a [u32],
     pub values: &'a [T],
+    /// Distance of a row's entries; one unless the kernel is compiled for strides.
+    pub stride: usize,
     /// First element of the slab in X's first row.
     pub x: *const T,
     pub x_leading_dimension: usize,
@@ -41,7 +44,6 @@ pub(super) struct RowJob<'a, T> {
     pub tail_lanes: usize,
     /// Y goes past the caches; its rows must then be aligned to a cache line.
     pub stream: bool,
-    pub fetch_a: bool,
     /// How many nonzeros ahead rows of X are fetched; zero for not at all.
     pub prefetch: usize,
     /// Where each row goes when rows are segments of longer ones: a row of Y counted from `first_row`, with
@@ -65,16 +67,22 @@ pub(super) const FULL: u8 = 1;
 /// The slab's last register is not full.
 pub(super) const MASKED: u8 = 2;
 
-/// Marks a target that is the first segment of its row.
-pub(super) const FIRST_OF_ROW: u32 = 1 << 31;
-
 impl<T: Scalar> RowJob<'_, T> {
     /// The slab's part of the row of X that belongs to a column.
     #[inline(always)]
-    pub(super) unsafe fn x_row<V: Vector<Element = T>, const U: usize, const FIT: u8>(&self, column: u32) -> *const T {
+    pub(super) unsafe fn x_row<V: Vector<Element = T>, const U: usize, const FIT: u8>(
+        &self,
+        column: u32,
+    ) -> *const T {
         let distance = if FIT == PACKED { U * V::LANES } else { self.x_leading_dimension };
         // SAFETY: columns lie inside X.
         unsafe { self.x.add(column as usize * distance) }
+    }
+
+    /// Where an entry of a row lies.
+    #[inline(always)]
+    fn entry<const STRIDED: bool>(&self, start: usize, offset: usize) -> usize {
+        if STRIDED { start + offset * self.stride } else { start + offset }
     }
 
     #[inline(always)]
@@ -122,35 +130,16 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     }
 }
 
-/// Asks for the entries that will be read some rows from now: `count` of them, behind `position`.
-///
-/// Several rows at a time read the arrays out of order, which hides the stream from the processor's own prefetcher.
-#[inline(always)]
-pub(super) unsafe fn fetch_entries<V: Vector, const UNIFORM: bool>(job: &RowJob<V::Element>, position: usize, count: usize) {
-    let columns = job.columns.as_ptr().wrapping_add(position).cast::<V::Element>();
-    let column_bytes = count * 4 + 64;
-    let mut offset = 0;
-    while offset < column_bytes {
-        // SAFETY: fetching ahead touches nothing.
-        unsafe { V::prefetch(columns.wrapping_byte_add(offset)) };
-        offset += 64;
-    }
-    if !UNIFORM {
-        let values = job.values.as_ptr().wrapping_add(position);
-        let value_bytes = count * size_of::<V::Element>() + 64;
-        let mut offset = 0;
-        while offset < value_bytes {
-            // SAFETY: as above.
-            unsafe { V::prefetch(values.wrapping_byte_add(offset)) };
-            offset += 64;
-        }
-    }
-}
-const AHEAD_BYTES: usize = 2048;
-
 /// `R` chains of their own starts and lengths; the common part of their lengths runs together.
 #[inline(always)]
-unsafe fn chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+unsafe fn chains<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
     job: &RowJob<V::Element>,
     starts: [usize; R],
     lengths: [usize; R],
@@ -166,13 +155,25 @@ unsafe fn chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const
         }
         for offset in 0..common {
             for chain in 0..R {
-                step::<V, U, FIT, UNIFORM>(job, starts[chain] + offset, uniform, mask, &mut sums[chain]);
+                step::<V, U, FIT, UNIFORM>(
+                    job,
+                    job.entry::<STRIDED>(starts[chain], offset),
+                    uniform,
+                    mask,
+                    &mut sums[chain],
+                );
             }
         }
         for chain in 0..R {
             let mut own = sums[chain];
             for offset in common..lengths[chain] {
-                step::<V, U, FIT, UNIFORM>(job, starts[chain] + offset, uniform, mask, &mut own);
+                step::<V, U, FIT, UNIFORM>(
+                    job,
+                    job.entry::<STRIDED>(starts[chain], offset),
+                    uniform,
+                    mask,
+                    &mut own,
+                );
             }
             sums[chain] = own;
         }
@@ -182,7 +183,14 @@ unsafe fn chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const
 
 /// Segments `from..to` of a row that starts at `start`: the ordered sum of their chains.
 #[inline(always)]
-unsafe fn segments<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+unsafe fn segments<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
     job: &RowJob<V::Element>,
     start: usize,
     length: usize,
@@ -192,11 +200,12 @@ unsafe fn segments<V: Vector, const U: usize, const R: usize, const FIT: u8, con
     // SAFETY: as `chains`; segments are parts of the row.
     unsafe {
         let first_length = length.min(SEGMENT);
-        let [mut total] = chains::<V, U, 1, FIT, UNIFORM>(job, [start], [first_length], uniform, mask);
+        let [mut total] =
+            chains::<V, U, 1, FIT, UNIFORM, STRIDED>(job, [start], [first_length], uniform, mask);
         let mut done = first_length;
         while length - done >= R * SEGMENT {
-            let starts = std::array::from_fn(|chain| start + done + chain * SEGMENT);
-            let parts = chains::<V, U, R, FIT, UNIFORM>(job, starts, [SEGMENT; R], uniform, mask);
+            let starts = std::array::from_fn(|chain| job.entry::<STRIDED>(start, done + chain * SEGMENT));
+            let parts = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, [SEGMENT; R], uniform, mask);
             for part in parts {
                 for unit in 0..U {
                     total[unit] = total[unit].add(part[unit]);
@@ -206,7 +215,13 @@ unsafe fn segments<V: Vector, const U: usize, const R: usize, const FIT: u8, con
         }
         while done < length {
             let part_length = (length - done).min(SEGMENT);
-            let [part] = chains::<V, U, 1, FIT, UNIFORM>(job, [start + done], [part_length], uniform, mask);
+            let [part] = chains::<V, U, 1, FIT, UNIFORM, STRIDED>(
+                job,
+                [job.entry::<STRIDED>(start, done)],
+                [part_length],
+                uniform,
+                mask,
+            );
             for unit in 0..U {
                 total[unit] = total[unit].add(part[unit]);
             }
@@ -270,7 +285,14 @@ unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
 
 /// All rows of the job but those left out for their length.
 #[inline(always)]
-pub(super) unsafe fn rows<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+pub(super) unsafe fn rows<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
     job: &RowJob<V::Element>,
 ) {
     // SAFETY: the job's promises; rows are taken from its range only.
@@ -296,36 +318,33 @@ pub(super) unsafe fn rows<V: Vector, const U: usize, const R: usize, const FIT: 
                 longest = longest.max(lengths[chain]);
             }
             if longest <= SEGMENT {
-                if U <= 2 && job.fetch_a {
-                    if job.order.is_none() {
-                        fetch_entries::<V, UNIFORM>(job, starts[0] + AHEAD_BYTES / 8, lengths[0] * R);
-                    } else if index + 5 * R <= count {
-                        for chain in 0..R {
-                            let (start, length) = job.extent(row_at(index + 4 * R + chain));
-                            fetch_entries::<V, UNIFORM>(job, start, length);
-                        }
-                    }
-                }
-                let sums = chains::<V, U, R, FIT, UNIFORM>(job, starts, lengths, uniform, mask);
+                let sums = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask);
                 for chain in 0..R {
                     finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
                 }
             } else {
                 for row in taken {
-                    one_row::<V, U, R, FIT, UNIFORM>(job, row, uniform, mask);
+                    one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row, uniform, mask);
                 }
             }
             index += R;
         }
         for index in index..count {
-            one_row::<V, U, R, FIT, UNIFORM>(job, row_at(index), uniform, mask);
+            one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row_at(index), uniform, mask);
         }
     }
 }
 
 /// One row by itself, of any length.
 #[inline(always)]
-unsafe fn one_row<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+unsafe fn one_row<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
     job: &RowJob<V::Element>,
     row: usize,
     uniform: V,
@@ -337,7 +356,7 @@ unsafe fn one_row<V: Vector, const U: usize, const R: usize, const FIT: u8, cons
     }
     // SAFETY: as `rows`.
     unsafe {
-        let sums = segments::<V, U, R, FIT, UNIFORM>(job, start, length, uniform, mask);
+        let sums = segments::<V, U, R, FIT, UNIFORM, STRIDED>(job, start, length, uniform, mask);
         finish::<V, U, FIT>(job, row, sums, mask);
     }
 }

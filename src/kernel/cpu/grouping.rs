@@ -5,9 +5,10 @@
 use std::ops::Range;
 
 use super::blocks::SHIFTED_ROWS;
-use super::chains::{Block, FIRST_OF_ROW};
+use super::chains::Block;
 use super::layout::RowLayout;
 use crate::kernel::order::{SEGMENT, segments};
+use crate::matrix::sell::FIRST_OF_ROW;
 
 /// What may be grouped.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,11 @@ pub(super) struct Grouping {
 
 impl Grouping {
     /// The groups of `rows`, or none where taking them as they come is the same.
-    pub fn collect<T: Copy>(layout: RowLayout<'_, T>, rows: Range<usize>, rules: GroupingRules) -> Option<Self> {
+    pub fn collect<T: Copy>(
+        layout: RowLayout<'_, T>,
+        rows: Range<usize>,
+        rules: GroupingRules,
+    ) -> Option<Self> {
         let mut grouping = Self::default();
         let mut begin = rows.start;
         while begin < rows.end {
@@ -52,7 +57,8 @@ impl Grouping {
             ]);
             begin = end;
         }
-        let natural = grouping.identical.is_empty() && grouping.shifted.is_empty() && grouping.singles.is_sorted();
+        let natural =
+            grouping.identical.is_empty() && grouping.shifted.is_empty() && grouping.singles.is_sorted();
         (!natural).then_some(grouping)
     }
 
@@ -67,7 +73,8 @@ impl Grouping {
         while row < window.end {
             let leader = (row - first_row) as u32;
             let limit = if rules.most_identical_rows > 1 { window.end } else { row + 1 };
-            let alike = 1 + (row + 1..limit).take_while(|&other| shift(layout, row, other) == Some(0)).count();
+            let alike =
+                1 + (row + 1..limit).take_while(|&other| shift(layout, row, other) == Some(0)).count();
             if alike > 1 {
                 let parts = alike.div_ceil(rules.most_identical_rows);
                 for part in 0..parts {
@@ -96,7 +103,7 @@ impl Grouping {
 
 /// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must be
 /// short, not empty, and `other` must follow so many rows later in the arrays.
-fn shift<T: Copy>(layout: RowLayout<'_, T>, row: usize, other: usize) -> Option<u32> {
+pub(super) fn shift<T: Copy>(layout: RowLayout<'_, T>, row: usize, other: usize) -> Option<u32> {
     let length = layout.length(row);
     if length == 0 || length > SEGMENT || layout.length(other) != length {
         return None;

@@ -16,6 +16,8 @@ pub struct RowLayout<'a, T> {
     pub(super) columns: &'a [u32],
     /// Value of each entry.
     pub(super) values: &'a [T],
+    /// Distance of a row's entries.
+    pub(super) stride: usize,
 }
 
 impl<'a, T> RowLayout<'a, T> {
@@ -59,6 +61,7 @@ impl<'a, T: crate::matrix::Scalar> From<crate::matrix::CsrView<'a, T>> for RowLa
             lengths: None,
             columns: view.columns(),
             values: view.values(),
+            stride: 1,
         }
     }
 }

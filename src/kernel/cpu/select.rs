@@ -8,7 +8,7 @@ use super::chains::{FULL, MASKED, PACKED, RowJob, rows};
 use super::vector::{Single, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::x86::Pair;
-use crate::kernel::isa::Isa;
+use crate::machine::Isa;
 use crate::matrix::Scalar;
 
 /// A compiled body. Calling it is unsafe: the job must keep its promises and the processor must have the
@@ -20,10 +20,12 @@ pub(super) type Body<T> = unsafe fn(&RowJob<T>);
 pub struct Bodies<T> {
     /// Takes rows one way or another.
     pub(super) rows: Body<T>,
+    /// Takes rows whose entries are apart.
+    pub(super) strided: Body<T>,
     /// Takes blocks of rows with the same columns, up to `most_identical_rows` in each.
     pub(super) identical: Body<T>,
-    /// Takes blocks of rows with moved columns.
-    pub(super) shifted: Body<T>,
+    /// Takes blocks of rows with moved columns; only narrow slabs gain from them.
+    pub(super) shifted: Option<Body<T>>,
     /// Columns in the last register.
     pub(super) tail_lanes: usize,
     /// Most rows of a block with the same columns; one means that blocks are not worth it.
@@ -33,7 +35,7 @@ pub struct Bodies<T> {
 /// What a slab looks like to the kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct SlabShape {
-    /// Columns, at least one and at most [`most_columns`].
+    /// Columns, at least one and as [`slab_widths`] cuts them.
     pub(super) width: usize,
     /// The slab is all of X, and rows of X follow each other.
     pub(super) packed: bool,
@@ -48,20 +50,32 @@ pub trait Kernels: Scalar {
     fn select(isa: Isa, shape: SlabShape) -> Bodies<Self>;
 }
 
-/// Most registers a slab's row takes.
-const MOST_UNITS: usize = 16;
-
-/// Most columns of a slab.
-pub(super) fn most_columns<T: Scalar>(isa: Isa) -> usize {
-    let lanes = match isa {
-        Isa::Portable => 1,
-        Isa::Avx2 => 32 / size_of::<T>(),
-        Isa::Avx512 => 64 / size_of::<T>(),
+/// Widths of the slabs that `k` columns are cut into, each of a number of registers there is a body for.
+pub(super) fn slab_widths<T: Scalar>(isa: Isa, k: usize, most_units: usize) -> Vec<usize> {
+    let (lanes, most) = match isa {
+        Isa::Portable => (1, 8),
+        // Sixteen registers hold twelve sums beside what they are made of.
+        Isa::Avx2 => (32 / size_of::<T>(), 12),
+        Isa::Avx512 => (64 / size_of::<T>(), 16),
     };
-    lanes * MOST_UNITS
+    let most = most.min(most_units);
+    let mut widths = Vec::new();
+    let mut left = k;
+    while left > 0 {
+        let units = left.div_ceil(lanes);
+        let taken = match units {
+            _ if units >= 16 && most >= 16 => 16,
+            _ if units >= 12 && most >= 12 => 12,
+            9..=11 => units.div_ceil(2),
+            _ => units.min(8),
+        };
+        widths.push(left.min(taken * lanes));
+        left -= left.min(taken * lanes);
+    }
+    widths
 }
 
-/// Writes the three entry points of one instruction set; inlined bodies are compiled with its instructions.
+/// Writes the four entry points of one instruction set; inlined bodies are compiled with its instructions.
 macro_rules! entry_points {
     ($module:ident, $(#[$attribute:meta])*) => {
         mod $module {
@@ -72,7 +86,15 @@ macro_rules! entry_points {
                 V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool,
             >(job: &RowJob<V::Element>) {
                 // SAFETY: the caller keeps the job's promises.
-                unsafe { rows::<V, U, R, FIT, UNIFORM>(job) }
+                unsafe { rows::<V, U, R, FIT, UNIFORM, false>(job) }
+            }
+
+            $(#[$attribute])*
+            pub(super) unsafe fn strided_entry<V: Vector, const U: usize, const R: usize, const FIT: u8>(
+                job: &RowJob<V::Element>,
+            ) {
+                // SAFETY: the caller keeps the job's promises.
+                unsafe { rows::<V, U, R, FIT, false, true>(job) }
             }
 
             $(#[$attribute])*
@@ -100,49 +122,77 @@ entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
 entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
-/// The bodies for `$units` registers and `$chains` rows at a time.
+/// The bodies for a slab of `$units` registers, `$chains` rows at a time.
 macro_rules! bodies {
-    ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr) => {{
-        let lanes = <$vector as Vector>::LANES;
-        let tail_lanes = $shape.width - ($units - 1) * lanes;
+    ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr, $fit:ident, $shifted:expr) => {{
+        let tail_lanes = $shape.width - ($units - 1) * <$vector as Vector>::LANES;
+        let most_identical_rows = most_identical_rows($units);
+        let strided: Body<_> = $isa::strided_entry::<$vector, $units, $chains, $fit>;
+        let (rows, identical): (Body<_>, Body<_>) = if $shape.uniform {
+            (
+                $isa::rows_entry::<$vector, $units, $chains, $fit, true>,
+                $isa::identical_entry::<$vector, $units, $fit, true>,
+            )
+        } else {
+            (
+                $isa::rows_entry::<$vector, $units, $chains, $fit, false>,
+                $isa::identical_entry::<$vector, $units, $fit, false>,
+            )
+        };
+        Bodies { rows, strided, identical, shifted: $shifted, tail_lanes, most_identical_rows }
+    }};
+}
+
+/// A slab of one or two registers: here the distance of X's rows and moved columns matter.
+macro_rules! narrow {
+    ($isa:ident, $vector:ty, $units:literal, $shape:expr) => {{
         macro_rules! with {
-            ($fit:expr, $uniform:literal) => {
-                Bodies {
-                    rows: $isa::rows_entry::<$vector, $units, $chains, { $fit }, $uniform>,
-                    identical: $isa::identical_entry::<$vector, $units, { $fit }, $uniform>,
-                    shifted: $isa::shifted_entry::<$vector, $units, { $fit }, $uniform>,
-                    tail_lanes,
-                    most_identical_rows: most_identical_rows($units),
-                }
-            };
+            ($fit:ident) => {{
+                let shifted: Body<_> = if $shape.uniform {
+                    $isa::shifted_entry::<$vector, $units, $fit, true>
+                } else {
+                    $isa::shifted_entry::<$vector, $units, $fit, false>
+                };
+                bodies!($isa, $vector, $units, 4, $shape, $fit, Some(shifted))
+            }};
         }
-        // Only where rows of X are a register or two wide does their distance matter to the speed.
-        let packed = $shape.packed && $units <= 2;
-        match (tail_lanes < lanes, packed, $shape.uniform) {
-            (true, _, false) => with!(MASKED, false),
-            (true, _, true) => with!(MASKED, true),
-            (false, true, false) => with!(if $units <= 2 { PACKED } else { FULL }, false),
-            (false, true, true) => with!(if $units <= 2 { PACKED } else { FULL }, true),
-            (false, false, false) => with!(FULL, false),
-            (false, false, true) => with!(FULL, true),
+        match (is_full::<$vector>($shape), $shape.packed) {
+            (false, _) => with!(MASKED),
+            (true, true) => with!(PACKED),
+            (true, false) => with!(FULL),
         }
     }};
 }
 
-/// Bodies of as many registers as the slab needs: the fewer registers, the more rows at a time.
+/// A slab of more registers.
+macro_rules! wide {
+    ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr) => {
+        if is_full::<$vector>($shape) {
+            bodies!($isa, $vector, $units, $chains, $shape, FULL, None)
+        } else {
+            bodies!($isa, $vector, $units, $chains, $shape, MASKED, None)
+        }
+    };
+}
+
+fn is_full<V: Vector>(shape: SlabShape) -> bool {
+    shape.width.is_multiple_of(V::LANES)
+}
+
+/// Bodies of as many registers as the slab needs: the fewer registers, the more rows at a time, as long as all sums
+/// stay in registers.
 macro_rules! bodies_by_width {
-    ($isa:ident, $vector:ty, $shape:expr) => {
+    ($isa:ident, $vector:ty, $shape:expr, $three:literal, $five:literal $(, $units:literal)*) => {
         match $shape.width.div_ceil(<$vector as Vector>::LANES) {
-            1 => bodies!($isa, $vector, 1, 4, $shape),
-            2 => bodies!($isa, $vector, 2, 4, $shape),
-            3 => bodies!($isa, $vector, 3, 2, $shape),
-            4 => bodies!($isa, $vector, 4, 2, $shape),
-            5 => bodies!($isa, $vector, 5, 1, $shape),
-            6 => bodies!($isa, $vector, 6, 1, $shape),
-            7 => bodies!($isa, $vector, 7, 1, $shape),
-            8 => bodies!($isa, $vector, 8, 1, $shape),
-            9..=12 => bodies!($isa, $vector, 12, 1, $shape),
-            _ => bodies!($isa, $vector, 16, 1, $shape),
+            1 => narrow!($isa, $vector, 1, $shape),
+            2 => narrow!($isa, $vector, 2, $shape),
+            3 => wide!($isa, $vector, 3, $three, $shape),
+            4 => wide!($isa, $vector, 4, $three, $shape),
+            5 => wide!($isa, $vector, 5, $five, $shape),
+            6 => wide!($isa, $vector, 6, $five, $shape),
+            7 => wide!($isa, $vector, 7, $five, $shape),
+            $($units => wide!($isa, $vector, $units, 1, $shape),)*
+            _ => wide!($isa, $vector, 8, $five, $shape),
         }
     };
 }
@@ -154,17 +204,17 @@ impl Kernels for f64 {
             use std::arch::x86_64::{__m128d, __m256d, __m512d};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return bodies!(avx2, Single<f64>, 1, 4, shape),
-                (Isa::Avx2, 2) => return bodies!(avx2, __m128d, 1, 4, shape),
-                (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256d, shape),
-                (Isa::Avx512, 1) => return bodies!(avx512, Single<f64>, 1, 4, shape),
-                (Isa::Avx512, 2) => return bodies!(avx512, __m128d, 1, 4, shape),
-                (Isa::Avx512, 3..=4) => return bodies!(avx512, __m256d, 1, 4, shape),
-                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape),
+                (Isa::Avx2, 1) => return narrow!(avx2, Single<f64>, 1, shape),
+                (Isa::Avx2, 2) => return narrow!(avx2, __m128d, 1, shape),
+                (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256d, shape, 2, 1, 12),
+                (Isa::Avx512, 1) => return narrow!(avx512, Single<f64>, 1, shape),
+                (Isa::Avx512, 2) => return narrow!(avx512, __m128d, 1, shape),
+                (Isa::Avx512, 3..=4) => return narrow!(avx512, __m256d, 1, shape),
+                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape, 4, 2, 12, 16),
             }
         }
         let _ = isa;
-        bodies_by_width!(portable, Single<f64>, shape)
+        bodies_by_width!(portable, Single<f64>, shape, 1, 1)
     }
 }
 
@@ -175,18 +225,43 @@ impl Kernels for f32 {
             use std::arch::x86_64::{__m128, __m256, __m512};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return bodies!(avx2, Single<f32>, 1, 4, shape),
-                (Isa::Avx2, 2) => return bodies!(avx2, Pair, 1, 4, shape),
-                (Isa::Avx2, 3..=4) => return bodies!(avx2, __m128, 1, 4, shape),
-                (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256, shape),
-                (Isa::Avx512, 1) => return bodies!(avx512, Single<f32>, 1, 4, shape),
-                (Isa::Avx512, 2) => return bodies!(avx512, Pair, 1, 4, shape),
-                (Isa::Avx512, 3..=4) => return bodies!(avx512, __m128, 1, 4, shape),
-                (Isa::Avx512, 5..=8) => return bodies!(avx512, __m256, 1, 4, shape),
-                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape),
+                (Isa::Avx2, 1) => return narrow!(avx2, Single<f32>, 1, shape),
+                (Isa::Avx2, 2) => return narrow!(avx2, Pair, 1, shape),
+                (Isa::Avx2, 3..=4) => return narrow!(avx2, __m128, 1, shape),
+                (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256, shape, 2, 1, 12),
+                (Isa::Avx512, 1) => return narrow!(avx512, Single<f32>, 1, shape),
+                (Isa::Avx512, 2) => return narrow!(avx512, Pair, 1, shape),
+                (Isa::Avx512, 3..=4) => return narrow!(avx512, __m128, 1, shape),
+                (Isa::Avx512, 5..=8) => return narrow!(avx512, __m256, 1, shape),
+                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape, 4, 2, 12, 16),
             }
         }
         let _ = isa;
-        bodies_by_width!(portable, Single<f32>, shape)
+        bodies_by_width!(portable, Single<f32>, shape, 1, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_cover_all_columns_with_bodies_that_exist() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            for most_units in [8, 16] {
+                for k in 0..400 {
+                    let widths = slab_widths::<f64>(isa, k, most_units);
+                    assert_eq!(widths.iter().sum::<usize>(), k);
+                    let lanes = match isa {
+                        Isa::Portable => 1,
+                        Isa::Avx2 => 4,
+                        Isa::Avx512 => 8,
+                    };
+                    for width in widths {
+                        assert!(matches!(width.div_ceil(lanes), 1..=8 | 12 | 16), "{isa:?} {k} {width}");
+                    }
+                }
+            }
+        }
     }
 }

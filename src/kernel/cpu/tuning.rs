@@ -1,13 +1,20 @@
-//! What the row kernels may do one way or the other without changing a bit of the result.
+//! What the row kernels may do one way or the other without changing a bit of the result, and the rules that choose.
+//!
+//! The thresholds come from measurements beside MKL on the matrices that `benches/cpu_against_mkl.rs` names; each
+//! rule says what it rests on.
+
+use super::grouping::shift;
+use super::layout::RowLayout;
+use crate::kernel::order::SEGMENT;
 
 /// Preferences of a product on the CPU.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Columns computed in one pass over the rows.
-    pub slab_width: usize,
+    /// Most registers a slab of columns may fill.
+    pub most_units: usize,
     /// Rows are grouped within windows of this many.
     pub window: usize,
-    /// Rows are taken longest first.
+    /// Rows outside blocks are taken longest first.
     pub sort: bool,
     /// Rows whose columns move along are taken four at a time.
     pub shifted: bool,
@@ -17,7 +24,86 @@ pub struct Tuning {
     pub wave: bool,
     /// How many nonzeros ahead rows of X are fetched; zero for not at all.
     pub prefetch: usize,
-    pub fetch_a: bool,
     /// Pieces made for each thread.
     pub pieces_per_thread: usize,
+}
+
+/// A row of X or Y up to this size is little work, so that the cost of walking through A decides.
+const NARROW_BYTES: usize = 64;
+/// Rows shorter than this on average suffer more from unpredictable lengths than from being taken out of order.
+const SHORT_ROW: usize = 32;
+/// Y from this size on would push X out of the caches.
+const STREAMED_BYTES: usize = 4 << 20;
+/// Fetching ahead pays for wide rows of an X that no cache near the core holds.
+const FETCHED_ROW_BYTES: usize = 512;
+const FETCHED_X_BYTES: usize = 32 << 20;
+/// Rows of at least this many segments, in an X that the second cache does not hold, are better computed in waves.
+const WAVE_SEGMENTS: usize = 4;
+const WAVE_X_BYTES: usize = 1 << 20;
+/// Share of rows equal to the one before from which blocks of them set the width of slabs.
+const ALIKE_SHARE: f64 = 0.3;
+
+impl Tuning {
+    /// The preferences for `layout` times `k` columns, and the reasons in words.
+    pub fn choose<T: Copy>(layout: RowLayout<'_, T>, k: usize, uniform: bool) -> (Self, Vec<&'static str>) {
+        let rows = layout.rows();
+        let nnz = layout.columns.len();
+        let row_bytes = k * size_of::<T>();
+        let narrow = row_bytes <= NARROW_BYTES;
+        let mean_length = nnz / rows.max(1);
+        let x_bytes = layout.cols.saturating_mul(row_bytes);
+        let mut reasons = Vec::new();
+        let mut because = |holds: bool, reason: &'static str| {
+            if holds {
+                reasons.push(reason);
+            }
+            holds
+        };
+        because(uniform, "all values are equal, so none is read");
+        let alike = alike_share(layout) >= ALIKE_SHARE;
+        because(alike, "many rows have the columns of the row before and share its reads of X");
+        let wave = because(
+            mean_length >= WAVE_SEGMENTS * SEGMENT && x_bytes >= WAVE_X_BYTES,
+            "rows are long, so their segments are taken in the order of columns",
+        );
+        let sort = because(
+            narrow && mean_length < SHORT_ROW,
+            "rows are short and X is narrow, so rows of like length are taken together",
+        );
+        let stream = because(
+            rows.saturating_mul(row_bytes) >= STREAMED_BYTES && row_bytes % 64 == 0,
+            "Y is large and goes past the caches",
+        );
+        let fetch = because(
+            row_bytes >= FETCHED_ROW_BYTES && x_bytes >= FETCHED_X_BYTES,
+            "X is large and wide, so its rows are fetched ahead",
+        );
+        let tuning = Self {
+            most_units: if alike && !uniform { 8 } else { 16 },
+            window: if narrow { 1024 } else { 256 },
+            sort,
+            shifted: narrow,
+            stream,
+            wave,
+            prefetch: if fetch { 8 } else { 0 },
+            pieces_per_thread: if wave { 1 } else { 8 },
+        };
+        (tuning, reasons)
+    }
+}
+
+/// Share of rows with the same columns as the row before, from runs of rows spread over the matrix.
+fn alike_share<T: Copy>(layout: RowLayout<'_, T>) -> f64 {
+    const RUNS: usize = 64;
+    const RUN_ROWS: usize = 24;
+    let rows = layout.rows();
+    let step = (rows / RUNS).max(RUN_ROWS);
+    let (mut alike, mut seen) = (0, 0);
+    for begin in (0..rows).step_by(step) {
+        for row in begin + 1..(begin + RUN_ROWS).min(rows) {
+            seen += 1;
+            alike += usize::from(shift(layout, row - 1, row) == Some(0));
+        }
+    }
+    if seen == 0 { 0.0 } else { f64::from(alike as u32) / f64::from(seen as u32) }
 }

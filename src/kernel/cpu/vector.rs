@@ -34,7 +34,9 @@ pub(super) trait Vector: Copy {
     #[inline(always)]
     unsafe fn prefetch(from: *const Self::Element) {
         #[cfg(target_arch = "x86_64")]
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast()) }
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast())
+        }
     }
     /// `self * factor + addend`, rounded once.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;

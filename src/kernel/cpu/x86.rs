@@ -19,6 +19,8 @@ macro_rules! vector {
             type Mask = $mask;
             const LANES: usize = $lanes;
 
+            // Masks of AVX-512 are plain numbers, those of AVX2 are loaded.
+            #[allow(unused_unsafe)]
             #[inline(always)]
             unsafe fn mask(lanes: usize) -> $mask {
                 unsafe { ($make_mask)(lanes) }

@@ -1,10 +1,10 @@
-//! Which vector instructions the CPU kernels use.
+//! Which vector instructions the processor has.
 
-/// An instruction set that the CPU kernels are compiled for.
+/// A set of vector instructions that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {
-    /// Plain Rust; the same bits as the others, since its multiply-add is fused too.
+    /// Whatever every processor of the architecture has.
     Portable,
     /// 256-bit vectors with fused multiply-add.
     Avx2,

@@ -1,0 +1,83 @@
+//! Rows too long for one piece: their canonical segments are shared out among threads and added in order afterwards.
+
+use std::ops::Range;
+
+use super::grouping::segments_of;
+use super::layout::RowLayout;
+use super::running::Run;
+use super::select::Kernels;
+use crate::error::Result;
+use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
+
+/// The segments of all hub rows and room for their sums.
+pub(super) struct Hubs<T> {
+    rows: Vec<usize>,
+    /// First segment of each hub row, and the number of all segments.
+    first_segments: Vec<usize>,
+    starts: Vec<u64>,
+    lengths: Vec<u32>,
+    pieces: Vec<Range<usize>>,
+    partial_sums: AlignedBuffer<T>,
+}
+
+impl<T: Kernels> Hubs<T> {
+    /// The rows longer than `longest`, cut into segments for `pieces` pieces; none where no row is.
+    pub fn collect(
+        layout: RowLayout<'_, T>,
+        k: usize,
+        longest: usize,
+        pieces: usize,
+    ) -> Result<Option<Self>> {
+        let rows: Vec<usize> = (0..layout.rows()).filter(|&row| layout.length(row) > longest).collect();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut first_segments = vec![0];
+        let mut starts = Vec::new();
+        let mut lengths = Vec::new();
+        for &row in &rows {
+            for (start, length) in segments_of(layout, row) {
+                starts.push(start);
+                lengths.push(length);
+            }
+            first_segments.push(starts.len());
+        }
+        let count = lengths.len();
+        let step = count.div_ceil(pieces.max(1));
+        let pieces = (0..count).step_by(step).map(|begin| begin..(begin + step).min(count)).collect();
+        let partial_sums = AlignedBuffer::zeroed(count * k)?;
+        Ok(Some(Self { rows, first_segments, starts, lengths, pieces, partial_sums }))
+    }
+
+    /// The hub rows.
+    pub fn rows(&self) -> &[usize] {
+        &self.rows
+    }
+
+    /// Computes all segments, in parallel with `others`.
+    pub fn compute(&mut self, run: &Run<'_, T>, others: impl FnOnce() + Send) -> Result<()> {
+        let layout = RowLayout { starts: &self.starts, lengths: Some(&self.lengths), ..run.layout };
+        let run = Run { layout, longest: usize::MAX, stream: false, ..*run };
+        let k = run.x.k();
+        let sums = MultiVectorViewMut::try_new(&mut self.partial_sums, self.lengths.len(), k, k)?;
+        rayon::join(|| run.ranges(&self.pieces, sums), others);
+        Ok(())
+    }
+
+    /// Writes each hub row as the ordered sum of its segments.
+    pub fn finish(&self, y: &mut MultiVectorViewMut<'_, T>) {
+        let k = y.k();
+        for (&row, range) in self.rows.iter().zip(self.first_segments.windows(2)) {
+            let row = y.row_mut(row);
+            let mut sums = self.partial_sums[range[0] * k..range[1] * k].chunks_exact(k);
+            if let Some(first) = sums.next() {
+                row.copy_from_slice(first);
+            }
+            for part in sums {
+                for (sum, &value) in row.iter_mut().zip(part) {
+                    *sum = sum.plus(value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One run of a prepared product: what all its pieces share, and the one place where bodies are called.
+
+use std::ops::Range;
+
+use super::blocks::SHIFTED_ROWS;
+use super::chains::{Block, RowJob};
+use super::layout::RowLayout;
+use super::select::{Bodies, Body, Kernels, SlabShape, slab_widths};
+use crate::error::{Error, Result};
+use crate::machine::Isa;
+use crate::matrix::{MultiVectorView, MultiVectorViewMut};
+
+/// Columns of X and Y that are computed in one go.
+pub(super) struct Slab<T> {
+    first_column: usize,
+    /// For rows of X that follow each other.
+    packed: Bodies<T>,
+    /// For rows of X any distance apart.
+    apart: Bodies<T>,
+}
+
+impl<T: Kernels> Slab<T> {
+    /// The slabs of `k` columns.
+    pub fn all(isa: Isa, k: usize, most_units: usize, uniform: bool) -> Vec<Self> {
+        let mut first_column = 0;
+        slab_widths::<T>(isa, k, most_units)
+            .into_iter()
+            .map(|width| {
+                let bodies = |packed| T::select(isa, SlabShape { width, packed, uniform });
+                let slab = Self { first_column, packed: bodies(width == k), apart: bodies(false) };
+                first_column += width;
+                slab
+            })
+            .collect()
+    }
+
+    /// Whether blocks of rows with moved columns can be taken.
+    pub fn takes_shifted(&self) -> bool {
+        self.packed.shifted.is_some() && self.apart.shifted.is_some()
+    }
+
+    /// Most rows of a block with the same columns.
+    pub fn most_identical_rows(&self) -> usize {
+        self.apart.most_identical_rows
+    }
+}
+
+/// Rows that one body takes.
+#[derive(Clone, Copy)]
+pub(super) enum Group<'a> {
+    /// All rows of the range, or those of `order`; `targets` says where segments go.
+    Rows { order: Option<&'a [u32]>, targets: Option<&'a [u32]> },
+    /// Blocks of rows with the same columns.
+    Identical(&'a [Block]),
+    /// Blocks of rows whose columns move along.
+    Shifted(&'a [Block]),
+}
+
+impl Group<'_> {
+    /// All rows as they come.
+    pub const ALL: Group<'static> = Group::Rows { order: None, targets: None };
+}
+
+/// What all pieces of one run share.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a, T: Kernels> {
+    pub layout: RowLayout<'a, T>,
+    pub x: MultiVectorView<'a, T>,
+    pub slabs: &'a [Slab<T>],
+    /// Rows longer than this are left to someone else.
+    pub longest: usize,
+    pub stream: bool,
+    pub prefetch: usize,
+}
+
+impl<'a, T: Kernels> Run<'a, T> {
+    /// Checks that X and Y have the shape that was prepared for.
+    pub fn check_shapes(
+        rows: usize,
+        cols: usize,
+        k: usize,
+        x: &MultiVectorView<'_, T>,
+        y: &MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        if x.rows() == cols && y.rows() == rows && x.k() == k && y.k() == k {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "a {rows} x {cols} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
+            x.rows(),
+            x.k(),
+            y.rows(),
+            y.k()
+        )))
+    }
+
+    /// Whether every slab of every row of `y` starts a cache line, as writing past the caches needs.
+    pub fn can_stream(slabs: &[Slab<T>], y: &mut MultiVectorViewMut<'_, T>) -> bool {
+        let on_line = |elements: usize| (elements * size_of::<T>()).is_multiple_of(64);
+        on_line(y.leading_dimension())
+            && (y.data_mut().as_ptr() as usize).is_multiple_of(64)
+            && slabs.iter().all(|slab| on_line(slab.first_column))
+    }
+
+    /// Row ranges, halves of them in parallel; `y` holds their rows and no others.
+    pub fn ranges(&self, ranges: &[Range<usize>], mut y: MultiVectorViewMut<'_, T>) {
+        match ranges {
+            [] => {}
+            [range] => {
+                for slab in self.slabs {
+                    self.compute(slab, range.clone(), Group::ALL, &mut y);
+                }
+            }
+            _ => {
+                let (left, right) = ranges.split_at(ranges.len() / 2);
+                let (top, bottom) = y.split_at_row(right[0].start - left[0].start);
+                rayon::join(|| self.ranges(left, top), || self.ranges(right, bottom));
+            }
+        }
+    }
+
+    /// One group of rows, one slab of their columns; `y` starts at the first row, or at the targets' origin.
+    pub fn compute(
+        &self,
+        slab: &Slab<T>,
+        rows: Range<usize>,
+        group: Group<'_>,
+        y: &mut MultiVectorViewMut<'_, T>,
+    ) {
+        let packed = self.x.leading_dimension() == self.x.k();
+        let bodies = if packed { &slab.packed } else { &slab.apart };
+        let (body, blocks, order, targets): (Body<T>, &[Block], _, _) = match group {
+            Group::Identical(blocks) => (bodies.identical, blocks, None, None),
+            Group::Shifted(blocks) => match bodies.shifted {
+                Some(body) => (body, blocks, None, None),
+                None => {
+                    for block in blocks {
+                        let order: [u32; SHIFTED_ROWS] = std::array::from_fn(|row| block.leader + row as u32);
+                        let group = Group::Rows { order: Some(&order), targets: None };
+                        self.compute(slab, rows.clone(), group, y);
+                    }
+                    return;
+                }
+            },
+            Group::Rows { order, targets } if self.layout.stride == 1 => (bodies.rows, &[], order, targets),
+            Group::Rows { order, targets } => (bodies.strided, &[], order, targets),
+        };
+        let x = self.x.data();
+        let job = RowJob {
+            starts: self.layout.starts,
+            lengths: self.layout.lengths,
+            columns: self.layout.columns,
+            values: self.layout.values,
+            stride: self.layout.stride,
+            x: x[slab.first_column.min(x.len())..].as_ptr(),
+            x_leading_dimension: self.x.leading_dimension(),
+            y_leading_dimension: y.leading_dimension(),
+            y: y.data_mut()[slab.first_column..].as_mut_ptr(),
+            first_row: rows.start,
+            count: order.map_or(rows.len(), <[u32]>::len),
+            order,
+            blocks,
+            longest: self.longest,
+            tail_lanes: bodies.tail_lanes,
+            stream: self.stream,
+            prefetch: self.prefetch,
+            targets,
+        };
+        // SAFETY: formats are sound by construction (entries inside their arrays, columns inside the matrix);
+        // `check_shapes` held, so X has a row for every column and both have the `k` columns that slabs divide; `y`
+        // is borrowed for these rows alone. The instructions were detected before they were selected.
+        unsafe { body(&job) }
+    }
+}

@@ -1,0 +1,110 @@
+//! Serial products, slow and obviously right: what every other kernel is compared with.
+//!
+//! They follow the canonical order, so kernels that do too must agree with them bit for bit.
+
+use super::order::SEGMENT;
+use crate::error::{Error, Result};
+use crate::matrix::ell::PADDING;
+use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, Scalar};
+
+/// `y(i, k)` as the canonical sum over the entries of a row.
+fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorView<'_, T>, k: usize) -> T {
+    let chain = |columns: &[u32], values: &[T]| {
+        let mut sum = T::ZERO;
+        for (&column, &value) in columns.iter().zip(values) {
+            sum = value.fused_multiply_add(x.row(column as usize)[k], sum);
+        }
+        sum
+    };
+    let mut segments = columns.chunks(SEGMENT).zip(values.chunks(SEGMENT)).map(|(c, v)| chain(c, v));
+    let first = segments.next().unwrap_or(T::ZERO);
+    segments.fold(first, T::plus)
+}
+
+/// Writes every element of `y` from a function of row and column.
+fn fill<T: Scalar>(
+    rows: usize,
+    cols: usize,
+    x: MultiVectorView<'_, T>,
+    y: &mut MultiVectorViewMut<'_, T>,
+    element: impl Fn(usize, usize) -> T,
+) -> Result<()> {
+    if x.rows() != cols || y.rows() != rows || x.k() != y.k() {
+        return Err(Error::Usage("X and Y do not have the matrix's shape".into()));
+    }
+    for row in 0..rows {
+        for (k, y) in y.row_mut(row).iter_mut().enumerate() {
+            *y = element(row, k);
+        }
+    }
+    Ok(())
+}
+
+/// `y = A x` with A by compressed rows.
+pub fn csr<T: Scalar>(
+    a: CsrView<'_, T>,
+    x: MultiVectorView<'_, T>,
+    y: &mut MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    fill(a.rows(), a.cols(), x, y, |row, k| {
+        let (columns, values) = a.row(row);
+        element(columns, values, &x, k)
+    })
+}
+
+/// `y = A x` with A in padded ELLPACK: each row up to its first padding.
+pub fn ell_padded<T: Scalar>(
+    a: &EllPadded<T>,
+    x: MultiVectorView<'_, T>,
+    y: &mut MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    fill(a.rows(), a.cols(), x, y, |row, k| {
+        let slots = row * a.width()..(row + 1) * a.width();
+        let columns = &a.columns()[slots.clone()];
+        let length = columns.iter().position(|&column| column == PADDING).unwrap_or(columns.len());
+        element(&columns[..length], &a.values()[slots][..length], &x, k)
+    })
+}
+
+/// `y = A x` with A in ELLPACK without padding: each row at its own length.
+pub fn ell_unpadded<T: Scalar>(
+    a: &EllUnpadded<T>,
+    x: MultiVectorView<'_, T>,
+    y: &mut MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    fill(a.rows(), a.cols(), x, y, |row, k| {
+        let start = a.row_starts()[row] as usize;
+        let range = start..start + a.row_lengths()[row] as usize;
+        element(&a.columns()[range.clone()], &a.values()[range], &x, k)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Csr, MultiVector};
+
+    fn product(a: &Csr<f64>, x: &MultiVector<f64>) -> Vec<f64> {
+        let mut y = MultiVector::zeros(a.rows(), x.k()).unwrap();
+        csr(a.view(), x.view(), &mut y.view_mut()).unwrap();
+        y.data().to_vec()
+    }
+
+    #[test]
+    fn a_small_product_is_what_the_hand_computes() {
+        let a = Csr::try_new(3, 2, vec![0, 2, 2, 3], vec![0, 1, 1], vec![2.0, 3.0, -1.0]).unwrap();
+        let x = MultiVector::from_fn(2, 2, |row, k| (10 * row + k) as f64).unwrap();
+        assert_eq!(product(&a, &x), [30.0, 2.0 + 33.0, 0.0, 0.0, -10.0, -11.0]);
+    }
+
+    #[test]
+    fn long_rows_are_the_sum_of_their_segments() {
+        // 2^53 and ones: in one chain the ones are lost, in a segment of their own they add up first.
+        let n = 2 * SEGMENT;
+        let values =
+            (0..n).map(|i| if i == 0 { 2f64.powi(53) } else { f64::from(i >= SEGMENT) }).collect::<Vec<_>>();
+        let a = Csr::try_new(1, n, vec![0, n as u64], (0..n as u32).collect::<Vec<_>>(), values).unwrap();
+        let x = MultiVector::from_fn(n, 1, |_, _| 1.0).unwrap();
+        assert_eq!(product(&a, &x), [2f64.powi(53) + SEGMENT as f64]);
+    }
+}

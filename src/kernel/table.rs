@@ -1,0 +1,159 @@
+//! Every kernel by name: what format it reads, in which order it adds, and what it is for.
+
+use super::order::Order;
+use crate::error::{Error, Result};
+
+/// A storage format of A.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Compressed sparse rows.
+    Csr,
+    /// ELLPACK, every row padded to the longest.
+    EllPadded,
+    /// ELLPACK with each row at its own length.
+    EllUnpadded,
+    /// Sliced ELLPACK.
+    Sell,
+}
+
+impl Format {
+    /// The name that reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csr => "csr",
+            Self::EllPadded => "ell_padded",
+            Self::EllUnpadded => "ell_unpadded",
+            Self::Sell => "sell",
+        }
+    }
+}
+
+/// A kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelId {
+    /// One thread, CSR.
+    SerialCsr,
+    /// One thread, padded ELLPACK.
+    SerialEllPadded,
+    /// One thread, ELLPACK without padding.
+    SerialEllUnpadded,
+    /// All cores, CSR.
+    CpuCsr,
+    /// All cores, padded ELLPACK.
+    CpuEllPadded,
+    /// All cores, ELLPACK without padding.
+    CpuEllUnpadded,
+    /// All cores, sliced ELLPACK.
+    CpuSell,
+}
+
+/// What is known of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelInfo {
+    /// The kernel.
+    pub id: KernelId,
+    /// The name that `--kernel` takes.
+    pub name: &'static str,
+    /// What it reads.
+    pub format: Format,
+    /// How it adds up a row.
+    pub order: Order,
+    /// When it is the one to take.
+    pub summary: &'static str,
+}
+
+/// All kernels.
+pub const TABLE: &[KernelInfo] = &[
+    KernelInfo {
+        id: KernelId::SerialCsr,
+        name: "serial_csr",
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "one thread, one element of Y at a time; the baseline of speed-ups",
+    },
+    KernelInfo {
+        id: KernelId::SerialEllPadded,
+        name: "serial_ell_padded",
+        format: Format::EllPadded,
+        order: Order::Canonical,
+        summary: "the same on padded ELLPACK",
+    },
+    KernelInfo {
+        id: KernelId::SerialEllUnpadded,
+        name: "serial_ell_unpadded",
+        format: Format::EllUnpadded,
+        order: Order::Canonical,
+        summary: "the same on ELLPACK without padding",
+    },
+    KernelInfo {
+        id: KernelId::CpuCsr,
+        name: "cpu_csr",
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "all cores, vectors over K, rows grouped by pattern or length; the default",
+    },
+    KernelInfo {
+        id: KernelId::CpuEllPadded,
+        name: "cpu_ell_padded",
+        format: Format::EllPadded,
+        order: Order::Canonical,
+        summary: "the same bodies on padded ELLPACK; for comparison, or rows of one length",
+    },
+    KernelInfo {
+        id: KernelId::CpuEllUnpadded,
+        name: "cpu_ell_unpadded",
+        format: Format::EllUnpadded,
+        order: Order::Canonical,
+        summary: "the same bodies on ELLPACK without padding",
+    },
+    KernelInfo {
+        id: KernelId::CpuSell,
+        name: "cpu_sell",
+        format: Format::Sell,
+        order: Order::Canonical,
+        summary: "all cores on slices of rows sorted by length; short uneven rows and small K",
+    },
+];
+
+impl KernelId {
+    /// What is known of it.
+    pub fn info(self) -> &'static KernelInfo {
+        // Every kernel has its row, which a test checks; the first one keeps this function total.
+        TABLE.iter().find(|info| info.id == self).unwrap_or(&TABLE[0])
+    }
+
+    /// The name that `--kernel` takes.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// The kernel of that name.
+    pub fn by_name(name: &str) -> Result<Self> {
+        TABLE.iter().find(|info| info.name == name).map(|info| info.id).ok_or_else(|| {
+            let names: Vec<&str> = TABLE.iter().map(|info| info.name).collect();
+            Error::Usage(format!("unknown kernel '{name}'; there are auto, {}", names.join(", ")))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_kernels_belong_together_one_to_one() {
+        for info in TABLE {
+            assert_eq!(KernelId::by_name(info.name).unwrap(), info.id);
+            assert_eq!(info.id.info().name, info.name);
+            assert_eq!(serde_json::to_value(info.id).unwrap(), info.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = KernelId::by_name("csr_magic").unwrap_err().to_string();
+        assert!(error.contains("csr_magic") && error.contains("cpu_sell"), "{error}");
+    }
+}

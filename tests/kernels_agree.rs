@@ -1,0 +1,242 @@
+//! Every CPU kernel, with every instruction set the processor has, on every kind of matrix: bit for bit the serial
+//! reference, and within the rounding bound of the product in twice the precision.
+
+use proptest::prelude::*;
+use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::kernel::{KernelId, Schedule, TABLE, reference, verify};
+use rowloom::machine::Isa;
+use rowloom::matrix::convert::coo_to_csr;
+use rowloom::matrix::{Coo, Csr, MultiVector, Scalar, generate};
+
+fn x_for<T: Scalar>(rows: usize, k: usize) -> MultiVector<T> {
+    let mut state = 1u64;
+    MultiVector::from_fn(rows, k, |_, _| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        T::from_f64((state >> 33) as f64 / f64::from(1 << 30) - 1.0)
+    })
+    .unwrap()
+}
+
+fn bits<T: Scalar>(values: &MultiVector<T>) -> Vec<u64> {
+    (0..values.rows()).flat_map(|row| values.row(row).iter().map(|v| v.to_f64().to_bits())).collect()
+}
+
+/// Runs `kernel` and compares with the reference; Y is poisoned first and its rows are `gap` elements apart.
+fn check<T: Kernels>(
+    a: &Csr<T>,
+    k: usize,
+    kernel: KernelId,
+    isa: Isa,
+    threads: usize,
+    schedule: Schedule,
+    gap: usize,
+) {
+    let x = x_for::<T>(a.cols(), k);
+    let mut expected = MultiVector::<T>::zeros(a.rows(), k).unwrap();
+    reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+    let mut y = MultiVector::<T>::zeros_with_leading_dimension(a.rows(), k, k + gap).unwrap();
+    y.data_mut().fill(T::from_f64(f64::NAN));
+    let mut wide_x = MultiVector::<T>::zeros_with_leading_dimension(a.cols(), k, k + gap).unwrap();
+    for row in 0..a.cols() {
+        wide_x.view_mut().row_mut(row).copy_from_slice(x.row(row));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let settings = CpuSettings { k, threads, isa, schedule };
+        let mut product = CpuProduct::prepare(a.view(), kernel, settings, u64::MAX).unwrap();
+        product.run(wide_x.view(), y.view_mut()).unwrap();
+    });
+    assert!(
+        bits(&y) == bits(&expected),
+        "{} with {} differs at k = {k}, {threads} threads, {}",
+        kernel.name(),
+        isa.name(),
+        T::DTYPE
+    );
+    for row in 0..a.rows().saturating_sub(1) {
+        let between = &y.data()[row * (k + gap) + k..(row + 1) * (k + gap)];
+        assert!(between.iter().all(|v| v.to_f64().is_nan()), "{} wrote between rows", kernel.name());
+    }
+    let verdict = verify(a.view(), x.view(), y.view()).unwrap();
+    assert!(verdict.passed, "{} at k = {k}: {verdict:?}", kernel.name());
+}
+
+fn check_everywhere<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
+    for info in TABLE {
+        for &isa in Isa::all_here() {
+            for &k in ks {
+                check(a, k, info.id, isa, 2, Schedule::Balanced, 0);
+            }
+        }
+    }
+}
+
+const SPECS: [&str; 9] = [
+    "stencil27,n=6",
+    "fem3,n=4",
+    "rmat,scale=8,degree=8",
+    "hub,rows=3000,degree=2,hubs=2",
+    "arrow,rows=600",
+    "holes,rows=300,degree=3",
+    "band,rows=300,width=7",
+    "empty,rows=40,cols=30",
+    "uniform,rows=3,degree=2000,cols=5000",
+];
+
+#[test]
+fn every_kernel_and_instruction_set_agrees_with_the_reference_on_every_kind_of_matrix() {
+    for spec in SPECS {
+        let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
+        check_everywhere(&a, &[1, 2, 4, 8, 33]);
+        check_everywhere(&a.cast::<f32>().unwrap(), &[1, 2, 5, 16]);
+    }
+}
+
+#[test]
+fn equal_values_are_read_once_and_change_nothing() {
+    for spec in ["fem3,n=4", "stencil27,n=5", "rmat,scale=8,degree=8", "uniform,rows=3,degree=2000,cols=5000"]
+    {
+        let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
+        let view = a.view();
+        for value in [1.0, -0.3] {
+            let ones = vec![value; a.nnz()];
+            let a =
+                Csr::try_new(a.rows(), a.cols(), view.row_pointers().to_vec(), view.columns().to_vec(), ones);
+            check_everywhere(&a.unwrap(), &[1, 3, 8, 17]);
+        }
+    }
+}
+
+#[test]
+fn every_k_up_to_130_and_beyond_the_widest_slab() {
+    let a = generate::<f64>("rmat,scale=6,degree=6", 3, u64::MAX).unwrap().matrix;
+    let blocks = generate::<f64>("fem3,n=3", 3, u64::MAX).unwrap().matrix;
+    for k in (0..=130).chain([200, 257, 300]) {
+        for &isa in Isa::all_here() {
+            check(&a, k, KernelId::CpuCsr, isa, 2, Schedule::Balanced, 0);
+            check(&blocks, k, KernelId::CpuCsr, isa, 1, Schedule::Balanced, 3);
+            check(&a, k, KernelId::CpuSell, isa, 1, Schedule::Balanced, 1);
+        }
+        check(&blocks.cast::<f32>().unwrap(), k, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+    }
+}
+
+#[test]
+fn the_number_of_threads_and_the_schedule_change_nothing() {
+    let hubs = generate::<f64>("hub,rows=20000,degree=3,hubs=3", 5, u64::MAX).unwrap().matrix;
+    for threads in [1, 2, 3, 7] {
+        for schedule in [Schedule::Balanced, Schedule::EqualRows] {
+            for kernel in [KernelId::CpuCsr, KernelId::CpuEllUnpadded, KernelId::CpuSell] {
+                check(&hubs, 3, kernel, Isa::detect(), threads, schedule, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn hub_rows_are_cut_into_segments_for_all_threads() {
+    let a = generate::<f64>("hub,rows=20000,degree=3,hubs=3", 5, u64::MAX).unwrap().matrix;
+    let settings = CpuSettings { k: 4, threads: 4, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let product = CpuProduct::prepare(a.view(), KernelId::CpuCsr, settings, u64::MAX).unwrap();
+    assert_eq!(product.hub_rows().len(), 3);
+    let longest = (0..a.rows()).max_by_key(|&row| a.view().row_length(row)).unwrap();
+    assert!(product.hub_rows().contains(&longest));
+}
+
+#[test]
+fn large_products_stream_and_fetch_ahead_without_a_difference() {
+    // Large enough for Y to go past the caches and for X to be fetched ahead.
+    let a = generate::<f64>("road,n=70000", 5, u64::MAX).unwrap().matrix;
+    check(&a, 64, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+    check(&a, 8, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+    check(&a.cast::<f32>().unwrap(), 128, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+}
+
+#[test]
+fn infinities_and_nans_reach_exactly_the_rows_that_touch_them() {
+    let a = generate::<f64>("stencil5,n=9", 1, u64::MAX).unwrap().matrix;
+    let mut x = x_for::<f64>(a.cols(), 3);
+    x.data_mut()[3 * 40] = f64::INFINITY;
+    x.data_mut()[1] = f64::NAN;
+    let mut expected = MultiVector::zeros(a.rows(), 3).unwrap();
+    reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+    for info in TABLE {
+        for &isa in Isa::all_here() {
+            let settings = CpuSettings { k: 3, threads: 2, isa, schedule: Schedule::Balanced };
+            let mut product = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).unwrap();
+            let mut y = MultiVector::zeros(a.rows(), 3).unwrap();
+            product.run(x.view(), y.view_mut()).unwrap();
+            for (got, want) in y.data().iter().zip(expected.data()) {
+                assert!(got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()), "{}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn integer_sums_below_two_to_the_53_are_exact() {
+    let a = generate::<f64>("rmat,scale=10,degree=16", 3, u64::MAX).unwrap().matrix;
+    let view = a.view();
+    let values: Vec<f64> = (0..a.nnz()).map(|i| ((i * 7919) % 2001) as f64 - 1000.0).collect();
+    let a = Csr::try_new(a.rows(), a.cols(), view.row_pointers().to_vec(), view.columns().to_vec(), values)
+        .unwrap();
+    let x = MultiVector::from_fn(a.cols(), 5, |row, k| ((row * 31 + k * 17) % 4001) as f64 - 2000.0).unwrap();
+    let mut y = MultiVector::zeros(a.rows(), 5).unwrap();
+    let settings = CpuSettings { k: 5, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
+    CpuProduct::prepare(a.view(), KernelId::CpuCsr, settings, u64::MAX)
+        .unwrap()
+        .run(x.view(), y.view_mut())
+        .unwrap();
+    for row in 0..a.rows() {
+        let (columns, values) = a.view().row(row);
+        for k in 0..5 {
+            let exact: i64 =
+                columns.iter().zip(values).map(|(&c, &v)| v as i64 * x.row(c as usize)[k] as i64).sum();
+            assert_eq!(y.row(row)[k], exact as f64);
+        }
+    }
+}
+
+#[test]
+fn wrong_shapes_are_refused() {
+    let a = generate::<f64>("diagonal,rows=5", 1, u64::MAX).unwrap().matrix;
+    for info in TABLE {
+        let settings = CpuSettings { k: 2, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let mut product = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).unwrap();
+        let mut y = MultiVector::<f64>::zeros(5, 2).unwrap();
+        let mut run = |x_rows, k| {
+            let x = MultiVector::<f64>::zeros(x_rows, k).unwrap();
+            product.run(x.view(), y.view_mut())
+        };
+        assert!(run(5, 2).is_ok() && run(4, 2).is_err() && run(5, 3).is_err(), "{}", info.name);
+    }
+}
+
+fn matrices() -> impl Strategy<Value = Csr<f64>> {
+    (0usize..40, 0usize..40).prop_flat_map(|(rows, cols)| {
+        let most = if rows * cols == 0 { 0 } else { 300 };
+        let entry = (0..rows.max(1) as u32, 0..cols.max(1) as u32, -4.0..4.0f64);
+        (prop::collection::vec(entry, 0..=most), any::<bool>()).prop_map(move |(mut entries, dense_row)| {
+            if dense_row && rows > 0 {
+                entries.extend((0..cols as u32).map(|col| (0, col, 0.5)));
+            }
+            let rows_of = entries.iter().map(|e| e.0).collect();
+            let cols_of = entries.iter().map(|e| e.1).collect();
+            let values = entries.iter().map(|e| e.2).collect();
+            coo_to_csr(&Coo::try_new(rows, cols, rows_of, cols_of, values).unwrap()).unwrap().0
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn random_matrices_at_any_k_and_thread_count(
+        a in matrices(), k in 0usize..=130, threads in 1usize..5, kernel in 0..TABLE.len(), gap in 0usize..3,
+    ) {
+        for &isa in Isa::all_here() {
+            check(&a, k, TABLE[kernel].id, isa, threads, Schedule::Balanced, gap);
+        }
+        check(&a.cast::<f32>().unwrap(), k, TABLE[kernel].id, Isa::detect(), threads, Schedule::EqualRows, gap);
+    }
+}
