@@ -210,7 +210,7 @@ impl Kernels for f64 {
                 (Isa::Avx512, 1) => return narrow!(avx512, Single<f64>, 1, shape),
                 (Isa::Avx512, 2) => return narrow!(avx512, __m128d, 1, shape),
                 (Isa::Avx512, 3..=4) => return narrow!(avx512, __m256d, 1, shape),
-                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape, 4, 2, 12, 16),
+                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
@@ -233,7 +233,7 @@ impl Kernels for f32 {
                 (Isa::Avx512, 2) => return narrow!(avx512, Pair, 1, shape),
                 (Isa::Avx512, 3..=4) => return narrow!(avx512, __m128, 1, shape),
                 (Isa::Avx512, 5..=8) => return narrow!(avx512, __m256, 1, shape),
-                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape, 4, 2, 12, 16),
+                (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
