@@ -3,6 +3,7 @@
 //! Modules stand on floors; each uses only those below it: [`error`]; [`matrix`] and [`machine`]; [`kernel`];
 //! [`runtime`]; [`cli`].
 
+pub mod cli;
 pub mod error;
 pub mod kernel;
 pub mod machine;

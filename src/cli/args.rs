@@ -1,0 +1,372 @@
+//! What may be typed: every command, flag and help text. Nothing here has an effect yet.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+use super::options::{Devices, XSource};
+use crate::kernel::Schedule;
+use crate::matrix::Dtype;
+use crate::runtime::FormatChoice;
+
+const MATRIX_HELP: &str =
+    "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm) or gen:KIND,key=value,...";
+
+const ROOT_EXAMPLES: &str = "\
+Examples:
+  rowloom demo                                     a short tour; makes its own matrix
+  rowloom run cant.mtx -k 32 --verify              multiply, check, show the speed
+  rowloom run gen:stencil27,n=64 -k 32 --json      the same on a generated matrix, as JSON
+  rowloom inspect cant.mtx --spy cant.svg          shape, row lengths, a picture
+  rowloom convert cant.mtx cant.rlm                a cache that opens without parsing
+
+Exit codes: 0 done, 1 output not written, 2 usage, 3 input, 4 device, 5 verification failed,
+70 internal error, 130 interrupted.";
+
+/// Multiplies a sparse matrix by a dense multivector, Y = A X, on all cores
+#[derive(Debug, Parser)]
+#[command(name = "rowloom", version, after_help = ROOT_EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One variant for each command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compute Y = A X; report time, speed and, with --verify, the error
+    Run(RunArguments),
+    /// Show a matrix: shape, row lengths, features, memory each format needs
+    Inspect(InspectArguments),
+    /// Write a matrix in another format, or check the conversions
+    Convert(ConvertArguments),
+    /// Make a matrix and write it to a file
+    Generate(GenerateArguments),
+    /// Show this machine: cores, caches, NUMA nodes, memory, GPUs
+    Devices(DevicesArguments),
+    /// Take a short tour on a generated matrix
+    Demo(DemoArguments),
+    /// Print a shell completion script
+    Completions(CompletionsArguments),
+    /// Print the manual page, or write one page for each command
+    Man(ManArguments),
+}
+
+impl Command {
+    /// The command's name, as typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Inspect(_) => "inspect",
+            Self::Convert(_) => "convert",
+            Self::Generate(_) => "generate",
+            Self::Devices(_) => "devices",
+            Self::Demo(_) => "demo",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
+        }
+    }
+
+    /// The flags that every command takes.
+    pub fn common(&self) -> &CommonArguments {
+        match self {
+            Self::Run(arguments) => &arguments.common,
+            Self::Inspect(arguments) => &arguments.common,
+            Self::Convert(arguments) => &arguments.common,
+            Self::Generate(arguments) => &arguments.common,
+            Self::Devices(arguments) => &arguments.common,
+            Self::Demo(arguments) => &arguments.common,
+            Self::Completions(arguments) => &arguments.common,
+            Self::Man(arguments) => &arguments.common,
+        }
+    }
+}
+
+/// When to use colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal.
+    Auto,
+    /// Also into files and pipes.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct CommonArguments {
+    /// Write one JSON object to FILE, or to standard output, which then gets nothing else
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+
+    /// No notes and no progress, only results and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// When to use colors
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, hide_possible_values = true,
+          help = "When to use colors: auto, always, never")]
+    pub color: ColorChoice,
+}
+
+/// Flags of every command that takes a matrix.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Matrix")]
+pub struct MatrixArguments {
+    /// Value type
+    #[arg(long, value_name = "TYPE", default_value = "f64",
+          value_parser = PossibleValuesParser::new(["f64", "f32"]).try_map(|text| text.parse::<Dtype>()))]
+    pub dtype: Dtype,
+
+    /// Seed of everything random: generated matrices and X
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Threads to use [default: one for each core this process may use]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<usize>,
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    const MOST_THREADS: usize = 4096;
+    match text.parse() {
+        Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
+        _ => Err(format!("a number from 1 to {MOST_THREADS} is needed")),
+    }
+}
+
+const SCHEDULES: [Schedule; 2] = [Schedule::Balanced, Schedule::EqualRows];
+
+fn schedule_named(name: String) -> Result<Schedule, String> {
+    SCHEDULES.into_iter().find(|schedule| schedule.name() == name).ok_or(name)
+}
+
+fn format_named(name: String) -> FormatChoice {
+    match name.as_str() {
+        "csr" => FormatChoice::Csr,
+        "ell" => FormatChoice::Ell,
+        "sell" => FormatChoice::Sell,
+        _ => FormatChoice::Auto,
+    }
+}
+
+/// `rowloom run`.
+#[derive(Debug, Args)]
+#[command(after_help = super::run::help())]
+pub struct RunArguments {
+    #[doc = "A, sparse."]
+    #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    pub matrix: OsString,
+
+    /// Columns of X and Y [default: 32, or those of the file that --x names]
+    #[arg(short, value_name = "K")]
+    pub k: Option<usize>,
+
+    /// X: random (from -1 to 1), ones, or a FILE (Matrix Market array or .npy)
+    #[arg(long, value_name = "X", default_value = "random", value_hint = ValueHint::FilePath)]
+    pub x: XSource,
+
+    /// Write Y to FILE, .mtx or .npy
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// Compare Y with a serial product in twice the precision; exit code 5 if it is off
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Measured products
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Products before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: u32,
+
+    /// Where to compute: auto or cpu
+    #[arg(long, value_name = "LIST", default_value = "auto", help_heading = "Execution")]
+    pub devices: Devices,
+
+    /// auto, or a kernel by name (listed below)
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Execution")]
+    pub kernel: String,
+
+    /// How A is stored: auto, csr, ell (padded), sell
+    #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true, help_heading = "Execution",
+          value_parser = PossibleValuesParser::new(["auto", "csr", "ell", "sell"]).map(format_named))]
+    pub format: FormatChoice,
+
+    /// How rows are shared out: balanced (by nonzeros) or equal-rows (one block a thread, as OpenMP's static schedule)
+    #[arg(long, value_name = "HOW", default_value = "balanced", hide_possible_values = true, help_heading = "Execution",
+          value_parser = PossibleValuesParser::new(SCHEDULES.map(Schedule::name)).try_map(schedule_named))]
+    pub schedule: Schedule,
+
+    /// Refuse a file with NaN or infinite values
+    #[arg(long, help_heading = "Matrix")]
+    pub finite: bool,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    #[doc = "The matrix."]
+    #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    pub matrix: OsString,
+
+    /// Draw where the nonzeros are
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub spy: Option<PathBuf>,
+
+    /// Refuse a file with NaN or infinite values
+    #[arg(long, help_heading = "Matrix")]
+    pub finite: bool,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom convert`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowloom convert cant.mtx cant.rlm     a cache: mapped, checked, no parsing
+  rowloom convert cant.npz cant.mtx.gz
+  rowloom convert cant.mtx --check      compare the conversions, write nothing")]
+pub struct ConvertArguments {
+    #[doc = "What to read."]
+    #[arg(value_name = "IN", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    pub input: OsString,
+
+    /// File to write: .mtx, .mtx.gz or .rlm (Rowloom's cache)
+    #[arg(value_name = "OUT", required_unless_present = "check", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// Compare the parallel conversions COO to CSR and COO to ELL with serial ones; exit code 5 if they differ
+    #[arg(long)]
+    pub check: bool,
+
+    /// Refuse a file with NaN or infinite values
+    #[arg(long, help_heading = "Matrix")]
+    pub finite: bool,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom generate`.
+#[derive(Debug, Args)]
+#[command(after_help = super::generate::kinds_help())]
+pub struct GenerateArguments {
+    /// KIND,key=value,... such as stencil27,n=64
+    #[arg(value_name = "KIND")]
+    pub spec: String,
+
+    /// File to write: .mtx, .mtx.gz or .rlm (Rowloom's cache)
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArguments {
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom demo`.
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    /// Folder for the files it makes
+    #[arg(value_name = "FOLDER", default_value = "rowloom-demo", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowloom completions bash > ~/.local/share/bash-completion/completions/rowloom
+  rowloom completions fish > ~/.config/fish/completions/rowloom.fish")]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowloom man | man -l -
+  rowloom man ~/.local/share/man/man1")]
+pub struct ManArguments {
+    /// Folder for one page a command; without it the main page goes to standard output
+    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn json_alone_means_standard_output() {
+        let parse = |words: &[&str]| {
+            let arguments = Arguments::try_parse_from(words).unwrap();
+            arguments.command.common().json.clone()
+        };
+        assert_eq!(parse(&["rowloom", "devices"]), None);
+        assert_eq!(parse(&["rowloom", "devices", "--json"]), Some("-".into()));
+        assert_eq!(parse(&["rowloom", "devices", "--json", "a.json"]), Some("a.json".into()));
+        assert_eq!(parse(&["rowloom", "devices", "--json", "--quiet"]), Some("-".into()));
+    }
+}

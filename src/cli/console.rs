@@ -1,0 +1,204 @@
+//! Where words go: results to standard output, notes, progress and errors to standard error.
+//!
+//! With `--json` and no file the one JSON object is all that standard output gets. Nothing here panics when a stream
+//! is closed: a failed result is an error of kind [`Error::Write`], a failed note is dropped.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::args::{ColorChoice, CommonArguments};
+use super::table::Table;
+use crate::error::{Error, Result};
+
+/// Where the JSON object goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum JsonTarget {
+    StandardOutput,
+    File(PathBuf),
+}
+
+/// The streams of one command.
+#[derive(Debug, Clone)]
+pub struct Console {
+    json: Option<JsonTarget>,
+    /// Whether standard output is for people.
+    shows_text: bool,
+    quiet: bool,
+    color_output: bool,
+    color_errors: bool,
+}
+
+impl Console {
+    /// The streams as the common flags ask for them.
+    pub fn new(common: &CommonArguments) -> Self {
+        let color = |terminal: bool| match common.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        };
+        let json = common.json.as_ref().map(|target| {
+            if target.as_os_str() == "-" {
+                JsonTarget::StandardOutput
+            } else {
+                JsonTarget::File(target.clone())
+            }
+        });
+        Self {
+            shows_text: json != Some(JsonTarget::StandardOutput),
+            json,
+            quiet: common.quiet,
+            color_output: color(io::stdout().is_terminal()),
+            color_errors: color(io::stderr().is_terminal()),
+        }
+    }
+
+    /// The same streams for a step of this command, whose own JSON object goes to a file if anywhere.
+    pub fn for_step(&self, common: &CommonArguments) -> Self {
+        Self { json: common.json.clone().map(JsonTarget::File), ..self.clone() }
+    }
+
+    /// Something worth knowing that is not the result.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            self.labelled("note", "1;36", text);
+        }
+    }
+
+    /// What the command failed with.
+    pub fn error(&self, error: &Error) {
+        self.labelled("error", "1;31", &error.to_string());
+    }
+
+    fn labelled(&self, label: &str, style: &str, text: &str) {
+        let mut stream = io::stderr().lock();
+        // A closed standard error leaves nobody to tell.
+        let _ = if self.color_errors {
+            writeln!(stream, "\x1b[{style}m{label}:\x1b[0m {text}")
+        } else {
+            writeln!(stream, "{label}: {text}")
+        };
+    }
+
+    /// A spinner on a terminal, nothing elsewhere; it goes away when dropped.
+    pub fn spinner(&self, doing: impl Into<String>) -> Spinner {
+        if self.quiet || !io::stderr().is_terminal() {
+            return Spinner(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new_spinner().with_message(doing.into());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Spinner(bar)
+    }
+
+    /// A table for people.
+    pub fn table(&self, table: &Table) -> Result<()> {
+        self.text(&format!("{}\n", table.render(self.color_output)))
+    }
+
+    /// Lines for people.
+    pub fn text(&self, text: &str) -> Result<()> {
+        if self.shows_text { write_standard_output(text.as_bytes()) } else { Ok(()) }
+    }
+
+    /// The JSON object, where one was asked for.
+    pub fn json(&self, report: &impl Serialize) -> Result<()> {
+        let Some(target) = &self.json else { return Ok(()) };
+        let mut text = serde_json::to_vec_pretty(report)
+            .map_err(|error| Error::Internal(format!("the report cannot be written as JSON: {error}")))?;
+        text.push(b'\n');
+        match target {
+            JsonTarget::StandardOutput => write_standard_output(&text),
+            JsonTarget::File(path) => write_file(path, &text),
+        }
+    }
+
+    /// Fails now if the JSON file could not be written later.
+    pub fn check_json_target(&self) -> Result<()> {
+        match &self.json {
+            Some(JsonTarget::File(path)) => check_target(path),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A running spinner.
+#[derive(Debug)]
+pub struct Spinner(ProgressBar);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Writes to standard output and makes sure it arrived.
+pub fn write_standard_output(bytes: &[u8]) -> Result<()> {
+    let mut stream = io::stdout().lock();
+    stream
+        .write_all(bytes)
+        .and_then(|()| stream.flush())
+        .map_err(|source| Error::write("standard output", source))
+}
+
+/// The folder a file is in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Fails now if `path` could not be written later, so that no long work is lost.
+pub fn check_target(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(Error::write(path, io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    // The file is written beside its place and then renamed, so the folder must take new files.
+    tempfile::tempfile_in(folder_of(path)).map(drop).map_err(|source| Error::write(path, source))
+}
+
+/// Writes a file so that it is there whole or as it was before.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |source| Error::write(path, source);
+    let mut file = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(folder_of(path))
+        .map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_keeps_its_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        write_file(&path, b"old").unwrap();
+        write_file(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        let taken = folder.path().join("folder");
+        std::fs::create_dir(&taken).unwrap();
+        assert_eq!(write_file(&taken, b"x").unwrap_err().exit_code(), 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn missing_folders_are_noticed_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(check_target(&folder.path().join("y.mtx")).is_ok());
+        assert_eq!(check_target(&folder.path().join("none/y.mtx")).unwrap_err().exit_code(), 1);
+        assert_eq!(check_target(folder.path()).unwrap_err().exit_code(), 1);
+    }
+}

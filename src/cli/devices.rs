@@ -1,0 +1,86 @@
+//! `rowloom devices`: the machine, what may be used of it, and what is missing.
+
+use super::args::DevicesArguments;
+use super::console::Console;
+use super::report::Report;
+use super::table::{Table, count};
+use crate::error::{Bytes, Result};
+use crate::machine::{CacheLevel, Machine};
+
+/// Looks at the machine and shows it.
+pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
+    let machine = Machine::detect();
+    for note in &machine.notes {
+        console.note(note);
+    }
+    console.table(&table(&machine))?;
+    console.json(&Report::new("devices").with("machine", &machine))
+}
+
+fn table(machine: &Machine) -> Table {
+    let mut table = Table::facts();
+    table.fact("host", format!("{}, {}", machine.host, machine.kernel));
+    table.fact("cpu", format!("{}, {}", machine.cpu, machine.isa.name()));
+    table.fact(
+        "cores",
+        format!(
+            "{}, with {}, in {}",
+            counted(machine.cores, "core"),
+            counted(machine.hardware_threads, "hardware thread"),
+            counted(machine.packages, "package")
+        ),
+    );
+    table.fact("threads to use", threads(machine));
+    for cache in &machine.caches {
+        table.fact(&format!("L{} cache", cache.level), describe_cache(cache));
+    }
+    for node in &machine.topology.numa_nodes {
+        let memory = node.memory_bytes.map(|bytes| format!(", {}", Bytes(bytes))).unwrap_or_default();
+        table.fact(
+            &format!("NUMA node {}", node.id),
+            format!("{}{memory}", counted(node.cpus.len(), "hardware thread")),
+        );
+    }
+    table.fact("memory", memory(machine));
+    for gpu in &machine.gpus {
+        table.fact(
+            &format!("cuda:{}", gpu.index),
+            format!("{}, {}, driver {}", gpu.name, Bytes(gpu.memory_bytes), gpu.driver),
+        );
+    }
+    if machine.gpus.is_empty() {
+        table.fact("GPUs", "none");
+    }
+    table.fact("told by", machine.topology.source);
+    table
+}
+
+fn counted(number: usize, thing: &str) -> String {
+    format!("{} {thing}{}", count(number as u64), if number == 1 { "" } else { "s" })
+}
+
+/// How many threads are started, and what holds them down where something does.
+fn threads(machine: &Machine) -> String {
+    let mut text = count(machine.usable_threads as u64);
+    if machine.usable_cpus.len() < machine.hardware_threads {
+        text += &format!("; the affinity mask allows {}", count(machine.usable_cpus.len() as u64));
+    }
+    if let Some(cpus) = machine.cgroup_cpus {
+        text += &format!("; the control group allows the time of {cpus:.1}");
+    }
+    text
+}
+
+fn describe_cache(cache: &CacheLevel) -> String {
+    let shared = counted(cache.shared_by, "hardware thread");
+    format!("{} x {}, each for {shared}", count(cache.count as u64), Bytes(cache.size_bytes))
+}
+
+fn memory(machine: &Machine) -> String {
+    let total = machine.memory_bytes.map(|bytes| Bytes(bytes).to_string());
+    let total = total.unwrap_or_else(|| "unknown".into());
+    match machine.cgroup_memory_bytes {
+        Some(limit) => format!("{total}; the control group allows {}", Bytes(limit)),
+        None => format!("{total}; no control group limits it"),
+    }
+}

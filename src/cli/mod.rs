@@ -1,0 +1,88 @@
+//! The command line: what was typed, what it means, one file for each command.
+
+mod args;
+mod completions;
+mod console;
+mod convert;
+mod convert_check;
+mod demo;
+mod devices;
+mod files;
+mod generate;
+mod inspect;
+mod interrupt;
+mod man;
+mod options;
+mod report;
+mod run;
+mod run_report;
+mod session;
+mod table;
+mod times;
+mod x;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::panic::PanicHookInfo;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+pub use args::{Arguments, Command};
+pub use console::Console;
+
+use crate::error::{Error, Result};
+
+/// What was typed, or the exit code where help was asked for or nothing sensible was typed.
+pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
+    let words: Vec<OsString> = words.collect();
+    Arguments::try_parse_from(&words).map_err(|error| {
+        let shown = error.print();
+        let json_took_a_word =
+            words.windows(2).any(|pair| pair[0] == "--json" && !pair[1].as_encoded_bytes().starts_with(b"-"));
+        if error.kind() == ErrorKind::MissingRequiredArgument && json_took_a_word {
+            let tip = "the word after --json was taken as its FILE; put --json last";
+            let _ = writeln!(io::stderr(), "\n  tip: {tip}");
+        }
+        match error.exit_code() {
+            // Help that could not be printed is output that could not be written.
+            0 => u8::from(shown.is_err()),
+            _ => Error::Usage(String::new()).exit_code(),
+        }
+    })
+}
+
+/// Runs a command.
+pub fn execute(command: &Command, console: &Console) -> Result<()> {
+    console.check_json_target()?;
+    match command {
+        Command::Run(arguments) => run::run(arguments, console),
+        Command::Inspect(arguments) => inspect::run(arguments, console),
+        Command::Convert(arguments) => convert::run(arguments, console),
+        Command::Generate(arguments) => generate::run(arguments, console),
+        Command::Devices(arguments) => devices::run(arguments, console),
+        Command::Demo(arguments) => demo::run(arguments, console),
+        Command::Completions(arguments) => completions::run(arguments, console),
+        Command::Man(arguments) => man::run(arguments, console),
+    }
+}
+
+/// Whether the reader of standard output went away, which is no failure worth words.
+pub fn is_broken_pipe(error: &Error) -> bool {
+    matches!(error, Error::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Says in one line what went wrong inside.
+pub fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let message = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
+        .replace('\n', " ");
+    let place =
+        panic.location().map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();
+    let error = Error::Internal(format!("{message}{place}"));
+    let _ = writeln!(io::stderr(), "error: {error}");
+}

@@ -1,0 +1,69 @@
+//! The JSON objects: a header that every command shares, then keys in the order they were added.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::machine::Machine;
+use crate::matrix::MatrixInfo;
+
+/// One command's JSON object.
+#[derive(Debug)]
+pub struct Report {
+    keys: Vec<(String, Value)>,
+}
+
+impl Report {
+    /// The version and the command.
+    pub fn new(command: &str) -> Self {
+        let report = Self { keys: Vec::new() };
+        report.with("rowloom", env!("CARGO_PKG_VERSION")).with("command", command)
+    }
+
+    /// Adds a key; numbers that JSON cannot hold become `null`.
+    pub fn with(mut self, key: &str, value: impl Serialize) -> Self {
+        self.keys.push((key.to_owned(), serde_json::to_value(value).unwrap_or(Value::Null)));
+        self
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.keys.len()))?;
+        for (key, value) in &self.keys {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A matrix as every report describes it.
+#[derive(Debug, Serialize)]
+pub struct MatrixReport {
+    #[serde(flatten)]
+    info: MatrixInfo,
+    rows: u64,
+    cols: u64,
+    nnz: u64,
+}
+
+impl MatrixReport {
+    /// A matrix's name, origin and size.
+    pub fn new(info: &MatrixInfo, rows: usize, cols: usize, nnz: usize) -> Self {
+        Self { info: info.clone(), rows: rows as u64, cols: cols as u64, nnz: nnz as u64 }
+    }
+}
+
+/// The machine in the few words that reports of results need; `rowloom devices` has them all.
+pub fn machine_report(machine: &Machine) -> Value {
+    json!({
+        "host": machine.host,
+        "cpu": machine.cpu,
+        "isa": machine.isa,
+        "cores": machine.cores,
+        "hardware_threads": machine.hardware_threads,
+        "numa_nodes": machine.numa_nodes,
+        "memory_bytes": machine.memory_bytes,
+        "gpus": machine.gpus,
+    })
+}

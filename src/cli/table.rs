@@ -1,0 +1,121 @@
+//! Short tables for people, and the way numbers are written in them.
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, presets};
+
+/// A table: facts (a name and what it is), or columns under headings.
+#[derive(Debug)]
+pub struct Table {
+    inner: comfy_table::Table,
+}
+
+impl Table {
+    /// A table of facts, one a line.
+    pub fn facts() -> Self {
+        Self { inner: plain() }
+    }
+
+    /// A table with headings; the columns named in `numbers` are set to the right.
+    pub fn columns<const N: usize>(headings: [&str; N], numbers: &[usize]) -> Self {
+        let mut inner = plain();
+        inner.set_header(headings.map(|heading| Cell::new(heading).add_attribute(Attribute::Bold)));
+        for &index in numbers {
+            if let Some(column) = inner.column_mut(index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Self { inner }
+    }
+
+    /// Adds a fact.
+    pub fn fact(&mut self, name: &str, value: impl ToString) -> &mut Self {
+        self.inner.add_row([Cell::new(name).add_attribute(Attribute::Bold), Cell::new(value.to_string())]);
+        self
+    }
+
+    /// Adds a line under the headings.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) -> &mut Self {
+        self.inner.add_row(cells);
+        self
+    }
+
+    /// The table as text, without a final newline.
+    pub fn render(&self, color: bool) -> String {
+        let mut table = self.inner.clone();
+        if color {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn plain() -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+/// A whole number with its thousands apart: `4,007,383`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share in percent: `12.5%`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// A time with three digits and its unit: `12.3 ms`.
+pub fn seconds(value: f64) -> String {
+    let (scaled, unit) = match value {
+        v if v >= 1.0 => (v, "s"),
+        v if v >= 1e-3 => (v * 1e3, "ms"),
+        v => (v * 1e6, "µs"),
+    };
+    let decimals = if scaled >= 100.0 {
+        0
+    } else if scaled >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(4007383), "4,007,383");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!(seconds(1.2345), "1.23 s");
+        assert_eq!(seconds(0.0123), "12.3 ms");
+        assert_eq!(seconds(0.000_456), "456 µs");
+        assert_eq!(seconds(0.0), "0.00 µs");
+    }
+
+    #[test]
+    fn colors_appear_only_when_asked_for() {
+        let mut table = Table::facts();
+        table.fact("rows", 3);
+        assert!(table.render(true).contains('\x1b'));
+        assert!(!table.render(false).contains('\x1b'));
+    }
+}

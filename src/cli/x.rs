@@ -1,0 +1,102 @@
+//! X: the dense multivector that A is multiplied by.
+
+use rayon::prelude::*;
+
+use super::options::XSource;
+use crate::error::{Error, Place, Result};
+use crate::matrix::io::{ReadOptions, read_dense};
+use crate::matrix::{MultiVector, Scalar};
+
+/// Columns of X where nobody says how many.
+const DEFAULT_K: usize = 32;
+
+/// X with `rows` rows, and `k` columns where `k` is given.
+pub fn load<T: Scalar>(
+    source: &XSource,
+    rows: usize,
+    k: Option<usize>,
+    seed: u64,
+    memory_limit_bytes: u64,
+) -> Result<MultiVector<T>> {
+    let XSource::File(path) = source else {
+        let k = k.unwrap_or(DEFAULT_K);
+        check_memory::<T>("X", rows, k, memory_limit_bytes)?;
+        let mut x = MultiVector::zeros(rows, k)?;
+        match source {
+            XSource::Random => fill_random(x.data_mut(), seed),
+            _ => x.data_mut().fill(T::ONE),
+        }
+        return Ok(x);
+    };
+    let x = read_dense::<T>(path, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;
+    let place = || Place::file(path);
+    if x.rows() != rows {
+        let reason = format!("X has {} rows but A has {rows} columns; they must be as many", x.rows());
+        return Err(Error::input(place(), reason));
+    }
+    match k {
+        Some(k) if k != x.k() => {
+            Err(Error::input(place(), format!("X has {} columns but -k says {k}; leave -k out", x.k())))
+        }
+        _ => Ok(x),
+    }
+}
+
+/// Refuses a multivector that would not fit, before it is made.
+pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u64) -> Result<()> {
+    let needed_bytes = (rows as u64).saturating_mul(k as u64).saturating_mul(size_of::<T>() as u64);
+    if needed_bytes <= limit_bytes {
+        return Ok(());
+    }
+    Err(Error::DoesNotFit {
+        what: format!("{what}, {rows} x {k},"),
+        needed_bytes,
+        limit_bytes,
+        advice: "take a smaller -k".into(),
+    })
+}
+
+/// Uniform numbers from -1 to 1; each depends on the seed and its place only, so any number of threads gives the same.
+fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
+    const PART: usize = 1 << 16;
+    values.par_chunks_mut(PART).enumerate().for_each(|(part, values)| {
+        for (index, value) in values.iter_mut().enumerate() {
+            let bits = scramble(seed.wrapping_add(scramble((part * PART + index) as u64)));
+            let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
+            *value = T::from_f64(2.0 * unit - 1.0);
+        }
+    });
+}
+
+/// The finaliser of SplitMix64: neighbouring numbers come out unrelated.
+fn scramble(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_fill_the_interval_and_follow_the_seed() {
+        let make = |seed| load::<f64>(&XSource::Random, 1000, Some(100), seed, u64::MAX).unwrap();
+        let x = make(1);
+        let mean = x.data().iter().sum::<f64>() / x.data().len() as f64;
+        assert!(mean.abs() < 0.01, "mean {mean}");
+        assert!(x.data().iter().all(|value| (-1.0..=1.0).contains(value)));
+        assert!(x.data().iter().any(|&value| value > 0.99) && x.data().iter().any(|&value| value < -0.99));
+        assert_eq!(x.data(), make(1).data());
+        assert_ne!(x.data(), make(2).data());
+    }
+
+    #[test]
+    fn a_multivector_beyond_the_limit_is_refused_before_it_is_made() {
+        let error = load::<f64>(&XSource::Ones, 1 << 40, Some(1 << 20), 1, 1 << 30).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert!(load::<f32>(&XSource::Ones, 8, None, 1, 8 * 32 * 4).is_ok());
+        assert!(load::<f32>(&XSource::Ones, 8, None, 1, 8 * 32 * 4 - 1).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! The real binary in a folder of its own.
+#![allow(dead_code, reason = "each test file uses its own part of this one")]
+
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// A temporary folder to run `rowloom` in.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+/// What a run left behind.
+pub struct Outcome {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Names of all files here, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowloom"));
+        command.current_dir(self.folder.path()).args(words.split_whitespace());
+        command
+    }
+
+    pub fn run(&self, words: &str) -> Outcome {
+        let output = self.command(words).output().unwrap();
+        Outcome {
+            code: output.status.code().expect("no signal ends the program"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs a command that must succeed.
+    pub fn succeed(&self, words: &str) -> Outcome {
+        let outcome = self.run(words);
+        assert_eq!(outcome.code, 0, "{words}: {}", outcome.stderr);
+        outcome
+    }
+
+    /// Runs a command whose standard output must be one JSON object and nothing else.
+    pub fn json(&self, words: &str) -> Value {
+        let outcome = self.succeed(words);
+        serde_json::from_str(&outcome.stdout)
+            .unwrap_or_else(|error| panic!("{words}: {error}\n{}", outcome.stdout))
+    }
+
+    /// Runs a command that must fail with `code`, a single message that holds `part`, and no result.
+    pub fn fail(&self, words: &str, code: i32, part: &str) {
+        let outcome = self.run(words);
+        assert_eq!(outcome.code, code, "{words}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(part), "{words}: '{part}' is not in: {}", outcome.stderr);
+        assert!(outcome.stderr.starts_with("error: "), "{words}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{words}");
+    }
+}
+
+/// A small matrix: 3 x 4, six nonzeros, one empty row.
+pub const SMALL: &str = "%%MatrixMarket matrix coordinate real general\n3 4 6\n\
+                         1 1 1.5\n1 4 -2\n3 1 4\n3 2 5\n3 3 6\n3 4 7\n";
