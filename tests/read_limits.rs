@@ -1,6 +1,7 @@
 //! Sizes that a file only declares are never allocated: shown in a process that could not even map them.
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::process::Command;
 
 use rowloom::Error;
@@ -57,4 +58,53 @@ fn declared_sizes_are_refused_without_allocating() {
     // What does fit is read, in the same process.
     fs::write(&path, "%%MatrixMarket matrix coordinate real general\n1000000 5 1\n1 1 1\n").unwrap();
     assert_eq!(read::<f64>(&path, &limited).unwrap().matrix.rows(), 1_000_000);
+}
+
+/// A line of `/proc/self/status`, in bytes.
+fn status_bytes(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn reading_takes_at_most_2_2_times_the_finished_matrix() {
+    const FILE: &str = "ROWLOOM_TEST_FILE";
+    if let Some(path) = std::env::var_os(FILE) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let before = status_bytes("VmRSS");
+        let loaded = pool.install(|| read::<f64>(path.as_ref(), &ReadOptions::default())).unwrap();
+        let taken = status_bytes("VmHWM") - before;
+        let ratio = taken as f64 / loaded.matrix.bytes() as f64;
+        println!("{:.1} MB at most, {ratio:.2} times the matrix", taken as f64 / 1e6);
+        assert!(ratio <= 2.2, "{ratio}");
+        return;
+    }
+    // By column, as the collection lists entries; every row gets some of every part of the text.
+    let (rows, cols) = (50_000usize, 40_000usize);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, banner, value) in
+        [("real", "real general", " 0.12345678901234"), ("pattern", "pattern symmetric", "")]
+    {
+        let path = folder.path().join(name);
+        let mut file = BufWriter::new(fs::File::create(&path).unwrap());
+        let square = rows.max(cols);
+        writeln!(file, "%%MatrixMarket matrix coordinate {banner}\n{square} {square} {}", cols * 60).unwrap();
+        for column in 1..=cols {
+            for entry in 0..60 {
+                // Ever further below the diagonal, by steps that no two columns share in their order.
+                writeln!(file, "{} {column}{value}", column + 1 + (entry * 163 + column * 7) % 9973).unwrap();
+            }
+        }
+        drop(file);
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "reading_takes_at_most_2_2_times_the_finished_matrix", "--nocapture"])
+            .env(FILE, &path)
+            .output()
+            .unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("times the matrix"), "{text}");
+        println!("{name}: {text}");
+    }
 }

@@ -338,7 +338,7 @@ mod tests {
                 let header = header(field);
                 let budget = Budget::new(u64::MAX);
                 let parser =
-                    || EntryParser::<f32>::new(&header, false, Sorter::new(Buckets::new(100, 1, true), &budget));
+                    || EntryParser::<f32>::new(&header, false, Sorter::new(Buckets::new(100, 1, true, 0), &budget));
                 let (mut both, mut careful) = (parser(), parser());
                 let outcomes = (both.parse(text.as_bytes()).is_ok(), {
                     careful.lines = 1;

@@ -37,10 +37,13 @@ use crate::matrix::scalar::Scalar;
 pub(crate) use self::dense::{read_array_gzip, read_array_plain};
 pub(crate) use self::stream::read_gzip;
 
+/// Bytes of an entry line, more or less: only how memory is asked for depends on it.
+const TYPICAL_LINE_BYTES: u64 = 24;
+
 /// How text is cut up; tests cut it finer.
 #[derive(Debug, Clone, Copy)]
 struct Cuts {
-    /// Bytes of a plain file that a task takes at once.
+    /// Bytes of text that a task takes at once.
     span_bytes: u64,
     /// Bytes read at once within a span: few enough to stay in a core's own cache.
     block_bytes: usize,
@@ -140,7 +143,8 @@ impl<T: Scalar> Assembly<T> {
         let rows = usize::try_from(header.rows).unwrap_or(usize::MAX);
         let wanted_buckets = (header.entries / cuts.bucket_entries).clamp(1, 64) as usize;
         let row_pointers = AlignedBuffer::zeroed(rows.saturating_add(1))?;
-        let buckets = Buckets::new(rows, wanted_buckets, header.field != Field::Pattern);
+        let expected = cuts.span_bytes / TYPICAL_LINE_BYTES / wanted_buckets as u64;
+        let buckets = Buckets::new(rows, wanted_buckets, header.field != Field::Pattern, expected);
         Ok(Self {
             source,
             header,

@@ -14,8 +14,8 @@ use crate::matrix::scalar::Scalar;
 
 /// Entries gathered for a bucket before they are copied out together.
 const STAGED: usize = 32;
-/// Entries of the first piece of a bucket; each further piece is twice as large.
-const FIRST_PIECE: usize = 512;
+/// Entries of a piece, within bounds: a page or two at least, and never so many that a piece is a burden of its own.
+const SMALLEST_PIECE: usize = 512;
 const LARGEST_PIECE: usize = 1 << 20;
 /// Set in the key of an entry that the file did not list but that follows by symmetry.
 const MIRRORED: u64 = 1 << 63;
@@ -31,17 +31,20 @@ pub struct Buckets {
     pub count: usize,
     /// Whether entries have values of their own.
     pub with_values: bool,
+    /// Entries of the first piece of a bucket; each further piece is twice as large.
+    pub first_piece: usize,
 }
 
 impl Buckets {
-    /// Buckets for `rows` rows, about `wanted` of them.
-    pub fn new(rows: usize, wanted: usize, with_values: bool) -> Self {
+    /// Buckets for `rows` rows, about `wanted` of them, where a bucket gets about `expected` entries of each span.
+    pub fn new(rows: usize, wanted: usize, with_values: bool, expected: u64) -> Self {
         let last = rows.saturating_sub(1);
         let mut shift = 0;
         while shift < MOST_SHIFT && (last >> shift) >= wanted.max(1) {
             shift += 1;
         }
-        Self { shift, count: (last >> shift) + 1, with_values }
+        let first_piece = expected.clamp(SMALLEST_PIECE as u64, LARGEST_PIECE as u64) as usize;
+        Self { shift, count: (last >> shift) + 1, with_values, first_piece }
     }
 
     /// The rows of a bucket, of `rows` rows in all.
@@ -207,7 +210,8 @@ impl<'a, T: Scalar> Sorter<'a, T> {
             keys = &keys[taken..];
             values = values.get(taken..).unwrap_or_default();
             if !keys.is_empty() {
-                let capacity = (FIRST_PIECE << pieces.len().min(11)).min(LARGEST_PIECE);
+                let doublings = pieces.len().min(20);
+                let capacity = (self.buckets.first_piece << doublings).min(LARGEST_PIECE);
                 pieces.push(Piece::new(capacity, self.buckets.with_values)?);
             }
         }
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn buckets_hold_every_row_once() {
         for (rows, wanted) in [(0, 4), (1, 4), (7, 1), (100, 7), (1 << 20, 64), (1 << 33, 1)] {
-            let buckets = Buckets::new(rows, wanted, true);
+            let buckets = Buckets::new(rows, wanted, true, 0);
             assert!(buckets.count <= wanted || rows > 1 << 31);
             let mut next = 0;
             for bucket in 0..buckets.count {
@@ -248,7 +252,7 @@ mod tests {
     fn entries_come_back_in_file_order() {
         for with_values in [true, false] {
             let budget = Budget::new(u64::MAX);
-            let mut sorter = Sorter::<f32>::new(Buckets::new(100, 3, with_values), &budget);
+            let mut sorter = Sorter::<f32>::new(Buckets::new(100, 3, with_values, 0), &budget);
             for entry in 0..5000u64 {
                 sorter.push(entry % 100, entry as u32, entry as f32, entry % 3 == 0).unwrap();
             }
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn the_budget_is_kept() {
         let budget = Budget::new(1000);
-        let mut sorter = Sorter::<f64>::new(Buckets::new(1, 1, true), &budget);
+        let mut sorter = Sorter::<f64>::new(Buckets::new(1, 1, true, 0), &budget);
         let outcome = (0..1000).try_for_each(|entry| sorter.push(0, entry, 1.0, false));
         assert!(matches!(outcome, Err(Error::DoesNotFit { limit_bytes: 1000, .. })));
     }

@@ -34,7 +34,7 @@ enum Message {
 
 /// Reads a gzip-compressed coordinate file, or the matrix of a SuiteSparse archive.
 pub(crate) fn read_gzip<T: Scalar>(file: &File, path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
-    let cuts = Cuts { span_bytes: 0, block_bytes: BLOCK_BYTES, bucket_entries: 1 << 16 };
+    let cuts = Cuts { span_bytes: BLOCK_BYTES as u64, block_bytes: BLOCK_BYTES, bucket_entries: 1 << 16 };
     read_gzip_cut(file, path, options, cuts)
 }
 
