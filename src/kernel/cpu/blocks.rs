@@ -3,6 +3,9 @@
 //!
 //! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
 
+// Indices, as in `chains`.
+#![allow(clippy::needless_range_loop)]
+
 use super::chains::{MASKED, RowJob, finish};
 use super::vector::Vector;
 

@@ -7,6 +7,12 @@
 //! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
 //! registers, `UNIFORM` that all values are equal and only the first is read, `STRIDED` that a row's entries are apart.
 
+// Loops over constant numbers of chains and registers are written with indices, so that they unroll alike for every
+// array they touch.
+#![allow(clippy::needless_range_loop)]
+
+use std::ops::Range;
+
 use super::vector::Vector;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::Scalar;
@@ -130,7 +136,35 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     }
 }
 
-/// `R` chains of their own starts and lengths; the common part of their lengths runs together.
+/// The entries `from..to` of the first `A` chains, side by side.
+#[inline(always)]
+unsafe fn together<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const A: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
+    job: &RowJob<V::Element>,
+    starts: &[usize; R],
+    span: Range<usize>,
+    uniform: V,
+    mask: V::Mask,
+    sums: &mut [[V; U]; R],
+) {
+    for offset in span {
+        for chain in 0..A.min(R) {
+            let position = job.entry::<STRIDED>(starts[chain], offset);
+            // SAFETY: the caller's chains reach at least to the end of the span.
+            unsafe { step::<V, U, FIT, UNIFORM>(job, position, uniform, mask, &mut sums[chain]) };
+        }
+    }
+}
+
+/// `R` chains of their own starts and lengths, the longest first: all run together until the shortest ends, then one
+/// fewer, so that no chain waits alone for longer than it must.
 #[inline(always)]
 unsafe fn chains<
     V: Vector,
@@ -149,34 +183,11 @@ unsafe fn chains<
     // SAFETY: as `step`, for every position of every chain.
     unsafe {
         let mut sums = [[V::zero(); U]; R];
-        let mut common = lengths[0];
-        for length in lengths {
-            common = common.min(length);
-        }
-        for offset in 0..common {
-            for chain in 0..R {
-                step::<V, U, FIT, UNIFORM>(
-                    job,
-                    job.entry::<STRIDED>(starts[chain], offset),
-                    uniform,
-                    mask,
-                    &mut sums[chain],
-                );
-            }
-        }
-        for chain in 0..R {
-            let mut own = sums[chain];
-            for offset in common..lengths[chain] {
-                step::<V, U, FIT, UNIFORM>(
-                    job,
-                    job.entry::<STRIDED>(starts[chain], offset),
-                    uniform,
-                    mask,
-                    &mut own,
-                );
-            }
-            sums[chain] = own;
-        }
+        let end = |chain: usize| if chain < R { lengths[chain] } else { 0 };
+        together::<V, U, R, 4, FIT, UNIFORM, STRIDED>(job, &starts, 0..end(3), uniform, mask, &mut sums);
+        together::<V, U, R, 3, FIT, UNIFORM, STRIDED>(job, &starts, end(3)..end(2), uniform, mask, &mut sums);
+        together::<V, U, R, 2, FIT, UNIFORM, STRIDED>(job, &starts, end(2)..end(1), uniform, mask, &mut sums);
+        together::<V, U, R, 1, FIT, UNIFORM, STRIDED>(job, &starts, end(1)..end(0), uniform, mask, &mut sums);
         sums
     }
 }
@@ -283,6 +294,18 @@ unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
     }
 }
 
+/// Sorts up to four chains by length.
+#[inline(always)]
+fn longest_first<const R: usize>(rows: &mut [usize; R], starts: &mut [usize; R], lengths: &mut [usize; R]) {
+    for (upper, lower) in [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)] {
+        if lower < R && lengths[upper] < lengths[lower] {
+            rows.swap(upper, lower);
+            starts.swap(upper, lower);
+            lengths.swap(upper, lower);
+        }
+    }
+}
+
 /// All rows of the job but those left out for their length.
 #[inline(always)]
 pub(super) unsafe fn rows<
@@ -309,7 +332,7 @@ pub(super) unsafe fn rows<
         };
         let mut index = 0;
         while index + R <= count {
-            let taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
+            let mut taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
             let mut starts = [0; R];
             let mut lengths = [0; R];
             let mut longest = 0;
@@ -317,6 +340,7 @@ pub(super) unsafe fn rows<
                 (starts[chain], lengths[chain]) = job.extent(taken[chain]);
                 longest = longest.max(lengths[chain]);
             }
+            longest_first(&mut taken, &mut starts, &mut lengths);
             if longest <= SEGMENT {
                 let sums = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask);
                 for chain in 0..R {

@@ -95,7 +95,9 @@ impl<T: Kernels> RowsPlan<T> {
         let hubs = Hubs::collect(layout, k, longest, most_pieces)?;
         let rules = GroupingRules {
             // Equal values make identical rows equal: any number of them costs one.
-            most_identical_rows: if uniform {
+            most_identical_rows: if !tuning.identical {
+                1
+            } else if uniform {
                 UNIFORM_BLOCK_ROWS
             } else {
                 slabs.iter().map(Slab::most_identical_rows).min().unwrap_or(1)

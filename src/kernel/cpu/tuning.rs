@@ -16,6 +16,8 @@ pub struct Tuning {
     pub window: usize,
     /// Rows outside blocks are taken longest first.
     pub sort: bool,
+    /// Rows with the same columns are taken in blocks.
+    pub identical: bool,
     /// Rows whose columns move along are taken four at a time.
     pub shifted: bool,
     /// Y is written past the caches.
@@ -33,15 +35,17 @@ const NARROW_BYTES: usize = 64;
 /// Rows shorter than this on average suffer more from unpredictable lengths than from being taken out of order.
 const SHORT_ROW: usize = 32;
 /// Y from this size on would push X out of the caches.
-const STREAMED_BYTES: usize = 4 << 20;
+const STREAMED_BYTES: usize = 1 << 20;
 /// Fetching ahead pays for wide rows of an X that no cache near the core holds.
 const FETCHED_ROW_BYTES: usize = 512;
 const FETCHED_X_BYTES: usize = 32 << 20;
 /// Rows of at least this many segments, in an X that the second cache does not hold, are better computed in waves.
 const WAVE_SEGMENTS: usize = 4;
 const WAVE_X_BYTES: usize = 1 << 20;
-/// Share of rows equal to the one before from which blocks of them set the width of slabs.
+/// Share of rows with the columns of the one before from which blocks of them pay for taking rows out of order.
 const ALIKE_SHARE: f64 = 0.3;
+/// The same where all values are equal, so that such rows are computed once.
+const EQUAL_SHARE: f64 = 0.1;
 
 impl Tuning {
     /// The preferences for `layout` times `k` columns, and the reasons in words.
@@ -60,8 +64,13 @@ impl Tuning {
             holds
         };
         because(uniform, "all values are equal, so none is read");
-        let alike = alike_share(layout) >= ALIKE_SHARE;
+        let (alike_share, shifted_share) = pattern_shares(layout);
+        let alike = alike_share >= if uniform { EQUAL_SHARE } else { ALIKE_SHARE };
         because(alike, "many rows have the columns of the row before and share its reads of X");
+        let shifted = because(
+            narrow && shifted_share >= ALIKE_SHARE,
+            "many rows have the columns of the row before, moved along, and share its reads of them",
+        );
         let wave = because(
             mean_length >= WAVE_SEGMENTS * SEGMENT && x_bytes >= WAVE_X_BYTES,
             "rows are long, so their segments are taken in the order of columns",
@@ -82,7 +91,8 @@ impl Tuning {
             most_units: if alike && !uniform { 8 } else { 16 },
             window: if narrow { 1024 } else { 256 },
             sort,
-            shifted: narrow,
+            identical: alike,
+            shifted,
             stream,
             wave,
             prefetch: if fetch { 8 } else { 0 },
@@ -92,18 +102,24 @@ impl Tuning {
     }
 }
 
-/// Share of rows with the same columns as the row before, from runs of rows spread over the matrix.
-fn alike_share<T: Copy>(layout: RowLayout<'_, T>) -> f64 {
+/// Shares of rows with the columns of the row before, and with those columns moved along, from runs of rows spread
+/// over the matrix.
+fn pattern_shares<T: Copy>(layout: RowLayout<'_, T>) -> (f64, f64) {
     const RUNS: usize = 64;
     const RUN_ROWS: usize = 24;
     let rows = layout.rows();
     let step = (rows / RUNS).max(RUN_ROWS);
-    let (mut alike, mut seen) = (0, 0);
+    let (mut alike, mut moved, mut seen) = (0u32, 0u32, 0u32);
     for begin in (0..rows).step_by(step) {
         for row in begin + 1..(begin + RUN_ROWS).min(rows) {
             seen += 1;
-            alike += usize::from(shift(layout, row - 1, row) == Some(0));
+            match shift(layout, row - 1, row) {
+                Some(0) => alike += 1,
+                Some(_) => moved += 1,
+                None => {}
+            }
         }
     }
-    if seen == 0 { 0.0 } else { f64::from(alike as u32) / f64::from(seen as u32) }
+    let share = |count: u32| f64::from(count) / f64::from(seen.max(1));
+    (share(alike), share(moved))
 }
