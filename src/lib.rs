@@ -1,7 +1,44 @@
 //! Rowloom computes `Y = A X`, A sparse and X a dense multivector, on every processor of a machine at once.
 //!
-//! Modules stand on floors; each uses only those below it: [`error`]; [`matrix`] and [`machine`]; [`kernel`];
-//! [`runtime`]; [`cli`].
+//! Modules stand on floors, and each uses only those below it; a test reads the `use` lines and fails on an upward
+//! one.
+//!
+//! | floor | module | owns |
+//! |---|---|---|
+//! | 1 | [`error`] | the one error type, exit codes |
+//! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
+//! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
+//! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
+//! | 8 | [`runtime`] | the pool; prepare, run |
+//! | 11 | [`cli`] | what was typed, what it means, one file per command |
+//!
+//! Floors between are for the task graph, its planner and its devices.
+//!
+//! # A product
+//!
+//! ```
+//! use rowloom::kernel::verify;
+//! use rowloom::machine::Machine;
+//! use rowloom::matrix::{MultiVector, generate};
+//! use rowloom::runtime::{Options, Pool, prepare};
+//!
+//! # fn main() -> rowloom::Result<()> {
+//! let a = generate::<f64>("stencil5,n=30", 1, u64::MAX)?.matrix;
+//! let x = MultiVector::from_fn(a.cols(), 8, |row, k| (row + k) as f64)?;
+//! let mut y = MultiVector::zeros(a.rows(), 8)?;
+//!
+//! let pool = Pool::new(&Machine::detect(), None)?;
+//! let mut product = prepare(&pool, a.view(), 8, &Options::default())?;
+//! for _ in 0..10 {
+//!     product.run(x.view(), y.view_mut())?; // decides nothing, allocates nothing
+//! }
+//! assert!(pool.install(|| verify(a.view(), x.view(), y.view()))?.passed);
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod cli;
 pub mod error;

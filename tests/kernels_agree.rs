@@ -71,7 +71,7 @@ fn check_everywhere<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
     }
 }
 
-const SPECS: [&str; 9] = [
+const SPECS: [&str; 10] = [
     "stencil27,n=6",
     "fem3,n=4",
     "rmat,scale=8,degree=8",
@@ -81,6 +81,7 @@ const SPECS: [&str; 9] = [
     "band,rows=300,width=7",
     "empty,rows=40,cols=30",
     "uniform,rows=3,degree=2000,cols=5000",
+    "uniform,rows=61,degree=700,cols=3000",
 ];
 
 #[test]

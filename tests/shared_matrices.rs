@@ -1,10 +1,16 @@
-//! Real matrices of the SuiteSparse collection, where they are at hand: read with the numbers that are known of them.
+//! Real matrices of the SuiteSparse collection, where they are at hand: read with the numbers that are known of them,
+//! and multiplied by every kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use rowloom::error::Error;
+use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::kernel::{KernelId, Schedule, TABLE, verify};
+use rowloom::machine::Isa;
 use rowloom::matrix::io::{ReadOptions, read};
+use rowloom::matrix::{Csr, Field, MultiVector, Scalar};
 
 #[test]
 fn every_matrix_has_the_nonzeros_its_table_says() {
@@ -54,4 +60,71 @@ fn every_matrix_has_the_nonzeros_its_table_says() {
         checked += 1;
     }
     assert_eq!((checked, refused), (48, 3));
+}
+
+/// Bytes that a padded copy of a matrix may take in these tests.
+const PADDED_BYTES: u64 = 1 << 30;
+
+fn product<T: Kernels>(a: &Csr<T>, x: &MultiVector<T>, kernel: KernelId) -> Option<MultiVector<T>> {
+    let settings = CpuSettings { k: x.k(), threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let mut y = MultiVector::zeros(a.rows(), x.k()).unwrap();
+    match CpuProduct::prepare(a.view(), kernel, settings, PADDED_BYTES) {
+        Ok(mut product) => product.run(x.view(), y.view_mut()).unwrap(),
+        Err(Error::DoesNotFit { .. }) => return None,
+        Err(error) => panic!("{}: {error}", kernel.name()),
+    }
+    Some(y)
+}
+
+fn random_x<T: Scalar>(rows: usize, k: usize) -> MultiVector<T> {
+    let mut state = 9u64;
+    MultiVector::from_fn(rows, k, |_, _| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        T::from_f64((state >> 33) as f64 / f64::from(1 << 30) - 1.0)
+    })
+    .unwrap()
+}
+
+/// Verifies the default kernel, and that every other one gives the same bits.
+fn check_kernels<T: Kernels>(name: &str, a: &Csr<T>) {
+    for k in [1, 5, 32] {
+        let x = random_x::<T>(a.cols(), k);
+        let y = product(a, &x, KernelId::CpuCsr).unwrap();
+        let verdict = verify(a.view(), x.view(), y.view()).unwrap();
+        assert!(verdict.passed, "{name} {} k = {k}: {verdict:?}", T::DTYPE);
+        for info in TABLE {
+            if let Some(other) = product(a, &x, info.id) {
+                let same = bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice(other.data());
+                assert!(same, "{} on {name}, {}, k = {k}", info.name, T::DTYPE);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_verifies_on_every_matrix_in_both_precisions() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/matrices");
+    let Ok(entries) = fs::read_dir(&folder) else {
+        println!("skipped: no matrices in {}", folder.display());
+        return;
+    };
+    let mut checked = 0;
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "gz") {
+            continue;
+        }
+        let Ok(loaded) = read::<f64>(&path, &ReadOptions::default()) else { continue };
+        let (name, a) = (&loaded.info.name, &loaded.matrix);
+        check_kernels(name, a);
+        check_kernels(name, &a.cast::<f32>().unwrap());
+        if loaded.info.field != Field::Real {
+            let x = MultiVector::from_fn(a.cols(), 5, |row, k| ((row * 7 + k) % 201) as f64 - 100.0).unwrap();
+            let y = product(a, &x, KernelId::CpuCsr).unwrap();
+            let verdict = verify(a.view(), x.view(), y.view()).unwrap();
+            assert_eq!(verdict.max_rel_err, 0.0, "{name}: whole numbers are exact");
+        }
+        checked += 1;
+    }
+    assert_eq!(checked, 48);
 }

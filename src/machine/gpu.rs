@@ -2,6 +2,8 @@
 //!
 //! Without a driver the list is empty and a sentence says what is missing; nothing here fails or panics.
 
+#![allow(unsafe_code)] // asks the CUDA driver
+
 use std::ffi::c_int;
 use std::path::Path;
 

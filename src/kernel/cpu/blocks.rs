@@ -3,6 +3,8 @@
 //!
 //! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
 
+#![allow(unsafe_code)] // SIMD leaf
+
 // Indices, as in `chains`.
 #![allow(clippy::needless_range_loop)]
 

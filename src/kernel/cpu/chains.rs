@@ -7,6 +7,9 @@
 //! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
 //! registers, `UNIFORM` that all values are equal and only the first is read, `STRIDED` that a row's entries are apart.
 
+#![allow(unsafe_code)]
+// SIMD leaf
+
 // Loops over constant numbers of chains and registers are written with indices, so that they unroll alike for every
 // array they touch.
 #![allow(clippy::needless_range_loop)]
@@ -294,10 +297,11 @@ unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
     }
 }
 
-/// Sorts up to four chains by length.
+/// Sorts up to four chains by length. Only neighbours change places, so chains of one length keep their order: the
+/// segments of a row must be added in it.
 #[inline(always)]
 fn longest_first<const R: usize>(rows: &mut [usize; R], starts: &mut [usize; R], lengths: &mut [usize; R]) {
-    for (upper, lower) in [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)] {
+    for (upper, lower) in [(0, 1), (1, 2), (2, 3), (0, 1), (1, 2), (0, 1)] {
         if lower < R && lengths[upper] < lengths[lower] {
             rows.swap(upper, lower);
             starts.swap(upper, lower);

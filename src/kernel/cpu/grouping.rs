@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::blocks::SHIFTED_ROWS;
 use super::chains::Block;
 use super::layout::RowLayout;
+use super::tuning::SegmentOrder;
 use crate::kernel::order::{SEGMENT, segments};
 use crate::matrix::sell::FIRST_OF_ROW;
 
@@ -117,36 +118,48 @@ pub(super) fn shift<T: Copy>(layout: RowLayout<'_, T>, row: usize, other: usize)
     columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift).then_some(shift)
 }
 
-/// Segments of a piece's rows, sorted by their first column: X is walked through once, and what few rows read of
-/// it together stays near.
+/// Segments of a piece's rows as rows of their own, with the rows they are added to.
 #[derive(Debug)]
-pub(super) struct Wave {
+pub(super) struct Segments {
     pub starts: Vec<u64>,
     pub lengths: Vec<u32>,
     pub targets: Vec<u32>,
 }
 
-impl Wave {
-    /// The segments of `rows`; none if a row is empty, longer than `longest`, or its columns do not ascend, on
-    /// which the order of its segments relies.
-    pub fn collect<T: Copy>(layout: RowLayout<'_, T>, rows: Range<usize>, longest: usize) -> Option<Self> {
+impl Segments {
+    /// The segments of `rows` but those longer than `longest`.
+    ///
+    /// In the order of columns, X is walked through once, and what few rows read of it together stays near. That
+    /// needs rows whose columns ascend, so that a row's segments keep their order; without them there is no result.
+    pub fn collect<T: Copy>(
+        layout: RowLayout<'_, T>,
+        rows: Range<usize>,
+        longest: usize,
+        order: SegmentOrder,
+    ) -> Option<Self> {
         let mut entries: Vec<(u32, u64, u32, u32)> = Vec::new();
         for row in rows.clone() {
             let length = layout.length(row);
-            if length == 0 || length > longest {
-                return None;
+            if length > longest {
+                continue;
             }
             let start = layout.starts[row] as usize;
-            if !layout.columns[start..start + length].is_sorted() {
+            let columns = &layout.columns[start..start + length];
+            if order == SegmentOrder::Columns && !columns.is_sorted() {
                 return None;
             }
             let target = (row - rows.start) as u32;
+            if length == 0 {
+                entries.push((0, start as u64, 0, target | FIRST_OF_ROW));
+            }
             for (segment, (start, length)) in segments_of(layout, row).enumerate() {
                 let target = if segment == 0 { target | FIRST_OF_ROW } else { target };
                 entries.push((layout.columns[start as usize], start, length, target));
             }
         }
-        entries.sort_by_key(|&(column, start, ..)| (column, start));
+        if order == SegmentOrder::Columns {
+            entries.sort_by_key(|&(column, start, ..)| (column, start));
+        }
         Some(Self {
             starts: entries.iter().map(|entry| entry.1).collect(),
             lengths: entries.iter().map(|entry| entry.2).collect(),

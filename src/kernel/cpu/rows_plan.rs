@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::grouping::{Grouping, GroupingRules, Wave};
+use super::grouping::{Grouping, GroupingRules, Segments};
 use super::hubs::Hubs;
 use super::layout::RowLayout;
 use super::running::{Group, Run, Slab};
@@ -43,8 +43,8 @@ enum Taken {
     Natural,
     /// In groups.
     Grouped(Grouping),
-    /// As segments in the order of their columns.
-    Wave(Wave),
+    /// As segments.
+    Segments(Segments),
 }
 
 /// Which rows, in which order, with which bodies; made once for a layout and a K.
@@ -109,9 +109,10 @@ impl<T: Kernels> RowsPlan<T> {
         let pieces = ranges
             .into_par_iter()
             .map(|rows| {
-                let wave = tuning.wave.then(|| Wave::collect(layout, rows.clone(), longest)).flatten();
-                let taken = match wave {
-                    Some(wave) => Taken::Wave(wave),
+                let segments =
+                    tuning.segments.and_then(|order| Segments::collect(layout, rows.clone(), longest, order));
+                let taken = match segments {
+                    Some(segments) => Taken::Segments(segments),
                     None => {
                         Grouping::collect(layout, rows.clone(), rules).map_or(Taken::Natural, Taken::Grouped)
                     }
@@ -180,11 +181,11 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &Piece, mut y: MultiVectorView
     for slab in run.slabs {
         match &piece.taken {
             Taken::Natural => run.compute(slab, piece.rows.clone(), Group::ALL, &mut y),
-            Taken::Wave(wave) => {
-                let layout = RowLayout { starts: &wave.starts, lengths: Some(&wave.lengths), ..run.layout };
-                let group = Group::Rows { order: None, targets: Some(&wave.targets) };
+            Taken::Segments(Segments { starts, lengths, targets }) => {
+                let layout = RowLayout { starts, lengths: Some(lengths), ..run.layout };
+                let group = Group::Rows { order: None, targets: Some(targets) };
                 let run = Run { layout, stream: false, ..*run };
-                run.compute(slab, 0..wave.lengths.len(), group, &mut y);
+                run.compute(slab, 0..lengths.len(), group, &mut y);
             }
             Taken::Grouped(grouping) => {
                 let mut begin = [0; 3];

@@ -1,5 +1,7 @@
 //! One run of a prepared product: what all its pieces share, and the one place where bodies are called.
 
+#![allow(unsafe_code)] // calls the SIMD leaves
+
 use std::ops::Range;
 
 use super::blocks::SHIFTED_ROWS;

@@ -3,6 +3,8 @@
 //! Common widths fill their registers exactly, the rest use a mask on the last one. Small slabs use registers of
 //! their own size, so that no lanes are idle.
 
+#![allow(unsafe_code)] // SIMD leaf
+
 use super::blocks::{identical, most_identical_rows, shifted};
 use super::chains::{FULL, MASKED, PACKED, RowJob, rows};
 use super::vector::{Single, Vector};

@@ -22,12 +22,21 @@ pub struct Tuning {
     pub shifted: bool,
     /// Y is written past the caches.
     pub stream: bool,
-    /// Long rows are computed segment by segment in the order of their columns.
-    pub wave: bool,
+    /// Rows are computed segment by segment.
+    pub segments: Option<SegmentOrder>,
     /// How many nonzeros ahead rows of X are fetched; zero for not at all.
     pub prefetch: usize,
     /// Pieces made for each thread.
     pub pieces_per_thread: usize,
+}
+
+/// In which order the segments of rows are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentOrder {
+    /// Row by row: segments of long rows run side by side with those of the next.
+    Rows,
+    /// By first column: X is walked through once.
+    Columns,
 }
 
 /// A row of X or Y up to this size is little work, so that the cost of walking through A decides.
@@ -42,6 +51,8 @@ const FETCHED_X_BYTES: usize = 32 << 20;
 /// Rows of at least this many segments, in an X that the second cache does not hold, are better computed in waves.
 const WAVE_SEGMENTS: usize = 4;
 const WAVE_X_BYTES: usize = 1 << 20;
+/// Rows that are this long on average, and narrow slabs, leave a chain waiting for itself if a row is taken alone.
+const LONG_ROW: usize = SEGMENT / 2;
 /// Share of rows with the columns of the one before from which blocks of them pay for taking rows out of order.
 const ALIKE_SHARE: f64 = 0.3;
 /// The same where all values are equal, so that such rows are computed once.
@@ -75,12 +86,16 @@ impl Tuning {
             mean_length >= WAVE_SEGMENTS * SEGMENT && x_bytes >= WAVE_X_BYTES,
             "rows are long, so their segments are taken in the order of columns",
         );
+        let side_by_side = because(
+            !wave && row_bytes <= 2 * NARROW_BYTES && mean_length >= LONG_ROW,
+            "rows are long and X is narrow, so segments run side by side",
+        );
         let sort = because(
             narrow && mean_length < SHORT_ROW,
             "rows are short and X is narrow, so rows of like length are taken together",
         );
         let stream = because(
-            rows.saturating_mul(row_bytes) >= STREAMED_BYTES && row_bytes % 64 == 0,
+            rows.saturating_mul(row_bytes) >= STREAMED_BYTES && row_bytes.is_multiple_of(64),
             "Y is large and goes past the caches",
         );
         let fetch = because(
@@ -94,7 +109,11 @@ impl Tuning {
             identical: alike,
             shifted,
             stream,
-            wave,
+            segments: if wave {
+                Some(SegmentOrder::Columns)
+            } else {
+                side_by_side.then_some(SegmentOrder::Rows)
+            },
             prefetch: if fetch { 8 } else { 0 },
             pieces_per_thread: if wave { 1 } else { 8 },
         };

@@ -3,6 +3,8 @@
 //! Every function is `unsafe` for two reasons that all callers share: the instructions must exist on the processor
 //! that runs them, and pointers must be good for the lanes that are read or written.
 
+#![allow(unsafe_code)] // SIMD leaf
+
 use crate::matrix::Scalar;
 
 /// A vector register of `LANES` values.

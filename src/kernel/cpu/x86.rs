@@ -1,5 +1,7 @@
 //! AVX2 and AVX-512 registers as [`Vector`]s.
 
+#![allow(unsafe_code)] // SIMD leaf
+
 use std::arch::x86_64::*;
 
 use super::vector::Vector;

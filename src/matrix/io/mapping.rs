@@ -7,6 +7,8 @@
 //! What a mapping cannot notice is a file that is rewritten in place at the same length. Rowloom never does that: its
 //! writers replace files by renaming, and a mapping keeps the file it was opened on.
 
+#![allow(unsafe_code)] // maps files and answers SIGBUS
+
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
