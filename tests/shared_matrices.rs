@@ -94,7 +94,8 @@ fn check_kernels<T: Kernels>(name: &str, a: &Csr<T>) {
         assert!(verdict.passed, "{name} {} k = {k}: {verdict:?}", T::DTYPE);
         for info in TABLE {
             if let Some(other) = product(a, &x, info.id) {
-                let same = bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice(other.data());
+                let same =
+                    bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(other.data());
                 assert!(same, "{} on {name}, {}, k = {k}", info.name, T::DTYPE);
             }
         }

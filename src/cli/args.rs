@@ -157,7 +157,7 @@ fn format_named(name: String) -> FormatChoice {
 
 /// `rowloom run`.
 #[derive(Debug, Args)]
-#[command(after_help = super::run::help())]
+#[command(after_help = super::help::kernels())]
 pub struct RunArguments {
     #[doc = "A, sparse."]
     #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
@@ -277,7 +277,7 @@ pub struct ConvertArguments {
 
 /// `rowloom generate`.
 #[derive(Debug, Args)]
-#[command(after_help = super::generate::kinds_help())]
+#[command(after_help = super::help::kinds())]
 pub struct GenerateArguments {
     /// KIND,key=value,... such as stencil27,n=64
     #[arg(value_name = "KIND")]

@@ -7,26 +7,7 @@ use super::report::{MatrixReport, Report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, seconds};
 use crate::error::Result;
-use crate::matrix::generate::KINDS;
 use crate::matrix::{Dtype, Scalar};
-
-/// The generators, for `--help`.
-pub fn kinds_help() -> String {
-    let mut help = String::from("Kinds, with keys in [brackets] optional:\n");
-    for kind in KINDS {
-        let keys: Vec<String> = kind
-            .keys
-            .iter()
-            .map(|key| if key.required { format!("{}=", key.name) } else { format!("[{}=]", key.name) })
-            .collect();
-        help.push_str(&format!("  {},{}\n        {}\n", kind.name, keys.join(","), kind.about));
-    }
-    help.push_str(
-        "\nExamples:\n  rowloom generate stencil27,n=64 stencil.mtx\n  rowloom generate like,name=cant cant.rlm\n\n\
-         The same words and seed give the same matrix everywhere.",
-    );
-    help
-}
 
 /// Generates and writes.
 pub fn run(arguments: &GenerateArguments, console: &Console) -> Result<()> {

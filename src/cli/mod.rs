@@ -9,6 +9,7 @@ mod demo;
 mod devices;
 mod files;
 mod generate;
+mod help;
 mod inspect;
 mod interrupt;
 mod man;

@@ -13,26 +13,9 @@ use super::times::Times;
 use super::x;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::{KernelId, TABLE, verify};
+use crate::kernel::{KernelId, verify};
 use crate::matrix::{Dtype, MultiVector};
 use crate::runtime::{Options, Prepared, prepare};
-
-const EXAMPLES: &str = "\
-Examples:
-  rowloom run cant.mtx -k 32 --verify
-  rowloom run gen:rmat,scale=17,degree=16 -k 8 --dtype f32 --repeat 50
-  rowloom run cant.mtx --x x.npy --output y.npy --json report.json
-
-Ctrl-C stops after the current repeat and still writes the report; a second one stops at once.";
-
-/// The kernels and examples, for `--help`.
-pub fn help() -> String {
-    let mut help = String::from("Kernels:\n");
-    for kernel in TABLE {
-        help.push_str(&format!("  {}\n        {}\n", kernel.name, kernel.summary));
-    }
-    format!("{help}\n{EXAMPLES}")
-}
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {

@@ -80,7 +80,9 @@ pub fn table<T: Kernels>(outcome: &Outcome<'_, T>) -> Table {
         table.fact("time", format!("{spread} ({} runs)", times.n));
     }
     if let Some(gflops) = outcome.gflops() {
-        table.fact("speed", format!("{gflops:.2} GFLOP/s on {} threads", outcome.session.pool.threads()));
+        let threads = outcome.session.pool.threads();
+        let plural = if threads == 1 { "" } else { "s" };
+        table.fact("speed", format!("{gflops:.2} GFLOP/s on {threads} thread{plural}"));
     }
     if let Some(verification) = outcome.verification {
         let verdict = if verification.passed { "yes" } else { "NO" };

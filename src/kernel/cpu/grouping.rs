@@ -7,7 +7,6 @@ use std::ops::Range;
 use super::blocks::SHIFTED_ROWS;
 use super::chains::Block;
 use super::layout::RowLayout;
-use super::tuning::SegmentOrder;
 use crate::kernel::order::{SEGMENT, segments};
 use crate::matrix::sell::FIRST_OF_ROW;
 
@@ -74,8 +73,7 @@ impl Grouping {
         while row < window.end {
             let leader = (row - first_row) as u32;
             let limit = if rules.most_identical_rows > 1 { window.end } else { row + 1 };
-            let alike =
-                1 + (row + 1..limit).take_while(|&other| shift(layout, row, other) == Some(0)).count();
+            let alike = 1 + (row + 1..limit).take_while(|&other| layout.shift(row, other) == Some(0)).count();
             if alike > 1 {
                 let parts = alike.div_ceil(rules.most_identical_rows);
                 for part in 0..parts {
@@ -90,7 +88,7 @@ impl Grouping {
                 row += alike;
             } else if rules.shifted
                 && row + SHIFTED_ROWS <= window.end
-                && (row + 1..row + SHIFTED_ROWS).all(|other| shift(layout, row, other).is_some())
+                && (row + 1..row + SHIFTED_ROWS).all(|other| layout.shift(row, other).is_some())
             {
                 self.shifted.push(Block { leader, count: SHIFTED_ROWS as u32 });
                 row += SHIFTED_ROWS;
@@ -102,20 +100,13 @@ impl Grouping {
     }
 }
 
-/// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must be
-/// short, not empty, and `other` must follow so many rows later in the arrays.
-pub(super) fn shift<T: Copy>(layout: RowLayout<'_, T>, row: usize, other: usize) -> Option<u32> {
-    let length = layout.length(row);
-    if length == 0 || length > SEGMENT || layout.length(other) != length {
-        return None;
-    }
-    let (here, there) = (layout.starts[row] as usize, layout.starts[other] as usize);
-    if there != here + (other - row) * length {
-        return None;
-    }
-    let (columns, others) = (&layout.columns[here..here + length], &layout.columns[there..there + length]);
-    let shift = others[0].wrapping_sub(columns[0]);
-    columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift).then_some(shift)
+/// In which order the segments of rows are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SegmentOrder {
+    /// Row by row: segments of long rows run side by side with those of the next.
+    Rows,
+    /// By first column: X is walked through once.
+    Columns,
 }
 
 /// Segments of a piece's rows as rows of their own, with the rows they are added to.

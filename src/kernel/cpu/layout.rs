@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
+use crate::kernel::order::SEGMENT;
+use crate::matrix::{CsrView, Scalar};
+
 /// A borrowed matrix by rows. Whoever makes one takes it from a sound format: entries lie inside the arrays and
 /// columns inside the matrix.
 #[derive(Debug, Clone, Copy)]
-pub struct RowLayout<'a, T> {
+pub(super) struct RowLayout<'a, T> {
     /// Columns of the matrix.
     pub(super) cols: usize,
     /// Where each row starts, and without `lengths` behind the last one the end.
@@ -37,6 +40,23 @@ impl<'a, T> RowLayout<'a, T> {
         }
     }
 
+    /// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must
+    /// be short, not empty, and `other` must follow so many rows later in the arrays.
+    pub(super) fn shift(&self, row: usize, other: usize) -> Option<u32> {
+        let length = self.length(row);
+        if length == 0 || length > SEGMENT || self.length(other) != length {
+            return None;
+        }
+        let (here, there) = (self.starts[row] as usize, self.starts[other] as usize);
+        if there != here + (other - row) * length {
+            return None;
+        }
+        let (columns, others) = (&self.columns[here..here + length], &self.columns[there..there + length]);
+        let shift = others[0].wrapping_sub(columns[0]);
+        let holds = columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift);
+        holds.then_some(shift)
+    }
+
     /// Row pointers of the lengths, for balancing.
     pub(super) fn row_pointers(&self) -> Cow<'a, [u64]> {
         match self.lengths {
@@ -53,8 +73,8 @@ impl<'a, T> RowLayout<'a, T> {
     }
 }
 
-impl<'a, T: crate::matrix::Scalar> From<crate::matrix::CsrView<'a, T>> for RowLayout<'a, T> {
-    fn from(view: crate::matrix::CsrView<'a, T>) -> Self {
+impl<'a, T: Scalar> From<CsrView<'a, T>> for RowLayout<'a, T> {
+    fn from(view: CsrView<'a, T>) -> Self {
         Self {
             cols: view.cols(),
             starts: view.row_pointers(),

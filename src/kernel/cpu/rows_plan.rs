@@ -48,7 +48,7 @@ enum Taken {
 }
 
 /// Which rows, in which order, with which bodies; made once for a layout and a K.
-pub struct RowsPlan<T> {
+pub(super) struct RowsPlan<T> {
     k: usize,
     tuning: Tuning,
     slabs: Vec<Slab<T>>,

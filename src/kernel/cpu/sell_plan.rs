@@ -22,7 +22,7 @@ pub fn slicing<T>() -> Slicing {
 }
 
 /// Which windows each thread takes.
-pub struct SellPlan<T> {
+pub(super) struct SellPlan<T> {
     k: usize,
     slabs: Vec<Slab<T>>,
     pieces: Vec<Range<usize>>,

@@ -3,13 +3,13 @@
 //! The thresholds come from measurements beside MKL on the matrices that `benches/cpu_against_mkl.rs` names; each
 //! rule says what it rests on.
 
-use super::grouping::shift;
+use super::grouping::SegmentOrder;
 use super::layout::RowLayout;
 use crate::kernel::order::SEGMENT;
 
 /// Preferences of a product on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
+pub(super) struct Tuning {
     /// Most registers a slab of columns may fill.
     pub most_units: usize,
     /// Rows are grouped within windows of this many.
@@ -30,15 +30,6 @@ pub struct Tuning {
     pub pieces_per_thread: usize,
 }
 
-/// In which order the segments of rows are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SegmentOrder {
-    /// Row by row: segments of long rows run side by side with those of the next.
-    Rows,
-    /// By first column: X is walked through once.
-    Columns,
-}
-
 /// A row of X or Y up to this size is little work, so that the cost of walking through A decides.
 const NARROW_BYTES: usize = 64;
 /// Rows shorter than this on average suffer more from unpredictable lengths than from being taken out of order.
@@ -48,7 +39,7 @@ const STREAMED_BYTES: usize = 1 << 20;
 /// Fetching ahead pays for wide rows of an X that no cache near the core holds.
 const FETCHED_ROW_BYTES: usize = 512;
 const FETCHED_X_BYTES: usize = 32 << 20;
-/// Rows of at least this many segments, in an X that the second cache does not hold, are better computed in waves.
+/// Rows of at least this many segments, in an X that the second cache does not hold, are better taken in the order of columns.
 const WAVE_SEGMENTS: usize = 4;
 const WAVE_X_BYTES: usize = 1 << 20;
 /// Rows that are this long on average, and narrow slabs, leave a chain waiting for itself if a row is taken alone.
@@ -132,7 +123,7 @@ fn pattern_shares<T: Copy>(layout: RowLayout<'_, T>) -> (f64, f64) {
     for begin in (0..rows).step_by(step) {
         for row in begin + 1..(begin + RUN_ROWS).min(rows) {
             seen += 1;
-            match shift(layout, row - 1, row) {
+            match layout.shift(row - 1, row) {
                 Some(0) => alike += 1,
                 Some(_) => moved += 1,
                 None => {}
