@@ -148,3 +148,13 @@ fn generator_mistakes_are_named() {
     assert!(place.succeed("generate --help").stdout.contains("rmat,scale=,degree="));
     assert!(place.names().is_empty());
 }
+
+#[test]
+fn a_generated_matrix_stays_labelled_synthetic_through_every_file() {
+    let place = Place::new();
+    for file in ["a.mtx", "a.mtx.gz", "a.rlm"] {
+        place.succeed(&format!("generate like,name=cage4 {file}"));
+        let report = place.json(&format!("inspect {file} --json"));
+        assert_eq!(report["matrix"]["synthetic"], true, "{file}: {report}");
+    }
+}

@@ -29,6 +29,9 @@ pub enum Symmetry {
     Hermitian,
 }
 
+/// How the comment of a Matrix Market file begins that says its matrix was generated.
+pub const SYNTHETIC_COMMENT: &str = "% synthetic, made by Rowloom";
+
 /// A matrix's name and origin.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MatrixInfo {

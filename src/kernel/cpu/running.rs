@@ -8,6 +8,7 @@ use super::blocks::SHIFTED_ROWS;
 use super::chains::{Block, RowJob};
 use super::layout::RowLayout;
 use super::select::{Bodies, Body, Kernels, SlabShape, slab_widths};
+use super::vector::fence_streams;
 use crate::error::{Error, Result};
 use crate::machine::Isa;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
@@ -172,5 +173,8 @@ impl<'a, T: Kernels> Run<'a, T> {
         // `check_shapes` held, so X has a row for every column and both have the `k` columns that slabs divide; `y`
         // is borrowed for these rows alone. The instructions were detected before they were selected.
         unsafe { body(&job) }
+        if self.stream {
+            fence_streams();
+        }
     }
 }

@@ -39,7 +39,8 @@ const STREAMED_BYTES: usize = 1 << 20;
 /// Fetching ahead pays for wide rows of an X that no cache near the core holds.
 const FETCHED_ROW_BYTES: usize = 512;
 const FETCHED_X_BYTES: usize = 32 << 20;
-/// Rows of at least this many segments, in an X that the second cache does not hold, are better taken in the order of columns.
+/// Rows of at least this many segments, in an X that the second cache does not hold, are better taken in the order of
+/// columns.
 const WAVE_SEGMENTS: usize = 4;
 const WAVE_X_BYTES: usize = 1 << 20;
 /// Rows that are this long on average, and narrow slabs, leave a chain waiting for itself if a row is taken alone.

@@ -46,6 +46,16 @@ pub(super) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
 }
 
+/// Orders everything this thread streamed before anything it does next. Streamed stores are in no order by themselves,
+/// and whoever reads Y relies on one.
+pub(super) fn fence_streams() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    }
+}
+
 /// One lane, for any processor and for single columns.
 #[derive(Clone, Copy)]
 pub(super) struct Single<T>(T);

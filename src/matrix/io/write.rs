@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::matrix::convert::entries;
+use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::{CsrView, Field, MatrixInfo, MultiVector, Scalar};
 
 /// Lines that one task formats.
@@ -31,8 +32,13 @@ pub fn write_matrix_market<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &
         Field::Integer => "integer",
         Field::Pattern => "pattern",
     };
+    let origin = if info.synthetic {
+        format!("{SYNTHETIC_COMMENT} as {}\n", info.name.replace(['\r', '\n'], " "))
+    } else {
+        String::new()
+    };
     let head = format!(
-        "%%MatrixMarket matrix coordinate {name} general\n{} {} {}\n",
+        "%%MatrixMarket matrix coordinate {name} general\n{origin}{} {} {}\n",
         csr.rows(),
         csr.cols(),
         columns.len()

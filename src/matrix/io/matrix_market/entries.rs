@@ -316,6 +316,7 @@ mod tests {
             entries: 1,
             size_line: 2,
             bytes: 0,
+            synthetic: false,
             tally: Tally::default(),
         }
     }

@@ -12,7 +12,7 @@ use super::number::{count, shown};
 use super::tally::Tally;
 use crate::error::{Error, Place};
 use crate::matrix::csr::MOST_COLUMNS;
-use crate::matrix::info::{Field, Symmetry};
+use crate::matrix::info::{Field, SYNTHETIC_COMMENT, Symmetry};
 
 /// How a file lists its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Header {
     pub size_line: u64,
     /// Bytes of the head.
     pub bytes: u64,
+    /// A comment says that the matrix was generated.
+    pub synthetic: bool,
     /// What was noticed.
     pub tally: Tally,
 }
@@ -76,6 +78,7 @@ impl Header {
     pub fn read(reader: &mut impl BufRead) -> Outcome<Self> {
         let mut lines = HeadLines { reader, lines: 0, bytes: 0 };
         let mut tally = Tally::default();
+        let mut synthetic = false;
         let Some(first) = lines.next()? else {
             return Err(HeaderFault::Line(None, "the file is empty".into()));
         };
@@ -94,6 +97,7 @@ impl Header {
                 return Err(HeaderFault::Line(Some(lines.lines), reason.into()));
             };
             if is_comment(&line) {
+                synthetic |= line.starts_with(SYNTHETIC_COMMENT.as_bytes());
                 continue;
             }
             let fault = |reason| HeaderFault::Line(Some(lines.lines), reason);
@@ -120,6 +124,7 @@ impl Header {
                 entries,
                 size_line,
                 bytes,
+                synthetic,
                 tally,
             });
         }

@@ -221,7 +221,7 @@ impl<T: Scalar> Assembly<T> {
             field: header.field,
             symmetry: header.symmetry,
             stored_entries: header.entries,
-            synthetic: false,
+            synthetic: header.synthetic,
         };
         Ok(Loaded { matrix, info, notes: tally.notes() })
     }
