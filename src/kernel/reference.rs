@@ -8,7 +8,7 @@ use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, Scalar};
 
 /// `y(i, k)` as the canonical sum over the entries of a row.
-fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorView<'_, T>, k: usize) -> T {
+pub(super) fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorView<'_, T>, k: usize) -> T {
     let chain = |columns: &[u32], values: &[T]| {
         let mut sum = T::ZERO;
         for (&column, &value) in columns.iter().zip(values) {

@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::doubled::Doubled;
-use super::order::SEGMENT;
+use super::reference;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 
@@ -125,7 +125,8 @@ fn check_row<T: Scalar>(
         // Beyond half the range an ordinary sum may overflow on the way where this one does not.
         let may_overflow = !term.size.is_finite() || T::from_f64(term.size * 2.0).to_f64().is_infinite();
         if may_overflow || !y.is_finite() {
-            let same = same_special(canonical_element(columns, values, x, k).to_f64(), y);
+            // The element as working precision gives it, to see where it overflows.
+            let same = same_special(reference::element(columns, values, &x, k).to_f64(), y);
             tally.add(
                 (row, k),
                 if same { 0.0 } else { f64::INFINITY },
@@ -144,21 +145,6 @@ fn check_row<T: Scalar>(
     }
 }
 
-/// The element as working precision gives it, to see where it overflows.
-fn canonical_element<T: Scalar>(columns: &[u32], values: &[T], x: MultiVectorView<'_, T>, k: usize) -> T {
-    columns
-        .chunks(SEGMENT)
-        .zip(values.chunks(SEGMENT))
-        .map(|(columns, values)| {
-            columns
-                .iter()
-                .zip(values)
-                .fold(T::ZERO, |sum, (&c, &v)| v.fused_multiply_add(x.row(c as usize)[k], sum))
-        })
-        .reduce(T::plus)
-        .unwrap_or(T::ZERO)
-}
-
 /// Whether two numbers of which one is not finite are the same infinity or both NaN; near the end of the range two
 /// finite sums may differ by their rounding.
 fn same_special(expected: f64, y: f64) -> bool {
@@ -174,7 +160,6 @@ fn same_special(expected: f64, y: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::reference;
     use crate::matrix::{Csr, MultiVector};
 
     fn matrix(values: Vec<f64>) -> Csr<f64> {

@@ -195,7 +195,7 @@ unsafe fn chains<
     }
 }
 
-/// Segments `from..to` of a row that starts at `start`: the ordered sum of their chains.
+/// A row that starts at `start`: the ordered sum of its segments' chains.
 #[inline(always)]
 unsafe fn segments<
     V: Vector,
