@@ -9,6 +9,8 @@
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
 //! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
+//! | 4 | [`graph`] | the task graph as frozen data |
+//! | 6 | [`device`] | one trait, and the back ends that keep it |
 //! | 8 | [`runtime`] | the pool; prepare, run |
 //! | 11 | [`cli`] | what was typed, what it means, one file per command |
 //!
@@ -41,7 +43,9 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod device;
 pub mod error;
+pub mod graph;
 pub mod kernel;
 pub mod machine;
 pub mod matrix;

@@ -1,0 +1,117 @@
+//! The task graph: an arena of tasks with compressed edges, frozen once built.
+//!
+//! A graph knows no clock and no device, only numbers for them. [`GraphBuilder`] collects tasks, edges, buffers and
+//! slots; [`GraphBuilder::freeze`] makes the graph that is validated and run.
+
+mod builder;
+mod task;
+
+pub use builder::GraphBuilder;
+pub use task::{
+    Access, BufferId, ChoiceId, Demand, DeviceId, PoolId, Role, StrandId, Task, TaskId, TaskKind,
+};
+
+/// A number of equal slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name in messages and counters, such as `emu:0 A`.
+    pub name: String,
+    /// Whose memory the slots are.
+    pub device: DeviceId,
+    /// How many there are.
+    pub slots: u32,
+}
+
+/// A buffer as the validator sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer {
+    /// What becomes of it.
+    pub role: Role,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+/// Lists of varying length in one array: entry `i` is `items[starts[i]..starts[i + 1]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lists<T> {
+    starts: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T> Lists<T> {
+    fn get(&self, index: usize) -> &[T] {
+        match (self.starts.get(index), self.starts.get(index + 1)) {
+            (Some(&begin), Some(&end)) => &self.items[begin as usize..end as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// A frozen task graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Graph {
+    tasks: Vec<Task>,
+    predecessors: Lists<TaskId>,
+    successors: Lists<TaskId>,
+    reads: Lists<Access>,
+    writes: Lists<Access>,
+    buffers: Vec<Buffer>,
+    pools: Vec<Pool>,
+    /// The choice that each strand is one of.
+    strands: Vec<Option<ChoiceId>>,
+    choices: u32,
+}
+
+impl Graph {
+    /// All tasks, by number.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// Tasks that must end before `task` starts.
+    pub fn predecessors(&self, task: TaskId) -> &[TaskId] {
+        self.predecessors.get(task.index())
+    }
+
+    /// Tasks that wait for `task`.
+    pub fn successors(&self, task: TaskId) -> &[TaskId] {
+        self.successors.get(task.index())
+    }
+
+    /// Bytes that `task` reads.
+    pub fn reads(&self, task: TaskId) -> &[Access] {
+        self.reads.get(task.index())
+    }
+
+    /// Bytes that `task` writes.
+    pub fn writes(&self, task: TaskId) -> &[Access] {
+        self.writes.get(task.index())
+    }
+
+    /// All buffers, by number.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// All slot pools, by number.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// For each strand the choice that it is one of, if any.
+    pub fn strands(&self) -> &[Option<ChoiceId>] {
+        &self.strands
+    }
+
+    /// Number of choices.
+    pub fn choices(&self) -> usize {
+        self.choices as usize
+    }
+
+    /// All edges, from the earlier to the later task.
+    pub fn edges(&self) -> impl Iterator<Item = (TaskId, TaskId)> + '_ {
+        (0..self.tasks.len() as u32)
+            .map(TaskId)
+            .flat_map(|from| self.successors(from).iter().map(move |&to| (from, to)))
+    }
+}
