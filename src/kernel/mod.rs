@@ -10,5 +10,5 @@ pub mod verify;
 
 pub use order::Order;
 pub use partition::Schedule;
-pub use table::{Format, KernelId, KernelInfo, TABLE};
+pub use table::{Format, KernelId, KernelInfo, Processor, TABLE, kernels_of};
 pub use verify::{Verification, verify};
