@@ -1,6 +1,7 @@
-//! Kernels: what each one needs, in which order it adds, and the bodies that run on a CPU.
+//! Kernels: what each one needs, in which order it adds, the bodies that run on a CPU and the text of those for GPUs.
 
 pub mod cpu;
+pub mod cuda;
 mod doubled;
 pub mod order;
 pub mod partition;
