@@ -8,6 +8,7 @@
 //! | 1 | [`error`] | the one error type, exit codes |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
+//! | 2 | [`trace`] | spans of a run, one clock; Chrome traces written, read and summarised |
 //! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
 //! | 4 | [`graph`] | the task graph as frozen data |
 //! | 6 | [`device`] | one trait, and the back ends that keep it |
@@ -50,5 +51,6 @@ pub mod kernel;
 pub mod machine;
 pub mod matrix;
 pub mod runtime;
+pub mod trace;
 
 pub use error::{Error, Result};
