@@ -52,5 +52,6 @@ pub mod machine;
 pub mod matrix;
 pub mod runtime;
 pub mod trace;
+pub mod work;
 
 pub use error::{Error, Result};

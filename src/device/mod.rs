@@ -9,11 +9,13 @@
 //!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
+mod cpu;
 mod operation;
 mod pinned;
 
 use crossbeam::channel::Sender;
 
+pub use cpu::Cpu;
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange};
 pub use pinned::Pinned;
 
