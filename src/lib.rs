@@ -12,6 +12,7 @@
 //! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
 //! | 4 | [`graph`] | the task graph as frozen data |
 //! | 6 | [`device`] | one trait, and the back ends that keep it |
+//! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`runtime`] | the pool; prepare, run |
 //! | 11 | [`cli`] | what was typed, what it means, one file per command |
 //!
@@ -46,6 +47,7 @@
 pub mod cli;
 pub mod device;
 pub mod error;
+pub mod exec;
 pub mod graph;
 pub mod kernel;
 pub mod machine;
