@@ -9,7 +9,7 @@ use super::rows_plan::{CpuSettings, RowsPlan};
 use super::select::Kernels;
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::reference;
 use crate::kernel::table::KernelId;
 use crate::matrix::convert::{csr_to_ell_padded, csr_to_ell_unpadded};
@@ -77,6 +77,16 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
                 let sliced = SlicedEll::from_csr(matrix, slicing::<T>(), memory_limit_bytes)?;
                 let plan = SellPlan::new(&sliced, settings);
                 Stored::Sell(sliced, plan)
+            }
+            KernelId::CsrScalarV1
+            | KernelId::CsrScalarV2
+            | KernelId::CsrScalarV3
+            | KernelId::CsrVector
+            | KernelId::Ellpack => {
+                return Err(Error::Usage(format!(
+                    "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                    kernel.name()
+                )));
             }
         };
         let mut reason = kernel.info().summary.to_string();
