@@ -1,123 +1,97 @@
-//! Which rows of X a device holds, and where in its memory each of them lies.
+//! Which rows of X a piece of A needs, counted exactly: what a device is sent must hold every column it will see.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
-use crate::matrix::{CsrView, MultiVectorView, Scalar};
+use super::{ChunkRows, Work};
 
-/// The rows of X that a device holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeldColumns {
-    /// All of them.
-    Whole {
-        /// Columns of A.
-        cols: usize,
-    },
-    /// Those from one column of A to another.
-    Range {
-        /// The first.
-        first: u32,
-        /// The one behind the last.
-        end: u32,
-    },
-    /// Some, packed.
-    Gather {
-        /// The columns of A, rising.
-        columns: Vec<u32>,
-        /// Place of each column of A among them; for those that are not, something beyond.
-        places: Vec<u32>,
-    },
+/// The smallest range of columns that holds all columns of `pieces`; all columns where they are not known, none where
+/// there are no entries.
+pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
+    let spans = pieces.par_iter().map(|piece| match work.piece_columns(piece) {
+        None => Some((0, work.cols().saturating_sub(1))),
+        Some(columns) => {
+            // One pass with two running values, which the compiler turns into vector code.
+            let (low, high) = columns
+                .iter()
+                .fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
+            (!columns.is_empty()).then_some((low as usize, high as usize))
+        }
+    });
+    let both = |a: Option<(usize, usize)>, b: Option<(usize, usize)>| match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    };
+    match spans.reduce(|| None, both) {
+        Some((first, last)) => first..(last + 1).min(work.cols()),
+        None => 0..0,
+    }
 }
 
-impl HeldColumns {
-    /// Just those columns that `parts` of a matrix touch.
-    pub fn gather<T: Scalar>(cols: usize, parts: &[CsrView<'_, T>]) -> Self {
-        let mut places = vec![u32::MAX; cols];
-        for part in parts {
-            let pointers = part.row_pointers();
-            let range = pointers[0] as usize..pointers[part.rows()] as usize;
-            for &column in &part.columns()[range] {
-                places[column as usize] = 0;
+/// The distinct columns of `pieces`, rising; all columns where they are not known.
+pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
+    let words: Vec<AtomicU64> = (0..work.cols().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let known = pieces.par_iter().all(|piece| match work.piece_columns(piece) {
+        None => false,
+        Some(columns) => {
+            for &column in columns {
+                if let Some(word) = words.get(column as usize / 64) {
+                    // Bits are only ever set, and nobody reads them before all are.
+                    let bit = 1 << (column % 64);
+                    if word.load(Ordering::Relaxed) & bit == 0 {
+                        word.fetch_or(bit, Ordering::Relaxed);
+                    }
+                }
             }
+            true
         }
-        let columns: Vec<u32> = (0..cols as u32).filter(|&column| places[column as usize] == 0).collect();
-        for (place, &column) in columns.iter().enumerate() {
-            places[column as usize] = place as u32;
-        }
-        Self::Gather { columns, places }
+    });
+    if !known {
+        return (0..work.cols() as u32).collect();
     }
-
-    /// Number of rows of X that are held.
-    pub fn rows(&self) -> usize {
-        match self {
-            Self::Whole { cols } => *cols,
-            Self::Range { first, end } => (end - first) as usize,
-            Self::Gather { columns, .. } => columns.len(),
+    let mut found = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            found.push(index as u32 * 64 + bits.trailing_zeros());
+            bits &= bits - 1;
         }
     }
-
-    /// Where the row of X for `column` lies.
-    pub fn place(&self, column: u32) -> Result<u32> {
-        let held = match self {
-            Self::Whole { .. } => Some(column),
-            Self::Range { first, end } => column.checked_sub(*first).filter(|_| column < *end),
-            Self::Gather { places, .. } => {
-                places.get(column as usize).copied().filter(|&place| place != u32::MAX)
-            }
-        };
-        held.ok_or_else(|| Error::Internal(format!("row {column} of X is not on the device that needs it")))
-    }
-
-    /// Copies the rows of `x` that are held, packed, to `to`.
-    pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, to: &mut [T]) {
-        /// Rows that one piece of work copies, so that few rows are not shared out.
-        const ROWS_TOGETHER: usize = 4096;
-        let k = x.k();
-        if k == 0 {
-            return;
-        }
-        to.par_chunks_mut(k * ROWS_TOGETHER).enumerate().for_each(|(piece, to)| {
-            for (row, to) in to.chunks_exact_mut(k).enumerate() {
-                let place = piece * ROWS_TOGETHER + row;
-                let column = match self {
-                    Self::Whole { .. } => place,
-                    Self::Range { first, .. } => *first as usize + place,
-                    Self::Gather { columns, .. } => columns[place] as usize,
-                };
-                to.copy_from_slice(x.row(column));
-            }
-        });
-    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::{Csr, MultiVector};
+    use crate::matrix::generate;
 
     #[test]
-    fn every_held_column_is_found_where_its_row_of_x_was_copied() {
-        let matrix = Csr::try_new(3, 9, vec![0, 2, 3, 5], vec![2, 7, 4, 2, 4], vec![1.0; 5]).unwrap();
-        let x = MultiVector::from_fn(9, 2, |row, k| (10 * row + k) as f64).unwrap();
-        let gather =
-            HeldColumns::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
-        for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
-            let mut copied = vec![0.0; held.rows() * 2];
-            held.copy_rows(x.view(), &mut copied);
-            for column in [2u32, 4, 7] {
-                let place = held.place(column).unwrap() as usize;
-                assert_eq!(copied[2 * place..2 * place + 2], *x.row(column as usize), "{held:?}");
-            }
+    fn span_and_distinct_columns_agree_with_a_plain_count() {
+        let matrix = generate::<f64>("rmat,scale=10,degree=4", 3, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 2).unwrap();
+        for (begin, end) in [(0, 1024), (100, 101), (500, 700)] {
+            let pieces = [
+                ChunkRows::Rows { begin, end: (begin + end) / 2 },
+                ChunkRows::Rows { begin: (begin + end) / 2, end },
+            ];
+            let mut plain: Vec<u32> =
+                (begin..end).flat_map(|row| matrix.view().row(row).0.to_vec()).collect();
+            plain.sort();
+            plain.dedup();
+            assert_eq!(distinct_columns(&work, &pieces), plain);
+            let span =
+                plain.first().map_or(0..0, |&first| first as usize..plain[plain.len() - 1] as usize + 1);
+            assert_eq!(column_span(&work, &pieces), span);
         }
     }
 
     #[test]
-    fn a_column_that_is_not_held_is_an_error() {
-        let matrix = Csr::try_new(1, 9, vec![0, 2], vec![2, 7], vec![1.0; 2]).unwrap();
-        let gather = HeldColumns::gather(9, &[matrix.view()]);
-        assert_eq!(gather.rows(), 2);
-        assert!(gather.place(3).is_err() && gather.place(9).is_err() && gather.place(7).is_ok());
-        let range = HeldColumns::Range { first: 2, end: 8 };
-        assert!(range.place(1).is_err() && range.place(8).is_err() && range.place(2).is_ok());
+    fn without_columns_all_of_x_is_needed() {
+        let work = Work::spmm_pattern(&[0, 2, 3], None, 7, 1, crate::matrix::Dtype::F64).unwrap();
+        let piece = [ChunkRows::Rows { begin: 0, end: 1 }];
+        assert_eq!(column_span(&work, &piece), 0..7);
+        assert_eq!(distinct_columns(&work, &piece).len(), 7);
     }
 }

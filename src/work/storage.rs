@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use super::columns::HeldColumns;
+use super::held::HeldColumns;
+use super::{ChunkRows, Work};
 use crate::error::{Error, Result};
 use crate::kernel::Format;
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 
-/// Every array starts at a multiple of this, which suits the widest load of any device.
-const ALIGNMENT: u64 = 64;
+/// Every array starts at a multiple of this, which suits the widest load of any device; so does what lies behind them.
+const ALIGNMENT: u64 = 256;
 
 /// Where the arrays of a chunk lie, in bytes from the start of its slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,18 +58,16 @@ impl Storage {
     }
 
     fn lay_out(rows: u64, width: Option<u64>, pointers: u64, entries: u64, value_bytes: u64) -> Self {
-        let behind =
-            |begin: u64, count: u64, size: u64| begin..begin.saturating_add(count.saturating_mul(size));
-        let next = |range: &Range<u64>| range.end.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
+        let behind = |begin: u64, count: u64, size: u64| begin..begin.saturating_add(count.saturating_mul(size));
         let row_pointers = behind(0, pointers, 8);
-        let values = behind(next(&row_pointers), entries, value_bytes);
-        let columns = behind(next(&values), entries, 4);
+        let columns = behind(aligned(row_pointers.end), entries, 4);
+        let values = behind(aligned(columns.end), entries, value_bytes);
         Self { rows, width, row_pointers, columns, values }
     }
 
-    /// Bytes of all arrays, those between them included.
+    /// Bytes of all arrays, those between and behind them included.
     pub fn bytes(&self) -> u64 {
-        self.columns.end
+        aligned(self.values.end)
     }
 
     /// Writes `rows` into `slot`; columns become places in `held`.
@@ -78,11 +77,11 @@ impl Storage {
             let needed = self.bytes();
             return Err(Error::Internal(format!("a chunk of {needed} bytes in a slot of {room}")));
         };
-        let (front, columns) = slot.split_at_mut(self.columns.start as usize);
-        let (front, values) = front.split_at_mut(self.values.start as usize);
-        let values = &mut values[..(self.values.end - self.values.start) as usize];
-        let columns: &mut [u32] = cast(columns)?;
-        let values: &mut [T] = cast(values)?;
+        let (front, values) = slot.split_at_mut(self.values.start as usize);
+        let (front, columns) = front.split_at_mut(self.columns.start as usize);
+        let length = |range: &Range<u64>| (range.end - range.start) as usize;
+        let columns: &mut [u32] = cast(&mut columns[..length(&self.columns)])?;
+        let values: &mut [T] = cast(&mut values[..length(&self.values)])?;
         match self.width {
             None => {
                 let pointers: &mut [u64] = cast(&mut front[..self.row_pointers.end as usize])?;
@@ -104,6 +103,22 @@ impl Storage {
             }
         }
     }
+}
+
+impl Work<'_> {
+    /// How `piece` lies in a slot in `format`; `longest` is its longest row, which padded formats need.
+    pub fn storage(&self, piece: &ChunkRows, format: Format, longest: u64) -> Storage {
+        let (rows, value_bytes) = (self.slice_rows(piece) as u64, self.dtype().bytes() as u64);
+        match format {
+            Format::EllPadded => Storage::ell(rows, longest, value_bytes),
+            _ => Storage::csr(rows, self.piece_nnz(piece), value_bytes),
+        }
+    }
+}
+
+/// The next multiple of the alignment.
+fn aligned(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
 fn place_all(from: &[u32], held: &HeldColumns, to: &mut [u32]) -> Result<()> {
