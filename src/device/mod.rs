@@ -8,6 +8,7 @@
 
 mod operation;
 mod pinned;
+pub mod simulated;
 
 use crossbeam::channel::Sender;
 
