@@ -12,6 +12,7 @@
 mod cpu;
 mod operation;
 mod pinned;
+pub mod simulated;
 
 use crossbeam::channel::Sender;
 
