@@ -13,6 +13,9 @@
 mod clock;
 mod lanes;
 mod model;
+mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use clock::Clock;
