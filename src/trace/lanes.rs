@@ -73,12 +73,9 @@ impl Trace {
             };
             *nests &= span.category == Category::Host;
             if span.end_ns < span.start_ns || span.end_ns > LATEST_NS {
+                let ((device, lane), Span { name, start_ns, end_ns, .. }) = (self.place(span), span);
                 return Err(format!(
-                    "span '{}' on lane '{}' cannot last from {} to {} ns",
-                    span.name,
-                    self.lane_name(span.lane),
-                    span.start_ns,
-                    span.end_ns
+                    "span '{name}' on lane '{device} {lane}' cannot last from {start_ns} to {end_ns} ns"
                 ));
             }
             let end_ns = span.end_ns.max(span.start_ns + shortest_ns);
@@ -180,11 +177,10 @@ impl Settling<'_> {
     }
 
     fn overlap(&self, first: &Span, second: &Span, by_ns: u64) -> String {
+        let (device, lane) = self.trace.place(second);
         format!(
-            "spans '{}' and '{}' on lane '{}' of the trace overlap by {by_ns} ns",
-            first.name,
-            second.name,
-            self.trace.lane_name(second.lane)
+            "spans '{}' and '{}' on lane '{device} {lane}' of the trace overlap by {by_ns} ns",
+            first.name, second.name
         )
     }
 }
