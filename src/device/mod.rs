@@ -6,6 +6,7 @@
 //!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
+pub mod emulated;
 mod operation;
 mod pinned;
 
