@@ -15,3 +15,5 @@ pub use fault::{AccessKind, Index3, KernelFault, Wrong};
 
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod kernel_tests;
