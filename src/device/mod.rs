@@ -10,6 +10,7 @@
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
 mod cpu;
+pub mod emulated;
 mod operation;
 mod pinned;
 pub mod simulated;
