@@ -135,6 +135,43 @@ fn the_number_of_threads_and_the_schedule_change_nothing() {
 }
 
 #[test]
+fn rows_computed_apart_are_the_rows_of_the_whole() {
+    for spec in
+        ["rmat,scale=9,degree=8", "hub,rows=9000,degree=3,hubs=2", "fem3,n=5", "holes,rows=300,degree=3"]
+    {
+        let mut a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
+        for equal_values in [false, true] {
+            if equal_values {
+                // Equal but for one, so that the values of some parts are all equal and those of others are not.
+                let mut values = vec![0.7; a.nnz()];
+                values[a.nnz() / 2] = 0.3;
+                let view = a.view();
+                let (pointers, columns) = (view.row_pointers().to_vec(), view.columns().to_vec());
+                a = Csr::try_new(a.rows(), a.cols(), pointers, columns, values).unwrap();
+            }
+            let x = x_for::<f64>(a.cols(), 5);
+            let mut expected = MultiVector::zeros(a.rows(), 5).unwrap();
+            reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+            for info in kernels_of(Processor::Cpu) {
+                let mut y = MultiVector::zeros(a.rows(), 5).unwrap();
+                let mut rest = y.view_mut();
+                let cuts = [0, 1, a.rows() / 3, a.rows() / 2, a.rows()];
+                for pair in cuts.windows(2) {
+                    let (part, behind) = rest.split_at_row(pair[1] - pair[0]);
+                    let settings =
+                        CpuSettings { k: 5, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
+                    let rows = a.view().slice_rows(pair[0]..pair[1]);
+                    let mut product = CpuProduct::prepare(rows, info.id, settings, u64::MAX).unwrap();
+                    product.run(x.view(), part).unwrap();
+                    rest = behind;
+                }
+                assert!(bits(&y) == bits(&expected), "{} on parts of {spec}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn hub_rows_are_cut_into_segments_for_all_threads() {
     let a = generate::<f64>("hub,rows=20000,degree=3,hubs=3", 5, u64::MAX).unwrap().matrix;
     let settings = CpuSettings { k: 4, threads: 4, isa: Isa::detect(), schedule: Schedule::Balanced };

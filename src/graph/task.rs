@@ -41,6 +41,34 @@ impl TaskId {
     }
 }
 
+impl StrandId {
+    /// Its place among the strands.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl PoolId {
+    /// Its place among the pools.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl BufferId {
+    /// Its place among the buffers.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl ChoiceId {
+    /// Its place among the choices.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What a task does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskKind {

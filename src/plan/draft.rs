@@ -213,7 +213,7 @@ impl Draft<'_> {
                 also: Vec::new(),
                 cpu_kernel: self.kernels.cpu,
                 gpu_kernel: self.kernels.gpu,
-                staged_bytes: work.staged(piece, format, features.max).bytes,
+                staged_bytes: work.storage(piece, format, features.max).bytes(),
                 features: *features,
                 reason: String::new(),
                 predicted_s: 0.0,

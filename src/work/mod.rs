@@ -5,15 +5,17 @@
 
 pub mod columns;
 pub mod features;
+mod held;
 mod partition;
 pub mod spmm;
-mod staged;
+mod storage;
 
 use std::ops::Range;
 
 pub use features::Features;
+pub use held::HeldColumns;
 pub use partition::{ChunkRows, Position, Span, position_at, split};
-pub use staged::{SLOT_ALIGNMENT_BYTES, StagedLayout};
+pub use storage::Storage;
 
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;

@@ -1,0 +1,287 @@
+//! The discrete-event clock of a simulation: lanes, fences and what happens next.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::super::{Fault, FaultKind, Fence, LaneKind, Reports};
+use super::sharing::Shared;
+use crate::graph::Demand;
+
+/// Something that happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The time an operation takes alone has passed.
+    Alone(u32),
+    /// An operation's first byte has crossed the link.
+    Latency(u32),
+    /// A user of that resource is done, unless the resource's users changed since.
+    Share { resource: u32, version: u64 },
+}
+
+/// An operation that was submitted and has not ended.
+#[derive(Debug, Default)]
+struct Running {
+    device: usize,
+    lane: usize,
+    fence: u64,
+    demand: Demand,
+    start_ns: u64,
+    /// Fences that it waits for.
+    waits: u32,
+    /// Of its time alone, its link bytes and its host bytes those that are not through.
+    parts: u32,
+    /// Operations that wait for it.
+    followers: Vec<u32>,
+    abandoned: bool,
+}
+
+#[derive(Debug)]
+struct Lane {
+    kind: LaneKind,
+    queue: VecDeque<u32>,
+    /// Whether the first of the queue has begun.
+    busy: bool,
+}
+
+#[derive(Debug)]
+struct Station {
+    lanes: Vec<Lane>,
+    latency_ns: u64,
+    reports: Reports,
+    /// Operations from the first that has not ended on; `first_fence` is the first one's fence.
+    live: VecDeque<Option<u32>>,
+    first_fence: u64,
+}
+
+#[derive(Debug)]
+struct Resource {
+    shared: Shared,
+    version: u64,
+}
+
+/// Everything in a simulation.
+#[derive(Debug)]
+pub(super) struct World {
+    now_ns: u64,
+    /// Ordered by time, then by when the event was foreseen.
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    foreseen: u64,
+    operations: Vec<Running>,
+    unused: Vec<u32>,
+    stations: Vec<Station>,
+    /// Host memory, then each device's link up and down.
+    resources: Vec<Resource>,
+}
+
+const HOST_MEMORY: usize = 0;
+
+impl World {
+    pub(super) fn new(host_memory_gb_per_s: f64) -> Self {
+        Self {
+            now_ns: 0,
+            events: BinaryHeap::new(),
+            foreseen: 0,
+            operations: Vec::new(),
+            unused: Vec::new(),
+            stations: Vec::new(),
+            resources: vec![Resource { shared: Shared::new(host_memory_gb_per_s), version: 0 }],
+        }
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    pub(super) fn add_device(
+        &mut self,
+        lanes: Vec<LaneKind>,
+        link_gb_per_s: f64,
+        latency_ns: u64,
+        reports: Reports,
+    ) -> usize {
+        let lanes = lanes.into_iter().map(|kind| Lane { kind, queue: VecDeque::new(), busy: false });
+        let lanes = lanes.collect();
+        self.stations.push(Station { lanes, latency_ns, reports, live: VecDeque::new(), first_fence: 0 });
+        for _ in 0..2 {
+            self.resources.push(Resource { shared: Shared::new(link_gb_per_s), version: 0 });
+        }
+        self.stations.len() - 1
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        device: usize,
+        lane: usize,
+        demand: Demand,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        let station = &mut self.stations[device];
+        let fence = station.first_fence + station.live.len() as u64;
+        if lane >= station.lanes.len() {
+            return Err(Fault::new(FaultKind::Misuse, format!("there is no lane {lane}")));
+        }
+        if let Some(unknown) = waits.iter().find(|wait| wait.0 >= fence) {
+            let message = format!("operation {} is waited for before it was submitted", unknown.0);
+            return Err(Fault::new(FaultKind::Misuse, message));
+        }
+        let number = self.unused.pop().unwrap_or_else(|| {
+            self.operations.push(Running::default());
+            self.operations.len() as u32 - 1
+        });
+        let mut waiting = 0;
+        for wait in waits {
+            let Some(place) = wait.0.checked_sub(station.first_fence) else { continue };
+            if let Some(&Some(earlier)) = station.live.get(place as usize) {
+                self.operations[earlier as usize].followers.push(number);
+                waiting += 1;
+            }
+        }
+        station.live.push_back(Some(number));
+        station.lanes[lane].queue.push_back(number);
+        let operation = &mut self.operations[number as usize];
+        // The list of followers is kept: it is empty, but has room.
+        operation.followers.clear();
+        (operation.device, operation.lane, operation.fence) = (device, lane, fence);
+        (operation.demand, operation.waits, operation.abandoned) = (demand, waiting, false);
+        self.try_start(device, lane);
+        Ok(Fence(fence))
+    }
+
+    /// Lets time pass until something was reported; `false` when nothing is left to happen.
+    pub(super) fn advance(&mut self) -> bool {
+        let mut reported = false;
+        while !reported {
+            let Some(Reverse((at_ns, _, event))) = self.events.pop() else { return false };
+            match event {
+                Event::Alone(number) => {
+                    self.now_ns = at_ns;
+                    reported |= self.part_done(number);
+                }
+                Event::Latency(number) => {
+                    self.now_ns = at_ns;
+                    let operation = &self.operations[number as usize];
+                    let (link, bytes) = (self.link_of(operation), operation.demand.link_bytes);
+                    self.enter(link, number, bytes);
+                }
+                Event::Share { resource, version } => {
+                    if self.resources[resource as usize].version == version {
+                        self.now_ns = at_ns;
+                        reported |= self.serve(resource as usize);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Forgets all operations of a device. What is under way on shared resources ends unseen.
+    pub(super) fn abandon(&mut self, device: usize) {
+        let station = &mut self.stations[device];
+        for lane in &mut station.lanes {
+            for (place, number) in lane.queue.drain(..).enumerate() {
+                self.operations[number as usize].abandoned = true;
+                if place > 0 || !lane.busy {
+                    self.unused.push(number);
+                }
+            }
+            lane.busy = false;
+        }
+        station.first_fence += station.live.len() as u64;
+        station.live.clear();
+    }
+
+    fn link_of(&self, operation: &Running) -> usize {
+        let down = self.stations[operation.device].lanes[operation.lane].kind == LaneKind::Download;
+        1 + 2 * operation.device + usize::from(down)
+    }
+
+    fn foresee(&mut self, at_ns: u64, event: Event) {
+        self.foreseen += 1;
+        self.events.push(Reverse((at_ns, self.foreseen, event)));
+    }
+
+    fn enter(&mut self, resource: usize, number: u32, bytes: u64) {
+        self.resources[resource].shared.enter(self.now_ns, number, bytes);
+        self.foresee_share(resource);
+    }
+
+    fn foresee_share(&mut self, resource: usize) {
+        let of = &mut self.resources[resource];
+        of.version += 1;
+        let version = of.version;
+        if let Some(at_ns) = of.shared.next_ns() {
+            self.foresee(at_ns.max(self.now_ns), Event::Share { resource: resource as u32, version });
+        }
+    }
+
+    fn serve(&mut self, resource: usize) -> bool {
+        let mut reported = false;
+        while let Some(number) = self.resources[resource].shared.leave(self.now_ns) {
+            reported |= self.part_done(number);
+        }
+        self.foresee_share(resource);
+        reported
+    }
+
+    fn try_start(&mut self, device: usize, lane: usize) {
+        let of = &mut self.stations[device].lanes[lane];
+        let Some(&number) = of.queue.front() else { return };
+        if of.busy || self.operations[number as usize].waits > 0 {
+            return;
+        }
+        of.busy = true;
+        let latency_ns = self.stations[device].latency_ns;
+        let operation = &mut self.operations[number as usize];
+        let demand = operation.demand;
+        operation.start_ns = self.now_ns;
+        operation.parts = 1 + u32::from(demand.link_bytes > 0) + u32::from(demand.host_bytes > 0);
+        self.foresee(self.now_ns.saturating_add(demand.alone_ns), Event::Alone(number));
+        if demand.link_bytes > 0 {
+            self.foresee(self.now_ns.saturating_add(latency_ns), Event::Latency(number));
+        }
+        if demand.host_bytes > 0 {
+            self.enter(HOST_MEMORY, number, demand.host_bytes);
+        }
+    }
+
+    /// One of the things that make up an operation's time is through; says whether that was its end.
+    fn part_done(&mut self, number: u32) -> bool {
+        let operation = &mut self.operations[number as usize];
+        operation.parts -= 1;
+        if operation.parts > 0 {
+            return false;
+        }
+        self.unused.push(number);
+        if operation.abandoned {
+            return false;
+        }
+        let (device, lane, fence) = (operation.device, operation.lane, operation.fence);
+        let start_ns = operation.start_ns;
+        let mut followers = std::mem::take(&mut operation.followers);
+        let station = &mut self.stations[device];
+        station.lanes[lane].queue.pop_front();
+        station.lanes[lane].busy = false;
+        if let Some(place) = station.live.get_mut((fence - station.first_fence) as usize) {
+            *place = None;
+        }
+        while let Some(None) = station.live.front() {
+            station.live.pop_front();
+            station.first_fence += 1;
+        }
+        station.reports.send(Fence(fence), start_ns, self.now_ns, Ok(()));
+        self.try_start(device, lane);
+        for &follower in &followers {
+            self.operations[follower as usize].waits -= 1;
+        }
+        for &follower in &followers {
+            let (device, lane) = {
+                let operation = &self.operations[follower as usize];
+                (operation.device, operation.lane)
+            };
+            self.try_start(device, lane);
+        }
+        followers.clear();
+        self.operations[number as usize].followers = followers;
+        true
+    }
+}

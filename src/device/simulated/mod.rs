@@ -1,0 +1,190 @@
+//! Devices that only take time: a virtual clock, and links and host memory that operations share.
+//!
+//! An operation ends no sooner than its `alone_ns` after it began; its link bytes share the device's link with the
+//! other copies in that direction, its host bytes share the host's memory with everything that runs. The same
+//! submissions always give the same times.
+
+mod clock;
+mod sharing;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clock::World;
+
+use super::{
+    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, Reports,
+};
+use crate::graph::Demand;
+
+/// What a simulated device is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimulatedSpec {
+    /// Its name, as `--devices` takes it.
+    pub name: String,
+    /// Bytes of its own memory; none where it computes in the host's.
+    pub memory_bytes: Option<u64>,
+    /// Bandwidth of its link, each way.
+    pub link_gb_per_s: f64,
+    /// How long the first byte of a copy takes.
+    pub link_latency_ns: u64,
+    /// Its lanes.
+    pub lanes: Vec<LaneInfo>,
+}
+
+/// Operations that a simulated lane takes before the first has ended.
+const DEPTH: usize = 64;
+
+impl SimulatedSpec {
+    /// An accelerator with one lane for each direction and one for kernels.
+    pub fn accelerator(
+        name: impl Into<String>,
+        memory_bytes: u64,
+        link_gb_per_s: f64,
+        link_latency_ns: u64,
+    ) -> Self {
+        let lanes = vec![
+            lane("upload", LaneKind::Upload, DEPTH),
+            lane("compute", LaneKind::Compute, DEPTH),
+            lane("download", LaneKind::Download, DEPTH),
+        ];
+        Self { name: name.into(), memory_bytes: Some(memory_bytes), link_gb_per_s, link_latency_ns, lanes }
+    }
+
+    /// A host that computes so many chunks, and copies so many pieces, at the same time.
+    pub fn host(name: impl Into<String>, pool_lanes: usize, copy_lanes: usize) -> Self {
+        let pool = (0..pool_lanes).map(|at| lane(&format!("pool {at}"), LaneKind::Pool, 2));
+        let copy = (0..copy_lanes).map(|at| lane(&format!("copy {at}"), LaneKind::Copy, 2));
+        let lanes = pool.chain(copy).collect();
+        Self { name: name.into(), memory_bytes: None, link_gb_per_s: 0.0, link_latency_ns: 0, lanes }
+    }
+}
+
+fn lane(name: &str, kind: LaneKind, depth: usize) -> LaneInfo {
+    LaneInfo { name: name.into(), kind, depth }
+}
+
+/// The clock and the host's memory that all devices of a run share. Clones are the same simulation.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    world: Arc<Mutex<World>>,
+}
+
+impl Simulation {
+    /// A simulation at time zero whose host memory has that bandwidth.
+    pub fn new(host_memory_gb_per_s: f64) -> Self {
+        Self { world: Arc::new(Mutex::new(World::new(host_memory_gb_per_s))) }
+    }
+
+    /// A device in this simulation.
+    pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
+        let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
+        let number = self.world().add_device(lanes, spec.link_gb_per_s, spec.link_latency_ns, reports);
+        SimulatedDevice {
+            description: Description {
+                name: spec.name.clone(),
+                memory_bytes: spec.memory_bytes,
+                lanes: spec.lanes.clone(),
+                waits_by_itself: true,
+            },
+            simulation: self.clone(),
+            number,
+            allocated_bytes: 0,
+            allocations: 0,
+            closed: false,
+        }
+    }
+
+    /// Nanoseconds since the simulation began.
+    pub fn now_ns(&self) -> u64 {
+        self.world().now_ns()
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A device of a [`Simulation`]. It takes [`Operation::Pass`] and nothing else.
+#[derive(Debug)]
+pub struct SimulatedDevice {
+    description: Description,
+    simulation: Simulation,
+    number: usize,
+    allocated_bytes: u64,
+    allocations: u32,
+    closed: bool,
+}
+
+impl<'run> Device<'run> for SimulatedDevice {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    /// Counts the bytes; there are none behind them.
+    fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault> {
+        self.open()?;
+        let name = &self.description.name;
+        let Some(limit) = self.description.memory_bytes else {
+            let message = format!("{name} has no memory of its own");
+            return Err(Fault::new(FaultKind::OutOfMemory, message));
+        };
+        let free = limit - self.allocated_bytes;
+        if bytes > free {
+            let message = format!("{name} has {free} of {limit} bytes left, and {bytes} were asked for");
+            return Err(Fault::new(FaultKind::OutOfMemory, message));
+        }
+        self.allocated_bytes += bytes;
+        self.allocations += 1;
+        Ok(Memory(self.allocations - 1))
+    }
+
+    /// Pinned memory without bytes: nothing is ever copied.
+    fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
+        self.open()?;
+        Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'run>,
+        demand: Demand,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        self.open()?;
+        if !matches!(operation, Operation::Pass) {
+            let message = format!("{} is simulated and only lets time pass", self.description.name);
+            return Err(Fault::new(FaultKind::Misuse, message));
+        }
+        self.simulation.world().submit(self.number, lane, demand, waits)
+    }
+
+    fn settle(&mut self) {}
+
+    fn advance(&mut self) -> bool {
+        self.simulation.world().advance()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.simulation.now_ns()
+    }
+
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.simulation.world().abandon(self.number);
+        }
+    }
+}
+
+impl SimulatedDevice {
+    fn open(&self) -> Result<(), Fault> {
+        if self.closed {
+            return Err(Fault::new(FaultKind::Lost, format!("{} is closed", self.description.name)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

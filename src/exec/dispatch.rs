@@ -1,0 +1,164 @@
+//! From ready to submitted: queues, slots, lanes.
+
+use std::cmp::Reverse;
+
+use super::coordinator::{Coordinator, State, queue_of};
+use super::schedule::lane_kind;
+use super::{Counter, Sample};
+use crate::graph::{PoolId, TaskId};
+
+impl Coordinator<'_, '_, '_> {
+    /// Submits whatever can be, and takes choices for devices that have room.
+    pub(super) fn dispatch(&mut self) {
+        loop {
+            while let Some(queue) = self.to_serve.pop() {
+                self.queues[queue].listed = false;
+                self.serve(queue);
+                if self.error.is_some() {
+                    return;
+                }
+            }
+            if !self.claim() {
+                return;
+            }
+        }
+    }
+
+    /// One edge into `task` is satisfied.
+    pub(super) fn satisfy(&mut self, task: TaskId) {
+        let missing = &mut self.missing[task.index()];
+        *missing -= 1;
+        if *missing == 0 {
+            self.make_ready(task);
+        }
+    }
+
+    /// Queues a task that waits for nothing else, unless its choice is still open.
+    pub(super) fn make_ready(&mut self, task: TaskId) {
+        let at = self.task(task);
+        let may_run = match self.graph.strands()[at.strand.index()] {
+            None => true,
+            Some(choice) => self.outcome.chosen[choice.index()] == Some(at.strand),
+        };
+        if may_run && self.states[task.index()] == State::Waiting {
+            self.states[task.index()] = State::Ready;
+            self.enqueue(task);
+        }
+    }
+
+    fn enqueue(&mut self, task: TaskId) {
+        let at = self.task(task);
+        let queue = queue_of(at.device, lane_kind(at.kind));
+        self.queues[queue].ready.push(Reverse(self.schedule.ranks[task.index()]));
+        self.list(queue);
+    }
+
+    /// Has the queue looked at again.
+    pub(super) fn list(&mut self, queue: usize) {
+        if !self.queues[queue].listed {
+            self.queues[queue].listed = true;
+            self.to_serve.push(queue);
+        }
+    }
+
+    /// Lets the best task that waits for a slot of `pool` try again, if there is a slot.
+    pub(super) fn wake(&mut self, pool: PoolId) {
+        if !self.slots.has_free(pool) {
+            return;
+        }
+        while let Some(rank) = self.slots.unpark(pool) {
+            let task = self.schedule.by_rank[rank as usize];
+            if self.states[task.index()] == State::Ready {
+                self.enqueue(task);
+                return;
+            }
+        }
+    }
+
+    /// The least loaded lane with room that the queue's tasks can run on.
+    fn lane_with_room(&self, task: TaskId) -> Option<usize> {
+        let at = self.task(task);
+        let kind = lane_kind(at.kind);
+        let lanes = self.stations[at.device.index()].lanes.iter().enumerate();
+        let with_room = lanes.filter(|(_, lane)| lane.kind == kind && lane.load < lane.depth);
+        with_room.min_by_key(|(_, lane)| lane.load).map(|(number, _)| number)
+    }
+
+    fn serve(&mut self, queue: usize) {
+        while let Some(&Reverse(rank)) = self.queues[queue].ready.peek() {
+            let task = self.schedule.by_rank[rank as usize];
+            let takes = self.task(task).takes;
+            if self.states[task.index()] != State::Ready {
+                self.queues[queue].ready.pop();
+                // It may have been woken for a slot that is now another one's.
+                if let Some(pool) = takes {
+                    self.wake(pool);
+                }
+                continue;
+            }
+            let Some(lane) = self.lane_with_room(task) else { return };
+            self.queues[queue].ready.pop();
+            match takes {
+                Some(pool) if !self.slots.has_free(pool) => self.slots.park(pool, rank),
+                _ => self.submit(task, lane),
+            }
+            if self.error.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn submit(&mut self, task: TaskId, lane: usize) {
+        let at = *self.task(task);
+        let (graph, device) = (self.graph, at.device.index());
+        self.begin_strand(at.strand);
+        self.waits.clear();
+        for &before in graph.predecessors(task) {
+            let ran = matches!(self.states[before.index()], State::Submitted | State::Done);
+            if ran && graph.tasks()[before.index()].device == at.device {
+                self.waits.push(self.fences[before.index()]);
+            }
+        }
+        let now_ns = self.devices[device].now_ns();
+        if let Some(pool) = at.takes {
+            self.slots.take(pool, at.strand, at.device, &mut self.waits);
+            self.sample(now_ns, Counter::Slots(pool), self.slots.in_use(pool));
+        }
+        let operation = match self.binder.operation(task, self.slots.held(at.strand)) {
+            Ok(operation) => operation,
+            Err(error) => {
+                self.error = Some(error);
+                return;
+            }
+        };
+        match self.devices[device].submit(lane, operation, at.demand, &self.waits) {
+            Ok(fence) => {
+                self.fences[task.index()] = fence;
+                self.states[task.index()] = State::Submitted;
+                self.slots.used(at.strand, at.device, fence);
+                self.strands[at.strand.index()].in_flight += 1;
+                self.in_flight += 1;
+                let station = &mut self.stations[device];
+                station.in_flight.insert(fence, (task, lane as u32));
+                station.lanes[lane].load += 1;
+                station.link_bytes += at.demand.link_bytes;
+                let (waits_by_itself, link_bytes) = (station.waits_by_itself, station.link_bytes);
+                if at.demand.link_bytes > 0 {
+                    self.sample(now_ns, Counter::LinkBytes(at.device), link_bytes);
+                }
+                if waits_by_itself {
+                    for &later in graph.successors(task) {
+                        if graph.tasks()[later.index()].device == at.device {
+                            self.satisfy(later);
+                        }
+                    }
+                }
+            }
+            Err(fault) => self.fail(task, fault),
+        }
+    }
+
+    pub(super) fn sample(&mut self, at_ns: u64, counter: Counter, value: u64) {
+        self.outcome.samples.push(Sample { at_ns, counter, value });
+    }
+}

@@ -1,0 +1,69 @@
+//! From submitted to done.
+
+use super::coordinator::{Coordinator, State, queue_of};
+use super::{Counter, Record};
+use crate::device::Completion;
+use crate::graph::{PoolId, StrandId};
+
+impl Coordinator<'_, '_, '_> {
+    /// Takes note of an end. Ends of operations that nobody waits for any more are ignored.
+    pub(super) fn complete(&mut self, completion: Completion) {
+        let device = completion.device;
+        let Some(station) = self.stations.get_mut(device.index()) else { return };
+        let Some((task, lane)) = station.in_flight.remove(&completion.fence) else { return };
+        let at = *self.task(task);
+        let station = &mut self.stations[device.index()];
+        station.lanes[lane as usize].load -= 1;
+        station.link_bytes -= at.demand.link_bytes;
+        let (kind, link_bytes) = (station.lanes[lane as usize].kind, station.link_bytes);
+        self.list(queue_of(device, kind));
+        self.in_flight -= 1;
+        self.heard = true;
+        if at.demand.link_bytes > 0 {
+            self.sample(completion.end_ns, Counter::LinkBytes(device), link_bytes);
+        }
+        self.strands[at.strand.index()].in_flight -= 1;
+        match completion.result {
+            Err(fault) => self.fail(task, fault),
+            Ok(()) => {
+                let Completion { start_ns, end_ns, .. } = completion;
+                self.outcome.records.push(Record { task, lane, start_ns, end_ns });
+                if self.strands[at.strand.index()].failed {
+                    self.states[task.index()] = State::Dropped;
+                } else {
+                    self.states[task.index()] = State::Done;
+                    self.strands[at.strand.index()].left -= 1;
+                    if let Some(pool) = at.gives {
+                        self.give(pool, at.strand, end_ns);
+                    }
+                    let graph = self.graph;
+                    let ordered_by_device = self.stations[device.index()].waits_by_itself;
+                    for &later in graph.successors(task) {
+                        if !ordered_by_device || graph.tasks()[later.index()].device != device {
+                            self.satisfy(later);
+                        }
+                    }
+                }
+            }
+        }
+        self.release(at.strand, completion.end_ns);
+    }
+
+    /// Gives back all slots of a strand that stopped, once nothing of it is under way.
+    pub(super) fn release(&mut self, strand: StrandId, at_ns: u64) {
+        let state = self.strands[strand.index()];
+        if !state.failed || state.hung || state.in_flight > 0 {
+            return;
+        }
+        while let Some(pool) = self.slots.any_held(strand) {
+            self.give(pool, strand, at_ns);
+        }
+    }
+
+    fn give(&mut self, pool: PoolId, strand: StrandId, at_ns: u64) {
+        if self.slots.give(pool, strand) {
+            self.sample(at_ns, Counter::Slots(pool), self.slots.in_use(pool));
+            self.wake(pool);
+        }
+    }
+}

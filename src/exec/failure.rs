@@ -1,0 +1,101 @@
+//! What a fault stops, and what it does not.
+//!
+//! A fault stops its strand, and a stopped strand stops every strand that waits for one of its tasks that are not done.
+//! A strand of a choice that nobody took yet stops nothing as long as another strand can take the choice.
+
+use super::TaskFault;
+use super::coordinator::{Coordinator, State};
+use crate::device::{Fault, FaultKind};
+use crate::graph::{DeviceId, StrandId, TaskId};
+
+impl Coordinator<'_, '_, '_> {
+    /// A task failed, on its lane or before it got there.
+    pub(super) fn fail(&mut self, task: TaskId, fault: Fault) {
+        let at = *self.task(task);
+        let fatal = matches!(fault.kind, FaultKind::Lost | FaultKind::Hang);
+        let known = if fatal {
+            self.stations[at.device.index()].dead
+        } else {
+            self.strands[at.strand.index()].failed
+        };
+        if !known {
+            self.outcome.faults.push(TaskFault { task, device: at.device, fault });
+        }
+        self.states[task.index()] = State::Dropped;
+        self.stop(at.strand);
+        if fatal {
+            self.bury(at.device);
+        }
+    }
+
+    /// Nothing more goes to `device`; whatever still needs it stops.
+    pub(super) fn bury(&mut self, device: DeviceId) {
+        let station = &mut self.stations[device.index()];
+        if station.dead {
+            return;
+        }
+        station.dead = true;
+        self.outcome.dead.push(device);
+        for (number, task) in self.graph.tasks().iter().enumerate() {
+            let over = matches!(self.states[number], State::Done | State::Skipped);
+            if task.device == device && !over {
+                self.stop(task.strand);
+            }
+        }
+    }
+
+    /// Stops a strand and everything that waits for it.
+    fn stop(&mut self, strand: StrandId) {
+        let (graph, schedule) = (self.graph, self.schedule);
+        let mut stopping = vec![strand];
+        while let Some(strand) = stopping.pop() {
+            if std::mem::replace(&mut self.strands[strand.index()].failed, true) {
+                continue;
+            }
+            self.begin_strand(strand);
+            for &task in schedule.strand(strand) {
+                let state = &mut self.states[task.index()];
+                if matches!(state, State::Waiting | State::Ready) {
+                    *state = State::Dropped;
+                }
+            }
+            if let Some(choice) = graph.strands()[strand.index()]
+                && self.outcome.chosen[choice.index()].is_none()
+            {
+                let strands = schedule.choice(choice.index());
+                if strands.iter().any(|other| !self.strands[other.index()].failed) {
+                    continue;
+                }
+                // Nobody can take the choice any more.
+                for &other in strands {
+                    self.stop_followers(other, &mut stopping);
+                }
+            } else {
+                self.stop_followers(strand, &mut stopping);
+            }
+            self.release_stopped(strand);
+        }
+    }
+
+    fn stop_followers(&self, strand: StrandId, stopping: &mut Vec<StrandId>) {
+        for &task in self.schedule.strand(strand) {
+            if self.states[task.index()] == State::Done {
+                continue;
+            }
+            for &later in self.graph.successors(task) {
+                let follower = self.task(later).strand;
+                if follower != strand && self.states[later.index()] != State::Skipped {
+                    stopping.push(follower);
+                }
+            }
+        }
+    }
+
+    fn release_stopped(&mut self, strand: StrandId) {
+        let at_ns = match self.slots.any_held(strand) {
+            Some(_) => self.devices[self.schedule.strand_devices[strand.index()].index()].now_ns(),
+            None => 0,
+        };
+        self.release(strand, at_ns);
+    }
+}
