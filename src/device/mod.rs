@@ -6,6 +6,8 @@
 //!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
+#[cfg(test)]
+pub(crate) mod conformance;
 mod operation;
 mod pinned;
 pub mod simulated;
