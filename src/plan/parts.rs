@@ -107,7 +107,8 @@ impl Draft<'_> {
     ) -> std::result::Result<(), (usize, Error)> {
         let work = &self.request.work;
         let format = self.kernels.gpu.info().format;
-        let staged = |piece: &ChunkRows, features: &Features| work.storage(piece, format, features.max).bytes();
+        let staged =
+            |piece: &ChunkRows, features: &Features| work.storage(piece, format, features.max).bytes();
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
         let sizes: Vec<(u64, u64, u64)> = parts
             .iter()

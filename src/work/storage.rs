@@ -58,7 +58,8 @@ impl Storage {
     }
 
     fn lay_out(rows: u64, width: Option<u64>, pointers: u64, entries: u64, value_bytes: u64) -> Self {
-        let behind = |begin: u64, count: u64, size: u64| begin..begin.saturating_add(count.saturating_mul(size));
+        let behind =
+            |begin: u64, count: u64, size: u64| begin..begin.saturating_add(count.saturating_mul(size));
         let row_pointers = behind(0, pointers, 8);
         let columns = behind(aligned(row_pointers.end), entries, 4);
         let values = behind(aligned(columns.end), entries, value_bytes);

@@ -101,7 +101,8 @@ fn check<T: Scalar>(a: &Csr<T>, k: usize, gap: usize, what: &str) {
         let canonical = kernel.id.info().order == Order::Canonical
             || (kernel.id == KernelId::CsrScalarV1 && longest <= crate::kernel::order::SEGMENT);
         if canonical {
-            let same = bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(expected.data());
+            let same =
+                bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(expected.data());
             assert!(same, "{name} on {what}, k = {k}");
         }
         let verdict = verify(a.view(), x.view(), y.view()).unwrap();
