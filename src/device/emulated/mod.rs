@@ -1,19 +1,329 @@
 //! An emulated CUDA device: runs the text of `kernels/*.cu` on the CPU and checks everything it does.
+//!
+//! It has memory of its own and three lanes, each a host thread. Every access of a kernel is checked against what the
+//! kernel was given; every operation is checked against all earlier ones for a missing wait. A wrong operation is
+//! reported, it never spoils another one's bytes. Delays and faults can be asked for, and the same ones come again each
+//! time.
 
 mod bridge;
 mod entries;
 mod fault;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod kernel_tests;
+mod lane;
 mod launch;
+mod ledger;
 mod memory;
+mod options;
 mod processor;
 mod region;
 mod rendezvous;
 #[cfg(test)]
 mod shared_words;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crossbeam::channel::{Sender, unbounded};
 
 pub use fault::{AccessKind, Index3, KernelFault, Wrong};
+pub use options::{EmulatedOptions, Faults};
 
-#[cfg(test)]
-mod fault_tests;
-#[cfg(test)]
-mod kernel_tests;
+use entries::entry;
+use lane::{Action, Injected, Job, Lane, Place, Shared};
+use launch::{Bound, BoundLaunch, BoundRange};
+use ledger::{Intent, LANES, Ledger};
+use memory::Allocation;
+
+use super::{
+    Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
+    Operation, Pinned, PinnedRange, Reports,
+};
+use crate::graph::Demand;
+use crate::kernel::cuda::{CudaKernel, Parameter};
+use crate::trace::Clock;
+
+/// Operations that a lane takes before the first has ended.
+const DEPTH: usize = 16;
+
+/// An emulated device.
+pub struct EmulatedDevice {
+    description: Description,
+    options: EmulatedOptions,
+    clock: Clock,
+    ledger: Ledger,
+    memories: Vec<Arc<Allocation>>,
+    shared: Arc<Shared>,
+    /// Empty once the device is closed.
+    lanes: Vec<(Sender<Job>, JoinHandle<()>)>,
+    /// What was asked for so far, for the faults to inject.
+    counts: Counts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    allocated_bytes: u64,
+    allocations: u64,
+    launches: u64,
+    copies: u64,
+    operations: u64,
+}
+
+/// An operation that was looked at and found possible.
+struct Checked {
+    action: Action,
+    what: &'static str,
+    reads: Vec<MemoryRange>,
+    writes: Vec<MemoryRange>,
+}
+
+impl EmulatedDevice {
+    /// Opens a device that goes by `name`, is timed by `clock` and reports to `reports`.
+    pub fn open(
+        name: impl Into<String>,
+        options: EmulatedOptions,
+        clock: Clock,
+        reports: Reports,
+    ) -> Result<Self, Fault> {
+        let name = name.into();
+        let kinds =
+            [("upload", LaneKind::Upload), ("compute", LaneKind::Compute), ("download", LaneKind::Download)];
+        let shared = Arc::new(Shared::default());
+        let mut device = Self {
+            description: Description {
+                name: name.clone(),
+                memory_bytes: Some(options.memory_bytes),
+                lanes: kinds.map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: DEPTH }).to_vec(),
+                waits_by_itself: true,
+            },
+            options,
+            clock,
+            ledger: Ledger::default(),
+            memories: Vec::new(),
+            shared: shared.clone(),
+            lanes: Vec::with_capacity(LANES),
+            counts: Counts::default(),
+        };
+        for (kind, _) in kinds {
+            let (sender, jobs) = unbounded();
+            let (shared, reports, delay_seed) = (shared.clone(), reports.clone(), options.delay_seed);
+            let lane = Lane { shared, jobs, reports, clock, delay_seed };
+            let thread = thread::Builder::new().name(format!("{name} {kind}")).spawn(move || lane.work());
+            let thread = thread.map_err(|error| {
+                Fault::new(FaultKind::Lost, format!("{name}: no thread for its lane: {error}"))
+            })?;
+            device.lanes.push((sender, thread));
+        }
+        Ok(device)
+    }
+
+    fn check_open(&self) -> Result<(), Fault> {
+        let name = &self.description.name;
+        if self.lanes.is_empty() {
+            return Err(Fault::new(FaultKind::Lost, format!("{name} is closed")));
+        }
+        if self.shared.is_lost() {
+            return Err(Fault::new(FaultKind::Lost, format!("{name} was lost")));
+        }
+        Ok(())
+    }
+
+    fn place(&self, range: &MemoryRange) -> Result<Place, Fault> {
+        let outside =
+            || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
+        let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?.clone();
+        if range.begin > range.end || range.end > memory.bytes() as u64 {
+            return Err(outside());
+        }
+        Ok(Place { memory, number: range.memory.0, range: range.begin as usize..range.end as usize })
+    }
+
+    fn check(&self, operation: Operation<'_>, lane: LaneKind) -> Result<Checked, Fault> {
+        match (operation, lane) {
+            (Operation::Upload { from, to }, LaneKind::Upload) => {
+                check_lengths(&from, &to)?;
+                let action = Action::Upload { from, to: self.place(&to)? };
+                Ok(Checked { action, what: "upload", reads: vec![], writes: vec![to] })
+            }
+            (Operation::Download { from, to }, LaneKind::Download) => {
+                check_lengths(&to, &from)?;
+                let action = Action::Download { from: self.place(&from)?, to };
+                Ok(Checked { action, what: "download", reads: vec![from], writes: vec![] })
+            }
+            (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
+            (Operation::Pass, _) => {
+                Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
+            }
+            (Operation::Job(_), _) => Err(misuse("an emulated device runs no jobs of the host".into())),
+            (_, lane) => Err(misuse(format!("that operation is not for the lane {lane:?}"))),
+        }
+    }
+
+    fn check_launch(&self, launch: &Launch) -> Result<Checked, Fault> {
+        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
+        let shape = kernel.shape(launch.rows, launch.k).map_err(|error| misuse(error.to_string()))?;
+        let name = kernel.entry(launch.dtype);
+        let entry = entry(name).ok_or_else(|| misuse(format!("{name} was not built for the emulator")))?;
+        let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
+        if given != wanted {
+            return Err(misuse(format!("{name} is given {given} arguments instead of {wanted}")));
+        }
+        let (mut reads, mut writes, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+        for (argument, parameter) in launch.arguments.iter().zip(kernel.parameters) {
+            let mut bind = |range: &MemoryRange, writable| {
+                if writable {
+                    writes.push(*range)
+                } else {
+                    reads.push(*range)
+                }
+                let place = self.place(range)?;
+                let (memory, range) = (place.memory, place.range);
+                Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, writable }))
+            };
+            arguments.push(match (argument, parameter) {
+                (Argument::Number(number), Parameter::Number(_)) => Bound::Number(*number),
+                (Argument::Read(range), Parameter::Read(_)) => bind(range, false)?,
+                (Argument::Write(range), Parameter::Write(_)) => bind(range, true)?,
+                _ => {
+                    let parameter = parameter.name();
+                    return Err(misuse(format!(
+                        "{name} is given something else than its parameter {parameter}"
+                    )));
+                }
+            });
+        }
+        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments });
+        Ok(Checked { action, what: "launch", reads, writes })
+    }
+
+    /// Counts an operation and says what is to go wrong with it.
+    fn count(&mut self, action: &Action) -> Option<Injected> {
+        let (counts, faults) = (&mut self.counts, &self.options.faults);
+        counts.operations += 1;
+        let fails = match action {
+            Action::Launch(_) => {
+                counts.launches += 1;
+                faults.fail_launch == Some(counts.launches)
+            }
+            Action::Upload { .. } | Action::Download { .. } => {
+                counts.copies += 1;
+                faults.fail_copy == Some(counts.copies)
+            }
+            Action::Pass => false,
+        };
+        if faults.hang_at_operation == Some(counts.operations) {
+            Some(Injected::Hang)
+        } else if faults.lost_at_operation == Some(counts.operations) {
+            Some(Injected::Lost)
+        } else {
+            fails.then_some(Injected::Failure)
+        }
+    }
+}
+
+impl<'run> Device<'run> for EmulatedDevice {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault> {
+        self.check_open()?;
+        let (name, limit) = (&self.description.name, self.options.memory_bytes);
+        let no_memory = |why: String| Fault::new(FaultKind::OutOfMemory, format!("{name}: {why}"));
+        self.counts.allocations += 1;
+        let allocation = self.counts.allocations;
+        if self.options.faults.out_of_memory_at_allocation == Some(allocation) {
+            return Err(no_memory(format!("allocation {allocation} finds no memory, as it was told to")));
+        }
+        let free = limit - self.counts.allocated_bytes;
+        if bytes > free {
+            return Err(no_memory(format!("{free} of {limit} bytes are left, and {bytes} were asked for")));
+        }
+        let memory = usize::try_from(bytes).ok().and_then(Allocation::new);
+        let memory = memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for it")))?;
+        self.counts.allocated_bytes += bytes;
+        self.memories.push(Arc::new(memory));
+        self.ledger.add_memory();
+        Ok(Memory(self.memories.len() as u32 - 1))
+    }
+
+    fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
+        self.check_open()?;
+        Pinned::pageable(bytes as usize)
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'run>,
+        _demand: Demand,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        self.check_open()?;
+        let no_lane = || misuse(format!("there is no lane {lane}"));
+        let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
+        let Checked { action, what, reads, writes } = self.check(operation, kind)?;
+        let admitted = self.ledger.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
+        let injected = self.count(&action);
+        let (stamp, waits, sources) = (admitted.stamp, admitted.waits, admitted.sources);
+        let job = Job { stamp, waits, sources, action, injected };
+        match self.lanes.get(lane).map(|(sender, _)| sender.send(job)) {
+            Some(Ok(())) => Ok(stamp.fence),
+            _ => Err(Fault::new(FaultKind::Lost, format!("lane {lane} has ended"))),
+        }
+    }
+
+    fn settle(&mut self) {
+        // What has not ended cannot have been seen to end: then the order stays as it is.
+        if self.shared.ended() == self.ledger.given() {
+            self.ledger.settle();
+        }
+    }
+
+    fn advance(&mut self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn close(&mut self) {
+        self.shared.close();
+        for (sender, thread) in self.lanes.drain(..) {
+            drop(sender);
+            // A lane that panicked has nothing left to do.
+            let _ = thread.join();
+        }
+        self.memories.clear();
+    }
+}
+
+impl Drop for EmulatedDevice {
+    fn drop(&mut self) {
+        Device::close(self);
+    }
+}
+
+fn misuse(message: String) -> Fault {
+    Fault::new(FaultKind::Misuse, message)
+}
+
+fn check_lengths(pinned: &PinnedRange, memory: &MemoryRange) -> Result<(), Fault> {
+    let inside = pinned.begin <= pinned.end && pinned.end <= pinned.pinned.bytes() as u64;
+    if !inside || pinned.bytes() != memory.bytes() {
+        return Err(misuse(format!(
+            "a copy between {} bytes of memory and bytes {}..{} of {} pinned ones",
+            memory.bytes(),
+            pinned.begin,
+            pinned.end,
+            pinned.pinned.bytes()
+        )));
+    }
+    Ok(())
+}

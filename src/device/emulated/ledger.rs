@@ -1,0 +1,375 @@
+//! Who may touch which bytes when: finds a missing wait whatever the timing was.
+//!
+//! An operation happens after the one before it on its lane, after the fences it waits for, and after everything that
+//! was settled; nothing else counts. Whoever reads bytes must happen after their last writer, and whoever writes them
+//! after that and after everybody who read them since. What fails this is refused when it is submitted, so operations
+//! under way never touch the same bytes, one writing.
+
+use std::collections::BTreeMap;
+
+use crate::device::{Fault, FaultKind, Fence, MemoryRange};
+
+/// Lanes of an emulated device.
+pub const LANES: usize = 3;
+
+/// For each lane, how many of its operations happen before.
+type VectorClock = [u64; LANES];
+
+/// An operation as the ledger knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its fence.
+    pub fence: Fence,
+    /// Its lane.
+    pub lane: usize,
+    /// Its place on the lane, counted from one.
+    pub sequence: u64,
+    /// What it is, for messages.
+    pub what: &'static str,
+}
+
+/// What became of a run of bytes.
+#[derive(Debug, Clone, Default)]
+struct Segment {
+    end: u64,
+    writer: Option<Stamp>,
+    /// The last reader of each lane since then.
+    readers: [Option<Stamp>; LANES],
+}
+
+/// What an operation is about to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Intent<'a> {
+    /// On which lane.
+    pub lane: usize,
+    /// What it is, for messages.
+    pub what: &'static str,
+    /// What it waits for.
+    pub waits: &'a [Fence],
+    /// What it reads.
+    pub reads: &'a [MemoryRange],
+    /// What it writes.
+    pub writes: &'a [MemoryRange],
+}
+
+/// An operation that was let in.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    /// The operation.
+    pub stamp: Stamp,
+    /// Operations that must have ended before it begins.
+    pub waits: Vec<Stamp>,
+    /// Those that wrote what it reads.
+    pub sources: Vec<Fence>,
+}
+
+/// The ledger of one device.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Operations that were settled; the list begins behind them.
+    settled_fences: u64,
+    settled: VectorClock,
+    operations: Vec<(Stamp, VectorClock)>,
+    /// What the last operation of each lane happens after, itself included.
+    lanes: [VectorClock; LANES],
+    /// By memory, the runs of bytes that were touched, by their first byte.
+    memories: Vec<BTreeMap<u64, Segment>>,
+}
+
+impl Ledger {
+    /// Another piece of memory, numbered on.
+    pub fn add_memory(&mut self) {
+        self.memories.push(BTreeMap::new());
+    }
+
+    /// How many operations each lane was given.
+    pub fn given(&self) -> [u64; LANES] {
+        std::array::from_fn(|lane| self.lanes[lane][lane])
+    }
+
+    /// Everything so far has ended, and whatever follows happens after it.
+    pub fn settle(&mut self) {
+        self.settled = self.given();
+        self.settled_fences += self.operations.len() as u64;
+        self.operations.clear();
+    }
+
+    /// Lets an operation in, or says which order is missing.
+    pub fn admit(&mut self, intent: Intent<'_>) -> Result<Admitted, Fault> {
+        let fence = Fence(self.settled_fences + self.operations.len() as u64);
+        let mut clock = joined(self.lanes[intent.lane], self.settled);
+        let mut waits = Vec::new();
+        for wait in intent.waits {
+            if *wait >= fence {
+                let message = format!("a wait for fence {}, which was never given out", wait.0);
+                return Err(Fault::new(FaultKind::Misuse, message));
+            }
+            // What was settled has ended.
+            let place = wait.0.checked_sub(self.settled_fences);
+            if let Some((stamp, other)) = place.and_then(|place| self.operations.get(place as usize)) {
+                clock = joined(clock, *other);
+                waits.push(*stamp);
+            }
+        }
+        let sequence = self.lanes[intent.lane][intent.lane] + 1;
+        let stamp = Stamp { fence, lane: intent.lane, sequence, what: intent.what };
+        let sources = self.check_reads(stamp, &clock, intent.reads)?;
+        self.check_writes(stamp, &clock, intent.writes)?;
+        clock[intent.lane] = sequence;
+        for range in intent.reads {
+            self.each_segment(range, |segment| segment.readers[stamp.lane] = Some(stamp));
+        }
+        for range in intent.writes {
+            self.each_segment(range, |segment| {
+                segment.writer = Some(stamp);
+                segment.readers = Default::default();
+            });
+        }
+        self.lanes[intent.lane] = clock;
+        self.operations.push((stamp, clock));
+        Ok(Admitted { stamp, waits, sources })
+    }
+
+    fn check_reads(
+        &self,
+        stamp: Stamp,
+        clock: &VectorClock,
+        ranges: &[MemoryRange],
+    ) -> Result<Vec<Fence>, Fault> {
+        let mut sources = Vec::new();
+        for range in ranges {
+            for segment in self.touched(range) {
+                let Some(writer) = segment.writer else { continue };
+                if !happens_before(&writer, clock) {
+                    return Err(unordered("used before ready", stamp, "reads", range, writer, "writes"));
+                }
+                if !sources.contains(&writer.fence) {
+                    sources.push(writer.fence);
+                }
+            }
+        }
+        Ok(sources)
+    }
+
+    fn check_writes(&self, stamp: Stamp, clock: &VectorClock, ranges: &[MemoryRange]) -> Result<(), Fault> {
+        for range in ranges {
+            for segment in self.touched(range) {
+                for reader in segment.readers.iter().flatten() {
+                    if !happens_before(reader, clock) {
+                        return Err(unordered("reused too early", stamp, "writes", range, *reader, "reads"));
+                    }
+                }
+                if let Some(writer) = segment.writer
+                    && !happens_before(&writer, clock)
+                {
+                    return Err(unordered("reused too early", stamp, "writes", range, writer, "writes"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The known segments that have a byte of the range.
+    fn touched(&self, range: &MemoryRange) -> impl Iterator<Item = &Segment> {
+        let (begin, end) = (range.begin, range.end.max(range.begin));
+        let segments = self.memories.get(range.memory.0 as usize).filter(|_| begin < end);
+        segments.into_iter().flat_map(move |segments| {
+            let before = segments.range(..begin).next_back().filter(|(_, segment)| segment.end > begin);
+            before.into_iter().chain(segments.range(begin..end)).map(|(_, segment)| segment)
+        })
+    }
+
+    /// Changes what is known of exactly the bytes of the range.
+    fn each_segment(&mut self, range: &MemoryRange, change: impl Fn(&mut Segment)) {
+        let Some(segments) = self.memories.get_mut(range.memory.0 as usize) else { return };
+        for at in [range.begin, range.end] {
+            let split = segments.range_mut(..at).next_back().filter(|(_, segment)| segment.end > at);
+            if let Some((_, segment)) = split {
+                let behind = segment.clone();
+                segment.end = at;
+                segments.insert(at, behind);
+            }
+        }
+        let mut at = range.begin;
+        while at < range.end {
+            let next = segments.range(at..range.end).next().map(|(begin, segment)| (*begin, segment.end));
+            match next {
+                Some((begin, end)) if begin == at => at = end,
+                _ => {
+                    let end = next.map_or(range.end, |(begin, _)| begin);
+                    segments.insert(at, Segment { end, ..Segment::default() });
+                    at = end;
+                }
+            }
+        }
+        for (_, segment) in segments.range_mut(range.begin..range.end) {
+            change(segment);
+        }
+    }
+}
+
+fn joined(left: VectorClock, right: VectorClock) -> VectorClock {
+    std::array::from_fn(|lane| left[lane].max(right[lane]))
+}
+
+fn happens_before(earlier: &Stamp, clock: &VectorClock) -> bool {
+    earlier.sequence <= clock[earlier.lane]
+}
+
+fn unordered(
+    headline: &str,
+    stamp: Stamp,
+    verb: &str,
+    range: &MemoryRange,
+    other: Stamp,
+    other_verb: &str,
+) -> Fault {
+    let message = format!(
+        "{headline}: {} {} {verb} bytes {}..{} of memory {}, and nothing orders it after {} {}, which {other_verb} \
+         some of them: the graph lacks an edge",
+        stamp.what, stamp.fence.0, range.begin, range.end, range.memory.0, other.what, other.fence.0
+    );
+    Fault::new(FaultKind::Misuse, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::device::Memory;
+
+    fn bytes(begin: u64, end: u64) -> MemoryRange {
+        MemoryRange { memory: Memory(0), begin, end }
+    }
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.add_memory();
+        ledger
+    }
+
+    fn admit(
+        ledger: &mut Ledger,
+        lane: usize,
+        waits: &[Fence],
+        reads: &[MemoryRange],
+        writes: &[MemoryRange],
+    ) -> Result<Fence, Fault> {
+        let what = ["upload", "launch", "download"][lane];
+        ledger.admit(Intent { lane, what, waits, reads, writes }).map(|admitted| admitted.stamp.fence)
+    }
+
+    #[test]
+    fn a_missing_edge_is_found() {
+        let mut ledger = ledger();
+        let upload = admit(&mut ledger, 0, &[], &[], &[bytes(0, 100)]).unwrap();
+        let fault = admit(&mut ledger, 1, &[], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Misuse);
+        assert!(
+            fault.message.contains("used before ready: launch 1 reads bytes 90..110"),
+            "{}",
+            fault.message
+        );
+        assert!(fault.message.contains("after upload 0"), "{}", fault.message);
+        let launch = admit(&mut ledger, 1, &[upload], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap();
+        assert!(admit(&mut ledger, 2, &[upload], &[bytes(299, 300)], &[]).is_err());
+        assert!(admit(&mut ledger, 2, &[launch], &[bytes(299, 300)], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_slot_reused_too_early_is_found() {
+        let mut ledger = ledger();
+        let first = admit(&mut ledger, 0, &[], &[], &[bytes(0, 100)]).unwrap();
+        let launch = admit(&mut ledger, 1, &[first], &[bytes(0, 50)], &[]).unwrap();
+        let fault = admit(&mut ledger, 0, &[], &[], &[bytes(40, 60)]).unwrap_err();
+        assert!(fault.message.contains("reused too early: upload 2 writes"), "{}", fault.message);
+        assert!(fault.message.contains("after launch 1, which reads"), "{}", fault.message);
+        // Bytes that the launch does not read may be written at any time.
+        assert!(admit(&mut ledger, 0, &[], &[], &[bytes(50, 100)]).is_ok());
+        assert!(admit(&mut ledger, 0, &[launch], &[], &[bytes(0, 100)]).is_ok());
+    }
+
+    #[test]
+    fn order_passes_through_lanes_and_waits_and_settling() {
+        let mut ledger = ledger();
+        let upload = admit(&mut ledger, 0, &[], &[], &[bytes(0, 10)]).unwrap();
+        let later_upload = admit(&mut ledger, 0, &[], &[], &[bytes(10, 20)]).unwrap();
+        // Waiting for the second upload is waiting for the first.
+        let launch = admit(&mut ledger, 1, &[later_upload], &[bytes(0, 10)], &[]).unwrap();
+        // The download waits for the launch, and so for the uploads.
+        assert!(admit(&mut ledger, 2, &[launch], &[bytes(0, 20)], &[]).is_ok());
+        assert!(admit(&mut ledger, 0, &[upload], &[], &[bytes(0, 20)]).is_err());
+        ledger.settle();
+        let after = admit(&mut ledger, 0, &[launch], &[], &[bytes(0, 20)]).unwrap();
+        assert_eq!(after, Fence(4));
+        assert!(admit(&mut ledger, 1, &[Fence(77)], &[], &[]).is_err());
+    }
+
+    #[test]
+    fn an_operation_knows_who_wrote_what_it_reads() {
+        let mut ledger = ledger();
+        let first = admit(&mut ledger, 0, &[], &[], &[bytes(0, 10)]).unwrap();
+        let second = admit(&mut ledger, 0, &[], &[], &[bytes(10, 20)]).unwrap();
+        let intent =
+            Intent { lane: 1, what: "launch", waits: &[second], reads: &[bytes(5, 15)], writes: &[] };
+        assert_eq!(ledger.admit(intent).unwrap().sources, [first, second]);
+    }
+
+    /// The same rules, byte by byte and with the whole order written out.
+    struct Slow {
+        happens_after: Vec<Vec<bool>>,
+        last_of_lane: [Option<usize>; LANES],
+        accesses: Vec<(Vec<u64>, Vec<u64>)>,
+    }
+
+    impl Slow {
+        fn admit(&mut self, lane: usize, waits: &[Fence], reads: &[u64], writes: &[u64]) -> bool {
+            let mut after = vec![false; self.accesses.len()];
+            for before in waits.iter().map(|wait| wait.0 as usize).chain(self.last_of_lane[lane]) {
+                after[before] = true;
+                for (at, earlier) in self.happens_after[before].iter().enumerate() {
+                    after[at] |= earlier;
+                }
+            }
+            let conflict = self.accesses.iter().enumerate().any(|(other, (other_reads, other_writes))| {
+                let meets = |left: &[u64], right: &[u64]| left.iter().any(|byte| right.contains(byte));
+                let conflicts =
+                    meets(reads, other_writes) || meets(writes, other_writes) || meets(writes, other_reads);
+                conflicts && !after[other]
+            });
+            if !conflict {
+                self.last_of_lane[lane] = Some(self.accesses.len());
+                self.happens_after.push(after);
+                self.accesses.push((reads.to_vec(), writes.to_vec()));
+            }
+            !conflict
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_ledger_objects_exactly_where_the_rules_written_out_do(
+            operations in prop::collection::vec(
+                (0..LANES, prop::collection::vec(0u64..12, 0..3), (0u64..8, 0u64..4), (0u64..8, 0u64..4)), 1..24,
+            )
+        ) {
+            let mut fast = ledger();
+            let mut slow = Slow { happens_after: vec![], last_of_lane: [None; LANES], accesses: vec![] };
+            for (lane, waits, (read, read_length), (write, write_length)) in operations {
+                let known = slow.accesses.len() as u64;
+                let waits: Vec<Fence> = waits.into_iter().filter(|wait| *wait < known).map(Fence).collect();
+                let reads = bytes(read, read + read_length);
+                let writes = bytes(20 + write, 20 + write + write_length);
+                let both = [bytes(write, write + write_length), writes];
+                // Some operations write what others read, never what they read themselves.
+                let written = if lane == 0 { &both[..1] } else { &both[1..] };
+                let read_ranges = if lane == 0 { vec![] } else { vec![reads] };
+                let list = |ranges: &[MemoryRange]| ranges.iter().flat_map(|r| r.begin..r.end).collect::<Vec<_>>();
+                let expected = slow.admit(lane, &waits, &list(&read_ranges), &list(written));
+                let got = admit(&mut fast, lane, &waits, &read_ranges, written).is_ok();
+                prop_assert_eq!(got, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What an emulated device is told when it is opened: its memory, its delays, and the faults to inject.
+
+use crate::error::{Error, Result};
+
+/// Memory of an emulated device unless told otherwise; it takes as much of the host's.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Faults to inject. Allocations, launches, copies and operations count from one, in the order they are asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The allocation that finds no memory.
+    pub out_of_memory_at_allocation: Option<u64>,
+    /// The launch that fails.
+    pub fail_launch: Option<u64>,
+    /// The copy, up or down, that fails.
+    pub fail_copy: Option<u64>,
+    /// The operation at which the device is lost: this and every later one fails.
+    pub lost_at_operation: Option<u64>,
+    /// The operation that does not end before the device is closed.
+    pub hang_at_operation: Option<u64>,
+}
+
+/// What an emulated device is to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmulatedOptions {
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+    /// Where delays before each operation come from; none without it.
+    pub delay_seed: Option<u64>,
+    /// Faults to inject.
+    pub faults: Faults,
+}
+
+impl Default for EmulatedOptions {
+    fn default() -> Self {
+        Self { memory_bytes: MEMORY_BYTES, delay_seed: None, faults: Faults::default() }
+    }
+}
+
+const KEYS: [&str; 7] = [
+    "memory_bytes",
+    "delay_seed",
+    "out_of_memory_at_allocation",
+    "fail_launch",
+    "fail_copy",
+    "lost_at_operation",
+    "hang_at_operation",
+];
+
+impl EmulatedOptions {
+    /// Options from what stands behind the question mark of a device's word: `fail_launch=3&delay_seed=7`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut options = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let faults = &mut options.faults;
+            let place = match key {
+                "memory_bytes" => None,
+                "delay_seed" => Some(&mut options.delay_seed),
+                "out_of_memory_at_allocation" => Some(&mut faults.out_of_memory_at_allocation),
+                "fail_launch" => Some(&mut faults.fail_launch),
+                "fail_copy" => Some(&mut faults.fail_copy),
+                "lost_at_operation" => Some(&mut faults.lost_at_operation),
+                "hang_at_operation" => Some(&mut faults.hang_at_operation),
+                _ => {
+                    let known = KEYS.join(", ");
+                    return Err(Error::Usage(format!(
+                        "an emulated device knows no '{key}'; it knows {known}"
+                    )));
+                }
+            };
+            let number: u64 = value.parse().map_err(|_| {
+                Error::Usage(format!("'{key}' of an emulated device takes a whole number, not '{value}'"))
+            })?;
+            let counts = key != "delay_seed" && key != "memory_bytes";
+            if counts && number == 0 {
+                return Err(Error::Usage(format!("'{key}' of an emulated device counts from 1, not from 0")));
+            }
+            match place {
+                Some(place) => *place = Some(number),
+                None => options.memory_bytes = number,
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_understood_and_nothing_else_is() {
+        assert_eq!(EmulatedOptions::parse("").unwrap(), EmulatedOptions::default());
+        let options = EmulatedOptions::parse("fail_launch=3&delay_seed=7").unwrap();
+        assert_eq!((options.faults.fail_launch, options.delay_seed), (Some(3), Some(7)));
+        for (at, key) in KEYS.iter().enumerate() {
+            let options = EmulatedOptions::parse(&format!("{key}={}", at + 1)).unwrap();
+            assert_ne!(options, EmulatedOptions::default(), "{key}");
+        }
+        for text in ["fail_lunch=3", "fail_launch=x", "fail_launch", "fail_copy=0", "=3"] {
+            assert_eq!(EmulatedOptions::parse(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+        let message = EmulatedOptions::parse("fail_lunch=3").unwrap_err().to_string();
+        assert!(KEYS.iter().all(|key| message.contains(key)), "{message}");
+    }
+}

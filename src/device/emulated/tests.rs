@@ -1,0 +1,351 @@
+//! The emulated device as a whole: products under any delays, missing waits, injected faults, closing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, unbounded};
+
+use super::*;
+use crate::device::Completion;
+use crate::graph::DeviceId;
+use crate::kernel::{KernelId, reference};
+use crate::matrix::{Csr, Dtype, MultiVector, generate};
+
+const UPLOAD: usize = 0;
+const COMPUTE: usize = 1;
+const DOWNLOAD: usize = 2;
+
+struct Bench {
+    device: EmulatedDevice,
+    completions: Receiver<Completion>,
+}
+
+impl Bench {
+    fn open(options: &str) -> Self {
+        let (sender, completions) = unbounded();
+        let reports = Reports { device: DeviceId(1), sender };
+        let options = EmulatedOptions::parse(options).unwrap();
+        let device = EmulatedDevice::open("emu:0", options, Clock::start(), reports).unwrap();
+        Self { device, completions }
+    }
+
+    fn memory(&mut self, bytes: u64) -> MemoryRange {
+        MemoryRange { memory: self.device.allocate(bytes).unwrap(), begin: 0, end: bytes }
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'static>,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        self.device.submit(lane, operation, Demand::default(), waits)
+    }
+
+    fn upload<T: bytemuck::Pod>(
+        &mut self,
+        values: &[T],
+        to: MemoryRange,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let pinned = self.device.allocate_pinned(bytes.len() as u64).unwrap();
+        pinned.write().unwrap().copy_from_slice(bytes);
+        let from = PinnedRange { begin: 0, end: pinned.bytes() as u64, pinned };
+        self.submit(UPLOAD, Operation::Upload { from, to }, waits)
+    }
+
+    fn download(&mut self, from: MemoryRange, waits: &[Fence]) -> Result<(Fence, Pinned), Fault> {
+        let pinned = self.device.allocate_pinned(from.bytes()).unwrap();
+        let to = PinnedRange { begin: 0, end: from.bytes(), pinned: pinned.clone() };
+        Ok((self.submit(DOWNLOAD, Operation::Download { from, to }, waits)?, pinned))
+    }
+
+    /// How each of the next `count` operations ended.
+    fn ends(&self, count: usize) -> HashMap<Fence, Result<(), Fault>> {
+        (0..count)
+            .map(|_| {
+                let end = self.completions.recv_timeout(Duration::from_secs(60)).unwrap();
+                assert!(end.start_ns <= end.end_ns && end.device == DeviceId(1));
+                (end.fence, end.result)
+            })
+            .collect()
+    }
+}
+
+fn kind(end: &Result<(), Fault>) -> Option<FaultKind> {
+    end.as_ref().err().map(|fault| fault.kind)
+}
+
+/// Runs Y = A X on the device: three uploads of A, one of X, a launch, a download. `ranges` of one slab.
+struct Product {
+    a: Csr<f64>,
+    x: MultiVector<f64>,
+    /// Row pointers, columns, values, X, Y.
+    places: [MemoryRange; 5],
+}
+
+impl Product {
+    fn new(bench: &mut Bench, k: usize) -> Self {
+        let a = generate::<f64>("hub,rows=300,degree=3,hubs=1", 3, u64::MAX).unwrap().matrix;
+        let x =
+            MultiVector::from_fn(a.cols(), k, |row, column| ((row * 7 + column) % 13) as f64 - 6.0).unwrap();
+        let view = a.view();
+        let sizes = [
+            size_of_val(view.row_pointers()),
+            size_of_val(view.columns()),
+            size_of_val(view.values()),
+            size_of_val(x.data()),
+            a.rows() * k * 8,
+        ];
+        let slab =
+            bench.device.allocate(sizes.iter().map(|size| size.next_multiple_of(16)).sum::<usize>() as u64);
+        let memory = slab.unwrap();
+        let mut begin = 0;
+        let places = sizes.map(|size| {
+            let range = MemoryRange { memory, begin, end: begin + size as u64 };
+            begin += size.next_multiple_of(16) as u64;
+            range
+        });
+        Self { a, x, places }
+    }
+
+    fn upload(&self, bench: &mut Bench, waits: &[Fence]) -> Vec<Fence> {
+        let view = self.a.view();
+        let [pointers, columns, values, x, _] = self.places;
+        vec![
+            bench.upload(view.row_pointers(), pointers, waits).unwrap(),
+            bench.upload(view.columns(), columns, &[]).unwrap(),
+            bench.upload(view.values(), values, &[]).unwrap(),
+            bench.upload(self.x.data(), x, &[]).unwrap(),
+        ]
+    }
+
+    fn launch(&self, bench: &mut Bench, kernel: KernelId, waits: &[Fence]) -> Result<Fence, Fault> {
+        let (rows, k) = (self.a.rows() as u64, self.x.k() as u64);
+        let [pointers, columns, values, x, y] = self.places;
+        let arguments = vec![
+            Argument::Number(rows),
+            Argument::Number(k),
+            Argument::Read(pointers),
+            Argument::Read(columns),
+            Argument::Read(values),
+            Argument::Read(x),
+            Argument::Number(k),
+            Argument::Write(y),
+            Argument::Number(k),
+        ];
+        let launch = Launch { kernel, dtype: Dtype::F64, rows, k, arguments };
+        bench.submit(COMPUTE, Operation::Launch(launch), waits)
+    }
+
+    fn expected(&self) -> Vec<u8> {
+        let mut y = MultiVector::zeros(self.a.rows(), self.x.k()).unwrap();
+        reference::csr(self.a.view(), self.x.view(), &mut y.view_mut()).unwrap();
+        bytemuck::cast_slice(y.data()).to_vec()
+    }
+}
+
+#[test]
+fn a_product_is_the_reference_bit_for_bit_under_any_delays() {
+    for seed in 0..20 {
+        let mut bench = Bench::open(&format!("delay_seed={seed}"));
+        let product = Product::new(&mut bench, 3);
+        let mut last = Vec::new();
+        for _ in 0..3 {
+            // Each round writes over the last one's bytes, which the waits allow.
+            let uploads = product.upload(&mut bench, &last);
+            let launch = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads[3..]).unwrap();
+            let (download, y) = bench.download(product.places[4], &[launch]).unwrap();
+            last = vec![download];
+            let ends = bench.ends(6);
+            assert!(ends.values().all(|end| end.is_ok()), "{ends:?}");
+            assert_eq!(*y.read().unwrap(), product.expected(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_wait_is_found_although_nothing_went_wrong_in_time() {
+    let mut bench = Bench::open("");
+    let product = Product::new(&mut bench, 2);
+    let uploads = product.upload(&mut bench, &[]);
+    assert_eq!(bench.ends(4).len(), 4);
+    // All uploads have ended, but nothing says so.
+    let fault = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads[..3]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Misuse);
+    assert!(
+        fault.message.contains("used before ready") && fault.message.contains("upload 3"),
+        "{}",
+        fault.message
+    );
+    let launch = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads).unwrap();
+    assert!(bench.ends(1)[&launch].is_ok());
+    let fault = bench.download(product.places[4], &uploads).unwrap_err();
+    assert!(fault.message.contains("used before ready"), "{}", fault.message);
+    let fault = bench.upload(product.a.view().values(), product.places[2], &[]).unwrap_err();
+    assert!(fault.message.contains("reused too early"), "{}", fault.message);
+    Device::settle(&mut bench.device);
+    assert!(bench.upload(product.a.view().values(), product.places[2], &[]).is_ok());
+    assert!(bench.download(product.places[4], &[]).is_ok());
+}
+
+#[test]
+fn settling_before_everything_has_ended_orders_nothing() {
+    let mut bench = Bench::open("hang_at_operation=1");
+    let range = bench.memory(64);
+    bench.upload(&[1u8; 64], range, &[]).unwrap();
+    Device::settle(&mut bench.device);
+    assert!(bench.download(range, &[]).is_err());
+}
+
+#[test]
+fn a_kernel_that_goes_wrong_is_reported_and_the_device_goes_on() {
+    let mut bench = Bench::open("");
+    let mut product = Product::new(&mut bench, 2);
+    let uploads = product.upload(&mut bench, &[]);
+    let whole_x = product.places[3];
+    product.places[3].end -= 16;
+    let wrong = product.launch(&mut bench, KernelId::CsrVector, &uploads).unwrap();
+    product.places[3] = whole_x;
+    let (download, _) = bench.download(product.places[4], &[wrong]).unwrap();
+    let right = product.launch(&mut bench, KernelId::CsrVector, &[uploads[3], download]).unwrap();
+    let ends = bench.ends(7);
+    let fault = ends[&wrong].clone().unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Misuse);
+    assert!(fault.message.contains("csr_vector_f64, block ") && fault.message.contains(" of x, which has"));
+    assert!(ends[&download].clone().unwrap_err().message.contains("operation 4 failed"));
+    assert!(ends[&right].is_ok());
+}
+
+#[test]
+fn downloads_of_memory_nobody_wrote_are_reported() {
+    let mut bench = Bench::open("");
+    let range = bench.memory(64);
+    let upload = bench.upload(&[1u8; 32], MemoryRange { end: 32, ..range }, &[]).unwrap();
+    let (download, _) = bench.download(range, &[upload]).unwrap();
+    let fault = bench.ends(2)[&download].clone().unwrap_err();
+    assert!(fault.kind == FaultKind::Misuse && fault.message.contains("byte 32"), "{}", fault.message);
+}
+
+#[test]
+fn injected_failures_hit_their_operation_and_what_reads_its_output_and_nothing_else() {
+    for (options, failing, failed) in [
+        ("fail_copy=2", FaultKind::Copy, &[1, 4, 5][..]),
+        ("fail_launch=1", FaultKind::Launch, &[4, 5]),
+        ("fail_copy=5", FaultKind::Copy, &[5]),
+    ] {
+        let mut bench = Bench::open(options);
+        let product = Product::new(&mut bench, 1);
+        let uploads = product.upload(&mut bench, &[]);
+        let launch = product.launch(&mut bench, KernelId::CsrScalarV2, &uploads).unwrap();
+        let (download, _) = bench.download(product.places[4], &[launch]).unwrap();
+        // A second round on the same bytes: it comes after the failed one and has nothing else to do with it.
+        let uploads = product.upload(&mut bench, &[launch]);
+        let launch = product.launch(&mut bench, KernelId::CsrScalarV2, &[uploads[3], download]).unwrap();
+        let (_, y) = bench.download(product.places[4], &[launch]).unwrap();
+        let ends = bench.ends(12);
+        for fence in 0..12 {
+            let expected = failed.contains(&fence).then_some(failing);
+            assert_eq!(kind(&ends[&Fence(fence)]), expected, "{options}: operation {fence}");
+        }
+        assert_eq!(*y.read().unwrap(), product.expected(), "{options}");
+    }
+}
+
+#[test]
+fn a_lost_device_fails_this_and_every_later_call() {
+    let mut bench = Bench::open("lost_at_operation=2");
+    let range = bench.memory(64);
+    let first = bench.upload(&[1u8; 64], range, &[]).unwrap();
+    let second = bench.upload(&[2u8; 64], range, &[]).unwrap();
+    let ends = bench.ends(2);
+    assert!(ends[&first].is_ok() && kind(&ends[&second]) == Some(FaultKind::Lost));
+    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
+    assert_eq!(bench.device.allocate(1).unwrap_err().kind, FaultKind::Lost);
+}
+
+#[test]
+fn a_hung_operation_holds_its_lane_and_not_the_others_and_closing_returns() {
+    let mut bench = Bench::open("hang_at_operation=1");
+    let (left, right) = (bench.memory(64), bench.memory(64));
+    let hung = bench.upload(&[1u8; 64], left, &[]).unwrap();
+    let behind = bench.upload(&[1u8; 64], right, &[]).unwrap();
+    let beside = bench.submit(COMPUTE, Operation::Pass, &[]).unwrap();
+    bench.submit(COMPUTE, Operation::Pass, &[hung]).unwrap();
+    assert_eq!(bench.ends(1).into_keys().collect::<Vec<_>>(), [beside]);
+    assert!(behind > hung);
+    Device::close(&mut bench.device);
+    assert!(bench.completions.recv_timeout(Duration::from_millis(20)).is_err());
+    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
+}
+
+#[test]
+fn closing_abandons_kernels_at_the_next_block() {
+    let mut bench = Bench::open("");
+    let product = Product::new(&mut bench, 32);
+    let uploads = product.upload(&mut bench, &[]);
+    let mut last = uploads[3];
+    for _ in 0..200 {
+        last = product.launch(&mut bench, KernelId::CsrVector, &[last]).unwrap();
+    }
+    Device::close(&mut bench.device);
+    assert!(bench.completions.try_iter().count() < 204);
+}
+
+#[test]
+fn memory_runs_out_at_the_limit_and_where_it_is_told_to() {
+    let mut bench = Bench::open("memory_bytes=1000&out_of_memory_at_allocation=2");
+    assert_eq!(bench.device.allocate(1001).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert_eq!(bench.device.allocate(1).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert!(bench.device.allocate(600).is_ok());
+    assert_eq!(bench.device.allocate(401).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert!(bench.device.allocate(400).is_ok());
+}
+
+#[test]
+fn wrong_operations_are_refused_and_change_nothing() {
+    let mut bench = Bench::open("");
+    let product = Product::new(&mut bench, 2);
+    let range = bench.memory(64);
+    let pinned = bench.device.allocate_pinned(64).unwrap();
+    let from = |begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
+    let beyond = MemoryRange { end: 65, ..range };
+    let elsewhere = MemoryRange { memory: Memory(9), ..range };
+    let wrong = [
+        (UPLOAD, Operation::Upload { from: from(0, 65), to: beyond }),
+        (UPLOAD, Operation::Upload { from: from(0, 64), to: elsewhere }),
+        (UPLOAD, Operation::Upload { from: from(0, 32), to: range }),
+        (UPLOAD, Operation::Upload { from: from(64, 0), to: MemoryRange { begin: 64, end: 0, ..range } }),
+        (COMPUTE, Operation::Upload { from: from(0, 64), to: range }),
+        (DOWNLOAD, Operation::Download { from: beyond, to: from(0, 64) }),
+        (COMPUTE, Operation::Job(Box::new(|| Ok(())))),
+        (7, Operation::Pass),
+    ];
+    for (at, (lane, operation)) in wrong.into_iter().enumerate() {
+        assert_eq!(bench.submit(lane, operation, &[]).unwrap_err().kind, FaultKind::Misuse, "{at}");
+    }
+    for kernel in [KernelId::CpuCsr, KernelId::Ellpack] {
+        assert_eq!(product.launch(&mut bench, kernel, &[]).unwrap_err().kind, FaultKind::Misuse);
+    }
+    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[Fence(0)]).unwrap_err().kind, FaultKind::Misuse);
+    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap(), Fence(0));
+}
+
+#[test]
+fn two_devices_run_kernels_with_shared_memory_side_by_side() {
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut bench = Bench::open("");
+                let product = Product::new(&mut bench, 4);
+                let uploads = product.upload(&mut bench, &[]);
+                let launch = product.launch(&mut bench, KernelId::CsrVector, &uploads).unwrap();
+                let (_, y) = bench.download(product.places[4], &[launch]).unwrap();
+                assert!(bench.ends(6).values().all(Result::is_ok));
+                // Whole numbers: any order of addition gives the same.
+                assert_eq!(y.read().unwrap().len(), product.expected().len());
+            });
+        }
+    });
+}
