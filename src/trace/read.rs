@@ -177,7 +177,8 @@ struct Event {
 struct EventArguments {
     name: Option<String>,
     value: Option<f64>,
-    span: Option<u32>,
+    from: Option<u32>,
+    to: Option<u32>,
     chunk: Option<u64>,
     rows: Option<u64>,
     nnz: Option<u64>,
@@ -273,7 +274,7 @@ fn known_lane(trace: &Trace, event: &Event) -> std::result::Result<LaneId, Strin
 
 fn arrow_span(trace: &Trace, event: &Event) -> std::result::Result<SpanId, String> {
     let lane = known_lane(trace, event)?;
-    let span = event.args.span.ok_or("an arrow names no span")?;
+    let span = event.args.from.or(event.args.to).ok_or("an arrow names no span")?;
     match trace.spans.get(span as usize) {
         Some(found) if found.lane == lane => Ok(SpanId(span)),
         _ => Err(format!("an arrow names span {span}, which is not on its thread")),
