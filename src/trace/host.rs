@@ -229,8 +229,9 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
     }
     let process = trace.process(PROGRAM);
     for (number, mut thread) in threads {
-        for (begun, arguments) in std::mem::take(&mut thread.open) {
-            thread.closed.push((&begun.name, time(begun), end_ns.max(time(begun)), arguments));
+        // The innermost ends first, as it would have.
+        for (depth, (begun, arguments)) in (0..).zip(std::mem::take(&mut thread.open).into_iter().rev()) {
+            thread.closed.push((&begun.name, time(begun), end_ns.max(time(begun)) + depth, arguments));
         }
         if thread.closed.is_empty() {
             continue;

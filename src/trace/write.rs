@@ -5,8 +5,8 @@
 //!
 //! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles
 //! (speedscope after taking off the lane's first beginning), so a rounding error could put the sum behind the beginning
-//! of the next span, or the end of an inner span behind that of the outer. Where it would, a duration that differs by
-//! that error is written, which still reads as the same nanosecond.
+//! of the next span. Where it would, a duration shorter by that error is written, which still reads as the same
+//! nanosecond.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -227,21 +227,18 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-/// The microseconds to write where the exact ones do not do: those that take viewers to the end itself, or else just
-/// before it.
+/// The microseconds to write where the exact ones, added as doubles, come out behind the end.
 fn rounded_duration(time: Interval, lane_start_ns: u64) -> Option<f64> {
     let microseconds = |ns: u64| ns as f64 / 1000.0;
     let (start, end, origin) =
         (microseconds(time.start_ns), microseconds(time.end_ns), microseconds(lane_start_ns));
-    let exact = microseconds(time.end_ns - time.start_ns);
     // Added as the file has it, and with the lane's first beginning taken off.
-    let meets = |duration: f64| start + duration == end && (start - origin) + duration == end - origin;
-    let stays_before = |duration: f64| start + duration <= end && (start - origin) + duration <= end - origin;
+    let stays_before =
+        |duration: &f64| start + duration <= end && (start - origin) + duration <= end - origin;
+    let exact = microseconds(time.end_ns - time.start_ns);
     let (difference, step) = (end - start, end.next_up() - end);
     let candidates = [exact, difference, difference.next_down(), difference - step, difference - 2.0 * step];
-    let chosen = candidates.into_iter().find(|&duration| meets(duration));
-    let chosen = chosen.or_else(|| candidates.into_iter().find(|&duration| stays_before(duration)));
-    chosen.filter(|&duration| duration != exact)
+    candidates.into_iter().find(stays_before).filter(|&duration| duration != exact)
 }
 
 /// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.
