@@ -110,10 +110,12 @@ impl<W: Write> Events<'_, W> {
         write!(self.file, ",\"{key}\":{}.{:03}", ns / 1000, ns % 1000)
     }
 
-    /// Where a lane's events go; lanes are numbered through all processes, as some viewers mix up equal numbers.
+    /// Where a lane's events go; lanes are numbered through all processes and behind them, as some viewers mix up equal
+    /// numbers and others take a thread with its process's number for the main one.
     fn lane(&mut self, lane: LaneId) -> io::Result<()> {
         let process = self.trace.lanes[lane.index()].process;
-        write!(self.file, ",\"pid\":{},\"tid\":{}", process.0 + 1, lane.0 + 1)
+        let tid = self.trace.processes.len() + lane.index() + 1;
+        write!(self.file, ",\"pid\":{},\"tid\":{tid}", process.0 + 1)
     }
 
     /// Names processes and lanes, and puts them in order.
