@@ -47,6 +47,8 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Make a matrix and write it to a file
     Generate(GenerateArguments),
+    /// Sum up a trace: busy and idle lanes, overlap, critical path, predictions
+    Trace(TraceArguments),
     /// Show this machine: cores, caches, NUMA nodes, memory, GPUs
     Devices(DevicesArguments),
     /// Take a short tour on a generated matrix
@@ -66,6 +68,7 @@ impl Command {
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
+            Self::Trace(_) => "trace",
             Self::Devices(_) => "devices",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
@@ -81,6 +84,7 @@ impl Command {
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
+            Self::Trace(arguments) => &arguments.common,
             Self::Devices(arguments) => &arguments.common,
             Self::Demo(arguments) => &arguments.common,
             Self::Completions(arguments) => &arguments.common,
@@ -370,6 +374,21 @@ pub struct GenerateArguments {
     /// Matrix flags.
     #[command(flatten)]
     pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Of repeated runs the median one is described.
+The same file opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.")]
+pub struct TraceArguments {
+    /// A trace that `rowloom run --trace FILE` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
 
     /// Common flags.
     #[command(flatten)]

@@ -22,6 +22,7 @@ mod run_report;
 mod session;
 mod table;
 mod times;
+mod trace;
 mod x;
 
 use std::ffi::OsString;
@@ -64,6 +65,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),
+        Command::Trace(arguments) => trace::run(arguments, console),
         Command::Devices(arguments) => devices::run(arguments, console),
         Command::Demo(arguments) => demo::run(arguments, console),
         Command::Completions(arguments) => completions::run(arguments, console),
