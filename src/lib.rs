@@ -8,8 +8,12 @@
 //! | 1 | [`error`] | the one error type, exit codes |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
+//! | 2 | [`trace`] | spans of a run, one clock; Chrome traces written, read and summarised |
 //! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
+//! | 4 | [`work`] | what a job is: how rows weigh, what a chunk reads and writes, how slices merge |
 //! | 4 | [`graph`] | the task graph as frozen data |
+//! | 5 | [`cost`] | the cost model: how long a kernel or a copy takes on which device |
+//! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as pure data; the graph that follows |
 //! | 6 | [`device`] | one trait, and the back ends that keep it |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`runtime`] | the pool; prepare, run |
@@ -44,6 +48,7 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod cost;
 pub mod device;
 pub mod error;
 pub mod exec;
@@ -51,6 +56,9 @@ pub mod graph;
 pub mod kernel;
 pub mod machine;
 pub mod matrix;
+pub mod plan;
 pub mod runtime;
+pub mod trace;
+pub mod work;
 
 pub use error::{Error, Result};

@@ -190,12 +190,13 @@ fn wrong_flags_are_usage_errors() {
         ("-k -1", "-1"),
         ("-k 99999999999999999999999", "99999"),
         ("--kernel warp_drive", "warp_drive"),
+        ("--kernel csr_vector", "emu:0"),
         ("--format coo", "coo"),
         ("--dtype f16", "f16"),
         ("--threads 0", "1 to"),
         ("--repeat 0", "0"),
         ("--schedule random", "random"),
-        ("--devices gpu", "auto and cpu"),
+        ("--devices gpu", "auto, cpu"),
         ("--output y.xlsx", "y.xlsx"),
     ] {
         place.fail(&format!("run small.mtx {flags}"), 2, part);

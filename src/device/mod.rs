@@ -4,16 +4,22 @@
 //! run side by side unless one waits for the other's fence. Whatever ends, well or badly, is reported exactly once as a
 //! [`Completion`] on the channel the device was opened with: nobody has to ask.
 //!
+//! A back end that checks what is ordered before what does so in [`Device::submit`], in the order of the calls: only the
+//! order within a lane, explicit waits and [`Device::settle`] count, so a missing wait is found whatever the timing was.
+//!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
 #[cfg(test)]
 pub(crate) mod conformance;
+mod cpu;
+pub mod emulated;
 mod operation;
 mod pinned;
 pub mod simulated;
 
 use crossbeam::channel::Sender;
 
+pub use cpu::Cpu;
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange};
 pub use pinned::Pinned;
 

@@ -29,6 +29,16 @@ impl Format {
     }
 }
 
+/// What a kernel is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Processor {
+    /// The host's cores.
+    Cpu,
+    /// A CUDA device, real or emulated.
+    Gpu,
+}
+
 /// A kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,6 +57,16 @@ pub enum KernelId {
     CpuEllUnpadded,
     /// All cores, sliced ELLPACK.
     CpuSell,
+    /// A GPU thread an element, adding in global memory.
+    CsrScalarV1,
+    /// A GPU thread an element, adding in a register.
+    CsrScalarV2,
+    /// A GPU thread an element, the row's bounds read once.
+    CsrScalarV3,
+    /// A warp an element.
+    CsrVector,
+    /// A GPU thread an element, padded ELLPACK.
+    Ellpack,
 }
 
 /// What is known of a kernel.
@@ -56,6 +76,8 @@ pub struct KernelInfo {
     pub id: KernelId,
     /// The name that `--kernel` takes.
     pub name: &'static str,
+    /// What it runs on.
+    pub runs_on: Processor,
     /// What it reads.
     pub format: Format,
     /// How it adds up a row.
@@ -69,6 +91,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialCsr,
         name: "serial_csr",
+        runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
         summary: "one thread, one element of Y at a time; the baseline of speed-ups",
@@ -76,6 +99,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialEllPadded,
         name: "serial_ell_padded",
+        runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
         summary: "the same on padded ELLPACK",
@@ -83,6 +107,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialEllUnpadded,
         name: "serial_ell_unpadded",
+        runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
         summary: "the same on ELLPACK without padding",
@@ -90,6 +115,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuCsr,
         name: "cpu_csr",
+        runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
         summary: "all cores, vectors over K, rows grouped by pattern or length; the default",
@@ -97,6 +123,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuEllPadded,
         name: "cpu_ell_padded",
+        runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
         summary: "the same bodies on padded ELLPACK; for comparison, or rows of one length",
@@ -104,6 +131,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuEllUnpadded,
         name: "cpu_ell_unpadded",
+        runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
         summary: "the same bodies on ELLPACK without padding",
@@ -111,11 +139,57 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuSell,
         name: "cpu_sell",
+        runs_on: Processor::Cpu,
         format: Format::Sell,
         order: Order::Canonical,
         summary: "all cores on slices of rows sorted by length; short uneven rows and small K",
     },
+    KernelInfo {
+        id: KernelId::CsrScalarV1,
+        name: "csr_scalar_v1",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "a GPU thread an element of Y, adding in global memory at every step; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::CsrScalarV2,
+        name: "csr_scalar_v2",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "the same, adding in a register and storing once",
+    },
+    KernelInfo {
+        id: KernelId::CsrScalarV3,
+        name: "csr_scalar_v3",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "the same, with the row's bounds read once",
+    },
+    KernelInfo {
+        id: KernelId::CsrVector,
+        name: "csr_vector",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "a warp an element of Y; long rows and small K",
+    },
+    KernelInfo {
+        id: KernelId::Ellpack,
+        name: "ellpack",
+        runs_on: Processor::Gpu,
+        format: Format::EllPadded,
+        order: Order::Canonical,
+        summary: "a GPU thread an element of Y on padded ELLPACK; rows of nearly one length",
+    },
 ];
+
+/// The kernels of one processor.
+pub fn kernels_of(processor: Processor) -> impl Iterator<Item = &'static KernelInfo> {
+    TABLE.iter().filter(move |info| info.runs_on == processor)
+}
 
 impl KernelId {
     /// What is known of it.

@@ -216,6 +216,18 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         (&self.columns[range.clone()], &self.values[range])
     }
 
+    /// Other rows made of the same entries: row `i` is what lies between `row_pointers[i]` and `row_pointers[i + 1]`, such
+    /// as the segments of one long row.
+    pub fn with_row_pointers(&self, row_pointers: &'a [u64]) -> Result<CsrView<'a, T>> {
+        let rows = row_pointers.len().saturating_sub(1);
+        let sound = row_pointers.last().is_some_and(|&end| end <= self.columns.len() as u64)
+            && row_pointers.is_sorted();
+        if !sound {
+            return Err(Error::Internal("row pointers fall or end outside the entries".into()));
+        }
+        Ok(CsrView { rows, row_pointers, ..*self })
+    }
+
     /// Some consecutive rows.
     pub fn slice_rows(&self, range: Range<usize>) -> CsrView<'a, T> {
         CsrView {
@@ -252,5 +264,15 @@ mod tests {
         let part = matrix.view().slice_rows(1..3);
         assert_eq!((part.rows(), part.nnz()), (2, 2));
         assert_eq!(part.row(1), (&[0, 1][..], &[2.0, 3.0][..]));
+    }
+
+    #[test]
+    fn a_row_can_be_seen_as_several() {
+        let matrix = Csr::try_new(1, 3, vec![0, 3], vec![0, 1, 2], vec![1.0, 2.0, 3.0]).unwrap();
+        let parts = matrix.view().with_row_pointers(&[0, 2, 3]).unwrap();
+        assert_eq!((parts.rows(), parts.row(0).0, parts.row(1).0), (2, &[0, 1][..], &[2][..]));
+        assert!(matrix.view().with_row_pointers(&[0, 4]).is_err());
+        assert!(matrix.view().with_row_pointers(&[2, 1]).is_err());
+        assert!(matrix.view().with_row_pointers(&[]).is_err());
     }
 }

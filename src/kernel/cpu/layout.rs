@@ -40,6 +40,15 @@ impl<'a, T> RowLayout<'a, T> {
         }
     }
 
+    /// Entries of these rows, padding included.
+    pub(super) fn entries(&self) -> usize {
+        match (self.lengths, self.starts) {
+            (None, [first, .., last]) => (last - first) as usize,
+            (None, _) => 0,
+            (Some(_), _) => self.columns.len(),
+        }
+    }
+
     /// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must
     /// be short, not empty, and `other` must follow so many rows later in the arrays.
     pub(super) fn shift(&self, row: usize, other: usize) -> Option<u32> {

@@ -9,7 +9,7 @@ use super::rows_plan::{CpuSettings, RowsPlan};
 use super::select::Kernels;
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::reference;
 use crate::kernel::table::KernelId;
 use crate::matrix::convert::{csr_to_ell_padded, csr_to_ell_unpadded};
@@ -51,7 +51,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
     ) -> Result<Self> {
         let mut reasons = Vec::new();
         let mut plan = |layout: RowLayout<'_, T>| {
-            let uniform = all_equal(layout.values);
+            let uniform = all_equal(layout);
             let (tuning, why) = Tuning::choose(layout, settings.k, uniform);
             reasons = why;
             RowsPlan::new(layout, settings, tuning, uniform)
@@ -77,6 +77,16 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
                 let sliced = SlicedEll::from_csr(matrix, slicing::<T>(), memory_limit_bytes)?;
                 let plan = SellPlan::new(&sliced, settings);
                 Stored::Sell(sliced, plan)
+            }
+            KernelId::CsrScalarV1
+            | KernelId::CsrScalarV2
+            | KernelId::CsrScalarV3
+            | KernelId::CsrVector
+            | KernelId::Ellpack => {
+                return Err(Error::Usage(format!(
+                    "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                    kernel.name()
+                )));
             }
         };
         let mut reason = kernel.info().summary.to_string();
@@ -166,9 +176,13 @@ fn unpadded_layout<T: Kernels>(matrix: &EllUnpadded<T>) -> RowLayout<'_, T> {
     }
 }
 
-/// Whether all values are the same, bit for bit: -0 is not 0.
-fn all_equal<T: Kernels>(values: &[T]) -> bool {
-    let Some(first) = values.first() else { return false };
+/// Whether the values of these rows are all the first one of the arrays, bit for bit: -0 is not 0.
+fn all_equal<T: Kernels>(layout: RowLayout<'_, T>) -> bool {
+    let Some(first) = layout.values.first() else { return false };
     let first = bytemuck::bytes_of(first);
+    let values = match (layout.lengths, layout.starts) {
+        (None, [begin, .., end]) => &layout.values[*begin as usize..*end as usize],
+        _ => layout.values,
+    };
     values.par_chunks(1 << 16).all(|part| part.iter().all(|value| bytemuck::bytes_of(value) == first))
 }

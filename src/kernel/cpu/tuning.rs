@@ -54,7 +54,7 @@ impl Tuning {
     /// The preferences for `layout` times `k` columns, and the reasons in words.
     pub fn choose<T: Copy>(layout: RowLayout<'_, T>, k: usize, uniform: bool) -> (Self, Vec<&'static str>) {
         let rows = layout.rows();
-        let nnz = layout.columns.len();
+        let nnz = layout.entries();
         let row_bytes = k * size_of::<T>();
         let narrow = row_bytes <= NARROW_BYTES;
         let mean_length = nnz / rows.max(1);

@@ -1,0 +1,65 @@
+//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler; needs no CUDA.
+//!
+//! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), but no race detector is linked: the
+//! emulator defines the functions that the compiler calls, and so sees each access before it happens.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+#[path = "src/device/emulated/shared_words.rs"]
+mod shared_words;
+
+const HEADER: &str = "src/device/emulated/cuda_words.h";
+const TEST_KERNELS: &str = "src/device/emulated/faulty.cu";
+
+fn main() {
+    println!("cargo::rerun-if-changed=kernels");
+    println!("cargo::rerun-if-changed={HEADER}");
+    println!("cargo::rerun-if-changed={TEST_KERNELS}");
+    let mut kernels: Vec<PathBuf> = fs::read_dir("kernels")
+        .expect("the folder kernels is part of the source")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "cu"))
+        .collect();
+    kernels.sort();
+    kernels.push(TEST_KERNELS.into());
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, &folder)).collect();
+
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .cpp_link_stdlib(None)
+        .std("c++17")
+        .opt_level(2)
+        .warnings(true)
+        .flag("-fsanitize=thread")
+        // The order and rounding of every operation are those of the text.
+        .flag("-ffp-contract=off")
+        .flag("-fno-exceptions")
+        .flag("-fno-rtti")
+        // Loops must not become calls that nobody watches.
+        .flag("-fno-builtin")
+        .flag_if_supported("-fno-tree-loop-distribute-patterns")
+        // Loads of vectors stay whole, so that their alignment is seen.
+        .flag_if_supported("-fno-tree-sra");
+    if build.get_compiler().is_like_clang() {
+        build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
+    }
+    build.files(&sources).compile("rowloom_kernels");
+}
+
+/// Writes the kernel's text, made ready for the C++ compiler, into `folder`.
+fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
+    let text = fs::read_to_string(kernel).expect("kernels are readable");
+    let text = match shared_words::rewrite(&text) {
+        Ok(text) => text,
+        Err(reason) => panic!("{}: {reason}", kernel.display()),
+    };
+    let header = fs::canonicalize(HEADER).expect("the header is part of the source");
+    let name = kernel.file_stem().unwrap_or_default().to_string_lossy();
+    let source = folder.join(format!("{name}_emulated.cc"));
+    let text = format!("#include \"{}\"\n#line 1 \"{}\"\n{text}", header.display(), kernel.display());
+    fs::write(&source, text).expect("OUT_DIR is writable");
+    source
+}

@@ -1,0 +1,46 @@
+// Y = A X with one warp for each element of Y, A by compressed rows.
+//
+// The lanes of a warp stride over the row, then a tree in shared memory adds their sums, and lane 0 stores the element.
+// Rows much shorter than a warp leave most lanes idle. The order of addition is the kernel's own, not the canonical one.
+//
+// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
+// values begin at the first row's first nonzero. Warp w computes row w / k, column w % k.
+
+#define THREADS 512
+#define LANES 32
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+
+#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
+
+template <typename T> static __device__ __forceinline__ void csr_vector(PARAMETERS(T))
+{
+    __shared__ T partial[THREADS];
+    const unsigned int lane = threadIdx.x % LANES;
+    const unsigned long long element =
+        (unsigned long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    if (element >= rows * k) return; // a whole warp, so no lane waits for it below
+    const unsigned long long row = element / k, column = element % k;
+    const unsigned long long first = row_pointers[0];
+    const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;
+    T sum = T(0);
+    for (unsigned long long at = start + lane; at < end; at += LANES) {
+        sum = fused(values[at], x[columns[at] * ldx + column], sum);
+    }
+    partial[threadIdx.x] = sum;
+    __syncwarp();
+    for (unsigned int distance = LANES / 2; distance > 0; distance /= 2) {
+        if (lane < distance) partial[threadIdx.x] += partial[threadIdx.x + distance];
+        __syncwarp();
+    }
+    if (lane == 0) y[row * ldy + column] = partial[threadIdx.x];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_f64(PARAMETERS(double)) { csr_vector(ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_f32(PARAMETERS(float)) { csr_vector(ARGUMENTS); }

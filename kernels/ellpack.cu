@@ -1,0 +1,50 @@
+// Y = A X with one thread for each element of Y, A in padded ELLPACK.
+//
+// Slot s of row r is at r * width + s, row after row, so that any run of rows is one piece of both arrays. A row's
+// entries come first; column 0xffffffff marks the padding behind them, which is never multiplied. Thread t computes
+// row t / k, column t % k.
+//
+// The order of addition is canonical: a chain of fused multiply-adds for each segment of 256 entries, the segments added
+// first to last.
+
+#define SEGMENT 256ull
+#define THREADS 512
+#define PADDING 0xffffffffu
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long rows, unsigned long long k, unsigned long long width,                                           \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+
+#define ARGUMENTS rows, k, width, columns, values, x, ldx, y, ldy
+
+template <typename T> static __device__ __forceinline__ void ellpack(PARAMETERS(T))
+{
+    const unsigned long long element = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (element >= rows * k) return;
+    const unsigned long long row = element / k, column = element % k;
+    const unsigned long long start = row * width, end = start + width;
+    T sum = T(0);
+    bool row_goes_on = true;
+    for (unsigned long long segment = start; segment < end && row_goes_on; segment += SEGMENT) {
+        const unsigned long long segment_end = end - segment < SEGMENT ? end : segment + SEGMENT;
+        if (columns[segment] == PADDING) break;
+        T chain = T(0);
+        for (unsigned long long at = segment; at < segment_end; ++at) {
+            const unsigned int from = columns[at];
+            if (from == PADDING) {
+                row_goes_on = false;
+                break;
+            }
+            chain = fused(values[at], x[from * ldx + column], chain);
+        }
+        sum = segment == start ? chain : sum + chain;
+    }
+    y[row * ldy + column] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) ellpack_f64(PARAMETERS(double)) { ellpack(ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS) ellpack_f32(PARAMETERS(float)) { ellpack(ARGUMENTS); }

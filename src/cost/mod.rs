@@ -1,0 +1,10 @@
+//! The cost model: how long a kernel takes on a chunk and a copy on a link, from a few rates of each device.
+//!
+//! Rates are plain data. Those of known machines lie in `configs/machines/` with the source of every figure and are
+//! built in; [`preset`] finds them by name.
+
+mod presets;
+mod profile;
+
+pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
+pub use profile::{HostRates, Link, Load, Profile};

@@ -1,0 +1,216 @@
+//! Descriptions of machines, read from the TOML files that are built in.
+
+use serde::Deserialize;
+
+use super::profile::{HostRates, Profile};
+use crate::error::{Error, Result};
+use crate::kernel::Processor;
+
+/// Name and text of every machine that can be simulated.
+const MACHINES: [(&str, &str); 4] = [
+    ("h200", include_str!("../../configs/machines/h200.toml")),
+    ("h100", include_str!("../../configs/machines/h100.toml")),
+    ("a100", include_str!("../../configs/machines/a100.toml")),
+    ("node8", include_str!("../../configs/machines/node8.toml")),
+];
+const CPU: &str = include_str!("../../configs/machines/cpu.toml");
+const EMULATED: &str = include_str!("../../configs/machines/emulated.toml");
+
+/// Most GPUs that a name may ask for.
+const MOST_GPUS: u32 = 64;
+
+/// A machine that is not here: its host and its GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preset {
+    /// The name it was asked for by.
+    pub name: String,
+    /// The host's memory.
+    pub host: HostRates,
+    /// The host's cores.
+    pub cpu: Profile,
+    /// Its GPUs, all alike.
+    pub gpus: Vec<Profile>,
+}
+
+/// A description as it lies in a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineFile {
+    gpus: u32,
+    host: HostFile,
+    gpu: Profile,
+}
+
+/// The host of a description; where a machine has one GPU these are the figures for each GPU.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostFile {
+    cores: u32,
+    memory_bytes: u64,
+    memory_gb_per_s: f64,
+    copy_gb_per_s: f64,
+}
+
+/// Rates of one core, and of all cores where they share something.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CpuFile {
+    core_stream_gb_per_s: f64,
+    core_copy_gb_per_s: f64,
+    core_gather_gb_per_s: f64,
+    core_far_gather_gb_per_s: f64,
+    core_cache_bytes: u64,
+    memory_gb_per_s: f64,
+    copy_gb_per_s: f64,
+    launch_us: f64,
+    row_ns: f64,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    toml::from_str(text)
+        .map_err(|error| Error::Internal(format!("a built-in machine description is damaged: {error}")))
+}
+
+/// The names that [`preset`] knows.
+pub fn preset_names() -> impl Iterator<Item = &'static str> {
+    MACHINES.iter().map(|(name, _)| *name)
+}
+
+/// The machine of that name: `h200`, `h200x4` (four of them), `node8`.
+pub fn preset(name: &str) -> Result<Preset> {
+    let text = |wanted: &str| MACHINES.iter().find(|(known, _)| *known == wanted).map(|(_, text)| *text);
+    let (file, count) = match text(name) {
+        Some(text) => (parse::<MachineFile>(text)?, 1),
+        None => {
+            let (base, count) = name.rsplit_once('x').ok_or_else(|| unknown(name))?;
+            let text = text(base).ok_or_else(|| unknown(name))?;
+            let file = parse::<MachineFile>(text)?;
+            match count.parse() {
+                Ok(count @ 1..=MOST_GPUS) if file.gpus == 1 => (file, count),
+                _ => return Err(unknown(name)),
+            }
+        }
+    };
+    // A machine with more GPUs has a host that is larger by as much.
+    let host = HostRates {
+        cores: file.host.cores * count,
+        memory_gb_per_s: file.host.memory_gb_per_s * f64::from(count),
+        copy_gb_per_s: file.host.copy_gb_per_s * f64::from(count),
+    };
+    let memory_bytes = file.host.memory_bytes.saturating_mul(u64::from(count));
+    let cpu =
+        Profile { stream_gb_per_s: host.memory_gb_per_s, ..cpu_profile(host.cores as usize, memory_bytes)? };
+    Ok(Preset { name: name.into(), host, cpu, gpus: vec![file.gpu; (file.gpus * count) as usize] })
+}
+
+fn unknown(name: &str) -> Error {
+    let names: Vec<&str> = preset_names().collect();
+    Error::Usage(format!(
+        "unknown machine '{name}'; there are {}, and with a number of GPUs up to {MOST_GPUS} such as h200x4",
+        names.join(", ")
+    ))
+}
+
+/// A CPU of which nothing is known but the number of threads.
+pub fn cpu_profile(threads: usize, memory_bytes: u64) -> Result<Profile> {
+    let file: CpuFile = parse(CPU)?;
+    let cores = threads.max(1) as f64;
+    Ok(Profile {
+        name: "cpu".into(),
+        processor: Processor::Cpu,
+        memory_bytes,
+        stream_gb_per_s: (file.core_stream_gb_per_s * cores).min(file.memory_gb_per_s),
+        gather_gb_per_s: file.core_gather_gb_per_s * cores,
+        far_gather_gb_per_s: file.core_far_gather_gb_per_s * cores,
+        cache_bytes: file.core_cache_bytes.saturating_mul(threads.max(1) as u64),
+        launch_us: file.launch_us,
+        row_ns: file.row_ns / cores,
+        product_ns: 0.0,
+        link: None,
+    })
+}
+
+/// The memory of a host of which nothing is known but the number of threads.
+pub fn host_rates(threads: usize) -> Result<HostRates> {
+    let file: CpuFile = parse(CPU)?;
+    let cores = threads.max(1) as f64;
+    Ok(HostRates {
+        cores: threads.max(1) as u32,
+        memory_gb_per_s: (file.core_stream_gb_per_s * cores).min(file.memory_gb_per_s),
+        copy_gb_per_s: (file.core_copy_gb_per_s * cores).min(file.copy_gb_per_s),
+    })
+}
+
+/// The emulated GPU.
+pub fn emulated_profile() -> Result<Profile> {
+    parse(EMULATED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Load;
+    use super::*;
+
+    #[test]
+    fn every_description_is_sound() {
+        for name in preset_names() {
+            let machine = preset(name).unwrap();
+            assert!(!machine.gpus.is_empty(), "{name}");
+            for profile in machine.gpus.iter().chain([&machine.cpu]) {
+                assert!(profile.stream_gb_per_s > 0.0 && profile.gather_gb_per_s > 0.0, "{name}");
+                assert!(profile.far_gather_gb_per_s > 0.0 && profile.memory_bytes > 1 << 30, "{name}");
+            }
+            let link = machine.gpus[0].link.as_ref().expect("a GPU has a link");
+            assert!(link.both_gb_per_s <= link.to_device_gb_per_s + link.from_device_gb_per_s, "{name}");
+            assert!(machine.host.copy_gb_per_s < machine.host.memory_gb_per_s, "{name}");
+        }
+        assert!(emulated_profile().unwrap().product_ns > 1.0);
+    }
+
+    #[test]
+    fn a_number_of_gpus_may_follow_the_name() {
+        assert_eq!(preset("h200x4").unwrap().gpus.len(), 4);
+        assert_eq!(preset("node8").unwrap().gpus.len(), 8);
+        let (one, two) = (preset("a100").unwrap(), preset("a100x2").unwrap());
+        assert_eq!(two.host.memory_gb_per_s, 2.0 * one.host.memory_gb_per_s);
+        for nonsense in ["", "h300", "h200x", "h200x0", "h200x65", "h200x-1", "x4", "node8x2", "cpu"] {
+            let error = preset(nonsense).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{nonsense}");
+            assert!(error.to_string().contains("a100"), "{error}");
+        }
+    }
+
+    #[test]
+    fn more_work_takes_longer() {
+        let machine = preset("h200").unwrap();
+        let load = Load {
+            rows: 1000,
+            nnz: 16_000,
+            k: 32,
+            compulsory_bytes: 1 << 20,
+            gathered_bytes: 1 << 22,
+            x_bytes: 1 << 20,
+        };
+        for profile in [&machine.cpu, &machine.gpus[0], &emulated_profile().unwrap()] {
+            let base = profile.kernel_s(&load);
+            assert!(base > 0.0);
+            let heavier = [
+                Load { gathered_bytes: 1 << 32, ..load },
+                Load { compulsory_bytes: 1 << 32, ..load },
+                Load { rows: 1 << 32, nnz: 1 << 32, compulsory_bytes: 1 << 33, ..load },
+            ];
+            for more in heavier {
+                assert!(profile.kernel_s(&more) > base);
+            }
+        }
+        assert!(machine.gpus[0].kernel_s(&load) < machine.cpu.kernel_s(&load));
+    }
+
+    #[test]
+    fn a_rate_of_zero_gives_a_finite_time() {
+        let mut profile = preset("h200").unwrap().gpus.remove(0);
+        profile.stream_gb_per_s = 0.0;
+        let load = Load { rows: 1, compulsory_bytes: 8, ..Load::default() };
+        assert!(profile.kernel_s(&load).is_finite());
+    }
+}

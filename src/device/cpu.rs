@@ -1,0 +1,108 @@
+//! The host: jobs on a private rayon pool, in the memory they find their data in.
+//!
+//! Jobs may borrow: the device lives inside a rayon scope, which ends only when every job has. A lane is a place in
+//! line, not a thread: a chunk's job forks inside the pool as it likes.
+
+use std::panic::{self, AssertUnwindSafe};
+
+use rayon::Scope;
+
+use super::{
+    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, Reports,
+};
+use crate::graph::Demand;
+use crate::trace::Clock;
+
+/// Chunks that run side by side, so that one fills the threads that the end of another leaves idle.
+const POOL_LANES: usize = 2;
+/// Copies within the host's memory that run side by side.
+const COPY_LANES: usize = 2;
+
+/// The host's pool, for as long as a scope is open.
+pub struct Cpu<'pool, 'run> {
+    scope: &'pool Scope<'run>,
+    clock: Clock,
+    reports: Reports,
+    description: Description,
+    next_fence: u64,
+    closed: bool,
+}
+
+impl<'pool, 'run> Cpu<'pool, 'run> {
+    /// The host, its jobs spawned in `scope` and timed by `clock`.
+    pub fn new(scope: &'pool Scope<'run>, clock: Clock, reports: Reports) -> Self {
+        let lane = |name: String, kind| LaneInfo { name, kind, depth: 1 };
+        let pool = (0..POOL_LANES).map(|index| lane(format!("chunks {index}"), LaneKind::Pool));
+        let copy = (0..COPY_LANES).map(|index| lane(format!("copies {index}"), LaneKind::Copy));
+        let description = Description {
+            name: "cpu".into(),
+            memory_bytes: None,
+            lanes: pool.chain(copy).collect(),
+            waits_by_itself: false,
+        };
+        Self { scope, clock, reports, description, next_fence: 0, closed: false }
+    }
+}
+
+impl<'run> Device<'run> for Cpu<'_, 'run> {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn allocate(&mut self, _bytes: u64) -> Result<Memory, Fault> {
+        Err(Fault::new(FaultKind::OutOfMemory, "the host computes in its own memory and has none apart"))
+    }
+
+    fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
+        Pinned::pageable(bytes as usize)
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'run>,
+        _demand: Demand,
+        _waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        if self.closed {
+            return Err(Fault::new(FaultKind::Lost, "the host's pool is closed"));
+        }
+        if lane >= self.description.lanes.len() {
+            return Err(Fault::new(FaultKind::Misuse, format!("the host has no lane {lane}")));
+        }
+        let Operation::Job(job) = operation else {
+            return Err(Fault::new(
+                FaultKind::Misuse,
+                "the host runs jobs, no copies to devices and no launches",
+            ));
+        };
+        let fence = Fence(self.next_fence);
+        self.next_fence += 1;
+        let (reports, clock) = (self.reports.clone(), self.clock);
+        self.scope.spawn(move |_| {
+            let start_ns = clock.now_ns();
+            // What a panicking job was writing is not used: its strand is unfinished and done again or given up.
+            let result = match panic::catch_unwind(AssertUnwindSafe(job)) {
+                Ok(result) => result.map_err(|error| Fault::new(FaultKind::Job, error.to_string())),
+                Err(_) => Err(Fault::new(FaultKind::Job, "a job of the host panicked")),
+            };
+            reports.send(fence, start_ns, clock.now_ns(), result);
+        });
+        Ok(fence)
+    }
+
+    fn settle(&mut self) {}
+
+    fn advance(&mut self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+    }
+}

@@ -1,0 +1,377 @@
+#![allow(unsafe_code)] // The emulator's bridge: what kernels compiled from C++ call.
+//! The bridge between kernels compiled by the host's C++ compiler and the emulator.
+//!
+//! The kernels are compiled as if for a race detector, so each of their loads and stores calls one of the `__tsan_…`
+//! functions here, which no race detector's library defines in this program. CUDA's own words call the `rowloom_…`
+//! functions. All of them find the launch that runs on their host thread through [`CURRENT`], and none of them unwinds.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+use corosensei::Yielder;
+
+use super::entries::Entry;
+use super::fault::{AccessKind, Index3, Wrong};
+use super::memory::Allocation;
+use super::region::{Region, outside};
+use super::rendezvous::{State, WarpCall, WarpKind};
+
+/// Shared memory that a block may declare.
+pub const STATIC_SHARED_BYTES: usize = 48 << 10;
+
+/// Bytes left free between shared variables, so that running over one of them is seen.
+const GAP_BYTES: usize = 64;
+
+/// Why a runner gave control back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// No thread of the warp is left to begin.
+    Idle,
+    /// Its thread waits for others.
+    Waiting,
+    /// Its thread did something wrong and must not go on.
+    Failed,
+}
+
+/// One launch while it runs.
+pub struct Context<'a> {
+    pub entry: Entry,
+    pub arguments: &'a [u64],
+    pub grid: Index3,
+    pub block_size: Index3,
+    /// The block that runs.
+    pub block: Cell<Index3>,
+    /// The thread that runs, counted within its block.
+    pub thread: Cell<usize>,
+    /// Threads of the warp that have not begun.
+    pub next_thread: Cell<usize>,
+    pub warp_end: Cell<usize>,
+    /// What each thread of the block is about, and the answer it goes on with.
+    pub states: RefCell<Vec<State>>,
+    pub answers: RefCell<Vec<u64>>,
+    /// What went wrong.
+    pub wrong: Cell<Option<Wrong>>,
+    /// Bounds of the stack that the running thread uses.
+    pub stack: Cell<(usize, usize)>,
+    yielder: Cell<*const Yielder<(), Pause>>,
+    regions: UnsafeCell<Vec<Region<'a>>>,
+    shared_memory: &'a Allocation,
+    shared_used: Cell<usize>,
+    /// Shared variables by the address of their key, with the place of their region.
+    shared_variables: RefCell<Vec<(usize, usize)>>,
+    dynamic_region: usize,
+}
+
+thread_local! {
+    /// The launch that runs on this host thread.
+    static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
+}
+
+/// What a launch is made of, apart from the memory it shares.
+pub struct Parts<'a> {
+    pub entry: Entry,
+    pub arguments: &'a [u64],
+    pub grid: [u32; 3],
+    pub block_size: [u32; 3],
+    pub dynamic_shared_bytes: usize,
+}
+
+impl<'a> Context<'a> {
+    /// A launch that may touch `regions` and, of `shared_memory`, what it declares.
+    pub fn new(parts: Parts<'a>, mut regions: Vec<Region<'a>>, shared_memory: &'a Allocation) -> Self {
+        let index = |[x, y, z]: [u32; 3]| Index3 { x, y, z };
+        let threads = parts.block_size.iter().map(|size| *size as usize).product();
+        let dynamic_region = regions.len();
+        let dynamic = 0..parts.dynamic_shared_bytes.min(shared_memory.bytes());
+        regions.push(Region::new("the dynamic shared memory", shared_memory, dynamic.clone(), true));
+        Self {
+            entry: parts.entry,
+            arguments: parts.arguments,
+            grid: index(parts.grid),
+            block_size: index(parts.block_size),
+            block: Cell::default(),
+            thread: Cell::default(),
+            next_thread: Cell::default(),
+            warp_end: Cell::default(),
+            states: RefCell::new(vec![State::Ready; threads]),
+            answers: RefCell::new(vec![0; threads]),
+            wrong: Cell::default(),
+            stack: Cell::default(),
+            yielder: Cell::new(ptr::null()),
+            regions: UnsafeCell::new(regions),
+            shared_memory,
+            shared_used: Cell::new(dynamic.end),
+            shared_variables: RefCell::default(),
+            dynamic_region,
+        }
+    }
+
+    /// Runs `body` as this host thread's launch.
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        let before = CURRENT.replace(ptr::from_ref(self).cast());
+        let result = body();
+        CURRENT.set(before);
+        result
+    }
+
+    /// The place in its block of the thread with that number.
+    pub fn thread_index(&self, thread: usize) -> Index3 {
+        let (width, height) = (self.block_size.x.max(1), self.block_size.y.max(1));
+        let thread = thread as u32;
+        Index3 { x: thread % width, y: thread / width % height, z: thread / width / height }
+    }
+
+    /// Shared memory that nobody in the block has written yet.
+    pub fn forget_shared_memory(&self) {
+        // SAFETY: only this launch uses its processor's shared memory, and no thread of it runs now.
+        unsafe { self.shared_memory.forget(0..self.shared_used.get()) };
+    }
+
+    /// The body of a runner: begins one thread of the warp after the other, and waits where none is left.
+    pub fn run_threads(yielder: &Yielder<(), Pause>) {
+        loop {
+            match current() {
+                Some(context) if context.next_thread.get() < context.warp_end.get() => {
+                    let thread = context.next_thread.get();
+                    context.next_thread.set(thread + 1);
+                    context.thread.set(thread);
+                    context.yielder.set(yielder);
+                    // SAFETY: the arguments were checked against the entry's parameters when they were bound, and
+                    // every access is checked before it happens.
+                    unsafe { context.entry.call(context.arguments) };
+                    context.states.borrow_mut()[thread] = State::Done;
+                }
+                _ => yielder.suspend(Pause::Idle),
+            }
+        }
+    }
+
+    /// Lets the running thread wait until the others have come, and gives its answer.
+    fn wait(&self, state: State) -> u64 {
+        let (thread, yielder) = (self.thread.get(), self.yielder.get());
+        self.states.borrow_mut()[thread] = state;
+        // SAFETY: it belongs to the runner that this thread runs on, which outlives the thread.
+        unsafe { (*yielder).suspend(Pause::Waiting) };
+        self.thread.set(thread);
+        self.yielder.set(yielder);
+        self.answers.borrow()[thread]
+    }
+
+    /// Ends the launch: the running thread is left where it is and never goes on.
+    #[cold]
+    fn fail(&self, wrong: Wrong) -> ! {
+        self.wrong.set(Some(wrong));
+        // SAFETY: as in `wait`.
+        unsafe { (*self.yielder.get()).suspend(Pause::Failed) };
+        // A runner whose thread failed is never resumed.
+        std::process::abort()
+    }
+
+    #[inline]
+    fn access(&self, access: AccessKind, address: usize, bytes: usize) {
+        // SAFETY: only `shared_variable` changes the list, and not while this runs.
+        let regions = unsafe { &*self.regions.get() };
+        for region in regions {
+            if region.contains(address, bytes) {
+                if !region.allows(access, address, bytes)
+                    && let Err(wrong) = region.check(access, address, bytes)
+                {
+                    self.fail(wrong);
+                }
+                return;
+            }
+        }
+        let (low, high) = self.stack.get();
+        if address < low || address >= high {
+            self.fail(outside(regions, access, address, bytes));
+        }
+    }
+
+    #[cold]
+    fn misaligned(&self, access: AccessKind, address: usize, bytes: usize) {
+        // SAFETY: as in `access`.
+        let regions = unsafe { &*self.regions.get() };
+        if let Some(region) = regions.iter().find(|region| region.contains(address, bytes)) {
+            let (name, offset) = (region.name.to_owned(), address - region.address());
+            self.fail(Wrong::Misaligned { access, bytes, region: name, offset });
+        }
+    }
+
+    fn shared_variable(&self, key: usize, name: &'static str, bytes: usize, alignment: usize) -> usize {
+        // SAFETY: no thread is inside `access` now.
+        let regions = unsafe { &mut *self.regions.get() };
+        let known = self.shared_variables.borrow().iter().find(|(other, _)| *other == key).map(|(_, at)| *at);
+        if let Some(region) = known.and_then(|at| regions.get(at)) {
+            return region.address();
+        }
+        let begin = (self.shared_used.get() + GAP_BYTES).next_multiple_of(alignment.max(16));
+        let limit_bytes = STATIC_SHARED_BYTES.min(self.shared_memory.bytes());
+        if begin.saturating_add(bytes) > limit_bytes {
+            self.fail(Wrong::SharedMemory { bytes: begin.saturating_add(bytes), limit_bytes });
+        }
+        self.shared_used.set(begin + bytes);
+        self.shared_variables.borrow_mut().push((key, regions.len()));
+        let region = Region::new(name, self.shared_memory, begin..begin + bytes, true);
+        let address = region.address();
+        regions.push(region);
+        address
+    }
+}
+
+/// The launch that runs on this host thread.
+#[inline]
+fn current() -> Option<&'static Context<'static>> {
+    // SAFETY: set by `Context::enter` for as long as the launch lives, and used only by what runs inside it.
+    unsafe { CURRENT.get().as_ref() }
+}
+
+#[inline]
+fn access(access: AccessKind, address: *const c_void, bytes: usize) {
+    if let Some(context) = current() {
+        context.access(access, address as usize, bytes);
+    }
+}
+
+#[inline]
+fn aligned_access(kind: AccessKind, address: *const c_void, bytes: usize) {
+    if !(address as usize).is_multiple_of(bytes)
+        && let Some(context) = current()
+    {
+        context.misaligned(kind, address as usize, bytes);
+    }
+    access(kind, address, bytes);
+}
+
+macro_rules! accesses {
+    ($($check:ident($kind:ident, $bytes:literal): $($name:ident)+;)+) => {$($(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(address: *const c_void) {
+            $check(AccessKind::$kind, address, $bytes);
+        }
+    )+)+};
+}
+
+accesses! {
+    access(Read, 1): __tsan_read1;
+    access(Write, 1): __tsan_write1;
+    aligned_access(Read, 2): __tsan_read2;
+    aligned_access(Read, 4): __tsan_read4;
+    aligned_access(Read, 8): __tsan_read8;
+    aligned_access(Read, 16): __tsan_read16;
+    aligned_access(Write, 2): __tsan_write2;
+    aligned_access(Write, 4): __tsan_write4;
+    aligned_access(Write, 8): __tsan_write8;
+    aligned_access(Write, 16): __tsan_write16;
+    access(Read, 2): __tsan_unaligned_read2;
+    access(Read, 4): __tsan_unaligned_read4;
+    access(Read, 8): __tsan_unaligned_read8;
+    access(Read, 16): __tsan_unaligned_read16;
+    access(Write, 2): __tsan_unaligned_write2;
+    access(Write, 4): __tsan_unaligned_write4;
+    access(Write, 8): __tsan_unaligned_write8;
+    access(Write, 16): __tsan_unaligned_write16;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_read_range(address: *const c_void, bytes: usize) {
+    access(AccessKind::Read, address, bytes);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_write_range(address: *const c_void, bytes: usize) {
+    access(AccessKind::Write, address, bytes);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_memcpy(to: *mut c_void, from: *const c_void, bytes: usize) -> *mut c_void {
+    access(AccessKind::Read, from, bytes);
+    access(AccessKind::Write, to, bytes);
+    // SAFETY: both were checked; may they overlap, it is still defined.
+    unsafe { ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+    to
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_memmove(to: *mut c_void, from: *const c_void, bytes: usize) -> *mut c_void {
+    __tsan_memcpy(to, from, bytes)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_memset(to: *mut c_void, byte: i32, bytes: usize) -> *mut c_void {
+    access(AccessKind::Write, to, bytes);
+    // SAFETY: checked.
+    unsafe { ptr::write_bytes(to.cast::<u8>(), byte as u8, bytes) };
+    to
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_init() {}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_func_entry(_caller: *const c_void) {}
+
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_func_exit() {}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_thread_index() -> Index3 {
+    current().map_or(Index3::default(), |context| context.thread_index(context.thread.get()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_block_index() -> Index3 {
+    current().map_or(Index3::default(), |context| context.block.get())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_block_size() -> Index3 {
+    current().map_or(Index3::default(), |context| context.block_size)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_grid_size() -> Index3 {
+    current().map_or(Index3::default(), |context| context.grid)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_barrier(line: u32) {
+    if let Some(context) = current() {
+        context.wait(State::Barrier { line });
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_warp(kind: u32, mask: u32, line: u32, value: u64, from: u32, width: u32) -> u64 {
+    let kind = WarpKind::by_number(kind);
+    current()
+        .map_or(value, |context| context.wait(State::Warp(WarpCall { kind, mask, line, value, from, width })))
+}
+
+/// The address of a shared variable, which is the same for all threads of a block.
+///
+/// # Safety
+/// `name` is text that ends with a zero and lives as long as the program.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rowloom_shared(
+    key: *const c_void,
+    name: *const c_char,
+    bytes: usize,
+    alignment: usize,
+) -> *mut c_void {
+    // SAFETY: the header passes a string literal.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("a shared variable");
+    let address =
+        current().map_or(0, |context| context.shared_variable(key as usize, name, bytes, alignment));
+    ptr::with_exposed_provenance_mut(address)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rowloom_dynamic_shared() -> *mut c_void {
+    let address = current().map_or(0, |context| {
+        // SAFETY: as in `Context::access`.
+        let regions = unsafe { &*context.regions.get() };
+        regions.get(context.dynamic_region).map_or(0, Region::address)
+    });
+    ptr::with_exposed_provenance_mut(address)
+}

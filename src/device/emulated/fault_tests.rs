@@ -1,0 +1,234 @@
+#![allow(unsafe_code)] // Runs kernels directly, as the device's compute lane does.
+//! Planted faults, each found and told rightly; and CUDA's words, each with its meaning.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::entries::test_entry;
+use super::launch::{Bound, BoundLaunch, BoundRange};
+use super::memory::Allocation;
+use super::processor::Processor;
+use crate::device::{Fault, FaultKind};
+use crate::kernel::cuda::LaunchShape;
+
+fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
+    let memory = Allocation::new(size_of_val(values)).unwrap();
+    // SAFETY: as long as the values, and nobody else knows it yet.
+    unsafe { memory.write(0, bytemuck::cast_slice(values)) };
+    Arc::new(memory)
+}
+
+fn values_of<T: bytemuck::Pod>(memory: &Allocation) -> Vec<T> {
+    assert_eq!(memory.first_unwritten(0..memory.bytes()), None);
+    let mut bytes = vec![0; memory.bytes()];
+    // SAFETY: nobody writes it now.
+    unsafe { memory.read(0, &mut bytes) };
+    bytemuck::pod_collect_to_vec(&bytes)
+}
+
+fn unwritten(bytes: usize) -> Arc<Allocation> {
+    Arc::new(Allocation::new(bytes).unwrap())
+}
+
+fn range(
+    name: &'static str,
+    memory: &Arc<Allocation>,
+    range: std::ops::Range<usize>,
+    writable: bool,
+) -> Bound {
+    Bound::Range(BoundRange { name, memory: memory.clone(), range, writable })
+}
+
+fn reads(memory: &Arc<Allocation>) -> Bound {
+    range("from", memory, 0..memory.bytes(), false)
+}
+
+fn writes(memory: &Arc<Allocation>) -> Bound {
+    range("to", memory, 0..memory.bytes(), true)
+}
+
+fn launch_shaped(
+    processor: &mut Processor,
+    name: &'static str,
+    shape: LaunchShape,
+    arguments: Vec<Bound>,
+) -> Result<(), Fault> {
+    let entry = test_entry(name).unwrap();
+    let launch = BoundLaunch { name, entry, shape, arguments };
+    // SAFETY: the ranges lie inside, this thread alone uses them, and they are what the entries want.
+    unsafe { launch.run(processor, &AtomicBool::new(false)) }
+}
+
+/// Launches one block of 64 threads.
+fn launch(name: &'static str, arguments: Vec<Bound>) -> Result<(), Fault> {
+    let shape = LaunchShape { grid: [1, 1, 1], block: [64, 1, 1], dynamic_shared_bytes: 64 * 4 };
+    launch_shaped(&mut Processor::new().unwrap(), name, shape, arguments)
+}
+
+#[track_caller]
+fn assert_reported(result: Result<(), Fault>, parts: &[&str]) {
+    let fault = result.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Misuse);
+    for part in parts {
+        assert!(fault.message.contains(part), "{part:?} is not in: {}", fault.message);
+    }
+}
+
+#[test]
+fn reads_beyond_an_argument_are_reported_with_the_place() {
+    let (from, to) = (memory_of(&[1.0f64; 100]), unwritten(64 * 8));
+    assert!(launch("reads_beyond", vec![Bound::Number(36), reads(&from), writes(&to)]).is_ok());
+    let result = launch("reads_beyond", vec![Bound::Number(60), reads(&from), writes(&to)]);
+    assert_reported(
+        result,
+        &["reads_beyond, block 0, thread 40: reads 8 bytes at byte 800 of from, which has 800 bytes"],
+    );
+}
+
+#[test]
+fn accesses_before_an_argument_are_reported_too() {
+    let (from, to) = (memory_of(&[1.0f64; 100]), unwritten(64 * 8));
+    let result = launch("reads_beyond", vec![Bound::Number(u64::MAX), reads(&from), writes(&to)]);
+    assert_reported(result, &["thread 0: reads 8 bytes at byte -8 of from"]);
+}
+
+#[test]
+fn writes_beyond_an_argument_are_reported_and_do_not_happen() {
+    let (from, to) = (memory_of(&[1.0f64; 1]), unwritten(64 * 8));
+    let within = range("to", &to, 0..63 * 8, true);
+    let result = launch("writes_beyond", vec![Bound::Number(0), reads(&from), within]);
+    assert_reported(result, &["thread 63: writes 8 bytes at byte 504 of to, which has 504 bytes"]);
+    assert_eq!(to.first_unwritten(0..64 * 8), Some(63 * 8));
+}
+
+#[test]
+fn running_into_the_argument_next_door_is_reported() {
+    let slab = memory_of(&[1.0f64; 12]);
+    let arguments = |gap: usize| {
+        vec![range("left", &slab, 0..32, false), range("right", &slab, 32 + gap..40 + gap, true)]
+    };
+    for gap in [0, 8, 56] {
+        let result = launch("reads_next_door", arguments(gap));
+        assert_reported(result, &["reads 8 bytes at byte 32 of left, which has 32 bytes"]);
+    }
+    let overlapping = vec![range("left", &slab, 0..48, false), range("right", &slab, 40..48, true)];
+    assert_reported(launch("reads_next_door", overlapping), &["writes right where it reads or writes left"]);
+}
+
+#[test]
+fn neighbours_that_are_moved_apart_keep_their_contents() {
+    let slab = memory_of(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    let arguments = vec![range("left", &slab, 0..40, false), range("right", &slab, 40..48, true)];
+    launch("reads_next_door", arguments).unwrap();
+    assert_eq!(values_of::<f64>(&slab), [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 7.0]);
+}
+
+#[test]
+fn reads_of_memory_nobody_wrote_are_reported() {
+    let (from, to) = (unwritten(64 * 4), unwritten(64 * 4));
+    // SAFETY: inside, and nobody else uses it.
+    unsafe { from.write(0, &[0; 17 * 4]) };
+    let result = launch("reads_unwritten", vec![reads(&from), writes(&to)]);
+    assert_reported(result, &["thread 17: reads 4 bytes at byte 68 of from, which nobody has written"]);
+}
+
+#[test]
+fn reads_of_shared_memory_nobody_wrote_are_reported_in_every_block() {
+    let (from, to) = (memory_of(&[1.0f64]), unwritten(64 * 8));
+    let mut processor = Processor::new().unwrap();
+    for _ in 0..2 {
+        let shape = LaunchShape { grid: [3, 1, 1], block: [64, 1, 1], dynamic_shared_bytes: 0 };
+        let arguments = vec![reads(&from), writes(&to)];
+        let result = launch_shaped(&mut processor, "reads_unwritten_shared", shape, arguments);
+        assert_reported(
+            result,
+            &["block 0, thread 32: reads 8 bytes at byte 256 of sums, which nobody has written"],
+        );
+    }
+}
+
+#[test]
+fn running_over_a_shared_variable_is_reported() {
+    let (from, to) = (memory_of(&[1.0f64]), unwritten(64 * 8));
+    let result = launch("runs_over_shared", vec![reads(&from), writes(&to)]);
+    assert_reported(result, &["thread 32: writes 8 bytes at byte 256 of sums, which has 256 bytes"]);
+    let result = launch("runs_over_dynamic_shared", vec![writes(&to)]);
+    assert_reported(result, &["thread 32", "byte 256 of the dynamic shared memory, which has 256 bytes"]);
+}
+
+#[test]
+fn a_barrier_that_some_threads_never_reach_is_reported_with_who_waits_and_who_left() {
+    let to = unwritten(64 * 8);
+    let result = launch("leaves_before_a_barrier", vec![writes(&to)]);
+    assert_reported(
+        result,
+        &["63 threads wait at the barrier in line ", "thread 50 never reaches: it has left"],
+    );
+}
+
+#[test]
+fn a_barrier_in_two_branches_is_reported() {
+    let to = unwritten(64 * 8);
+    let result = launch("diverges_at_a_barrier", vec![writes(&to)]);
+    assert_reported(
+        result,
+        &["40 threads wait at the barrier in line ", "thread 40 never reaches: it waits at"],
+    );
+}
+
+#[test]
+fn shuffles_with_lanes_that_are_not_there_are_reported() {
+    let to = unwritten(64 * 8);
+    let result = launch("shuffles_without_a_lane", vec![writes(&to)]);
+    assert_reported(result, &["__shfl_down_sync in line ", "names lanes that never arrive: mask 0x00000200"]);
+    let result = launch("shuffles_from_an_absent_lane", vec![writes(&to)]);
+    assert_reported(result, &["__shfl_sync in line ", "reads from lane 20, which does not take part"]);
+}
+
+#[test]
+fn misaligned_vectors_and_writes_to_inputs_are_reported() {
+    let (from, to) = (memory_of(&[1.0f64; 64]), unwritten(64 * 8));
+    let result = launch("reads_misaligned", vec![reads(&from), writes(&to)]);
+    assert_reported(result, &["reads 16 bytes at byte 8 of from, which is not aligned"]);
+    let result = launch("writes_what_it_may_read", vec![reads(&from)]);
+    assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which it may only read"]);
+    assert_eq!(values_of::<f64>(&from), [1.0; 64]);
+}
+
+#[test]
+fn a_wrong_number_of_arguments_is_refused() {
+    assert_reported(launch("reads_unwritten", vec![Bound::Number(1)]), &["given 1 arguments instead of 2"]);
+}
+
+#[test]
+fn blocks_reduce_through_barriers_and_through_shuffles() {
+    let numbers: Vec<f64> = (0..500).map(f64::from).collect();
+    let from = memory_of(&numbers);
+    let mut processor = Processor::new().unwrap();
+    for name in ["block_sum_f64", "warp_sum_f64"] {
+        let to = unwritten(3 * 8);
+        let shape = LaunchShape { grid: [3, 1, 1], block: [512, 1, 1], dynamic_shared_bytes: 512 * 8 };
+        let arguments = vec![Bound::Number(500), reads(&from), writes(&to)];
+        launch_shaped(&mut processor, name, shape, arguments).unwrap();
+        assert_eq!(values_of::<f64>(&to), [124_750.0; 3], "{name}");
+    }
+}
+
+#[test]
+fn votes_shuffles_atomics_and_vector_loads_mean_what_cuda_says() {
+    let pairs: Vec<f64> = (0..128).map(f64::from).collect();
+    let (from, out, counts) = (memory_of(&pairs), unwritten(64 * 8), unwritten(64 * 8 * 4));
+    let shape = LaunchShape { grid: [1, 1, 1], block: [16, 4, 1], dynamic_shared_bytes: 0 };
+    let arguments = vec![reads(&from), writes(&out), writes(&counts)];
+    launch_shaped(&mut Processor::new().unwrap(), "words_of_cuda", shape, arguments).unwrap();
+    let (out, counts) = (values_of::<f64>(&out), values_of::<u32>(&counts));
+    for thread in 0..64u32 {
+        let pair = f64::from(2 * thread);
+        assert_eq!(out[thread as usize], pair * (pair + 1.0) + 1.0);
+        let warp = thread / 32 * 32;
+        let before = if thread == warp { thread } else { thread - 1 };
+        let exchanged = if thread == 0 { 64 } else { 7 };
+        let expected = [64, 32, 63 * 63, 0xaaaa_aaaa, 1, thread ^ 1, before, exchanged + warp + 4];
+        assert_eq!(counts[thread as usize * 8..][..8], expected, "thread {thread}");
+    }
+}

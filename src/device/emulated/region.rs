@@ -1,0 +1,88 @@
+//! What a kernel may touch: its arguments and shared variables, byte by byte.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::fault::{AccessKind, Wrong};
+use super::memory::{Allocation, bit_mask};
+
+/// A run of bytes that a kernel was given.
+pub struct Region<'a> {
+    /// Its name in the kernel's text.
+    pub name: &'a str,
+    memory: &'a Allocation,
+    address: usize,
+    bytes: usize,
+    writable: bool,
+}
+
+impl<'a> Region<'a> {
+    /// The bytes of `range`, which lies inside `memory`.
+    pub fn new(name: &'a str, memory: &'a Allocation, range: Range<usize>, writable: bool) -> Self {
+        Self { name, memory, address: memory.address() + range.start, bytes: range.len(), writable }
+    }
+
+    /// Its first byte's address.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Whether all of an access lies inside.
+    #[inline]
+    pub fn contains(&self, address: usize, bytes: usize) -> bool {
+        let offset = address.wrapping_sub(self.address);
+        offset < self.bytes && bytes <= self.bytes - offset
+    }
+
+    /// Whether an access that lies inside is fine at first sight, as nearly all are.
+    #[inline]
+    pub fn allows(&self, access: AccessKind, address: usize, bytes: usize) -> bool {
+        let at = address - self.memory.address();
+        let mask = bit_mask(at, bytes.min(8));
+        let bits = self.memory.written_bits().get(at / 8).map_or(0, |bits| bits.load(Ordering::Relaxed));
+        at % 8 + bytes <= 8 && bits & mask == mask && (self.writable || access == AccessKind::Read)
+    }
+
+    /// Looks closer at an access that lies inside. A write makes its bytes written.
+    #[cold]
+    pub fn check(&self, access: AccessKind, address: usize, bytes: usize) -> Result<(), Wrong> {
+        let at = address - self.memory.address();
+        let (region, offset) = (|| self.name.to_owned(), address - self.address);
+        match access {
+            AccessKind::Write if !self.writable => Err(Wrong::ReadOnly { bytes, region: region(), offset }),
+            AccessKind::Write => {
+                self.memory.mark(at..at + bytes, true);
+                Ok(())
+            }
+            AccessKind::Read if self.memory.first_unwritten(at..at + bytes).is_some() => {
+                Err(Wrong::Unwritten { bytes, region: region(), offset })
+            }
+            AccessKind::Read => Ok(()),
+        }
+    }
+}
+
+/// An access that lies in none of the regions, told by the nearest of them.
+#[cold]
+pub fn outside(regions: &[Region<'_>], access: AccessKind, address: usize, bytes: usize) -> Wrong {
+    let distance = |region: &Region<'_>| {
+        let start = region.address();
+        if address < start { start - address } else { (address + bytes).saturating_sub(start + region.bytes) }
+    };
+    match regions.iter().min_by_key(|region| distance(region)) {
+        Some(region) => Wrong::OutOfBounds {
+            access,
+            bytes,
+            region: region.name.into(),
+            offset: address.wrapping_sub(region.address()) as i64,
+            region_bytes: region.bytes,
+        },
+        None => Wrong::OutOfBounds {
+            access,
+            bytes,
+            region: "no memory at all".into(),
+            offset: address as i64,
+            region_bytes: 0,
+        },
+    }
+}

@@ -1,0 +1,381 @@
+//! The task graph of a plan, or of what is left of it.
+//!
+//! Every edge carries something: X or a chunk on its way, a slice on its way back, a carry. Slots keep their order by
+//! rising pool numbers (pinned in, A, Y, pinned out), so no two strands can wait for each other.
+
+use super::data::{Chunk, Mode, Plan, XPlan};
+use super::outputs::Outputs;
+use super::predict::Steps;
+use super::remaining::Remaining;
+use crate::error::Result;
+use crate::graph::{
+    Access, BufferId, ChoiceId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId,
+    TaskKind,
+};
+use crate::work::ChunkRows;
+
+/// What a task works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item {
+    /// X, for the device of that number.
+    X(u32),
+    /// A chunk of the plan.
+    Chunk(u32),
+    /// The carries of a cut row of the plan.
+    SplitRow(u32),
+}
+
+/// The slot pools of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pools {
+    /// Pinned memory on the way to the device.
+    pub pinned_in: Option<PoolId>,
+    /// A on the device.
+    pub a: Option<PoolId>,
+    /// Slices of Y on the device.
+    pub y: Option<PoolId>,
+    /// Pinned memory on the way back.
+    pub pinned_out: Option<PoolId>,
+}
+
+/// A graph and what its numbers mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedGraph {
+    /// The graph.
+    pub graph: Graph,
+    /// What a task works on, by its `item`.
+    pub items: Vec<Item>,
+    /// The pools of each device of the plan.
+    pub pools: Vec<Pools>,
+    /// What each device needs of X; more than was planned where it takes over another's chunks.
+    pub x: Vec<XPlan>,
+}
+
+const NO_POOLS: Pools = Pools { pinned_in: None, a: None, y: None, pinned_out: None };
+
+/// How a chunk gets through a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Host,
+    /// A is there.
+    Resident,
+    /// A is brought.
+    Brought,
+}
+
+impl Plan {
+    /// The graph of one product, or of what is left of it. Chunks whose device is gone go to the others; an error where
+    /// nobody can take them.
+    pub fn graph(&self, remaining: &Remaining) -> Result<PlannedGraph> {
+        Builder::new(self).run_graph(remaining)
+    }
+
+    /// The graph that brings what stays on the devices; without tasks where nothing does.
+    pub fn prepare_graph(&self) -> PlannedGraph {
+        Builder::new(self).prepare_graph()
+    }
+}
+
+struct Builder<'a> {
+    plan: &'a Plan,
+    graph: GraphBuilder,
+    items: Vec<Item>,
+    pools: Vec<Pools>,
+    x: Vec<XPlan>,
+    /// For each device its X and the task that brings it.
+    x_ready: Vec<Option<(Access, TaskId)>>,
+    host_a: BufferId,
+    host_x: BufferId,
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let mut graph = GraphBuilder::new();
+        let entry_bytes = 4 + plan.dtype.bytes() as u64;
+        let host_a = graph.buffer(Role::Input, plan.matrix.nnz.saturating_mul(entry_bytes));
+        let host_x = graph.buffer(Role::Input, plan.matrix.cols.saturating_mul(plan.row_bytes()));
+        let devices = plan.devices.len();
+        let x = plan.devices.iter().map(|device| device.x).collect();
+        let (pools, x_ready) = (vec![NO_POOLS; devices], vec![None; devices]);
+        Self { plan, graph, items: Vec::new(), pools, x, x_ready, host_a, host_x }
+    }
+
+    fn finish(self) -> PlannedGraph {
+        PlannedGraph { graph: self.graph.freeze(), items: self.items, pools: self.pools, x: self.x }
+    }
+
+    fn item(&mut self, item: Item) -> u32 {
+        self.items.push(item);
+        self.items.len() as u32 - 1
+    }
+
+    /// Pools of all GPUs; numbers rise in the order in which a strand takes slots.
+    fn make_pools(&mut self) {
+        for (index, device) in self.plan.devices.iter().enumerate() {
+            if device.profile.link.is_none() || device.slots.y_slots == 0 {
+                continue;
+            }
+            let (slots, id) = (&device.slots, DeviceId(index as u32));
+            let mut pool = |what: &str, count: u32| {
+                (count > 0).then(|| self.graph.pool(format!("{} {what}", device.name), id, count))
+            };
+            self.pools[index] = Pools {
+                pinned_in: pool("pinned in", slots.pinned_in_slots),
+                a: pool("A", slots.a_slots),
+                y: pool("Y", slots.y_slots),
+                pinned_out: pool("pinned out", slots.pinned_out_slots),
+            };
+        }
+    }
+
+    fn prepare_graph(mut self) -> PlannedGraph {
+        if self.plan.mode == Mode::Resident {
+            self.make_pools();
+            for (index, chunk) in self.plan.chunks.iter().enumerate() {
+                let device = chunk.home;
+                if self.plan.devices[device as usize].profile.link.is_some() {
+                    let strand = self.graph.strand(None);
+                    let item = self.item(Item::Chunk(index as u32));
+                    self.bring(chunk, device, strand, item, None, Role::Output);
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn run_graph(mut self, remaining: &Remaining) -> Result<PlannedGraph> {
+        let takers = self.plan.takers(remaining)?;
+        self.make_pools();
+        self.bring_x(&takers);
+        let outputs = Outputs::new(self.plan, remaining, &mut self.graph);
+        let mut carries: Vec<Option<Carries>> = vec![None; self.plan.chunks.len()];
+        for (index, chunk) in self.plan.chunks.iter().enumerate() {
+            let row_bytes = self.plan.row_bytes();
+            let bytes = chunk.slice_rows() * row_bytes;
+            let is_cut = matches!(chunk.rows, ChunkRows::Segments { .. });
+            let to_do = remaining.chunks.get(index).copied().unwrap_or(false);
+            if !to_do {
+                if is_cut {
+                    let all = Access { buffer: self.graph.buffer(Role::Input, bytes), begin: 0, end: bytes };
+                    carries[index] = Some(Carries { writers: Vec::new(), all });
+                }
+                continue;
+            }
+            let target = match chunk.rows {
+                ChunkRows::Rows { begin, .. } => outputs.access(begin as u64, chunk.slice_rows(), row_bytes),
+                ChunkRows::Segments { .. } => {
+                    let buffer = self.graph.buffer(Role::Scratch, bytes);
+                    Access { buffer, begin: 0, end: bytes }
+                }
+            };
+            let devices = &takers[index];
+            let choice = (devices.len() > 1).then(|| self.graph.choice());
+            let item = self.item(Item::Chunk(index as u32));
+            // Of the strands of a choice one runs; whoever needs what it writes waits for the end of each.
+            let strands =
+                devices.iter().map(|&device| self.chunk_strand(chunk, device, item, choice, target));
+            let writers: Vec<TaskId> = strands.collect();
+            if is_cut {
+                carries[index] = Some(Carries { writers, all: target });
+            }
+        }
+        for (index, split) in self.plan.split_rows.iter().enumerate() {
+            if remaining.split_rows.get(index).copied().unwrap_or(false) {
+                self.merge_carries(index as u32, split.row, &split.chunks, &carries, &outputs);
+            }
+        }
+        Ok(self.finish())
+    }
+
+    /// Stages and uploads X for every GPU that computes something.
+    fn bring_x(&mut self, takers: &[Vec<u32>]) {
+        let plan = self.plan;
+        for (index, device) in plan.devices.iter().enumerate() {
+            let number = index as u32;
+            let used = takers.iter().any(|devices| devices.contains(&number));
+            if device.profile.link.is_none() || !used {
+                continue;
+            }
+            let takes_over = plan.chunks.iter().zip(takers).any(|(chunk, devices)| {
+                devices.contains(&number) && chunk.home != number && !chunk.also.contains(&number)
+            });
+            if takes_over {
+                self.x[index] = XPlan::Whole;
+            }
+            let rows = match self.x[index] {
+                XPlan::Nothing => 0,
+                XPlan::Whole => plan.matrix.cols,
+                XPlan::Columns { first, end } => end.saturating_sub(first),
+                XPlan::Gather { columns } => columns,
+            };
+            let bytes = rows.saturating_mul(plan.row_bytes());
+            if bytes == 0 {
+                continue;
+            }
+            let first = if let XPlan::Columns { first, .. } = self.x[index] { first } else { 0 };
+            let strand = self.graph.strand(None);
+            let item = self.item(Item::X(number));
+            let pinned = self.graph.buffer(Role::Scratch, bytes);
+            let on_device = self.graph.buffer(Role::Scratch, bytes);
+            let staged = Access { buffer: pinned, begin: 0, end: bytes };
+            let begin = first.saturating_mul(plan.row_bytes());
+            let from = match self.x[index] {
+                XPlan::Gather { .. } => (0, plan.matrix.cols.saturating_mul(plan.row_bytes())),
+                _ => (begin, begin + bytes),
+            };
+            let read = Access { buffer: self.host_x, begin: from.0, end: from.1 };
+            let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
+            let stage = self.graph.task(stage, &[], &[read], &[staged]);
+            let cross = demand(device.profile.upload_s(bytes), bytes, bytes);
+            let upload = task(TaskKind::Upload, DeviceId(number), strand, item, None, None, cross);
+            let arrived = Access { buffer: on_device, begin: 0, end: bytes };
+            let upload = self.graph.task(upload, &[stage], &[staged], &[arrived]);
+            self.x_ready[index] = Some((arrived, upload));
+        }
+    }
+
+    /// Stages and uploads a chunk of A; the bytes on the device and the task that brings them.
+    fn bring(
+        &mut self,
+        chunk: &Chunk,
+        device: u32,
+        strand: StrandId,
+        item: u32,
+        a: Option<PoolId>,
+        role: Role,
+    ) -> (Access, TaskId) {
+        let plan = self.plan;
+        let steps = self.steps(chunk, device);
+        let pools = self.pools[device as usize];
+        let bytes = chunk.staged_bytes;
+        let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
+        let arrived = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
+        let read =
+            Access { buffer: self.host_a, begin: 0, end: plan.matrix.nnz * (4 + plan.dtype.bytes() as u64) };
+        let copy = demand(steps.stage_s, 0, bytes.saturating_mul(2));
+        let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+        let stage = self.graph.task(stage, &[], &nonempty(read), &nonempty(staged));
+        let cross = demand(steps.upload_s, bytes, bytes);
+        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, a, pools.pinned_in, cross);
+        let upload = self.graph.task(upload, &[stage], &nonempty(staged), &nonempty(arrived));
+        (arrived, upload)
+    }
+
+    fn steps(&self, chunk: &Chunk, device: u32) -> Steps {
+        let profile = &self.plan.devices[device as usize].profile;
+        Steps::of_chunk(profile, &self.plan.host, chunk, self.plan.k, self.plan.dtype)
+    }
+
+    /// Everything that brings one chunk through one device into `target`; the task that writes it.
+    fn chunk_strand(
+        &mut self,
+        chunk: &Chunk,
+        device: u32,
+        item: u32,
+        choice: Option<ChoiceId>,
+        target: Access,
+    ) -> TaskId {
+        let plan = self.plan;
+        let strand = self.graph.strand(choice);
+        let steps = self.steps(chunk, device);
+        let pools = self.pools[device as usize];
+        let slice_bytes = chunk.slice_rows() * plan.row_bytes();
+        let route = plan.route(chunk, device);
+        if route == Route::Host {
+            let bytes = chunk.load(plan.k, plan.dtype).compulsory_bytes;
+            let computed = demand(steps.kernel_s, 0, bytes);
+            let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
+            return self.graph.task(compute, &[], &[], &nonempty(target));
+        }
+        let (a, brought) = if route == Route::Resident {
+            let bytes = chunk.staged_bytes;
+            let buffer = self.graph.buffer(Role::Input, bytes);
+            (Access { buffer, begin: 0, end: bytes }, None)
+        } else {
+            let (a, upload) = self.bring(chunk, device, strand, item, pools.a, Role::Scratch);
+            (a, Some(upload))
+        };
+        let x = self.x_ready[device as usize];
+        let before: Vec<TaskId> = brought.into_iter().chain(x.map(|(_, upload)| upload)).collect();
+        let reads: Vec<Access> = nonempty(a).into_iter().chain(x.map(|(access, _)| access)).collect();
+        let slice =
+            Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
+        let pinned =
+            Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
+        let id = DeviceId(device);
+        let gives = if route == Route::Brought { pools.a } else { None };
+        let kernel = task(TaskKind::Kernel, id, strand, item, pools.y, gives, demand(steps.kernel_s, 0, 0));
+        let kernel = self.graph.task(kernel, &before, &reads, &nonempty(slice));
+        let cross = demand(steps.download_s, slice_bytes, slice_bytes);
+        let download = task(TaskKind::Download, id, strand, item, pools.pinned_out, pools.y, cross);
+        let download = self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(pinned));
+        let copy = demand(steps.merge_s, 0, slice_bytes.saturating_mul(2));
+        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, pools.pinned_out, copy);
+        self.graph.task(merge, &[download], &nonempty(pinned), &nonempty(target))
+    }
+
+    fn merge_carries(
+        &mut self,
+        index: u32,
+        row: u64,
+        chunks: &[u32],
+        carries: &[Option<Carries>],
+        outputs: &Outputs,
+    ) {
+        let row_bytes = self.plan.row_bytes();
+        let parts: Vec<&Carries> =
+            chunks.iter().filter_map(|&chunk| carries.get(chunk as usize)?.as_ref()).collect();
+        let before: Vec<TaskId> = parts.iter().flat_map(|part| part.writers.iter().copied()).collect();
+        let reads: Vec<Access> = parts.iter().flat_map(|part| nonempty(part.all)).collect();
+        let bytes: u64 = parts.iter().map(|part| part.all.end).sum();
+        let strand = self.graph.strand(None);
+        let item = self.item(Item::SplitRow(index));
+        let copy = demand(self.plan.host.copy_s(bytes), 0, bytes + row_bytes);
+        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, None, copy);
+        self.graph.task(merge, &before, &reads, &nonempty(outputs.access(row, 1, row_bytes)));
+    }
+}
+
+/// The sums of a chunk's segments, and the tasks that may write them; none where they are there already.
+#[derive(Clone)]
+struct Carries {
+    writers: Vec<TaskId>,
+    all: Access,
+}
+
+impl Plan {
+    fn route(&self, chunk: &Chunk, device: u32) -> Route {
+        match self.devices.get(device as usize) {
+            Some(there) if there.profile.link.is_some() => {
+                if self.mode == Mode::Resident && chunk.home == device {
+                    Route::Resident
+                } else {
+                    Route::Brought
+                }
+            }
+            _ => Route::Host,
+        }
+    }
+}
+
+fn task(
+    kind: TaskKind,
+    device: DeviceId,
+    strand: StrandId,
+    item: u32,
+    takes: Option<PoolId>,
+    gives: Option<PoolId>,
+    demand: Demand,
+) -> Task {
+    Task { kind, device, strand, item, takes, gives, demand }
+}
+
+fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
+    Demand { alone_ns: (alone_s * 1e9).round() as u64, link_bytes, host_bytes }
+}
+
+/// Nothing where there are no bytes to touch.
+fn nonempty(access: Access) -> Vec<Access> {
+    if access.end > access.begin { vec![access] } else { Vec::new() }
+}

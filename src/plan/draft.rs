@@ -1,0 +1,264 @@
+//! One attempt at a plan: these devices, this mode. Shares, where each device's part lies, and the plan's description.
+
+use super::balance::{Line, balance};
+use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, XPlan};
+use super::parts::{CHUNKS_A_DEVICE, Part};
+use super::predict::{whole, x_s};
+use super::request::{DeviceSpec, KernelPair, PlanRequest};
+use super::tail::{describe, float_the_tail, predict, split_rows};
+use crate::cost::{HostRates, Profile};
+use crate::error::{Error, Result};
+use crate::work::features::features;
+use crate::work::{ChunkRows, Position, Span, position_at, split};
+
+/// Parts that the whole job is looked at in, to see how fast each device would be.
+const PROBES: usize = 32;
+/// Share of a device's memory that is planned for; the rest is for its driver.
+const MEMORY_SHARE: f64 = 0.95;
+/// A row lighter than this share of the job is not cut between devices.
+const GRAIN: u128 = 200;
+
+/// One attempt: these devices, this mode.
+pub(super) struct Draft<'a> {
+    pub request: &'a PlanRequest<'a>,
+    pub kernels: KernelPair,
+    /// Rates of the host, where it is not among the devices.
+    pub host_profile: &'a Profile,
+    pub devices: &'a [DeviceSpec],
+    pub mode: Mode,
+}
+
+impl Draft<'_> {
+    /// The plan, or why there is none.
+    pub fn plan(&self) -> Result<Plan> {
+        let work = &self.request.work;
+        let mut reasons = Vec::new();
+        let devices = self.ordered();
+        let shares = self.shares(&devices, &mut reasons)?;
+        let spans = self.spans(&devices, &shares, &mut reasons);
+        let parts = self.parts(&devices, &shares, &spans)?;
+        let mode = self.resolved_mode(&devices, &parts, &mut reasons);
+        let mut plan = Plan {
+            version: PLAN_VERSION,
+            matrix: work.fingerprint(),
+            k: work.k() as u64,
+            dtype: work.dtype(),
+            mode,
+            host: self.request.host.clone(),
+            devices: Vec::new(),
+            chunks: Vec::new(),
+            split_rows: Vec::new(),
+            predicted_s: 0.0,
+            reasons: Vec::new(),
+        };
+        for (index, (spec, part)) in devices.iter().zip(&parts).enumerate() {
+            self.add(&mut plan, index as u32, spec, part);
+        }
+        plan.split_rows = split_rows(work, &plan.chunks);
+        predict(&mut plan);
+        float_the_tail(&mut plan, &mut reasons);
+        describe(&mut plan);
+        plan.reasons = reasons;
+        Ok(plan)
+    }
+
+    /// The devices with the host first; the host computes only if it was among them.
+    fn ordered(&self) -> Vec<Option<DeviceSpec>> {
+        let host = self.devices.iter().find(|device| device.profile.link.is_none()).cloned();
+        let others = self.devices.iter().filter(|device| device.profile.link.is_some());
+        std::iter::once(host).chain(others.cloned().map(Some)).collect()
+    }
+
+    fn gpus(&self) -> usize {
+        self.devices.iter().filter(|device| device.profile.link.is_some()).count()
+    }
+
+    /// The host's rates as one of several GPUs sees them.
+    fn host_share(&self) -> HostRates {
+        let host = &self.request.host;
+        HostRates { copy_gb_per_s: host.copy_gb_per_s / self.gpus().max(1) as f64, ..host.clone() }
+    }
+
+    /// The share of the job that each device gets.
+    fn shares(&self, devices: &[Option<DeviceSpec>], reasons: &mut Vec<String>) -> Result<Vec<f64>> {
+        let work = &self.request.work;
+        let computing: Vec<usize> = (0..devices.len()).filter(|&index| devices[index].is_some()).collect();
+        let mut shares = vec![0.0; devices.len()];
+        if let [only] = computing[..] {
+            shares[only] = 1.0;
+            return Ok(shares);
+        }
+        let pieces = split(work, Span::all(work), PROBES);
+        let probes = features(work, &pieces);
+        let (k, host) = (work.k() as u64, self.host_share());
+        let line = |device: &DeviceSpec| {
+            let steps = whole(&device.profile, &host, &probes, k, work.dtype()).in_mode(self.mode);
+            let starts = probes.len() as f64 * device.profile.launch_us * 1e-6;
+            let room = budget(device).saturating_sub(work.x_bytes());
+            let most = if device.profile.link.is_some() && self.mode == Mode::Resident {
+                // Slots of Y and the padding of slots take a little too.
+                0.95 * room as f64 / (work.a_bytes() + work.y_bytes() / CHUNKS_A_DEVICE as u64) as f64
+            } else {
+                1.0
+            };
+            Line {
+                fixed_s: x_s(&device.profile, &host, work.x_bytes()),
+                whole_s: (steps.longest_s() - starts).max(0.0),
+                most,
+            }
+        };
+        let lines: Vec<Line> = devices.iter().flatten().map(line).collect();
+        let Some((balanced, _)) = balance(&lines) else {
+            return Err(Error::DoesNotFit {
+                what: "A, X and Y on the devices".into(),
+                needed_bytes: work.a_bytes().saturating_add(work.x_bytes()),
+                limit_bytes: devices.iter().flatten().map(budget).sum(),
+                advice: "take --mode stream, or add cpu to --devices".into(),
+            });
+        };
+        for (&index, share) in computing.iter().zip(balanced) {
+            shares[index] = share;
+        }
+        let words: Vec<String> = computing
+            .iter()
+            .filter_map(|&index| {
+                let device = devices[index].as_ref()?;
+                Some(format!("{} {:.1}%", device.name, shares[index] * 100.0))
+            })
+            .collect();
+        reasons.push(format!("shares with which all devices should be done together: {}", words.join(", ")));
+        if let Some(limit) = self.request.chunks {
+            keep_largest(&mut shares, limit);
+        }
+        Ok(shares)
+    }
+
+    /// Where each device's part begins and ends. A device that was named gets at least a row while there are any.
+    fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64], reasons: &mut Vec<String>) -> Vec<Span> {
+        let work = &self.request.work;
+        let all = Span::all(work);
+        let total = all.cost(work);
+        let few_chunks = self.request.chunks.is_some_and(|chunks| chunks < self.devices.len());
+        let must = |index: usize| {
+            let named = devices[index].as_ref().is_some_and(|device| device.required);
+            named && (!few_chunks || shares[index] > 0.0)
+        };
+        let mut spans = Vec::with_capacity(devices.len());
+        let (mut begin, mut sum) = (all.begin, 0.0);
+        for index in 0..devices.len() {
+            sum += shares[index];
+            let later = (index + 1..devices.len()).filter(|&later| must(later)).count();
+            let is_last = !(index + 1..devices.len()).any(|later| must(later) || shares[later] > 0.0);
+            let mut end = if is_last && sum > 0.5 {
+                all.end
+            } else {
+                position_at(work, (total as f64 * sum.min(1.0)) as u128, total / GRAIN)
+            };
+            if must(index) && end.row <= begin.row && end.segment <= begin.segment {
+                end = Position { row: begin.row + 1, segment: 0 };
+                let name = devices[index].as_ref().map_or("", |device| &device.name);
+                reasons.push(format!("{name} would be left out, but was asked for by name"));
+            }
+            // The devices after this one need their rows too.
+            let latest = Position { row: work.rows().saturating_sub(later), segment: 0 };
+            end = end.min(latest).min(all.end).max(begin);
+            spans.push(Span { begin, end });
+            begin = end;
+        }
+        spans
+    }
+
+    /// A ring is called a stream where A would not fit at once; says why the mode is what it is.
+    fn resolved_mode(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        parts: &[Part],
+        reasons: &mut Vec<String>,
+    ) -> Mode {
+        let asked = self.request.mode.is_some();
+        if self.gpus() == 0 {
+            reasons.push("mode: A stays in the host's memory, where it is computed".into());
+            return self.mode;
+        }
+        let repeat = self.request.repeat.max(1);
+        let fits = devices.iter().zip(parts).all(|(device, part)| match device {
+            Some(device) if device.profile.link.is_some() => {
+                let all: u64 = part.pieces.iter().map(|piece| self.request.work.piece_bytes(piece)).sum();
+                part.slots.x_bytes.saturating_add(all) <= budget(device)
+            }
+            _ => true,
+        });
+        let (mode, why) = match self.mode {
+            _ if asked => (self.mode, "as asked for".to_string()),
+            Mode::Resident => {
+                (Mode::Resident, format!("A, X and Y fit, and A is used {repeat} times once it is there"))
+            }
+            _ if !fits => (Mode::Stream, "A does not fit on the devices at once".into()),
+            _ if repeat > 1 => (Mode::Oneshot, "bringing A each time is predicted to be faster".into()),
+            _ => (Mode::Oneshot, "A fits, and one product is all that is asked for".into()),
+        };
+        reasons.push(format!("mode: {}, {why}", mode.name()));
+        mode
+    }
+
+    /// Adds a device and its chunks to the plan.
+    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) {
+        let work = &self.request.work;
+        let format = self.kernels.gpu.info().format;
+        for (piece, features) in part.pieces.iter().zip(&part.features) {
+            plan.chunks.push(Chunk {
+                rows: *piece,
+                nnz: features.nnz,
+                home: index,
+                also: Vec::new(),
+                cpu_kernel: self.kernels.cpu,
+                gpu_kernel: self.kernels.gpu,
+                staged_bytes: work.storage(piece, format, features.max).bytes(),
+                features: *features,
+                reason: String::new(),
+                predicted_s: 0.0,
+            });
+        }
+        let rows = part.pieces.iter().map(|piece| match piece {
+            ChunkRows::Rows { begin, end } => (end - begin) as u64,
+            ChunkRows::Segments { .. } => 0,
+        });
+        let (name, profile, budget_bytes) = match spec {
+            Some(spec) => (spec.name.clone(), spec.profile.clone(), budget(spec)),
+            None => ("host".into(), self.host_profile.clone(), u64::MAX),
+        };
+        plan.devices.push(DevicePlan {
+            name,
+            computes: spec.is_some(),
+            profile,
+            memory_budget_bytes: budget_bytes,
+            slots: part.slots,
+            x: if spec.is_some() && !part.pieces.is_empty() { part.x.x } else { XPlan::Nothing },
+            x_reason: part.x.reason.clone(),
+            rows: rows.sum(),
+            nnz: part.features.iter().map(|features| features.nnz).sum(),
+            chunks: part.pieces.len() as u64,
+            predicted_s: 0.0,
+            reason: String::new(),
+        });
+    }
+}
+
+/// Bytes that may be planned for on a device.
+pub(super) fn budget(device: &DeviceSpec) -> u64 {
+    let memory = (device.profile.memory_bytes as f64 * MEMORY_SHARE) as u64;
+    device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory)
+}
+
+/// Leaves a share to the `count` devices with the largest.
+fn keep_largest(shares: &mut [f64], count: usize) {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]).then(a.cmp(&b)));
+    for &index in order.iter().skip(count) {
+        shares[index] = 0.0;
+    }
+    let sum: f64 = shares.iter().sum();
+    if sum > 0.0 {
+        shares.iter_mut().for_each(|share| *share /= sum);
+    }
+}

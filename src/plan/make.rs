@@ -1,0 +1,69 @@
+//! Makes plans: compares devices and modes, and keeps the fastest.
+
+use super::data::{DevicePlan, Mode, Plan};
+use super::draft::Draft;
+use super::predict::x_s;
+use super::request::{DeviceSpec, PlanRequest};
+use crate::cost::cpu_profile;
+use crate::error::{Error, Result};
+
+/// Makes the plan with the shortest predicted time. Runs in the rayon pool it is called in.
+pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
+    let kernels = request.kernels()?;
+    if request.devices.is_empty() {
+        return Err(Error::Usage("no device to plan for; take --devices cpu".into()));
+    }
+    if request.devices.iter().filter(|device| device.profile.link.is_none()).count() > 1 {
+        return Err(Error::Usage("there is one CPU; name cpu once".into()));
+    }
+    let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
+    let mut best: Option<(f64, Plan)> = None;
+    let mut refused = None;
+    for devices in device_sets(&request.devices) {
+        let has_gpu = devices.iter().any(|device| device.profile.link.is_some());
+        let modes: &[Mode] = match request.mode {
+            Some(Mode::Resident) => &[Mode::Resident],
+            Some(Mode::Oneshot) => &[Mode::Oneshot],
+            Some(Mode::Stream) => &[Mode::Stream],
+            None if !has_gpu => &[Mode::Resident],
+            None if request.repeat > 1 => &[Mode::Resident, Mode::Oneshot],
+            None => &[Mode::Oneshot],
+        };
+        for &mode in modes {
+            let draft = Draft { request, kernels, host_profile: &host_profile, devices: &devices, mode };
+            match draft.plan() {
+                Ok(plan) => {
+                    let total = plan.predicted_s * request.repeat.max(1) as f64 + prepare_s(&plan);
+                    if best.as_ref().is_none_or(|(least, _)| total < *least) {
+                        best = Some((total, plan));
+                    }
+                }
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+    }
+    match (best, refused) {
+        (Some((_, plan)), _) => Ok(plan),
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(Error::Internal("no devices were tried".into())),
+    }
+}
+
+/// The sets of devices worth comparing: all; where some are not insisted on, also the CPU and the GPUs by themselves.
+fn device_sets(devices: &[DeviceSpec]) -> Vec<Vec<DeviceSpec>> {
+    let mut sets = vec![devices.to_vec()];
+    for with_link in [false, true] {
+        let kept = |device: &&DeviceSpec| device.required || device.profile.link.is_some() == with_link;
+        let set: Vec<DeviceSpec> = devices.iter().filter(kept).cloned().collect();
+        if !set.is_empty() && !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    sets
+}
+
+/// Seconds to bring what stays on the devices.
+fn prepare_s(plan: &Plan) -> f64 {
+    let bring = |device: &DevicePlan| x_s(&device.profile, &plan.host, device.slots.resident_bytes);
+    plan.devices.iter().map(bring).fold(0.0, f64::max)
+}

@@ -1,0 +1,168 @@
+//! Chunks, X and memory of every device of a draft.
+
+use super::balance::apportion;
+use super::data::{Mode, Slots};
+use super::draft::{Draft, budget};
+use super::memory::{Need, cut};
+use super::request::DeviceSpec;
+use super::x::{XChoice, choose};
+use crate::error::{Bytes, Error, Result};
+use crate::work::features::features;
+use crate::work::{ChunkRows, Features, Span, split};
+
+/// Chunks of a device from which on copying and computing overlap well.
+pub(super) const CHUNKS_A_DEVICE: usize = 8;
+/// Bytes of a chunk beyond which larger ones copy no faster.
+const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
+/// Most chunks of a plan.
+const MOST_CHUNKS: usize = 1 << 20;
+
+/// A device's part before it is described.
+pub(super) struct Part {
+    pub pieces: Vec<ChunkRows>,
+    pub features: Vec<Features>,
+    pub x: XChoice,
+    pub slots: Slots,
+}
+
+fn is_gpu(device: &Option<DeviceSpec>) -> bool {
+    device.as_ref().is_some_and(|device| device.profile.link.is_some())
+}
+
+impl Draft<'_> {
+    /// Chunks, X and memory of every device; chunks become smaller until the memory suffices.
+    pub fn parts(&self, devices: &[Option<DeviceSpec>], shares: &[f64], spans: &[Span]) -> Result<Vec<Part>> {
+        let work = &self.request.work;
+        let mut counts = self.counts(devices, shares, spans)?;
+        loop {
+            let pieces: Vec<Vec<ChunkRows>> =
+                spans.iter().zip(&counts).map(|(span, &count)| split(work, *span, count)).collect();
+            let mut parts: Vec<Part> = pieces
+                .into_iter()
+                .zip(devices)
+                .map(|(pieces, device)| {
+                    let features = features(work, &pieces);
+                    let x = match device {
+                        Some(device) if device.profile.link.is_some() => choose(work, &pieces, &features),
+                        Some(_) => XChoice::whole(work, "X is read where it lies"),
+                        None => XChoice::nothing(),
+                    };
+                    Part { pieces, features, x, slots: Slots::default() }
+                })
+                .collect();
+            match self.cut_memory(devices, &mut parts) {
+                Ok(()) => return Ok(parts),
+                Err((index, error)) => {
+                    // The same chunks once more means that they cannot become smaller.
+                    let finer = counts[index].saturating_mul(2);
+                    let grows = split(work, spans[index], finer).len() > parts[index].pieces.len();
+                    if self.request.chunks.is_some() || !grows || finer > MOST_CHUNKS {
+                        return Err(error);
+                    }
+                    counts[index] = finer;
+                }
+            }
+        }
+    }
+
+    /// How many chunks each device gets.
+    fn counts(&self, devices: &[Option<DeviceSpec>], shares: &[f64], spans: &[Span]) -> Result<Vec<usize>> {
+        let work = &self.request.work;
+        let total = Span::all(work).cost(work).max(1);
+        if let Some(chunks) = self.request.chunks {
+            let of_spans: Vec<f64> = spans.iter().map(|span| span.cost(work) as f64 / total as f64).collect();
+            return Ok(apportion(&of_spans, chunks));
+        }
+        let bytes_of = |index: usize| {
+            let share = spans[index].cost(work) as f64 / total as f64;
+            (work.a_bytes() as f64 * share) as u64
+        };
+        let alone = self.devices.len() == 1;
+        let mut counts = Vec::with_capacity(shares.len());
+        for (index, device) in devices.iter().enumerate() {
+            counts.push(match (device, self.request.chunk_bytes) {
+                (None, _) => 0,
+                (Some(_), Some(bytes)) => bytes_of(index).div_ceil(bytes.max(1)).max(1) as usize,
+                (Some(device), None) if device.profile.link.is_none() && alone => 1,
+                (Some(_), None) => {
+                    CHUNKS_A_DEVICE.max(bytes_of(index).div_ceil(LARGEST_CHUNK_BYTES) as usize)
+                }
+            });
+        }
+        let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
+        if sum > MOST_CHUNKS {
+            let advice = "take a larger --chunk-bytes";
+            return Err(Error::Usage(format!(
+                "{sum} chunks are more than the {MOST_CHUNKS} that a plan may have; {advice}"
+            )));
+        }
+        Ok(counts)
+    }
+
+    /// Slots of every GPU; the device that has too little memory, and the error that would be.
+    fn cut_memory(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        parts: &mut [Part],
+    ) -> std::result::Result<(), (usize, Error)> {
+        let work = &self.request.work;
+        let format = self.kernels.gpu.info().format;
+        let staged =
+            |piece: &ChunkRows, features: &Features| work.storage(piece, format, features.max).bytes();
+        let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
+        let sizes: Vec<(u64, u64, u64)> = parts
+            .iter()
+            .map(|part| {
+                let all = part.pieces.iter().zip(&part.features);
+                let (mut sum, mut largest, mut slice) = (0u64, 0, 0);
+                for (piece, features) in all {
+                    let bytes = staged(piece, features);
+                    sum = sum.saturating_add(bytes);
+                    largest = bytes.max(largest);
+                    slice = work.slice_bytes(piece).max(slice);
+                }
+                (sum, largest, slice)
+            })
+            .collect();
+        let any_staged_bytes = on_gpus().map(|index| sizes[index].1).max().unwrap_or(0);
+        let slice_bytes = on_gpus().map(|index| sizes[index].2).max().unwrap_or(0);
+        let many = on_gpus().count() > 1;
+        for index in on_gpus().collect::<Vec<_>>() {
+            let Some(device) = &devices[index] else { continue };
+            let part = &mut parts[index];
+            if part.pieces.is_empty() {
+                continue;
+            }
+            let need = Need {
+                mode: self.mode,
+                x_bytes: part.x.bytes,
+                chunks: part.pieces.len() as u32,
+                all_staged_bytes: sizes[index].0,
+                staged_bytes: sizes[index].1,
+                any_staged_bytes,
+                slice_bytes,
+                spare: many,
+            };
+            part.slots = cut(&need, budget(device)).map_err(|needed_bytes| {
+                let error = Error::DoesNotFit {
+                    what: format!(
+                        "{}: X ({}), a chunk of A ({}) and its slice of Y ({})",
+                        device.name,
+                        Bytes(part.x.bytes),
+                        Bytes(sizes[index].1),
+                        Bytes(slice_bytes)
+                    ),
+                    needed_bytes,
+                    limit_bytes: budget(device),
+                    advice: match (self.mode, self.request.chunks) {
+                        (Mode::Resident, _) => "take --mode stream, or leave rows to the CPU".into(),
+                        (_, Some(_)) => "take more --chunks or a smaller -k".into(),
+                        _ => "take a larger --mem-limit, a smaller -k, or --devices cpu".into(),
+                    },
+                };
+                (index, error)
+            })?;
+        }
+        Ok(())
+    }
+}

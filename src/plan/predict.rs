@@ -1,0 +1,128 @@
+//! Predicted times of the steps that bring a chunk through a device.
+
+use super::data::{Chunk, DevicePlan, Mode, load};
+use crate::cost::{HostRates, Load, Profile};
+use crate::matrix::Dtype;
+use crate::work::Features;
+
+/// Seconds of each step.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Steps {
+    pub stage_s: f64,
+    pub upload_s: f64,
+    pub kernel_s: f64,
+    pub download_s: f64,
+    pub merge_s: f64,
+}
+
+impl Steps {
+    /// Steps of some rows on a device.
+    pub fn new(
+        profile: &Profile,
+        host: &HostRates,
+        load: &Load,
+        staged_bytes: u64,
+        slice_bytes: u64,
+    ) -> Self {
+        let kernel_s = profile.kernel_s(load);
+        if profile.link.is_none() {
+            return Self { kernel_s, ..Self::default() };
+        }
+        Self {
+            stage_s: host.copy_s(staged_bytes),
+            upload_s: profile.upload_s(staged_bytes),
+            kernel_s,
+            download_s: profile.download_s(slice_bytes),
+            merge_s: host.copy_s(slice_bytes),
+        }
+    }
+
+    /// Steps of a chunk.
+    pub fn of_chunk(profile: &Profile, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
+        let slice_bytes = chunk.slice_rows().saturating_mul(k).saturating_mul(dtype.bytes() as u64);
+        Self::new(profile, host, &chunk.load(k, dtype), chunk.staged_bytes, slice_bytes)
+    }
+
+    /// The same without what happens only once where A stays.
+    pub fn in_mode(self, mode: Mode) -> Self {
+        match mode {
+            Mode::Resident => Self { stage_s: 0.0, upload_s: 0.0, ..self },
+            Mode::Oneshot | Mode::Stream => self,
+        }
+    }
+
+    /// One step after the other.
+    pub fn sum_s(&self) -> f64 {
+        self.stage_s + self.upload_s + self.kernel_s + self.download_s + self.merge_s
+    }
+
+    /// The longest step, which a full pipeline waits for. Staging and merging share the host's copying.
+    pub fn longest_s(&self) -> f64 {
+        (self.stage_s + self.merge_s).max(self.upload_s).max(self.kernel_s).max(self.download_s)
+    }
+
+    /// All steps of both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            stage_s: self.stage_s + other.stage_s,
+            upload_s: self.upload_s + other.upload_s,
+            kernel_s: self.kernel_s + other.kernel_s,
+            download_s: self.download_s + other.download_s,
+            merge_s: self.merge_s + other.merge_s,
+        }
+    }
+}
+
+/// Steps of the whole job on a device, from the features of parts of it.
+pub(super) fn whole(profile: &Profile, host: &HostRates, parts: &[Features], k: u64, dtype: Dtype) -> Steps {
+    parts
+        .iter()
+        .map(|part| {
+            let load = load(part, k, dtype);
+            let slice_bytes = part.rows.saturating_mul(k).saturating_mul(dtype.bytes() as u64);
+            Steps::new(profile, host, &load, load.compulsory_bytes.saturating_sub(slice_bytes), slice_bytes)
+        })
+        .fold(Steps::default(), Steps::plus)
+}
+
+/// Seconds to bring X to a device.
+pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64) -> f64 {
+    if profile.link.is_none() { 0.0 } else { host.copy_s(x_bytes) + profile.upload_s(x_bytes) }
+}
+
+/// When a device is done with its chunks: X, then a pipeline that fills with the first chunk and drains with the last.
+pub(super) fn finish_s(
+    device: &DevicePlan,
+    host: &HostRates,
+    chunks: &[&Chunk],
+    mode: Mode,
+    k: u64,
+    dtype: Dtype,
+) -> f64 {
+    let steps = |chunk: &&Chunk| Steps::of_chunk(&device.profile, host, chunk, k, dtype).in_mode(mode);
+    let all = chunks.iter().map(steps).fold(Steps::default(), Steps::plus);
+    let ends = match (chunks.first(), chunks.last()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (steps(first), steps(last));
+            let fill = first.stage_s + first.upload_s;
+            let drain = last.download_s + last.merge_s;
+            // The longest step is in the sum already.
+            (fill + first.kernel_s + drain - first.longest_s().min(first.kernel_s)).max(0.0)
+        }
+        _ => return 0.0,
+    };
+    x_s(&device.profile, host, device.slots.x_bytes)
+        + all.longest_s()
+        + if all.stage_s + all.download_s > 0.0 { ends } else { 0.0 }
+}
+
+/// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
+/// for its slice on the way back; a CPU reads A and writes Y.
+pub(super) fn host_bytes(profile: &Profile, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
+    let slice_bytes = chunk.slice_rows().saturating_mul(k).saturating_mul(dtype.bytes() as u64);
+    if profile.link.is_none() {
+        return chunk.load(k, dtype).compulsory_bytes;
+    }
+    let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
+    staged.saturating_mul(3).saturating_add(slice_bytes.saturating_mul(3))
+}

@@ -1,0 +1,100 @@
+//! What is still to be done, who is still there, and who takes over from those who are not.
+
+use super::data::{Chunk, DevicePlan, Plan, XPlan};
+use super::predict::Steps;
+use crate::error::{Error, Result};
+
+/// Chunks and cut rows that are not in Y yet, and devices that are alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remaining {
+    /// For each chunk whether it is still to be computed.
+    pub chunks: Vec<bool>,
+    /// For each cut row whether its carries are still to be added.
+    pub split_rows: Vec<bool>,
+    /// For each device whether it can be used.
+    pub alive: Vec<bool>,
+}
+
+impl Remaining {
+    /// Everything, on all devices.
+    pub fn all(plan: &Plan) -> Self {
+        Self {
+            chunks: vec![true; plan.chunks.len()],
+            split_rows: vec![true; plan.split_rows.len()],
+            alive: vec![true; plan.devices.len()],
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_empty(&self) -> bool {
+        !self.chunks.contains(&true) && !self.split_rows.contains(&true)
+    }
+}
+
+impl Plan {
+    /// For each chunk the devices that may compute it, none where it is done. Chunks of a device that is gone go one by
+    /// one to whoever would have the least to do.
+    pub(super) fn takers(&self, remaining: &Remaining) -> Result<Vec<Vec<u32>>> {
+        let alive = |device: &u32| {
+            let index = *device as usize;
+            remaining.alive.get(index).copied().unwrap_or(false)
+                && self.devices.get(index).is_some_and(|device| device.computes)
+        };
+        let mut busy_s = vec![0.0; self.devices.len()];
+        let mut takers = Vec::with_capacity(self.chunks.len());
+        let mut orphans = Vec::new();
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let wanted = remaining.chunks.get(index).copied().unwrap_or(false);
+            let all = std::iter::once(chunk.home).chain(chunk.also.iter().copied());
+            let devices: Vec<u32> = if wanted { all.filter(alive).collect() } else { Vec::new() };
+            if let Some(&first) = devices.first() {
+                busy_s[first as usize] += self.chunk_s(chunk, first);
+            } else if wanted {
+                orphans.push(index);
+            }
+            takers.push(devices);
+        }
+        for index in orphans {
+            let chunk = &self.chunks[index];
+            let able = (0..self.devices.len() as u32).filter(alive).filter(|&device| {
+                self.devices.get(device as usize).is_some_and(|device| self.can_take_over(chunk, device))
+            });
+            let done_s = |device: u32| busy_s[device as usize] + self.chunk_s(chunk, device);
+            let Some(device) = able.min_by(|&a, &b| done_s(a).total_cmp(&done_s(b)).then(a.cmp(&b))) else {
+                let home = self.devices.get(chunk.home as usize);
+                return Err(Error::Device {
+                    device: home.map_or_else(String::new, |device| device.name.clone()),
+                    reason: format!(
+                        "it is gone and no device is left that can take over chunk {index}; add cpu to --devices"
+                    ),
+                });
+            };
+            busy_s[device as usize] = done_s(device);
+            takers[index] = vec![device];
+        }
+        Ok(takers)
+    }
+
+    fn chunk_s(&self, chunk: &Chunk, device: u32) -> f64 {
+        self.devices.get(device as usize).map_or(0.0, |device| {
+            Steps::of_chunk(&device.profile, &self.host, chunk, self.k, self.dtype).longest_s()
+        })
+    }
+
+    /// Whether there is room on `device` for a chunk of another, and for all of X.
+    fn can_take_over(&self, chunk: &Chunk, device: &DevicePlan) -> bool {
+        if device.profile.link.is_none() {
+            return true;
+        }
+        let slots = &device.slots;
+        let x_bytes = match device.x {
+            XPlan::Whole => slots.x_bytes,
+            _ => self.matrix.cols.saturating_mul(self.row_bytes()),
+        };
+        let needed = slots.device_bytes().saturating_sub(slots.x_bytes).saturating_add(x_bytes);
+        slots.a_slots > 0
+            && chunk.staged_bytes <= slots.a_slot_bytes
+            && chunk.slice_rows().saturating_mul(self.row_bytes()) <= slots.y_slot_bytes
+            && needed <= device.memory_budget_bytes
+    }
+}

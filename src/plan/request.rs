@@ -1,0 +1,89 @@
+//! What a plan is asked for.
+
+use super::data::Mode;
+use crate::cost::{HostRates, Profile};
+use crate::error::{Error, Result};
+use crate::kernel::{Format, KernelId, Processor};
+use crate::work::Work;
+
+/// A device that may be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name, as `--devices` takes it.
+    pub name: String,
+    /// Its rates; a CPU's say that it computes in the host's memory.
+    pub profile: Profile,
+    /// Most memory that it may use, where that is less than it has.
+    pub memory_limit_bytes: Option<u64>,
+    /// Whether it was asked for by name and so must get a part.
+    pub required: bool,
+}
+
+/// What to plan.
+#[derive(Debug, Clone)]
+pub struct PlanRequest<'a> {
+    /// The job.
+    pub work: Work<'a>,
+    /// Devices that may compute.
+    pub devices: Vec<DeviceSpec>,
+    /// The memory that all of them share.
+    pub host: HostRates,
+    /// How A gets to the devices, where the caller insists.
+    pub mode: Option<Mode>,
+    /// A kernel, where the caller insists.
+    pub kernel: Option<KernelId>,
+    /// A format, where the caller insists.
+    pub format: Option<Format>,
+    /// Number of chunks, where the caller insists.
+    pub chunks: Option<usize>,
+    /// Bytes of A in a chunk, where the caller insists.
+    pub chunk_bytes: Option<u64>,
+    /// Products that will be computed.
+    pub repeat: u64,
+}
+
+/// The kernels of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KernelPair {
+    pub cpu: KernelId,
+    pub gpu: KernelId,
+}
+
+impl PlanRequest<'_> {
+    /// The kernels to take; an error where kernel, format and devices contradict each other.
+    pub(super) fn kernels(&self) -> Result<KernelPair> {
+        let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
+        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrScalarV3 };
+        let of_format = match self.format {
+            None | Some(Format::Csr) => default,
+            Some(Format::EllPadded) => KernelPair { cpu: KernelId::CpuEllPadded, gpu: KernelId::Ellpack },
+            Some(format) if has(Processor::Gpu) => {
+                let name = format.name();
+                return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
+            }
+            Some(Format::EllUnpadded) => KernelPair { cpu: KernelId::CpuEllUnpadded, ..default },
+            Some(Format::Sell) => KernelPair { cpu: KernelId::CpuSell, ..default },
+        };
+        let Some(kernel) = self.kernel else { return Ok(of_format) };
+        let info = kernel.info();
+        if let Some(format) = self.format.filter(|&format| format != info.format) {
+            return Err(Error::Usage(format!(
+                "kernel {} reads {}, not {}; leave --format out",
+                info.name,
+                info.format.name(),
+                format.name()
+            )));
+        }
+        match info.runs_on {
+            Processor::Gpu if !has(Processor::Gpu) => Err(Error::Usage(format!(
+                "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                info.name
+            ))),
+            Processor::Cpu if !has(Processor::Cpu) => {
+                Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)))
+            }
+            Processor::Gpu => Ok(KernelPair { gpu: kernel, ..of_format }),
+            Processor::Cpu => Ok(KernelPair { cpu: kernel, ..of_format }),
+        }
+    }
+}

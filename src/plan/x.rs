@@ -1,0 +1,133 @@
+//! What a device is sent of X: everything, a range of rows, or just the rows its chunks name.
+//!
+//! Samples decide whether counting is worth its time; what is sent is then counted exactly, since a column that is
+//! missing would be a wrong result.
+
+use super::data::XPlan;
+use crate::error::Bytes;
+use crate::work::columns::{column_span, distinct_columns};
+use crate::work::{ChunkRows, Features, Work};
+
+/// A part of X must be smaller than this share of it to be worth the trouble of finding its place.
+const WORTH_SHARE: f64 = 0.8;
+/// Renumbering columns must save this many times the bytes that it rewrites.
+const GATHER_GAIN: u64 = 2;
+
+/// What is sent, its bytes, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct XChoice {
+    pub x: XPlan,
+    pub bytes: u64,
+    pub reason: String,
+}
+
+impl XChoice {
+    /// All of X.
+    pub fn whole(work: &Work<'_>, reason: impl Into<String>) -> Self {
+        Self { x: XPlan::Whole, bytes: work.x_bytes(), reason: reason.into() }
+    }
+
+    /// Nothing of X.
+    pub fn nothing() -> Self {
+        Self { x: XPlan::Nothing, bytes: 0, reason: "it computes nothing".into() }
+    }
+}
+
+/// Decides for the chunks of one device.
+pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
+    if pieces.is_empty() {
+        return XChoice::nothing();
+    }
+    if pieces.iter().any(|piece| work.piece_columns(piece).is_none()) {
+        return XChoice::whole(work, "all of X: the columns are not known");
+    }
+    let (cols, row_bytes) = (work.cols() as u64, work.row_bytes());
+    let nnz: u64 = features.iter().map(|chunk| chunk.nnz).sum();
+    let sampled = || features.iter().filter(|chunk| chunk.sampled_columns > 0);
+    let first = sampled().map(|chunk| chunk.first_column).min().unwrap_or(0);
+    let end = sampled().map(|chunk| chunk.end_column).max().unwrap_or(0);
+    let may_be_narrow = ((end - first.min(end)) as f64) < WORTH_SHARE * cols as f64;
+    // With so many entries for a column hardly any column is left out.
+    let may_be_sparse = nnz < cols;
+    if !may_be_narrow && !may_be_sparse {
+        return XChoice::whole(work, "all of X: its rows name columns from one end to the other");
+    }
+    let span = column_span(work, pieces);
+    let (first, end) = (span.start as u64, (span.end as u64).max(span.start as u64 + 1).min(cols));
+    let width = end - first.min(end);
+    if may_be_sparse && (width as f64) > nnz as f64 {
+        let columns = distinct_columns(work, pieces).len() as u64;
+        let saved = (width - columns.min(width)) * row_bytes;
+        let is_worth_it = (columns as f64) < WORTH_SHARE * width as f64;
+        if columns > 0 && is_worth_it && saved > GATHER_GAIN * 4 * nnz {
+            let bytes = columns * row_bytes;
+            let reason = format!(
+                "{columns} of {cols} rows of X, close together: its nonzeros name no others, which saves {}",
+                Bytes((cols - columns.min(cols)) * row_bytes)
+            );
+            return XChoice { x: XPlan::Gather { columns }, bytes, reason };
+        }
+    }
+    if (width as f64) < WORTH_SHARE * cols as f64 {
+        let saved = Bytes((cols - width) * row_bytes);
+        let reason = format!("rows {first}..{end} of X: its nonzeros name no others, which saves {saved}");
+        return XChoice { x: XPlan::Columns { first, end }, bytes: width * row_bytes, reason };
+    }
+    XChoice::whole(work, "all of X: a part of it would save little")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::generate;
+    use crate::work::features::features;
+
+    fn choice(spec: &str, begin: usize, end: usize) -> XPlan {
+        let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let pieces = [ChunkRows::Rows { begin, end: end.min(matrix.rows()) }];
+        choose(&work, &pieces, &features(&work, &pieces)).x
+    }
+
+    #[test]
+    fn a_part_of_a_band_needs_a_part_of_x() {
+        assert_eq!(choice("stencil5,n=30", 0, 300), XPlan::Columns { first: 0, end: 330 });
+        assert_eq!(choice("stencil5,n=30", 0, 900), XPlan::Whole);
+        assert_eq!(choice("diagonal,rows=1000", 100, 200), XPlan::Columns { first: 100, end: 200 });
+    }
+
+    #[test]
+    fn scattered_rows_need_all_of_x_unless_they_are_few() {
+        assert_eq!(choice("uniform,rows=2000,degree=16", 0, 1000), XPlan::Whole);
+        let XPlan::Gather { columns } = choice("uniform,rows=2000,degree=4", 0, 20) else {
+            panic!("few scattered rows are gathered")
+        };
+        assert!(columns <= 80);
+    }
+
+    #[test]
+    fn a_hub_that_no_sample_saw_still_counts() {
+        // Every row names its own column, one row in the middle all of them.
+        let rows = 4000u32;
+        let mut columns = Vec::new();
+        let mut pointers = vec![0u64];
+        for row in 0..rows {
+            if row == 1237 {
+                columns.extend([5, rows - 1]);
+            } else {
+                columns.push(row / 8);
+            }
+            pointers.push(columns.len() as u64);
+        }
+        let work = Work::spmm_pattern(&pointers, Some(&columns), rows as usize, 8, crate::matrix::Dtype::F64)
+            .unwrap();
+        let pieces = [ChunkRows::Rows { begin: 0, end: 2000 }];
+        let choice = choose(&work, &pieces, &features(&work, &pieces));
+        match choice.x {
+            XPlan::Columns { first, end } => assert_eq!((first, end), (0, u64::from(rows))),
+            XPlan::Gather { columns } => assert_eq!(columns, 251),
+            XPlan::Whole => {}
+            XPlan::Nothing => panic!("it needs some of X"),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Traces as files that Perfetto, chrome://tracing and speedscope open.
+//!
+//! The file is the object form of the Chrome trace format. It is streamed: memory for it is a buffer and sixteen bytes
+//! a span. A file is there whole or as it was before.
+//!
+//! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles, so
+//! the sum could come out above the beginning of the next span by a rounding error; where it would, a duration smaller
+//! by that error is written, which still reads as the same nanosecond.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::lanes::{Adjustments, Interval, LATEST_NS};
+use super::model::{Arguments, LaneId, Span, SpanId, Trace};
+use crate::error::{Error, Result};
+
+/// The metadata key that tells our files from others, and the version of their layout.
+pub(super) const FORMAT_KEY: &str = "rowloom_trace";
+/// The layout that is written and read.
+pub(super) const FORMAT: u64 = 1;
+/// The metadata key of what was changed.
+pub(super) const ADJUSTMENTS_KEY: &str = "adjustments";
+
+impl Trace {
+    /// Writes the trace, all of it or nothing.
+    ///
+    /// Spans of a lane that overlap by a few microseconds, as times from two clocks may, are moved apart and counted
+    /// under `adjustments` in the file's metadata; a larger overlap is an internal error.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let (times, adjustments) = self.settled()?;
+        self.check_ids()?;
+        replace_file(path, |file| {
+            let mut file = Events { file: BufWriter::with_capacity(1 << 18, file), trace: self, first: true };
+            file.all(&times, adjustments)?;
+            file.file.flush()
+        })
+    }
+
+    /// Fails where an id was given out by another trace, or a counter's time is beyond what a file can hold.
+    fn check_ids(&self) -> Result<()> {
+        let spans = self.spans.len();
+        let foreign = self.flows.iter().any(|(from, to)| from.index() >= spans || to.index() >= spans)
+            || self.lanes.iter().any(|lane| lane.process.index() >= self.processes.len())
+            || self.counters.iter().any(|counter| counter.process.index() >= self.processes.len());
+        if foreign {
+            return Err(Error::Internal("the trace holds ids of another trace".into()));
+        }
+        if let Some(sample) = self.samples.iter().find(|sample| sample.at_ns > LATEST_NS) {
+            return Err(Error::Internal(format!(
+                "a counter of the trace has a value at {} ns",
+                sample.at_ns
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Events on their way into a file.
+struct Events<'a, W: Write> {
+    file: W,
+    trace: &'a Trace,
+    /// Whether nothing was written yet.
+    first: bool,
+}
+
+impl<W: Write> Events<'_, W> {
+    fn all(&mut self, times: &[Interval], mut adjustments: Adjustments) -> io::Result<()> {
+        let arrows = self.arrows(times);
+        adjustments.dropped_flows += (self.trace.flows.len() - arrows.len()) as u64;
+        let mut metadata = self.trace.metadata.clone();
+        metadata.insert(FORMAT_KEY.into(), json!(FORMAT));
+        metadata.insert(ADJUSTMENTS_KEY.into(), json!(adjustments));
+        self.file.write_all(b"{\"displayTimeUnit\":\"ms\",\n\"metadata\":")?;
+        serde_json::to_writer(&mut self.file, &Value::Object(metadata))?;
+        self.file.write_all(b",\n\"traceEvents\":[")?;
+        self.names()?;
+        for (span, &time) in self.trace.spans.iter().zip(times) {
+            self.span(span, time)?;
+        }
+        // Behind the spans: of events at the same time viewers take the first first, and an arrow needs its span.
+        for (number, &(from, to, at_ns)) in arrows.iter().enumerate() {
+            self.arrow(number, from, at_ns.0, "s")?;
+            self.arrow(number, to, at_ns.1, "f")?;
+        }
+        self.counters()?;
+        self.file.write_all(b"\n]}\n")
+    }
+
+    /// Begins an event of a kind.
+    fn event(&mut self, phase: &str) -> io::Result<()> {
+        let separator = if std::mem::take(&mut self.first) { "" } else { "," };
+        write!(self.file, "{separator}\n{{\"ph\":\"{phase}\"")
+    }
+
+    fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
+        write!(self.file, ",\"{key}\":")?;
+        Ok(serde_json::to_writer(&mut self.file, text)?)
+    }
+
+    fn time(&mut self, key: &str, ns: u64) -> io::Result<()> {
+        write!(self.file, ",\"{key}\":{}.{:03}", ns / 1000, ns % 1000)
+    }
+
+    /// Where a lane's events go; lanes are numbered through all processes, as some viewers mix up equal numbers.
+    fn lane(&mut self, lane: LaneId) -> io::Result<()> {
+        let process = self.trace.lanes[lane.index()].process;
+        write!(self.file, ",\"pid\":{},\"tid\":{}", process.0 + 1, lane.0 + 1)
+    }
+
+    /// Names processes and lanes, and puts them in order.
+    fn names(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        for (index, name) in trace.processes.iter().enumerate() {
+            let pid = index + 1;
+            self.event("M")?;
+            write!(self.file, ",\"name\":\"process_name\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":")?;
+            serde_json::to_writer(&mut self.file, name)?;
+            self.file.write_all(b"}}")?;
+            self.event("M")?;
+            write!(
+                self.file,
+                ",\"name\":\"process_sort_index\",\"pid\":{pid},\"tid\":0,\"args\":{{\"sort_index\":{index}}}}}"
+            )?;
+        }
+        for (index, lane) in trace.lanes.iter().enumerate() {
+            let id = LaneId(index as u32);
+            self.event("M")?;
+            self.file.write_all(b",\"name\":\"thread_name\"")?;
+            self.lane(id)?;
+            self.file.write_all(b",\"args\":{\"name\":")?;
+            serde_json::to_writer(&mut self.file, &lane.name)?;
+            self.file.write_all(b"}}")?;
+            self.event("M")?;
+            self.file.write_all(b",\"name\":\"thread_sort_index\"")?;
+            self.lane(id)?;
+            write!(self.file, ",\"args\":{{\"sort_index\":{index}}}}}")?;
+        }
+        Ok(())
+    }
+
+    fn span(&mut self, span: &Span, time: Interval) -> io::Result<()> {
+        self.event("X")?;
+        self.lane(span.lane)?;
+        self.time("ts", time.start_ns)?;
+        match rounded_duration(time) {
+            Some(shorter) => write!(self.file, ",\"dur\":{shorter}")?,
+            None => self.time("dur", time.end_ns - time.start_ns)?,
+        }
+        write!(self.file, ",\"cat\":\"{}\"", span.category.name())?;
+        self.text("name", &span.name)?;
+        self.arguments(&span.arguments)?;
+        self.file.write_all(b"}")
+    }
+
+    fn arguments(&mut self, arguments: &Arguments) -> io::Result<()> {
+        let Arguments { chunk, rows, nnz, bytes, kernel, predicted_us, gb_per_s, run } = arguments;
+        self.file.write_all(b",\"args\":{")?;
+        let mut separator = "";
+        for (key, number) in [("chunk", chunk), ("rows", rows), ("nnz", nnz), ("bytes", bytes), ("run", run)]
+        {
+            if let Some(number) = number {
+                write!(self.file, "{separator}\"{key}\":{number}")?;
+                separator = ",";
+            }
+        }
+        for (key, number) in [("predicted_us", predicted_us), ("gb_per_s", gb_per_s)] {
+            if let Some(number) = number.filter(|number| number.is_finite()) {
+                write!(self.file, "{separator}\"{key}\":{number:?}")?;
+                separator = ",";
+            }
+        }
+        if let Some(kernel) = kernel {
+            write!(self.file, "{separator}\"kernel\":")?;
+            serde_json::to_writer(&mut self.file, kernel.as_ref())?;
+        }
+        self.file.write_all(b"}")
+    }
+
+    /// Arrows that can be drawn: source, target, and for each a time inside it, so that viewers find the span, and in
+    /// order, so that they take the source first.
+    fn arrows(&self, times: &[Interval]) -> Vec<(SpanId, SpanId, (u64, u64))> {
+        let place = |&(from, to): &(SpanId, SpanId)| {
+            let (source, target) = (times[from.index()], times[to.index()]);
+            let leaves_ns = (source.end_ns - 1).min(target.start_ns).max(source.start_ns);
+            let arrives_ns = target.start_ns.max(leaves_ns);
+            (arrives_ns < target.end_ns).then_some((from, to, (leaves_ns, arrives_ns)))
+        };
+        self.trace.flows.iter().filter_map(place).collect()
+    }
+
+    fn arrow(&mut self, number: usize, span: SpanId, at_ns: u64, phase: &str) -> io::Result<()> {
+        self.event(phase)?;
+        self.lane(self.trace.spans[span.index()].lane)?;
+        self.time("ts", at_ns)?;
+        let binding = if phase == "f" { ",\"bp\":\"e\"" } else { "" };
+        write!(
+            self.file,
+            ",\"id\":{number}{binding},\"cat\":\"edge\",\"name\":\"edge\",\"args\":{{\"span\":{}}}}}",
+            span.0
+        )
+    }
+
+    fn counters(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        for sample in trace.samples.iter().filter(|sample| sample.value.is_finite()) {
+            let counter = &trace.counters[sample.counter as usize];
+            self.event("C")?;
+            write!(self.file, ",\"pid\":{},\"tid\":0", counter.process.0 + 1)?;
+            self.time("ts", sample.at_ns)?;
+            self.text("name", &counter.name)?;
+            write!(self.file, ",\"args\":{{\"value\":{:?}}}}}", sample.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The microseconds to write where the exact ones, added to the beginning as doubles, come out behind the end.
+fn rounded_duration(time: Interval) -> Option<f64> {
+    let microseconds = |ns: u64| ns as f64 / 1000.0;
+    let (start, end) = (microseconds(time.start_ns), microseconds(time.end_ns));
+    if start + microseconds(time.end_ns - time.start_ns) <= end {
+        return None;
+    }
+    // The difference of the doubles is exact unless it is long, and then it is off by less than the step taken here.
+    let exact = end - start;
+    Some(if start + exact <= end { exact } else { exact - (end.next_up() - end) })
+}
+
+/// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.
+fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let failed = |error| Error::write(path, error);
+    if std::fs::metadata(path).is_ok_and(|target| !target.is_file()) {
+        let mut file = File::options().write(true).open(path).map_err(failed)?;
+        return write(&mut file).map_err(failed);
+    }
+    // A link keeps pointing to the file that is replaced.
+    let target = path.canonicalize().unwrap_or_else(|_| path.into());
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .prefix(".rowloom-")
+        .suffix(".part")
+        .tempfile_in(folder)
+        .map_err(failed)?;
+    write(file.as_file_mut()).map_err(failed)?;
+    file.persist(&target).map_err(|error| failed(error.error))?;
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Which rows of X a piece of A needs, counted exactly: what a device is sent must hold every column it will see.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::{ChunkRows, Work};
+
+/// The smallest range of columns that holds all columns of `pieces`; all columns where they are not known, none where
+/// there are no entries.
+pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
+    let spans = pieces.par_iter().map(|piece| match work.piece_columns(piece) {
+        None => Some((0, work.cols().saturating_sub(1))),
+        Some(columns) => {
+            // One pass with two running values, which the compiler turns into vector code.
+            let (low, high) = columns
+                .iter()
+                .fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
+            (!columns.is_empty()).then_some((low as usize, high as usize))
+        }
+    });
+    let both = |a: Option<(usize, usize)>, b: Option<(usize, usize)>| match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    };
+    match spans.reduce(|| None, both) {
+        Some((first, last)) => first..(last + 1).min(work.cols()),
+        None => 0..0,
+    }
+}
+
+/// The distinct columns of `pieces`, rising; all columns where they are not known.
+pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
+    let words: Vec<AtomicU64> = (0..work.cols().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let known = pieces.par_iter().all(|piece| match work.piece_columns(piece) {
+        None => false,
+        Some(columns) => {
+            for &column in columns {
+                if let Some(word) = words.get(column as usize / 64) {
+                    // Bits are only ever set, and nobody reads them before all are.
+                    let bit = 1 << (column % 64);
+                    if word.load(Ordering::Relaxed) & bit == 0 {
+                        word.fetch_or(bit, Ordering::Relaxed);
+                    }
+                }
+            }
+            true
+        }
+    });
+    if !known {
+        return (0..work.cols() as u32).collect();
+    }
+    let mut found = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            found.push(index as u32 * 64 + bits.trailing_zeros());
+            bits &= bits - 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::generate;
+
+    #[test]
+    fn span_and_distinct_columns_agree_with_a_plain_count() {
+        let matrix = generate::<f64>("rmat,scale=10,degree=4", 3, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 2).unwrap();
+        for (begin, end) in [(0, 1024), (100, 101), (500, 700)] {
+            let pieces = [
+                ChunkRows::Rows { begin, end: (begin + end) / 2 },
+                ChunkRows::Rows { begin: (begin + end) / 2, end },
+            ];
+            let mut plain: Vec<u32> =
+                (begin..end).flat_map(|row| matrix.view().row(row).0.to_vec()).collect();
+            plain.sort();
+            plain.dedup();
+            assert_eq!(distinct_columns(&work, &pieces), plain);
+            let span =
+                plain.first().map_or(0..0, |&first| first as usize..plain[plain.len() - 1] as usize + 1);
+            assert_eq!(column_span(&work, &pieces), span);
+        }
+    }
+
+    #[test]
+    fn without_columns_all_of_x_is_needed() {
+        let work = Work::spmm_pattern(&[0, 2, 3], None, 7, 1, crate::matrix::Dtype::F64).unwrap();
+        let piece = [ChunkRows::Rows { begin: 0, end: 1 }];
+        assert_eq!(column_span(&work, &piece), 0..7);
+        assert_eq!(distinct_columns(&work, &piece).len(), 7);
+    }
+}

@@ -1,0 +1,123 @@
+//! Which rows of X a device holds, and where in its memory each of them lies.
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::matrix::{CsrView, MultiVectorView, Scalar};
+
+/// The rows of X that a device holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeldColumns {
+    /// All of them.
+    Whole {
+        /// Columns of A.
+        cols: usize,
+    },
+    /// Those from one column of A to another.
+    Range {
+        /// The first.
+        first: u32,
+        /// The one behind the last.
+        end: u32,
+    },
+    /// Some, packed.
+    Gather {
+        /// The columns of A, rising.
+        columns: Vec<u32>,
+        /// Place of each column of A among them; for those that are not, something beyond.
+        places: Vec<u32>,
+    },
+}
+
+impl HeldColumns {
+    /// Just those columns that `parts` of a matrix touch.
+    pub fn gather<T: Scalar>(cols: usize, parts: &[CsrView<'_, T>]) -> Self {
+        let mut places = vec![u32::MAX; cols];
+        for part in parts {
+            let pointers = part.row_pointers();
+            let range = pointers[0] as usize..pointers[part.rows()] as usize;
+            for &column in &part.columns()[range] {
+                places[column as usize] = 0;
+            }
+        }
+        let columns: Vec<u32> = (0..cols as u32).filter(|&column| places[column as usize] == 0).collect();
+        for (place, &column) in columns.iter().enumerate() {
+            places[column as usize] = place as u32;
+        }
+        Self::Gather { columns, places }
+    }
+
+    /// Number of rows of X that are held.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Whole { cols } => *cols,
+            Self::Range { first, end } => (end - first) as usize,
+            Self::Gather { columns, .. } => columns.len(),
+        }
+    }
+
+    /// Where the row of X for `column` lies.
+    pub fn place(&self, column: u32) -> Result<u32> {
+        let held = match self {
+            Self::Whole { .. } => Some(column),
+            Self::Range { first, end } => column.checked_sub(*first).filter(|_| column < *end),
+            Self::Gather { places, .. } => {
+                places.get(column as usize).copied().filter(|&place| place != u32::MAX)
+            }
+        };
+        held.ok_or_else(|| Error::Internal(format!("row {column} of X is not on the device that needs it")))
+    }
+
+    /// Copies the rows of `x` that are held, packed, to `to`.
+    pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, to: &mut [T]) {
+        /// Rows that one piece of work copies, so that few rows are not shared out.
+        const ROWS_TOGETHER: usize = 4096;
+        let k = x.k();
+        if k == 0 {
+            return;
+        }
+        to.par_chunks_mut(k * ROWS_TOGETHER).enumerate().for_each(|(piece, to)| {
+            for (row, to) in to.chunks_exact_mut(k).enumerate() {
+                let place = piece * ROWS_TOGETHER + row;
+                let column = match self {
+                    Self::Whole { .. } => place,
+                    Self::Range { first, .. } => *first as usize + place,
+                    Self::Gather { columns, .. } => columns[place] as usize,
+                };
+                to.copy_from_slice(x.row(column));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Csr, MultiVector};
+
+    #[test]
+    fn every_held_column_is_found_where_its_row_of_x_was_copied() {
+        let matrix = Csr::try_new(3, 9, vec![0, 2, 3, 5], vec![2, 7, 4, 2, 4], vec![1.0; 5]).unwrap();
+        let x = MultiVector::from_fn(9, 2, |row, k| (10 * row + k) as f64).unwrap();
+        let gather =
+            HeldColumns::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
+        for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
+            let mut copied = vec![0.0; held.rows() * 2];
+            held.copy_rows(x.view(), &mut copied);
+            for column in [2u32, 4, 7] {
+                let place = held.place(column).unwrap() as usize;
+                assert_eq!(copied[2 * place..2 * place + 2], *x.row(column as usize), "{held:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_not_held_is_an_error() {
+        let matrix = Csr::try_new(1, 9, vec![0, 2], vec![2, 7], vec![1.0; 2]).unwrap();
+        let gather = HeldColumns::gather(9, &[matrix.view()]);
+        assert_eq!(gather.rows(), 2);
+        assert!(gather.place(3).is_err() && gather.place(9).is_err() && gather.place(7).is_ok());
+        let range = HeldColumns::Range { first: 2, end: 8 };
+        assert!(range.place(1).is_err() && range.place(8).is_err() && range.place(2).is_ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! Splits a job by cost: whole rows where they are light, segments of a row where one is heavier than a chunk.
+//!
+//! Pieces cover every row, or every segment of a cut row, exactly once and in order. No piece of whole rows is heavier
+//! than asked for by more than its heaviest row; rows that are heavier than a piece are cut, at the price of more pieces.
+
+use super::Work;
+use crate::kernel::order::SEGMENT;
+use crate::kernel::partition::balanced;
+
+/// What a chunk computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChunkRows {
+    /// Whole rows.
+    Rows {
+        /// First row.
+        begin: usize,
+        /// Row behind the last.
+        end: usize,
+    },
+    /// Some canonical segments of one row; each gives a sum of its own, a carry.
+    Segments {
+        /// The row.
+        row: usize,
+        /// First segment.
+        begin: usize,
+        /// Segment behind the last.
+        end: usize,
+    },
+}
+
+/// A place to cut at: before a segment of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The row.
+    pub row: usize,
+    /// Its segment; zero is the row's start.
+    pub segment: usize,
+}
+
+/// Everything from one position to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first position.
+    pub begin: Position,
+    /// The position behind the last.
+    pub end: Position,
+}
+
+impl Span {
+    /// All of a job.
+    pub fn all(work: &Work<'_>) -> Self {
+        let at = |row| Position { row, segment: 0 };
+        Self { begin: at(0), end: at(work.rows()) }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.begin >= self.end
+    }
+
+    /// Its cost.
+    pub fn cost(&self, work: &Work<'_>) -> u128 {
+        cost_at(work, self.end).saturating_sub(cost_at(work, self.begin))
+    }
+}
+
+/// Cost of everything before a position. A row's own cost, beside its entries', lies at its start.
+fn cost_at(work: &Work<'_>, position: Position) -> u128 {
+    if position.segment == 0 {
+        return work.cost_before(position.row);
+    }
+    let head = ChunkRows::Segments { row: position.row, begin: 0, end: position.segment };
+    work.cost_before(position.row) + work.piece_cost_in_row(&head)
+}
+
+impl Work<'_> {
+    /// Cost of some segments as part of their row, without what carries cost on top.
+    fn piece_cost_in_row(&self, piece: &ChunkRows) -> u128 {
+        u128::from(self.piece_nnz(piece)) * u128::from(self.weights.per_nonzero)
+    }
+
+    fn row_cost(&self, row: usize) -> u128 {
+        self.cost_before(row + 1) - self.cost_before(row)
+    }
+}
+
+/// The position before which about `cost` lies, between rows where every row near is lighter than `grain`.
+pub fn position_at(work: &Work<'_>, cost: u128, grain: u128) -> Position {
+    let rows = work.rows();
+    let row = partition_point(rows, |row| work.cost_before(row + 1) <= cost);
+    if row >= rows {
+        return Position { row: rows, segment: 0 };
+    }
+    let inside = cost - work.cost_before(row).min(cost);
+    if work.row_cost(row) <= grain || work.row_segments(row) < 2 {
+        let nearer_to_the_end = 2 * inside > work.row_cost(row);
+        return Position { row: row + usize::from(nearer_to_the_end), segment: 0 };
+    }
+    let entries = inside / u128::from(work.weights.per_nonzero.max(1));
+    let segment = (entries as usize + SEGMENT / 2) / SEGMENT;
+    if segment >= work.row_segments(row) {
+        return Position { row: row + 1, segment: 0 };
+    }
+    Position { row, segment }
+}
+
+/// The first of `count` places where `holds` is false.
+fn partition_point(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Cuts a span into about `pieces` pieces of about equal cost: exactly so many where no row is heavier than one of
+/// them and there are rows enough, more where rows have to be cut.
+pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
+    let mut found = Vec::new();
+    if span.is_empty() {
+        return found;
+    }
+    let most = (span.cost(work) / pieces.max(1) as u128).max(1);
+    let Span { begin, end } = span;
+    if begin.row == end.row {
+        cut_row(work, begin.row, begin.segment, end.segment, most, &mut found);
+        return found;
+    }
+    let first_whole = if begin.segment > 0 {
+        cut_row(work, begin.row, begin.segment, work.row_segments(begin.row), most, &mut found);
+        begin.row + 1
+    } else {
+        begin.row
+    };
+    let is_heavy = |&row: &usize| work.row_cost(row) > most && work.row_segments(row) > 1;
+    let heavy: Vec<usize> =
+        if pieces > 1 { (first_whole..end.row).filter(is_heavy).collect() } else { Vec::new() };
+    let alone = heavy.is_empty() && begin.segment == 0 && end.segment == 0;
+    let mut next = first_whole;
+    for row in heavy.into_iter().chain([end.row]) {
+        if next < row {
+            let cost = work.cost_before(row) - work.cost_before(next);
+            let count = if alone { pieces } else { cost.div_ceil(most).min(usize::MAX as u128) as usize };
+            let pointers = work.row_pointers.get(next..=row).unwrap_or(&[]);
+            let ranges = balanced(pointers, work.weights, count.min(row - next), 1);
+            found.extend(
+                ranges
+                    .into_iter()
+                    .map(|range| ChunkRows::Rows { begin: next + range.start, end: next + range.end }),
+            );
+        }
+        if row < end.row {
+            cut_row(work, row, 0, work.row_segments(row), most, &mut found);
+        }
+        next = row + 1;
+    }
+    if end.segment > 0 {
+        cut_row(work, end.row, 0, end.segment, most, &mut found);
+    }
+    found
+}
+
+/// Cuts segments `begin..end` of a row into equal pieces that cost at most about `most`; all of a row in one piece is
+/// a whole row.
+fn cut_row(work: &Work<'_>, row: usize, begin: usize, end: usize, most: u128, found: &mut Vec<ChunkRows>) {
+    let whole = ChunkRows::Segments { row, begin, end };
+    let wanted = work.piece_cost_in_row(&whole).div_ceil(most).min((end - begin) as u128).max(1) as usize;
+    if wanted == 1 && begin == 0 && end == work.row_segments(row) {
+        found.push(ChunkRows::Rows { begin: row, end: row + 1 });
+        return;
+    }
+    let count = end - begin;
+    let at = |piece: usize| begin + (count as u128 * piece as u128 / wanted as u128) as usize;
+    found.extend((0..wanted).map(|piece| ChunkRows::Segments { row, begin: at(piece), end: at(piece + 1) }));
+}
+
+#[cfg(test)]
+#[path = "partition_tests.rs"]
+mod tests;

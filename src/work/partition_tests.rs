@@ -1,0 +1,149 @@
+use super::*;
+use crate::matrix::{Csr, Dtype, generate};
+use crate::work::Work;
+use proptest::prelude::*;
+
+fn matrix(spec: &str) -> Csr<f64> {
+    generate(spec, 1, 1 << 32).unwrap().matrix
+}
+
+/// Checks that pieces cover a job once and in order, and gives the rows that are cut.
+fn check_cover(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<usize> {
+    let mut next = Position { row: 0, segment: 0 };
+    let mut cut = Vec::new();
+    for piece in pieces {
+        match *piece {
+            ChunkRows::Rows { begin, end } => {
+                assert_eq!((next.row, next.segment), (begin, 0), "{pieces:?}");
+                assert!(end > begin);
+                next = Position { row: end, segment: 0 };
+            }
+            ChunkRows::Segments { row, begin, end } => {
+                assert_eq!((next.row, next.segment), (row, begin), "{pieces:?}");
+                assert!(end > begin && end <= work.row_segments(row));
+                cut.push(row);
+                next = if end == work.row_segments(row) {
+                    Position { row: row + 1, segment: 0 }
+                } else {
+                    Position { row, segment: end }
+                };
+            }
+        }
+    }
+    assert_eq!((next.row, next.segment), (work.rows(), 0), "{pieces:?}");
+    cut.dedup();
+    cut
+}
+
+#[test]
+fn chunks_balance_within_two_percent_where_rows_are_light() {
+    let specs = [
+        ("rmat,scale=16,degree=16", 32),
+        ("uniform,rows=100000,degree=16", 64),
+        ("stencil27,n=40", 100),
+        ("road,n=200000", 128),
+        ("fem3,n=20", 32),
+        ("holes,rows=50000,degree=8", 16),
+        ("band,rows=30000,half=9", 48),
+    ];
+    for (spec, pieces) in specs {
+        let matrix = matrix(spec);
+        for k in [1, 8, 32] {
+            let work = Work::spmm(&matrix.view(), k).unwrap();
+            let chunks = split(&work, Span::all(&work), pieces);
+            check_cover(&work, &chunks);
+            let costs: Vec<u128> = chunks.iter().map(|chunk| work.cost(chunk)).collect();
+            let heaviest = (0..work.rows()).map(|row| work.row_cost(row)).max().unwrap();
+            let mean = costs.iter().sum::<u128>() as f64 / costs.len() as f64;
+            let balance = *costs.iter().max().unwrap() as f64 / mean;
+            // A chunk ends within one row of where it should; that is two percent where a row is one of a hundred.
+            if heaviest as f64 * 100.0 <= 2.0 * mean {
+                assert_eq!(chunks.len(), pieces, "{spec}");
+                assert!(balance <= 1.02, "{spec} k={k}: {balance}");
+            }
+            assert!(balance <= 1.0 + heaviest as f64 / mean + 1e-9, "{spec} k={k}: {balance}");
+        }
+    }
+}
+
+#[test]
+fn a_row_heavier_than_a_chunk_is_cut_at_segments() {
+    let arrow = matrix("arrow,rows=20000");
+    let work = Work::spmm(&arrow.view(), 4).unwrap();
+    let chunks = split(&work, Span::all(&work), 8);
+    assert_eq!(check_cover(&work, &chunks), [0]);
+    let most = Span::all(&work).cost(&work) / 8;
+    for chunk in &chunks {
+        let one_segment = 256 * u128::from(work.weights.per_nonzero);
+        assert!(work.cost(chunk) <= most + 2 * one_segment, "{chunk:?}");
+    }
+    assert_eq!(check_cover(&work, &split(&work, Span::all(&work), 1)), Vec::<usize>::new());
+}
+
+#[test]
+fn nothing_is_split_into_nothing_and_one_row_into_one_chunk() {
+    let none = Work::spmm_pattern(&[0], None, 0, 4, Dtype::F64).unwrap();
+    assert_eq!(split(&none, Span::all(&none), 9), []);
+    let one = Work::spmm_pattern(&[0, 7], None, 9, 4, Dtype::F64).unwrap();
+    assert_eq!(split(&one, Span::all(&one), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
+}
+
+fn pointers(lengths: &[u64]) -> Vec<u64> {
+    let mut sum = 0;
+    let rising = lengths.iter().map(|length| {
+        sum += length;
+        sum
+    });
+    std::iter::once(0).chain(rising).collect()
+}
+
+proptest! {
+    #[test]
+    fn pieces_cover_once_and_stay_within_one_row_of_the_mean(
+        lengths in prop::collection::vec(prop_oneof![9 => 0u64..40, 1 => 0u64..6000], 1..300),
+        pieces in 1usize..64,
+        k in 1usize..40,
+    ) {
+        let pointers = pointers(&lengths);
+        let work = Work::spmm_pattern(&pointers, None, 10, k, Dtype::F32).unwrap();
+        let span = Span::all(&work);
+        let chunks = split(&work, span, pieces);
+        let cut = check_cover(&work, &chunks);
+        let most = span.cost(&work) / pieces as u128;
+        let uncut = (0..work.rows()).filter(|row| !cut.contains(row)).map(|row| work.row_cost(row));
+        let heaviest = uncut.max().unwrap_or(0);
+        let segment = SEGMENT as u128 * u128::from(work.weights.per_nonzero);
+        for chunk in &chunks {
+            let slack = match chunk {
+                ChunkRows::Rows { .. } => heaviest + 1,
+                ChunkRows::Segments { .. } => {
+                    segment + work.slice_rows(chunk) as u128 * u128::from(work.weights.per_row) + 1
+                }
+            };
+            prop_assert!(work.cost(chunk) <= most + slack, "{chunk:?} of {chunks:?}");
+        }
+    }
+
+    #[test]
+    fn spans_between_any_positions_cover_together(
+        lengths in prop::collection::vec(prop_oneof![3 => 0u64..40, 1 => 0u64..6000], 1..60),
+        shares in prop::collection::vec(0.0f64..1.0, 0..5),
+        pieces in 1usize..9,
+    ) {
+        let pointers = pointers(&lengths);
+        let work = Work::spmm_pattern(&pointers, None, 10, 3, Dtype::F64).unwrap();
+        let all = Span::all(&work);
+        let total = all.cost(&work);
+        let mut shares = shares;
+        shares.sort_by(f64::total_cmp);
+        let mut begin = all.begin;
+        let mut chunks = Vec::new();
+        let cuts = shares.iter().map(|share| position_at(&work, (total as f64 * share) as u128, total / 20));
+        for end in cuts.chain([all.end]) {
+            let end = end.max(begin);
+            chunks.extend(split(&work, Span { begin, end }, pieces));
+            begin = end;
+        }
+        check_cover(&work, &chunks);
+    }
+}
