@@ -102,7 +102,8 @@ fn a_trace_without_tasks_shows_the_steps_of_the_program() {
         arguments,
     });
     trace.write(&place.path("host.json")).unwrap();
-    assert!(place.succeed("trace host.json").stdout.contains("read"));
+    let text = place.succeed("trace host.json").stdout;
+    assert!(text.contains("read") && !text.contains('\u{1b}'), "names cannot command the terminal: {text}");
 }
 
 #[test]

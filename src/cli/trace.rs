@@ -49,6 +49,11 @@ pub fn run(arguments: &TraceArguments, console: &Console) -> Result<()> {
     )
 }
 
+/// A name from the file, with nothing in it that a terminal would obey.
+fn shown(name: &str) -> String {
+    name.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
 /// A share, or that there is none.
 fn share(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), percent)
@@ -68,7 +73,7 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     );
     if let Some(runs) = summary.runs {
         let mut text = format!("{} for {} tasks", seconds(runs.median_s), count(summary.tasks));
-        if let Some(run) = summary.run {
+        if let Some(run) = summary.run.filter(|_| runs.count > 1) {
             text += &format!(
                 ", run {run}, the median of {} (min {}, max {})",
                 count(runs.count),
@@ -106,7 +111,7 @@ fn devices(summary: &Summary) -> Table {
     let mut table = Table::columns(["device", "compute", "copy", "busy", "hidden", "idle"], &[1, 2, 3, 4, 5]);
     for device in &summary.devices {
         table.row([
-            device.name.clone(),
+            shown(&device.name),
             seconds(device.compute_s),
             seconds(device.copy_s),
             seconds(device.busy_s),
@@ -124,8 +129,8 @@ fn lanes(summary: &Summary) -> Table {
         for lane in &device.lanes {
             let busy = (whole > 0.0).then(|| lane.busy_s / whole);
             table.row([
-                device.name.clone(),
-                lane.name.clone(),
+                shown(&device.name),
+                shown(&lane.name),
                 count(lane.tasks),
                 seconds(lane.busy_s),
                 seconds(lane.idle_s),
@@ -159,9 +164,9 @@ fn longest_steps(path: &CriticalPath) -> Table {
     let mut table = Table::columns(headings, &[3, 4, 5, 6]);
     for step in longest {
         table.row([
-            step.name.clone(),
-            step.device.clone(),
-            step.lane.clone(),
+            shown(&step.name),
+            shown(&step.device),
+            shown(&step.lane),
             seconds(step.start_s),
             seconds(step.duration_s),
             percent(step.share),
@@ -176,9 +181,9 @@ fn predictions(predictions: &Predictions) -> Table {
     let mut table = Table::columns(headings, &[3, 4, 5]);
     for worst in &predictions.worst {
         table.row([
-            worst.name.clone(),
-            worst.device.clone(),
-            worst.lane.clone(),
+            shown(&worst.name),
+            shown(&worst.device),
+            shown(&worst.lane),
             seconds(worst.predicted_s),
             seconds(worst.measured_s),
             format!("{:.2}", worst.ratio),
@@ -199,7 +204,7 @@ fn predictions(predictions: &Predictions) -> Table {
 fn host(summary: &Summary) -> Table {
     let mut table = Table::columns(["program", "times", "time", "without steps inside"], &[1, 2, 3]);
     for step in &summary.host {
-        table.row([step.name.clone(), count(step.count), seconds(step.total_s), seconds(step.own_s)]);
+        table.row([shown(&step.name), count(step.count), seconds(step.total_s), seconds(step.own_s)]);
     }
     table
 }

@@ -23,7 +23,7 @@ pub(super) const LATEST_NS: u64 = 1 << 50;
 /// What was changed so that the rules of a trace hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adjustments {
-    /// Spans whose beginning or end was moved.
+    /// Spans whose beginning or end was moved by more than a nanosecond.
     pub moved_spans: u64,
     /// The most that one was moved.
     pub most_moved_ns: u64,
@@ -175,7 +175,8 @@ impl Settling<'_> {
     fn place(&mut self, index: u32, now: Interval) {
         let was = std::mem::replace(&mut self.times[index as usize], now);
         let moved_ns = was.start_ns.abs_diff(now.start_ns).max(was.end_ns.abs_diff(now.end_ns));
-        if moved_ns > 0 {
+        // What only tells neighbours apart is no disagreement of clocks.
+        if moved_ns > self.shortest_ns {
             self.adjustments.moved_spans += 1;
             self.adjustments.most_moved_ns = self.adjustments.most_moved_ns.max(moved_ns);
         }
