@@ -27,8 +27,8 @@ pub(crate) enum Takes {
 }
 
 /// A device under test and what it reports.
-struct Subject {
-    device: Box<dyn Device<'static>>,
+struct Subject<'pool> {
+    device: Box<dyn Device<'static> + 'pool>,
     completions: Receiver<Completion>,
     takes: Takes,
     /// The lanes of operations that are under way.
@@ -42,7 +42,7 @@ const SIZE: u64 = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the whole suite; `open` is called several times and gives a fresh device each time.
-pub(crate) fn conforms(takes: Takes, open: impl Fn(Reports) -> Box<dyn Device<'static>>) {
+pub(crate) fn conforms<'pool>(takes: Takes, open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
     let fresh = || {
         let (sender, completions) = unbounded();
         let device = open(Reports { device: DeviceId(5), sender });
@@ -65,7 +65,7 @@ pub(crate) fn conforms(takes: Takes, open: impl Fn(Reports) -> Box<dyn Device<'s
     }
 }
 
-impl Subject {
+impl Subject<'_> {
     /// Something that the device can do on that lane.
     fn harmless(&mut self, kind: LaneKind) -> Operation<'static> {
         match self.takes {
@@ -158,7 +158,7 @@ impl Subject {
     }
 }
 
-fn a_description_stays_the_same(subject: &mut Subject) {
+fn a_description_stays_the_same(subject: &mut Subject<'_>) {
     let before = subject.device.describe().clone();
     assert!(!before.name.is_empty() && !before.lanes.is_empty());
     assert!(before.lanes.iter().all(|lane| lane.depth > 0 && !lane.name.is_empty()));
@@ -170,7 +170,7 @@ fn a_description_stays_the_same(subject: &mut Subject) {
     assert_eq!(subject.device.describe(), &before);
 }
 
-fn memory_that_is_not_there_is_refused(subject: &mut Subject) {
+fn memory_that_is_not_there_is_refused(subject: &mut Subject<'_>) {
     let kind = |refused: Result<Memory, super::Fault>| refused.expect_err("too much memory").kind;
     match subject.device.describe().memory_bytes {
         None => assert_eq!(kind(subject.device.allocate(1)), FaultKind::OutOfMemory),
@@ -189,7 +189,7 @@ fn memory_that_is_not_there_is_refused(subject: &mut Subject) {
     assert_eq!(subject.end_of(fence).result, Ok(()));
 }
 
-fn every_operation_ends_once(subject: &mut Subject) {
+fn every_operation_ends_once(subject: &mut Subject<'_>) {
     let mut fences = Vec::new();
     for &(lane, kind) in subject.lanes().iter().cycle().take(24) {
         let operation = subject.harmless(kind);
@@ -199,7 +199,7 @@ fn every_operation_ends_once(subject: &mut Subject) {
     assert!(fences.iter().all(|fence| subject.ends[fence].result == Ok(())));
 }
 
-fn lanes_and_waits_are_kept(subject: &mut Subject) {
+fn lanes_and_waits_are_kept(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
     let operations: Vec<_> =
         lanes.iter().cycle().take(30).map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
@@ -228,7 +228,7 @@ fn lanes_and_waits_are_kept(subject: &mut Subject) {
     assert!(fences.windows(2).all(|pair| in_order(pair[0], pair[1])), "a lane is not first in, first out");
 }
 
-fn a_bad_operation_harms_no_other(subject: &mut Subject) {
+fn a_bad_operation_harms_no_other(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
     for &(lane, kind) in lanes.iter().cycle().take(6) {
         let (before, behind) = (subject.harmless(kind), subject.harmless(kind));
@@ -259,13 +259,13 @@ fn foreign(takes: Takes) -> Operation<'static> {
     }
 }
 
-fn foreign_operations_are_misuse(subject: &mut Subject) {
+fn foreign_operations_are_misuse(subject: &mut Subject<'_>) {
     for (lane, _) in subject.lanes() {
         assert_eq!(subject.fault_of(lane, foreign(subject.takes)), FaultKind::Misuse);
     }
 }
 
-fn closing_is_final(subject: &mut Subject) {
+fn closing_is_final(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
     let late = subject.harmless(lanes[0].1);
     let operations: Vec<_> = lanes.iter().map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
@@ -281,7 +281,7 @@ fn closing_is_final(subject: &mut Subject) {
     subject.device.describe();
 }
 
-fn uploads_come_back(subject: &mut Subject) {
+fn uploads_come_back(subject: &mut Subject<'_>) {
     let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
     let memory = subject.device.allocate(SIZE).unwrap();
     let [there, back] = [(); 2].map(|()| subject.device.allocate_pinned(SIZE).unwrap());
@@ -305,7 +305,7 @@ fn uploads_come_back(subject: &mut Subject) {
     }
 }
 
-fn bad_ranges_are_faults(subject: &mut Subject) {
+fn bad_ranges_are_faults(subject: &mut Subject<'_>) {
     let lane = subject.lane(LaneKind::Upload);
     let memory = subject.device.allocate(SIZE).unwrap();
     let pinned = subject.device.allocate_pinned(SIZE).unwrap();
@@ -323,7 +323,7 @@ fn bad_ranges_are_faults(subject: &mut Subject) {
     attempt(Memory(u32::MAX), (0, 1), (0, 1));
 }
 
-fn failing_jobs_are_faults(subject: &mut Subject) {
+fn failing_jobs_are_faults(subject: &mut Subject<'_>) {
     let (lane, _) = subject.lanes()[0];
     let failing = Operation::Job(Box::new(|| Err(crate::error::Error::Internal("on purpose".into()))));
     assert_eq!(subject.fault_of(lane, failing), FaultKind::Job);
@@ -336,8 +336,18 @@ fn failing_jobs_are_faults(subject: &mut Subject) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cpu::Cpu;
     use super::super::simulated::{SimulatedSpec, Simulation};
     use super::*;
+    use crate::trace::Clock;
+
+    #[test]
+    fn the_host_conforms() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        pool.in_place_scope(|scope| {
+            conforms(Takes::Jobs, |reports| Box::new(Cpu::new(scope, Clock::start(), reports)));
+        });
+    }
 
     #[test]
     fn simulated_accelerators_conform() {

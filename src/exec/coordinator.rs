@@ -130,6 +130,9 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         if schedule.indegrees.len() != graph.tasks().len() {
             return Err(Error::Internal("the schedule was made of another graph".into()));
         }
+        if devices.is_empty() {
+            return Err(Error::Internal("there is no device, not even the host".into()));
+        }
         let stations: Vec<Station> = devices.iter().map(|device| station(&**device)).collect();
         for (number, task) in graph.tasks().iter().enumerate() {
             let kind = lane_kind(task.kind);

@@ -33,10 +33,10 @@ impl Coordinator<'_, '_, '_> {
                 } else {
                     self.states[task.index()] = State::Done;
                     self.strands[at.strand.index()].left -= 1;
-                    if let Some(pool) = at.gives {
-                        if self.slots.give(at.strand, task) {
-                            self.given(pool, end_ns);
-                        }
+                    if let Some(pool) = at.gives
+                        && self.slots.give(at.strand, task)
+                    {
+                        self.given(pool, end_ns);
                     }
                     let graph = self.graph;
                     let ordered_by_device = self.stations[device.index()].waits_by_itself;

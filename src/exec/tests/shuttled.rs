@@ -1,7 +1,7 @@
 //! The coordinator against worker threads that run in every order a random scheduler thinks of.
 //!
 //! Each lane is a thread; ends travel over a channel of the scheduler's own and are handed on, one at a time, when the
-//! coordinator lets time pass. A device may fall silent in the middle: its ends then come late or never.
+//! coordinator lets time pass. A task may fail, its device may be lost, and the run may be cancelled at any time.
 
 use std::collections::HashSet;
 
@@ -33,10 +33,12 @@ struct Job {
     fence: Fence,
 }
 
+type End = (DeviceId, Fence, Result<(), Fault>);
+
 struct ThreadedDevice {
     description: Description,
     lanes: Vec<Sender<Job>>,
-    ends: Arc<Mutex<Receiver<(DeviceId, Fence, Result<(), Fault>)>>>,
+    ends: Arc<Mutex<Receiver<End>>>,
     reports: Reports,
     bound: Arc<Mutex<Option<TaskId>>>,
     under_way: Arc<Mutex<usize>>,
@@ -109,7 +111,7 @@ fn work(
     graph: &Graph,
     device: DeviceId,
     jobs: &Receiver<Job>,
-    ends: &Sender<(DeviceId, Fence, Result<(), Fault>)>,
+    ends: &Sender<End>,
     log: &Mutex<Log>,
     faulty: Option<(TaskId, FaultKind)>,
 ) {

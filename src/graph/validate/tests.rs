@@ -133,7 +133,7 @@ fn strands_of_one_choice_may_not_wait_for_each_other() {
     let draft = two_hundred();
     let of_first = |strand: StrandId| draft.strands[strand.index()] == Some(ChoiceId(0));
     let tasks = || (0..draft.entries.len()).filter(|&at| of_first(draft.entries[at].task.strand));
-    let (first, last) = (tasks().next().unwrap(), tasks().last().unwrap());
+    let (first, last) = (tasks().next().unwrap(), tasks().next_back().unwrap());
     let mut crossed = draft.clone();
     crossed.entries[last].predecessors.push(TaskId(first as u32));
     assert!(matches!(objects(&crossed, "a crossed choice"), Unsound::ChoiceCrossed { .. }));
