@@ -43,7 +43,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let output = arguments.output.as_deref().map(DenseFile::new).transpose()?;
     let saved = arguments.plan.as_deref().map(Plan::load).transpose()?;
     let clock = Clock::start();
-    let mut recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
+    let recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let emulated = planning.devices.emulated()?;
     let source = MatrixSource::new(&arguments.matrix);
@@ -55,9 +55,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
     let planned_k = saved.as_ref().map(|plan| plan.k as usize);
+    let making_x = tracing::info_span!("make X").entered();
     let x = session.pool.install(|| {
         x::load::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
     })?;
+    drop(making_x);
     let k = x.k();
     limit = limit.saturating_sub(size_of_val(x.data()) as u64);
     x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
@@ -70,21 +72,22 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let start = Instant::now();
     let (job, opened) = opened(arguments, &session, matrix, k, saved, &settings, clock)?;
     let plan_s = opened.plan_s;
-    let mut prepared = Prepared::new(&session.pool, &job, opened, settings)?;
+    let mut prepared = {
+        let _span = tracing::info_span!("prepare").entered();
+        Prepared::new(&session.pool, &job, opened, settings)?
+    };
     let prepare_s = start.elapsed().as_secs_f64() - plan_s;
 
     let measured = repeat(arguments, &session, console, &mut prepared, &x, &mut y, recording.is_some())?;
     let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
     let verification = if arguments.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
-        let _span = tracing::info_span!("verify").entered();
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
     } else {
         None
     };
     check_intact(&loaded.matrix, &source)?;
     if let (Some(file), true) = (&output, complete) {
-        let _span = tracing::info_span!("write").entered();
         file.write(&y)?;
     }
 
@@ -109,11 +112,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         y_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
         interrupted: session.interrupt.asked(),
     };
-    if let Some(recording) = recording.take() {
-        recording.finish(&outcome, prepared.set_up(), &measured.traced)?;
-    }
     console.table(&run_report::table(&outcome))?;
     console.json(&run_report::json(&outcome))?;
+    if let Some(recording) = recording {
+        recording.finish(&outcome, prepared.set_up(), &measured.traced)?;
+    }
     session.interrupt.check()?;
     verdict(verification.as_ref())
 }

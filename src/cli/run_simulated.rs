@@ -94,10 +94,10 @@ pub fn run<T: Scalar>(
         y_hash: None,
         interrupted: session.interrupt.asked(),
     };
+    console.table(&run_report::table(&outcome))?;
+    console.json(&run_report::json(&outcome))?;
     if let Some(recording) = recording {
         recording.finish(&outcome, None, &[])?;
     }
-    console.table(&run_report::table(&outcome))?;
-    console.json(&run_report::json(&outcome))?;
     session.interrupt.check()
 }
