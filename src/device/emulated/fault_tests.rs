@@ -189,7 +189,7 @@ fn shuffles_with_lanes_that_are_not_there_are_reported() {
 fn misaligned_vectors_and_writes_to_inputs_are_reported() {
     let (from, to) = (memory_of(&[1.0f64; 64]), unwritten(64 * 8));
     let result = launch("reads_misaligned", vec![reads(&from), writes(&to)]);
-    assert_reported(result, &["reads 16 bytes at byte 8 of from, which is not aligned"]);
+    assert_reported(result, &["touches byte 8 of from in line ", "which is not aligned to 16 bytes"]);
     let result = launch("writes_what_it_may_read", vec![reads(&from)]);
     assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which it may only read"]);
     assert_eq!(values_of::<f64>(&from), [1.0; 64]);
