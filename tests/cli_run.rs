@@ -196,7 +196,7 @@ fn wrong_flags_are_usage_errors() {
         ("--threads 0", "1 to"),
         ("--repeat 0", "0"),
         ("--schedule random", "random"),
-        ("--devices gpu", "auto and cpu"),
+        ("--devices gpu", "auto, cpu"),
         ("--output y.xlsx", "y.xlsx"),
     ] {
         place.fail(&format!("run small.mtx {flags}"), 2, part);

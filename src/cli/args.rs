@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use super::options::{Devices, XSource};
+use super::options::{Devices, XSource, parse_bytes};
 use crate::kernel::Schedule;
 use crate::matrix::Dtype;
 use crate::runtime::FormatChoice;
@@ -39,6 +39,8 @@ pub struct Arguments {
 pub enum Command {
     /// Compute Y = A X; report time, speed and, with --verify, the error
     Run(RunArguments),
+    /// Decide what run would do, and why, and do nothing
+    Plan(PlanArguments),
     /// Show a matrix: shape, row lengths, features, memory each format needs
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -60,6 +62,7 @@ impl Command {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
+            Self::Plan(_) => "plan",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
@@ -74,6 +77,7 @@ impl Command {
     pub fn common(&self) -> &CommonArguments {
         match self {
             Self::Run(arguments) => &arguments.common,
+            Self::Plan(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
@@ -208,6 +212,82 @@ pub struct RunArguments {
     /// Refuse a file with NaN or infinite values
     #[arg(long, help_heading = "Matrix")]
     pub finite: bool,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// Flags that decide where and how a product is computed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Execution")]
+pub struct PlanningArguments {
+    /// Where to compute: auto, cpu, emu:0 (emulated GPU), sim:h200x4 (simulated machine), or a list such as cpu,emu:0
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    pub devices: Devices,
+
+    /// How A gets to the devices: auto, resident (stays), oneshot (crosses once), stream (a ring of slots)
+    #[arg(long, value_name = "MODE", default_value = "auto", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(["auto", "resident", "oneshot", "stream"]))]
+    pub mode: String,
+
+    /// Number of chunks [default: as the devices need]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20), conflicts_with = "chunk_bytes")]
+    pub chunks: Option<u32>,
+
+    /// Bytes of A in a chunk, such as 16MiB [default: as the devices need]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub chunk_bytes: Option<u64>,
+
+    /// Most memory to use on each device, such as 8GiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub mem_limit: Option<u64>,
+
+    /// auto, or a kernel by name
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub kernel: String,
+
+    /// How A is stored: auto, csr, ell (padded), sell
+    #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(["auto", "csr", "ell", "sell"]).map(format_named))]
+    pub format: FormatChoice,
+}
+
+/// `rowloom plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowloom plan cant.mtx -k 32 --devices cpu,emu:0
+  rowloom plan gen:rmat,scale=20,degree=16 --devices sim:h200x4 --repeat 1
+  rowloom plan cant.mtx --chunks 64 --save cant.plan --json cant.json")]
+pub struct PlanArguments {
+    #[doc = "A, sparse."]
+    #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    pub matrix: OsString,
+
+    /// Columns of X and Y
+    #[arg(short, value_name = "K", default_value_t = 32)]
+    pub k: usize,
+
+    /// Write the plan to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub save: Option<PathBuf>,
+
+    /// Products that will be computed
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Refuse a file with NaN or infinite values
+    #[arg(long, help_heading = "Matrix")]
+    pub finite: bool,
+
+    /// Planning flags.
+    #[command(flatten)]
+    pub planning: PlanningArguments,
 
     /// Matrix flags.
     #[command(flatten)]

@@ -14,6 +14,8 @@ mod inspect;
 mod interrupt;
 mod man;
 mod options;
+mod plan;
+mod planning;
 mod report;
 mod run;
 mod run_report;
@@ -58,6 +60,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     console.check_json_target()?;
     match command {
         Command::Run(arguments) => run::run(arguments, console),
+        Command::Plan(arguments) => plan::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),

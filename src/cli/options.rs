@@ -1,9 +1,10 @@
-//! What the flags of `run` mean.
+//! What the flags of `run` and `plan` mean.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::cost::preset;
 use crate::error::{Error, Result};
 
 /// Where to compute.
@@ -11,31 +12,85 @@ use crate::error::{Error, Result};
 pub enum Devices {
     /// On whatever this machine has.
     Auto,
-    /// On the CPU's cores.
+    /// On these devices.
+    List(Vec<DeviceWord>),
+}
+
+/// One word of a list of devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceWord {
+    /// The CPU's cores.
     Cpu,
-    /// On CUDA devices asked for by name, as typed.
-    Cuda(String),
+    /// A CUDA device, or all of them.
+    Cuda(Option<u32>),
+    /// An emulated GPU.
+    Emulated {
+        /// Its number.
+        index: u32,
+        /// What was typed behind the question mark, `key=value` pairs.
+        options: Vec<(String, String)>,
+    },
+    /// A machine that is simulated.
+    Simulated {
+        /// Its name.
+        machine: String,
+    },
+}
+
+impl DeviceWord {
+    /// As typed, without options.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".into(),
+            Self::Cuda(None) => "cuda".into(),
+            Self::Cuda(Some(index)) => format!("cuda:{index}"),
+            Self::Emulated { index, .. } => format!("emu:{index}"),
+            Self::Simulated { machine } => format!("sim:{machine}"),
+        }
+    }
+
+    fn with_options(&self) -> String {
+        let Self::Emulated { options, .. } = self else { return self.name() };
+        let pairs: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let question = if pairs.is_empty() { "" } else { "?" };
+        format!("{}{question}{}", self.name(), pairs.join("&"))
+    }
 }
 
 impl Devices {
     /// As typed.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> String {
         match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Cuda(name) => name,
+            Self::Auto => "auto".into(),
+            Self::List(words) => words.iter().map(DeviceWord::with_options).collect::<Vec<_>>().join(","),
         }
+    }
+
+    /// The words; for `auto` what this version knows to be there.
+    pub fn words(&self) -> &[DeviceWord] {
+        match self {
+            Self::Auto => &[DeviceWord::Cpu],
+            Self::List(words) => words,
+        }
+    }
+
+    /// An error if CUDA is asked for, which this version does not have.
+    pub fn check_known(&self) -> Result<()> {
+        if self.words().iter().any(|word| matches!(word, DeviceWord::Cuda(_))) {
+            let reason = "this version of rowloom has no CUDA devices yet; take --devices cpu".into();
+            return Err(Error::Device { device: self.name(), reason });
+        }
+        Ok(())
     }
 
     /// An error unless this version can compute there.
     pub fn check_usable(&self) -> Result<()> {
-        match self {
-            Self::Auto | Self::Cpu => Ok(()),
-            Self::Cuda(name) => Err(Error::Device {
-                device: name.clone(),
-                reason: "this version of rowloom computes on the CPU only; take --devices cpu".into(),
-            }),
+        self.check_known()?;
+        if self.words().iter().any(|word| *word != DeviceWord::Cpu) {
+            let reason = "this version of rowloom computes on the CPU only; take --devices cpu".into();
+            return Err(Error::Device { device: self.name(), reason });
         }
+        Ok(())
     }
 }
 
@@ -43,24 +98,98 @@ impl FromStr for Devices {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let is_cuda = |word: &str| {
-            word == "cuda" || word.strip_prefix("cuda:").is_some_and(|index| index.parse::<u32>().is_ok())
-        };
-        let mut words = text.split(',');
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            _ if words.all(|word| word == "cpu" || is_cuda(word)) && words_differ(text) => {
-                Ok(Self::Cuda(text.to_owned()))
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let words = text.split(',').map(str::parse).collect::<std::result::Result<Vec<DeviceWord>, _>>()?;
+        for (index, word) in words.iter().enumerate() {
+            // Naming a CUDA device twice gives two devices on one card; nothing else can be had twice.
+            let again = words[..index].iter().any(|before| before.name() == word.name());
+            if again && !matches!(word, DeviceWord::Cuda(_)) {
+                return Err(format!("{} is named twice", word.name()));
             }
-            _ => Err("there are auto and cpu".into()),
+        }
+        let simulated = |word: &DeviceWord| matches!(word, DeviceWord::Simulated { .. });
+        let mixes = |word: &DeviceWord| simulated(word) || *word == DeviceWord::Cpu;
+        if words.iter().any(simulated) && !words.iter().all(mixes) {
+            return Err(
+                "simulated machines mix with cpu, which is then simulated too, and with nothing else".into(),
+            );
+        }
+        Ok(Self::List(words))
+    }
+}
+
+impl FromStr for DeviceWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let unknown = || {
+            let word = if text.is_empty() { "an empty word".into() } else { format!("'{text}'") };
+            format!(
+                "{word} is no device; there are auto, cpu, cuda, cuda:0, emu:0 and sim:h200, and lists of them"
+            )
+        };
+        let number = |digits: &str| match digits.parse() {
+            Ok(index) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(index),
+            _ => Err(unknown()),
+        };
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(None)),
+            None if text == "auto" => Err("auto stands alone".into()),
+            Some(("cuda", index)) => Ok(Self::Cuda(Some(number(index)?))),
+            Some(("emu", rest)) => {
+                let (index, options) = rest.split_once('?').unwrap_or((rest, ""));
+                let pairs = options.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+                    let (key, value) = pair.split_once('=').ok_or_else(|| {
+                        format!("'{pair}' is no option of {text}; options are key=value, with & between them")
+                    })?;
+                    Ok((key.to_owned(), value.to_owned()))
+                });
+                let options = pairs.collect::<std::result::Result<_, String>>()?;
+                Ok(Self::Emulated { index: number(index)?, options })
+            }
+            Some(("sim", machine)) => {
+                preset(machine).map_err(|error| error.to_string())?;
+                Ok(Self::Simulated { machine: machine.into() })
+            }
+            _ => Err(unknown()),
         }
     }
 }
 
-/// `cpu,cpu` is no list of devices; naming a CUDA device twice is.
-fn words_differ(text: &str) -> bool {
-    text.split(',').filter(|&word| word == "cpu").count() <= 1
+/// A number of bytes: `8GiB`, `512MiB`, `100MB`, `4096`.
+pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
+    const UNITS: [(&str, u64); 9] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("B", 1),
+    ];
+    let wrong = || "a number of bytes such as 8GiB, 512MiB or 4096 is needed".to_string();
+    let (digits, unit) = UNITS
+        .iter()
+        .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|digits| (digits, *bytes)))
+        .unwrap_or((text, 1));
+    let number: f64 = match digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        true => digits.parse().map_err(|_| wrong())?,
+        false => return Err(wrong()),
+    };
+    let bytes = number * unit as f64;
+    // Whole numbers stay exact where floating point would round them.
+    let exact = digits.parse::<u64>().ok().map(|number| number.checked_mul(unit));
+    match exact {
+        Some(Some(bytes @ 1..)) => Ok(bytes),
+        Some(_) => Err(wrong()),
+        None if (1.0..u64::MAX as f64).contains(&bytes) => Ok(bytes as u64),
+        None => Err(wrong()),
+    }
 }
 
 /// Where X comes from.
@@ -101,13 +230,68 @@ mod tests {
 
     #[test]
     fn devices_by_name_are_told_from_nonsense() {
-        assert_eq!("cpu".parse(), Ok(Devices::Cpu));
+        assert_eq!("cpu".parse(), Ok(Devices::List(vec![DeviceWord::Cpu])));
         for cuda in ["cuda", "cuda:0", "cpu,cuda:0", "cuda:0,cuda:0"] {
             let devices: Devices = cuda.parse().unwrap();
             assert_eq!(devices.check_usable().unwrap_err().exit_code(), 4, "{cuda}");
+            assert_eq!(devices.check_known().unwrap_err().exit_code(), 4, "{cuda}");
         }
-        for nonsense in ["", "gpu", "cuda:x", "cpu,", "cpu,cpu", "auto,cpu"] {
+        for nonsense in [
+            "",
+            "gpu",
+            "cuda:x",
+            "cpu,",
+            "cpu,cpu",
+            "auto,cpu",
+            "emu",
+            "emu:",
+            "emu:-1",
+            "emu:+1",
+            "emu:0?delay",
+            "emu:0,emu:0",
+            "sim:",
+            "sim:h300",
+            "sim:h200,cuda:0",
+            "emu:0,sim:h200",
+            "cpu:0",
+            "emu:99999999999",
+        ] {
             assert!(nonsense.parse::<Devices>().is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn lists_of_devices_come_back_as_typed() {
+        for words in [
+            "auto",
+            "cpu",
+            "emu:0",
+            "cpu,emu:0,emu:12",
+            "emu:0?seed=3&lost=7,emu:1",
+            "sim:h200x4",
+            "cpu,sim:node8",
+            "sim:h200,sim:a100x2",
+            "emu:0,cpu",
+        ] {
+            let devices: Devices = words.parse().unwrap();
+            assert_eq!(devices.name(), words);
+            assert!(devices.check_known().is_ok());
+        }
+        let Ok(Devices::List(words)) = "emu:0?seed=3&lost=".parse() else { panic!("a list") };
+        let options = vec![("seed".into(), "3".into()), ("lost".into(), String::new())];
+        assert_eq!(words, [DeviceWord::Emulated { index: 0, options }]);
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(parse_bytes("8GiB"), Ok(8 << 30));
+        assert_eq!(parse_bytes("1.5MiB"), Ok(3 << 19));
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("2kB"), Ok(2000));
+        assert_eq!(parse_bytes("18446744073709551615"), Ok(u64::MAX));
+        for nonsense in ["", "GiB", "0", "-1", "1e9", "8 GiB", "0.1", "99999999999TiB", "8Gb", "inf", "1.2.3"]
+        {
+            assert!(parse_bytes(nonsense).is_err(), "{nonsense}");
         }
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
+#[cfg(test)]
+pub(crate) mod conformance;
 mod cpu;
 pub mod emulated;
 mod operation;

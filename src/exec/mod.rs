@@ -64,3 +64,6 @@ pub fn execute<'run>(
 ) -> Result<Outcome> {
     coordinator::Coordinator::new(graph, schedule, devices, completions, binder, options)?.run()
 }
+
+#[cfg(test)]
+mod tests;

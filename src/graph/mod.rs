@@ -4,12 +4,16 @@
 //! slots; [`GraphBuilder::freeze`] makes the graph that is validated and run.
 
 mod builder;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod task;
+mod validate;
 
 pub use builder::GraphBuilder;
 pub use task::{
     Access, BufferId, ChoiceId, Demand, DeviceId, PoolId, Role, StrandId, Task, TaskId, TaskKind,
 };
+pub use validate::{Named, Unsound};
 
 /// A number of equal slots.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! rising pool numbers (pinned in, A, Y, pinned out), so no two strands can wait for each other.
 
 use super::data::{Chunk, Mode, Plan, XPlan};
+use super::outputs::Outputs;
 use super::predict::Steps;
 use super::remaining::Remaining;
 use crate::error::Result;
@@ -146,8 +147,8 @@ impl<'a> Builder<'a> {
         let takers = self.plan.takers(remaining)?;
         self.make_pools();
         self.bring_x(&takers);
-        let outputs = self.outputs(remaining);
-        let mut carries: Vec<Option<(Option<TaskId>, BufferId, u64)>> = vec![None; self.plan.chunks.len()];
+        let outputs = Outputs::new(self.plan, remaining, &mut self.graph);
+        let mut carries: Vec<Option<Carries>> = vec![None; self.plan.chunks.len()];
         for (index, chunk) in self.plan.chunks.iter().enumerate() {
             let row_bytes = self.plan.row_bytes();
             let bytes = chunk.slice_rows() * row_bytes;
@@ -155,7 +156,8 @@ impl<'a> Builder<'a> {
             let to_do = remaining.chunks.get(index).copied().unwrap_or(false);
             if !to_do {
                 if is_cut {
-                    carries[index] = Some((None, self.graph.buffer(Role::Input, bytes), bytes));
+                    let all = Access { buffer: self.graph.buffer(Role::Input, bytes), begin: 0, end: bytes };
+                    carries[index] = Some(Carries { writers: Vec::new(), all });
                 }
                 continue;
             }
@@ -169,12 +171,12 @@ impl<'a> Builder<'a> {
             let devices = &takers[index];
             let choice = (devices.len() > 1).then(|| self.graph.choice());
             let item = self.item(Item::Chunk(index as u32));
-            let mut last = None;
-            for &device in devices {
-                last = Some(self.chunk_strand(chunk, device, item, choice, target));
-            }
+            // Of the strands of a choice one runs; whoever needs what it writes waits for the end of each.
+            let strands =
+                devices.iter().map(|&device| self.chunk_strand(chunk, device, item, choice, target));
+            let writers: Vec<TaskId> = strands.collect();
             if is_cut {
-                carries[index] = Some((last, target.buffer, bytes));
+                carries[index] = Some(Carries { writers, all: target });
             }
         }
         for (index, split) in self.plan.split_rows.iter().enumerate() {
@@ -318,73 +320,28 @@ impl<'a> Builder<'a> {
         index: u32,
         row: u64,
         chunks: &[u32],
-        carries: &[Option<(Option<TaskId>, BufferId, u64)>],
+        carries: &[Option<Carries>],
         outputs: &Outputs,
     ) {
         let row_bytes = self.plan.row_bytes();
-        let parts: Vec<_> =
-            chunks.iter().filter_map(|&chunk| carries.get(chunk as usize).copied().flatten()).collect();
-        let before: Vec<TaskId> = parts.iter().filter_map(|(task, _, _)| *task).collect();
-        let reads: Vec<Access> = parts
-            .iter()
-            .flat_map(|&(_, buffer, bytes)| nonempty(Access { buffer, begin: 0, end: bytes }))
-            .collect();
-        let bytes: u64 = parts.iter().map(|(_, _, bytes)| bytes).sum();
+        let parts: Vec<&Carries> =
+            chunks.iter().filter_map(|&chunk| carries.get(chunk as usize)?.as_ref()).collect();
+        let before: Vec<TaskId> = parts.iter().flat_map(|part| part.writers.iter().copied()).collect();
+        let reads: Vec<Access> = parts.iter().flat_map(|part| nonempty(part.all)).collect();
+        let bytes: u64 = parts.iter().map(|part| part.all.end).sum();
         let strand = self.graph.strand(None);
         let item = self.item(Item::SplitRow(index));
         let copy = demand(self.plan.host.copy_s(bytes), 0, bytes + row_bytes);
         let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, None, copy);
         self.graph.task(merge, &before, &reads, &nonempty(outputs.access(row, 1, row_bytes)));
     }
-
-    /// Rows of Y that are still to be written: each run of neighbours is a buffer that must become complete.
-    fn outputs(&mut self, remaining: &Remaining) -> Outputs {
-        let to_do = |list: &[bool], index: usize| list.get(index).copied().unwrap_or(false);
-        let mut rows: Vec<(u64, u64)> = Vec::new();
-        for (index, chunk) in self.plan.chunks.iter().enumerate() {
-            if let ChunkRows::Rows { begin, end } = chunk.rows
-                && to_do(&remaining.chunks, index)
-            {
-                rows.push((begin as u64, end as u64));
-            }
-        }
-        for (index, split) in self.plan.split_rows.iter().enumerate() {
-            if to_do(&remaining.split_rows, index) {
-                rows.push((split.row, split.row + 1));
-            }
-        }
-        rows.sort_unstable();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for (begin, end) in rows {
-            match runs.last_mut() {
-                Some(run) if run.1 == begin => run.1 = end,
-                _ => runs.push((begin, end)),
-            }
-        }
-        let row_bytes = self.plan.row_bytes();
-        let buffers = runs
-            .iter()
-            .map(|(begin, end)| self.graph.buffer(Role::Output, (end - begin) * row_bytes))
-            .collect();
-        Outputs { runs, buffers }
-    }
 }
 
-/// Runs of rows of Y and their buffers.
-struct Outputs {
-    runs: Vec<(u64, u64)>,
-    buffers: Vec<BufferId>,
-}
-
-impl Outputs {
-    /// Where `count` rows from `row` on lie.
-    fn access(&self, row: u64, count: u64, row_bytes: u64) -> Access {
-        let run = self.runs.partition_point(|run| run.0 <= row).saturating_sub(1);
-        let first = self.runs.get(run).map_or(0, |run| run.0);
-        let begin = row.saturating_sub(first) * row_bytes;
-        let buffer = self.buffers.get(run).copied().unwrap_or(BufferId(0));
-        Access { buffer, begin, end: begin + count * row_bytes }
-    }
+/// The sums of a chunk's segments, and the tasks that may write them; none where they are there already.
+#[derive(Clone)]
+struct Carries {
+    writers: Vec<TaskId>,
+    all: Access,
 }
 
 impl Plan {

@@ -82,7 +82,7 @@ impl Plan {
     }
 
     /// Whether the parts of the plan belong together: everything that later steps rely on.
-    fn check(&self) -> std::result::Result<(), String> {
+    pub(super) fn check(&self) -> std::result::Result<(), String> {
         let devices = self.devices.len();
         if self.devices.first().is_none_or(|host| host.profile.link.is_some()) {
             return Err("the first device is not the host".into());

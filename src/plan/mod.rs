@@ -10,6 +10,7 @@ mod draft;
 mod file;
 mod make;
 mod memory;
+mod outputs;
 mod parts;
 mod predict;
 mod remaining;
@@ -22,3 +23,6 @@ pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Slots, SplitRow, XPl
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,9 @@ const TOLERANCE_NS: u64 = 5_000;
 /// The shortest span in a file.
 const SHORTEST_NS: u64 = 1;
 
-/// The latest time that a file can hold, 52 days: viewers keep microseconds as doubles, which tell nanoseconds apart
-/// until then.
-pub(super) const LATEST_NS: u64 = 1 << 52;
+/// The latest time that a file can hold, 13 days: viewers keep microseconds as doubles, and until then sums of two
+/// are less than a quarter of a nanosecond off.
+pub(super) const LATEST_NS: u64 = 1 << 50;
 
 /// What was changed so that the rules of a trace hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Adjustments {
     pub dropped_flows: u64,
 }
 
+/// Times that can be written and what was changed for them, or the reason why there are none.
+type Settled = std::result::Result<(Vec<Interval>, Adjustments), String>;
+
 /// Beginning and end of a span as they go into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interval {
@@ -40,17 +43,22 @@ pub(super) struct Interval {
 impl Trace {
     /// Fails on what [`Trace::write`] would have to move, and on what it would refuse.
     pub fn check(&self) -> Result<()> {
+        self.overlaps().map_err(Error::Internal)
+    }
+
+    /// The same, in words alone.
+    pub(super) fn overlaps(&self) -> std::result::Result<(), String> {
         self.settle(0, 0).map(drop)
     }
 
     /// The times of all spans as a file may hold them, and what was changed for that.
     pub(super) fn settled(&self) -> Result<(Vec<Interval>, Adjustments)> {
-        self.settle(TOLERANCE_NS, SHORTEST_NS)
+        self.settle(TOLERANCE_NS, SHORTEST_NS).map_err(Error::Internal)
     }
 
     /// Times so that no two spans of a lane overlap and none is shorter than `shortest_ns`; an error where two
     /// overlap by more than `tolerance_ns`.
-    fn settle(&self, tolerance_ns: u64, shortest_ns: u64) -> Result<(Vec<Interval>, Adjustments)> {
+    fn settle(&self, tolerance_ns: u64, shortest_ns: u64) -> Settled {
         let mut settling = Settling {
             trace: self,
             tolerance_ns,
@@ -61,17 +69,14 @@ impl Trace {
         let mut nests = vec![true; self.lanes.len()];
         for span in &self.spans {
             let Some(nests) = nests.get_mut(span.lane.index()) else {
-                return Err(Error::Internal(format!("span '{}' lies on a lane of another trace", span.name)));
+                return Err(format!("span '{}' lies on a lane of another trace", span.name));
             };
             *nests &= span.category == Category::Host;
             if span.end_ns < span.start_ns || span.end_ns > LATEST_NS {
-                return Err(Error::Internal(format!(
-                    "span '{}' on lane '{}' cannot last from {} to {} ns",
-                    span.name,
-                    self.lane_name(span.lane),
-                    span.start_ns,
-                    span.end_ns
-                )));
+                let ((device, lane), Span { name, start_ns, end_ns, .. }) = (self.place(span), span);
+                return Err(format!(
+                    "span '{name}' on lane '{device} {lane}' cannot last from {start_ns} to {end_ns} ns"
+                ));
             }
             let end_ns = span.end_ns.max(span.start_ns + shortest_ns);
             settling.times.push(Interval { start_ns: span.start_ns, end_ns });
@@ -105,7 +110,7 @@ struct Settling<'a> {
 
 impl Settling<'_> {
     /// Spans of tasks: each begins when the one before has ended.
-    fn queue(&mut self, lane: &[u32]) -> Result<()> {
+    fn queue(&mut self, lane: &[u32]) -> std::result::Result<(), String> {
         // The span that ended last as it was recorded, and where the lane is free as it is written.
         let mut before: Option<&Span> = None;
         let mut free_ns = 0;
@@ -125,12 +130,17 @@ impl Settling<'_> {
 
     /// Spans of the program: each lies wholly inside or wholly behind every other; where one sticks out a little, the
     /// smaller move decides which.
-    fn nest(&mut self, lane: &[u32]) -> Result<()> {
+    fn nest(&mut self, lane: &[u32]) -> std::result::Result<(), String> {
         // Those that hold the beginning of the next one, the innermost last.
         let mut open: Vec<u32> = Vec::new();
         for &index in lane {
             let span = &self.trace.spans[index as usize];
             let mut now = self.times[index as usize];
+            // Where the one before was moved behind this one's beginning, this one goes along.
+            if let Some(&before) = open.last() {
+                now.start_ns = now.start_ns.max(self.times[before as usize].start_ns);
+                now.end_ns = now.end_ns.max(now.start_ns + self.shortest_ns);
+            }
             while let Some(&holder) = open.last() {
                 let holder_end_ns = self.times[holder as usize].end_ns;
                 if holder_end_ns > now.start_ns {
@@ -166,12 +176,11 @@ impl Settling<'_> {
         }
     }
 
-    fn overlap(&self, first: &Span, second: &Span, by_ns: u64) -> Error {
-        Error::Internal(format!(
-            "spans '{}' and '{}' on lane '{}' of the trace overlap by {by_ns} ns",
-            first.name,
-            second.name,
-            self.trace.lane_name(second.lane)
-        ))
+    fn overlap(&self, first: &Span, second: &Span, by_ns: u64) -> String {
+        let (device, lane) = self.trace.place(second);
+        format!(
+            "spans '{}' and '{}' on lane '{device} {lane}' of the trace overlap by {by_ns} ns",
+            first.name, second.name
+        )
     }
 }

@@ -11,10 +11,21 @@
 //!   another, which every viewer shows as a stack; spans of tasks may not even nest.
 
 mod clock;
+mod critical;
+mod host_steps;
+mod intervals;
 mod lanes;
 mod model;
+mod read;
+mod summary;
+#[cfg(test)]
+mod summary_tests;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use clock::Clock;
+pub use critical::{CategoryShare, CriticalPath, Step};
 pub use lanes::Adjustments;
 pub use model::{Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};
+pub use summary::{DeviceSummary, HostStep, LaneSummary, Prediction, Predictions, Runs, Summary};

@@ -264,11 +264,9 @@ impl Trace {
         self.processes.get(process.index()).map_or("", String::as_str)
     }
 
-    /// A lane as people name it: `cuda:0 compute`.
-    pub(super) fn lane_name(&self, lane: LaneId) -> String {
-        self.lanes
-            .get(lane.index())
-            .map(|lane| format!("{} {}", self.process_name(lane.process), lane.name))
-            .unwrap_or_default()
+    /// Names of a span's process and lane.
+    pub(super) fn place(&self, span: &Span) -> (&str, &str) {
+        let lane = self.lanes.get(span.lane.index());
+        lane.map_or(("", ""), |lane| (self.process_name(lane.process), lane.name.as_str()))
     }
 }

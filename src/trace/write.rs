@@ -4,8 +4,8 @@
 //! a span. A file is there whole or as it was before.
 //!
 //! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles, so
-//! the sum could come out above the beginning of the next span by a rounding error; where it would, the duration is
-//! written as the next smaller double, which still reads as the same nanosecond.
+//! the sum could come out above the beginning of the next span by a rounding error; where it would, a duration smaller
+//! by that error is written, which still reads as the same nanosecond.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -145,16 +145,9 @@ impl<W: Write> Events<'_, W> {
         self.event("X")?;
         self.lane(span.lane)?;
         self.time("ts", time.start_ns)?;
-        let duration_ns = time.end_ns - time.start_ns;
-        let duration_us = duration_ns as f64 / 1000.0;
-        if time.start_ns as f64 / 1000.0 + duration_us > time.end_ns as f64 / 1000.0 {
-            let mut smaller = duration_us;
-            while time.start_ns as f64 / 1000.0 + smaller > time.end_ns as f64 / 1000.0 {
-                smaller = smaller.next_down();
-            }
-            write!(self.file, ",\"dur\":{smaller}")?;
-        } else {
-            self.time("dur", duration_ns)?;
+        match rounded_duration(time) {
+            Some(shorter) => write!(self.file, ",\"dur\":{shorter}")?,
+            None => self.time("dur", time.end_ns - time.start_ns)?,
         }
         write!(self.file, ",\"cat\":\"{}\"", span.category.name())?;
         self.text("name", &span.name)?;
@@ -222,6 +215,18 @@ impl<W: Write> Events<'_, W> {
         }
         Ok(())
     }
+}
+
+/// The microseconds to write where the exact ones, added to the beginning as doubles, come out behind the end.
+fn rounded_duration(time: Interval) -> Option<f64> {
+    let microseconds = |ns: u64| ns as f64 / 1000.0;
+    let (start, end) = (microseconds(time.start_ns), microseconds(time.end_ns));
+    if start + microseconds(time.end_ns - time.start_ns) <= end {
+        return None;
+    }
+    // The difference of the doubles is exact unless it is long, and then it is off by less than the step taken here.
+    let exact = end - start;
+    Some(if start + exact <= end { exact } else { exact - (end.next_up() - end) })
 }
 
 /// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.

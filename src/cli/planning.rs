@@ -1,0 +1,111 @@
+//! What the planning flags mean on this machine, or on the one that is simulated.
+
+use super::args::PlanningArguments;
+use super::options::{DeviceWord, Devices, parse_bytes};
+use super::session::Session;
+use crate::cost::{HostRates, Preset, cpu_profile, emulated_profile, host_rates, preset};
+use crate::error::{Error, Result};
+use crate::kernel::{Format, KernelId};
+use crate::plan::{DeviceSpec, Mode, PlanRequest};
+use crate::runtime::FormatChoice;
+use crate::work::Work;
+
+/// The devices that may compute, and the memory they share.
+pub struct Resolved {
+    /// The devices, in the order they were named.
+    pub devices: Vec<DeviceSpec>,
+    /// The host's memory.
+    pub host: HostRates,
+}
+
+/// Finds out what the devices that were named can do.
+pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resolved> {
+    arguments.devices.check_known()?;
+    let threads = session.pool.threads();
+    let required = arguments.devices != Devices::Auto;
+    let memory_limit_bytes = arguments.mem_limit;
+    let presets = simulated(&arguments.devices)?;
+    let mut devices = Vec::new();
+    for word in arguments.devices.words() {
+        let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
+        match word {
+            DeviceWord::Cpu => devices.push(spec(
+                word.name(),
+                match presets.first() {
+                    Some(machine) => machine.cpu.clone(),
+                    None => cpu_profile(threads, session.memory_limit_bytes())?,
+                },
+            )),
+            DeviceWord::Emulated { options, .. } => {
+                let mut profile = emulated_profile()?;
+                if let Some((_, bytes)) = options.iter().find(|(key, _)| key == "memory") {
+                    profile.memory_bytes = parse_bytes(bytes).map_err(|reason| {
+                        Error::Usage(format!("{}?memory={bytes}: {reason}", word.name()))
+                    })?;
+                }
+                devices.push(spec(word.name(), profile));
+            }
+            DeviceWord::Simulated { machine } => {
+                let gpus = preset(machine)?.gpus;
+                devices.extend(
+                    gpus.into_iter()
+                        .enumerate()
+                        .map(|(index, gpu)| spec(format!("sim:{machine}/{index}"), gpu)),
+                );
+            }
+            DeviceWord::Cuda(_) => {}
+        }
+    }
+    let host = match presets.split_first() {
+        None => host_rates(threads)?,
+        // Every machine brings its own host.
+        Some((first, others)) => others.iter().fold(first.host.clone(), |sum, machine| HostRates {
+            cores: sum.cores + machine.host.cores,
+            memory_gb_per_s: sum.memory_gb_per_s + machine.host.memory_gb_per_s,
+            copy_gb_per_s: sum.copy_gb_per_s + machine.host.copy_gb_per_s,
+        }),
+    };
+    Ok(Resolved { devices, host })
+}
+
+fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
+    let machines = devices.words().iter().filter_map(|word| match word {
+        DeviceWord::Simulated { machine } => Some(preset(machine)),
+        _ => None,
+    });
+    machines.collect()
+}
+
+/// What is to be planned.
+pub fn request<'a>(
+    arguments: &PlanningArguments,
+    resolved: Resolved,
+    work: Work<'a>,
+    repeat: u64,
+) -> Result<PlanRequest<'a>> {
+    Ok(PlanRequest {
+        work,
+        devices: resolved.devices,
+        host: resolved.host,
+        mode: mode(&arguments.mode),
+        kernel: kernel(&arguments.kernel)?,
+        format: match arguments.format {
+            FormatChoice::Auto => None,
+            FormatChoice::Csr => Some(Format::Csr),
+            FormatChoice::Ell => Some(Format::EllPadded),
+            FormatChoice::Sell => Some(Format::Sell),
+        },
+        chunks: arguments.chunks.map(|chunks| chunks as usize),
+        chunk_bytes: arguments.chunk_bytes,
+        repeat,
+    })
+}
+
+/// The kernel of that name; `None` for auto.
+pub fn kernel(name: &str) -> Result<Option<KernelId>> {
+    if name == "auto" { Ok(None) } else { KernelId::by_name(name).map(Some) }
+}
+
+fn mode(name: &str) -> Option<Mode> {
+    [Mode::Resident, Mode::Oneshot, Mode::Stream].into_iter().find(|mode| mode.name() == name)
+}

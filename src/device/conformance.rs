@@ -1,0 +1,353 @@
+//! What every back end must do, told to each of them in the same words.
+//!
+//! A back end passes by calling [`conforms`] with something that opens a device.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, unbounded};
+
+use super::{
+    Argument, Completion, Device, FaultKind, Fence, LaneKind, Launch, Memory, MemoryRange, Operation,
+    PinnedRange, Reports,
+};
+use crate::graph::{Demand, DeviceId};
+use crate::kernel::KernelId;
+use crate::matrix::Dtype;
+
+/// What a back end understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Copies and kernels, with real memory behind them.
+    Copies,
+    /// Jobs on the host.
+    Jobs,
+    /// Nothing but time.
+    Time,
+}
+
+/// A device under test and what it reports.
+struct Subject {
+    device: Box<dyn Device<'static>>,
+    completions: Receiver<Completion>,
+    takes: Takes,
+    /// The lanes of operations that are under way.
+    under_way: HashMap<Fence, usize>,
+    ends: HashMap<Fence, Completion>,
+}
+
+const SIZE: u64 = 4096;
+
+/// How long a device may be silent before the suite fails instead of waiting on.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the whole suite; `open` is called several times and gives a fresh device each time.
+pub(crate) fn conforms(takes: Takes, open: impl Fn(Reports) -> Box<dyn Device<'static>>) {
+    let fresh = || {
+        let (sender, completions) = unbounded();
+        let device = open(Reports { device: DeviceId(5), sender });
+        Subject { device, completions, takes, under_way: HashMap::new(), ends: HashMap::new() }
+    };
+    a_description_stays_the_same(&mut fresh());
+    memory_that_is_not_there_is_refused(&mut fresh());
+    every_operation_ends_once(&mut fresh());
+    lanes_and_waits_are_kept(&mut fresh());
+    a_bad_operation_harms_no_other(&mut fresh());
+    foreign_operations_are_misuse(&mut fresh());
+    closing_is_final(&mut fresh());
+    match takes {
+        Takes::Copies => {
+            uploads_come_back(&mut fresh());
+            bad_ranges_are_faults(&mut fresh());
+        }
+        Takes::Jobs => failing_jobs_are_faults(&mut fresh()),
+        Takes::Time => {}
+    }
+}
+
+impl Subject {
+    /// Something that the device can do on that lane.
+    fn harmless(&mut self, kind: LaneKind) -> Operation<'static> {
+        match self.takes {
+            Takes::Time => Operation::Pass,
+            Takes::Jobs => Operation::Job(Box::new(|| Ok(()))),
+            Takes::Copies => {
+                let pinned = self.device.allocate_pinned(SIZE).unwrap();
+                let from = PinnedRange { pinned, begin: 0, end: SIZE };
+                let memory = self.device.allocate(SIZE).unwrap();
+                let to = MemoryRange { memory, begin: 0, end: SIZE };
+                match kind {
+                    // The bytes must have been written before they can be fetched.
+                    LaneKind::Download => {
+                        let lane = self.lane(LaneKind::Upload);
+                        let fence = self.submit(lane, Operation::Upload { from: from.clone(), to }, &[]);
+                        self.end_of(fence);
+                        self.device.settle();
+                        Operation::Download { from: to, to: from }
+                    }
+                    _ => Operation::Upload { from, to },
+                }
+            }
+        }
+    }
+
+    fn lane(&self, kind: LaneKind) -> usize {
+        self.device.describe().lanes.iter().position(|lane| lane.kind == kind).unwrap()
+    }
+
+    /// The lanes that the suite has something to do for.
+    fn lanes(&self) -> Vec<(usize, LaneKind)> {
+        let lanes = self.device.describe().lanes.iter().enumerate();
+        let usable = |kind: LaneKind| self.takes != Takes::Copies || kind != LaneKind::Compute;
+        lanes.map(|(number, lane)| (number, lane.kind)).filter(|(_, kind)| usable(*kind)).collect()
+    }
+
+    /// Submits something as soon as the lane has room for it.
+    fn submit(&mut self, lane: usize, operation: Operation<'static>, waits: &[Fence]) -> Fence {
+        let depth = self.device.describe().lanes[lane].depth;
+        while self.under_way.values().filter(|on| **on == lane).count() >= depth {
+            self.see_an_end();
+        }
+        let demand = Demand { alone_ns: 1000, link_bytes: SIZE, host_bytes: SIZE };
+        let fence = self.device.submit(lane, operation, demand, waits).unwrap();
+        assert!(!self.ends.contains_key(&fence), "a fence is used again");
+        assert!(self.under_way.insert(fence, lane).is_none(), "a fence is used twice");
+        fence
+    }
+
+    fn see_an_end(&mut self) {
+        let end = loop {
+            if let Ok(completion) = self.completions.try_recv() {
+                break completion;
+            }
+            if !self.device.advance() {
+                break self.completions.recv_timeout(PATIENCE).expect("the device stays silent");
+            }
+        };
+        assert_eq!(end.device, DeviceId(5), "an end under another device's number");
+        assert!(end.start_ns <= end.end_ns && end.end_ns <= self.device.now_ns(), "{end:?}");
+        assert!(self.under_way.remove(&end.fence).is_some(), "{end:?} was not under way");
+        self.ends.insert(end.fence, end);
+    }
+
+    fn end_of(&mut self, fence: Fence) -> Completion {
+        while !self.ends.contains_key(&fence) {
+            self.see_an_end();
+        }
+        self.ends[&fence].clone()
+    }
+
+    /// Waits for everything, and sees that nothing else is reported.
+    fn finish(&mut self) {
+        while !self.under_way.is_empty() {
+            self.see_an_end();
+        }
+        while self.device.advance() {}
+        assert!(self.completions.try_recv().is_err(), "something ended that was not under way");
+    }
+
+    /// The kind of fault that submitting or running `operation` ends with.
+    fn fault_of(&mut self, lane: usize, operation: Operation<'static>) -> FaultKind {
+        match self.device.submit(lane, operation, Demand::default(), &[]) {
+            Err(fault) => fault.kind,
+            Ok(fence) => {
+                self.under_way.insert(fence, lane);
+                self.end_of(fence).result.expect_err("a bad operation went well").kind
+            }
+        }
+    }
+}
+
+fn a_description_stays_the_same(subject: &mut Subject) {
+    let before = subject.device.describe().clone();
+    assert!(!before.name.is_empty() && !before.lanes.is_empty());
+    assert!(before.lanes.iter().all(|lane| lane.depth > 0 && !lane.name.is_empty()));
+    for (lane, kind) in subject.lanes() {
+        let operation = subject.harmless(kind);
+        let fence = subject.submit(lane, operation, &[]);
+        assert_eq!(subject.end_of(fence).result, Ok(()));
+    }
+    assert_eq!(subject.device.describe(), &before);
+}
+
+fn memory_that_is_not_there_is_refused(subject: &mut Subject) {
+    let kind = |refused: Result<Memory, super::Fault>| refused.expect_err("too much memory").kind;
+    match subject.device.describe().memory_bytes {
+        None => assert_eq!(kind(subject.device.allocate(1)), FaultKind::OutOfMemory),
+        Some(limit) => {
+            assert_eq!(kind(subject.device.allocate(limit + 1)), FaultKind::OutOfMemory);
+            assert_eq!(kind(subject.device.allocate(u64::MAX)), FaultKind::OutOfMemory);
+            let first = subject.device.allocate(SIZE).unwrap();
+            let second = subject.device.allocate(SIZE).unwrap();
+            assert_ne!(first, second);
+            assert_eq!(kind(subject.device.allocate(limit - SIZE)), FaultKind::OutOfMemory);
+        }
+    }
+    let (lane, kind) = subject.lanes()[0];
+    let operation = subject.harmless(kind);
+    let fence = subject.submit(lane, operation, &[]);
+    assert_eq!(subject.end_of(fence).result, Ok(()));
+}
+
+fn every_operation_ends_once(subject: &mut Subject) {
+    let mut fences = Vec::new();
+    for &(lane, kind) in subject.lanes().iter().cycle().take(24) {
+        let operation = subject.harmless(kind);
+        fences.push(subject.submit(lane, operation, &[]));
+    }
+    subject.finish();
+    assert!(fences.iter().all(|fence| subject.ends[fence].result == Ok(())));
+}
+
+fn lanes_and_waits_are_kept(subject: &mut Subject) {
+    let lanes = subject.lanes();
+    let operations: Vec<_> =
+        lanes.iter().cycle().take(30).map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
+    let waits_by_itself = subject.device.describe().waits_by_itself;
+    let mut submitted: Vec<(usize, Fence)> = Vec::new();
+    for (lane, operation) in operations {
+        // Each waits for the one before it, which is on another lane where there is one.
+        let waits: Vec<Fence> = submitted.last().iter().map(|(_, fence)| *fence).collect();
+        if let (false, Some(&before)) = (waits_by_itself, waits.first()) {
+            subject.end_of(before);
+        }
+        submitted.push((lane, subject.submit(lane, operation, &waits)));
+    }
+    subject.finish();
+    let in_order =
+        |before: Fence, behind: Fence| subject.ends[&before].end_ns <= subject.ends[&behind].start_ns;
+    assert!(submitted.windows(2).all(|pair| in_order(pair[0].1, pair[1].1)), "a wait was not kept");
+
+    let (lane, kind) = lanes[0];
+    let operations: Vec<_> = (0..10).map(|_| subject.harmless(kind)).collect();
+    let fences: Vec<Fence> =
+        operations.into_iter().map(|operation| subject.submit(lane, operation, &[])).collect();
+    subject.finish();
+    let in_order =
+        |before: Fence, behind: Fence| subject.ends[&before].end_ns <= subject.ends[&behind].start_ns;
+    assert!(fences.windows(2).all(|pair| in_order(pair[0], pair[1])), "a lane is not first in, first out");
+}
+
+fn a_bad_operation_harms_no_other(subject: &mut Subject) {
+    let lanes = subject.lanes();
+    for &(lane, kind) in lanes.iter().cycle().take(6) {
+        let (before, behind) = (subject.harmless(kind), subject.harmless(kind));
+        let before = subject.submit(lane, before, &[]);
+        subject.fault_of(lane, foreign(subject.takes));
+        let behind = subject.submit(lane, behind, &[]);
+        for fence in [before, behind] {
+            assert_eq!(subject.end_of(fence).result, Ok(()), "a good operation was harmed");
+        }
+    }
+    let unknown = subject.device.describe().lanes.len();
+    let good = subject.harmless(lanes[0].1);
+    assert!(subject.device.submit(unknown, good, Demand::default(), &[]).is_err(), "there is no such lane");
+    subject.finish();
+}
+
+/// An operation that is not for this kind of device.
+fn foreign(takes: Takes) -> Operation<'static> {
+    match takes {
+        Takes::Copies | Takes::Time => Operation::Job(Box::new(|| Ok(()))),
+        Takes::Jobs => Operation::Launch(Launch {
+            kernel: KernelId::SerialCsr,
+            dtype: Dtype::F64,
+            rows: 1,
+            k: 1,
+            arguments: vec![Argument::Number(1)],
+        }),
+    }
+}
+
+fn foreign_operations_are_misuse(subject: &mut Subject) {
+    for (lane, _) in subject.lanes() {
+        assert_eq!(subject.fault_of(lane, foreign(subject.takes)), FaultKind::Misuse);
+    }
+}
+
+fn closing_is_final(subject: &mut Subject) {
+    let lanes = subject.lanes();
+    let late = subject.harmless(lanes[0].1);
+    let operations: Vec<_> = lanes.iter().map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
+    for (lane, operation) in operations {
+        subject.submit(lane, operation, &[]);
+    }
+    subject.device.close();
+    subject.device.close();
+    let refused = subject.device.submit(lanes[0].0, late, Demand::default(), &[]);
+    assert!(refused.is_err(), "closed, and yet it takes work");
+    assert!(subject.device.allocate(1).is_err(), "closed, and yet it has memory");
+    subject.device.settle();
+    subject.device.describe();
+}
+
+fn uploads_come_back(subject: &mut Subject) {
+    let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
+    let memory = subject.device.allocate(SIZE).unwrap();
+    let [there, back] = [(); 2].map(|()| subject.device.allocate_pinned(SIZE).unwrap());
+    for (begin, end) in [(0, SIZE), (0, 1), (7, 9), (SIZE - 1, SIZE), (1000, 3001)] {
+        for (place, byte) in there.write().unwrap().iter_mut().enumerate() {
+            *byte = (place as u64 * 31 + begin + 3) as u8;
+        }
+        let range = |pinned: &super::Pinned| PinnedRange { pinned: pinned.clone(), begin, end };
+        let on_device = MemoryRange { memory, begin, end };
+        let upload = Operation::Upload { from: range(&there), to: on_device };
+        let first = subject.submit(up, upload, &[]);
+        if !subject.device.describe().waits_by_itself {
+            assert_eq!(subject.end_of(first).result, Ok(()));
+        }
+        let download = Operation::Download { from: on_device, to: range(&back) };
+        let second = subject.submit(down, download, &[first]);
+        assert_eq!(subject.end_of(second).result, Ok(()));
+        subject.device.settle();
+        let bytes = begin as usize..end as usize;
+        assert_eq!(there.read().unwrap()[bytes.clone()], back.read().unwrap()[bytes]);
+    }
+}
+
+fn bad_ranges_are_faults(subject: &mut Subject) {
+    let lane = subject.lane(LaneKind::Upload);
+    let memory = subject.device.allocate(SIZE).unwrap();
+    let pinned = subject.device.allocate_pinned(SIZE).unwrap();
+    let mut attempt = |memory: Memory, (begin, end): (u64, u64), (from, to): (u64, u64)| {
+        let from = PinnedRange { pinned: pinned.clone(), begin: from, end: to };
+        let upload = Operation::Upload { from, to: MemoryRange { memory, begin, end } };
+        assert_eq!(subject.fault_of(lane, upload), FaultKind::Misuse);
+    };
+    attempt(memory, (0, SIZE + 1), (0, SIZE + 1));
+    attempt(memory, (1, SIZE + 1), (0, SIZE));
+    attempt(memory, (0, SIZE), (1, SIZE + 1));
+    attempt(memory, (0, SIZE), (0, SIZE - 1));
+    attempt(memory, (10, 5), (10, 5));
+    attempt(memory, (u64::MAX - 1, u64::MAX), (0, 1));
+    attempt(Memory(u32::MAX), (0, 1), (0, 1));
+}
+
+fn failing_jobs_are_faults(subject: &mut Subject) {
+    let (lane, _) = subject.lanes()[0];
+    let failing = Operation::Job(Box::new(|| Err(crate::error::Error::Internal("on purpose".into()))));
+    assert_eq!(subject.fault_of(lane, failing), FaultKind::Job);
+    let panicking = Operation::Job(Box::new(|| panic!("on purpose")));
+    assert_eq!(subject.fault_of(lane, panicking), FaultKind::Job);
+    let operation = subject.harmless(LaneKind::Pool);
+    let fence = subject.submit(lane, operation, &[]);
+    assert_eq!(subject.end_of(fence).result, Ok(()), "a job after one that panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::{SimulatedSpec, Simulation};
+    use super::*;
+
+    #[test]
+    fn simulated_accelerators_conform() {
+        let spec = SimulatedSpec::accelerator("sim:0", 1 << 20, 10.0, 100);
+        conforms(Takes::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
+    }
+
+    #[test]
+    fn simulated_hosts_conform() {
+        let spec = SimulatedSpec::host("cpu", 2, 1);
+        conforms(Takes::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
+    }
+}

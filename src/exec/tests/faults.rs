@@ -1,0 +1,199 @@
+//! A fault stops what needs it and nothing else, wherever it happens.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::scripted::{Run, Trouble, check_cover, seeded};
+use crate::device::FaultKind;
+use crate::error::Error;
+use crate::exec::{ExecOptions, Outcome};
+use crate::graph::fixture::{Shape, planner_like};
+use crate::graph::{DeviceId, Graph, StrandId, TaskId};
+
+fn small() -> Graph {
+    let shape = Shape { accelerators: 2, chunks: 3, host_chunks: 2, choices: 3, split: true, slots: 2 };
+    planner_like(shape).graph()
+}
+
+fn quick() -> ExecOptions<'static> {
+    ExecOptions { cancel: None, patience: Duration::from_millis(2) }
+}
+
+/// All strands that a stop of `first` can stop.
+fn stopped_by(graph: &Graph, first: impl Iterator<Item = StrandId>) -> HashSet<StrandId> {
+    let mut stopped: HashSet<StrandId> = first.collect();
+    let strand = |task: TaskId| graph.tasks()[task.index()].strand;
+    loop {
+        let before = stopped.len();
+        for (from, to) in graph.edges() {
+            if stopped.contains(&strand(from)) {
+                stopped.insert(strand(to));
+            }
+        }
+        if stopped.len() == before {
+            return stopped;
+        }
+    }
+}
+
+fn outcome(run: &Run, seed: u64) -> Outcome {
+    let outcome = run.go(seeded(seed), &quick(), None).0.unwrap();
+    check_cover(&run.graph, &outcome);
+    outcome
+}
+
+#[test]
+fn a_fault_at_any_task_stops_only_what_needs_it() {
+    let graph = small();
+    for number in 0..graph.tasks().len() as u32 {
+        let task = TaskId(number);
+        let strand = graph.tasks()[task.index()].strand;
+        for kind in
+            [FaultKind::Launch, FaultKind::Copy, FaultKind::Job, FaultKind::Misuse, FaultKind::OutOfMemory]
+        {
+            for trouble in [Trouble::Refused(kind), Trouble::Ends(kind)] {
+                let run = Run::of(graph.clone()).with(task, trouble);
+                let outcome = outcome(&run, u64::from(number));
+                let stoppable = stopped_by(&graph, [strand].into_iter());
+                assert!(outcome.unfinished.iter().all(|strand| stoppable.contains(strand)), "{outcome:?}");
+                assert!(outcome.dead.is_empty());
+                let ran =
+                    outcome.faults.iter().map(|fault| (fault.task, fault.fault.kind)).collect::<Vec<_>>();
+                if graph.strands()[strand.index()].is_none() {
+                    assert_eq!(ran, [(task, kind)]);
+                    assert!(outcome.unfinished.contains(&strand));
+                } else {
+                    assert!(ran.is_empty() == outcome.is_complete() && ran.len() < 2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_lost_at_any_task_leaves_the_rest_to_the_others() {
+    let graph = small();
+    for number in 0..graph.tasks().len() as u32 {
+        let task = TaskId(number);
+        let device = graph.tasks()[task.index()].device;
+        for trouble in [Trouble::Refused(FaultKind::Lost), Trouble::Ends(FaultKind::Lost)] {
+            for seed in 0..4 {
+                let run = Run::of(graph.clone()).with(task, trouble);
+                let outcome = outcome(&run, seed);
+                if outcome.faults.is_empty() {
+                    assert!(outcome.is_complete(), "{outcome:?}");
+                    continue;
+                }
+                assert_eq!((outcome.faults.len(), &outcome.dead[..]), (1, &[device][..]), "{outcome:?}");
+                let uses = |at: &crate::graph::Task| at.device == device;
+                let users = graph.tasks().iter().filter(|at| uses(at)).map(|at| at.strand);
+                let stoppable = stopped_by(&graph, users);
+                assert!(outcome.unfinished.iter().all(|strand| stoppable.contains(strand)), "{outcome:?}");
+                // The host can take every choice that the lost device did not.
+                if device != DeviceId::HOST {
+                    assert!(outcome.chosen.iter().all(Option::is_some), "{outcome:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_device_counts_as_dead_and_its_tasks_are_named() {
+    let graph = small();
+    for number in 0..graph.tasks().len() as u32 {
+        let task = TaskId(number);
+        let at = graph.tasks()[task.index()];
+        let run = Run::of(graph.clone()).with(task, Trouble::Silent);
+        let (result, submitted) = run.go(seeded(7), &quick(), None);
+        if !submitted.contains(&task) {
+            assert!(result.unwrap().is_complete());
+        } else if at.device == DeviceId::HOST {
+            match result {
+                Err(Error::Device { device, reason }) => {
+                    assert_eq!(device, "scripted:0");
+                    let name = format!("{} {number}", at.kind.name());
+                    assert!(reason.contains(&name) && reason.contains("did not end"), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        } else {
+            let outcome = result.unwrap();
+            check_cover(&graph, &outcome);
+            assert_eq!(outcome.dead, [at.device]);
+            let [fault] = &outcome.faults[..] else { panic!("{:?}", outcome.faults) };
+            assert_eq!((fault.device, fault.fault.kind), (at.device, FaultKind::Hang));
+            assert!(outcome.unfinished.contains(&at.strand));
+            assert!(outcome.chosen.iter().all(Option::is_some));
+        }
+    }
+}
+
+#[test]
+fn two_devices_may_fail_in_one_run() {
+    let graph = small();
+    let on = |device: u32| {
+        let tasks = graph.tasks().iter().enumerate().filter(move |(_, task)| task.device.0 == device);
+        tasks.map(|(number, _)| TaskId(number as u32)).step_by(2).collect::<Vec<_>>()
+    };
+    for first in on(1) {
+        for second in on(2) {
+            let run = Run::of(graph.clone())
+                .with(first, Trouble::Ends(FaultKind::Lost))
+                .with(second, Trouble::Ends(FaultKind::Launch));
+            outcome(&run, 3);
+        }
+    }
+}
+
+#[test]
+fn without_any_device_a_choice_stays_open_and_unfinished() {
+    let graph = small();
+    let first = |device: u32| graph.tasks().iter().position(|task| task.device.0 == device).unwrap() as u32;
+    let mut run = Run::of(graph.clone());
+    for device in 0..3 {
+        run = run.with(TaskId(first(device)), Trouble::Refused(FaultKind::Lost));
+    }
+    let outcome = outcome(&run, 1);
+    assert!(outcome.records.is_empty() && outcome.chosen.iter().all(Option::is_none), "{outcome:?}");
+    assert_eq!(outcome.unfinished.len(), 2 + 2 * 3 + 2 + 3 + 2 + 1 + 1 + 1);
+}
+
+#[test]
+fn a_binder_that_fails_ends_the_run_with_its_error_and_nothing_under_way() {
+    let graph = small();
+    for number in 0..graph.tasks().len() as u32 {
+        let task = TaskId(number);
+        let run = Run::of(graph.clone()).with(task, Trouble::Unbound);
+        match run.go(seeded(u64::from(number)), &quick(), None).0 {
+            Err(Error::Usage(message)) => assert_eq!(message, format!("task {number} cannot be made")),
+            Err(other) => panic!("{other}"),
+            // Of a choice that another device took.
+            Ok(outcome) => assert!(
+                graph.strands()[graph.tasks()[task.index()].strand.index()].is_some()
+                    && outcome.is_complete()
+            ),
+        }
+    }
+}
+
+#[test]
+fn cancelled_at_any_end_nothing_more_is_launched() {
+    let graph = small();
+    for ends in 0..30 {
+        let flag = Arc::new(AtomicBool::new(false));
+        let raise = {
+            let flag = flag.clone();
+            Box::new(move |ended: usize| flag.store(ended >= ends, Ordering::Relaxed))
+        };
+        let options = ExecOptions { cancel: Some(&flag), patience: Duration::from_secs(5) };
+        let (outcome, submitted) = Run::of(graph.clone()).go(seeded(ends as u64), &options, Some(raise));
+        let outcome = outcome.unwrap();
+        check_cover(&graph, &outcome);
+        assert!(outcome.cancelled && !outcome.is_complete());
+        assert_eq!(outcome.records.len(), submitted.len());
+        assert!(submitted.len() < ends + 1 + 3 * 9, "{ends} {}", submitted.len());
+    }
+}

@@ -1,0 +1,5 @@
+mod faults;
+mod orders;
+mod scripted;
+mod shuttled;
+mod simulated;

@@ -1,0 +1,165 @@
+//! Whatever the order in which operations end, every task runs once, after what it waits for.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+
+use super::scripted::{Run, check_cover, seeded};
+use crate::exec::ExecOptions;
+use crate::graph::fixture::{Draft, Shape, planner_like};
+use crate::graph::{DeviceId, StrandId, TaskId, TaskKind};
+
+fn completes(run: &Run, seed: u64) {
+    let (outcome, _) = run.go(seeded(seed), &ExecOptions::default(), None);
+    let outcome = outcome.unwrap();
+    check_cover(&run.graph, &outcome);
+    assert!(outcome.is_complete() && outcome.faults.is_empty() && !outcome.cancelled, "{outcome:?}");
+    assert!(outcome.chosen.iter().all(Option::is_some));
+}
+
+#[test]
+fn every_order_of_ends_of_a_small_graph_works() {
+    let shapes = [
+        Shape { accelerators: 1, chunks: 1, host_chunks: 1, choices: 1, split: false, slots: 1 },
+        Shape { accelerators: 1, chunks: 2, host_chunks: 0, choices: 0, split: false, slots: 2 },
+        Shape { accelerators: 2, chunks: 0, host_chunks: 1, choices: 1, split: false, slots: 1 },
+    ];
+    for shape in shapes {
+        for waits_by_itself in [true, false] {
+            let mut run = Run::of(planner_like(shape).graph());
+            run.waits_by_itself = waits_by_itself;
+            let mut orders = 0;
+            // What was chosen at each end, and out of how many.
+            let path: Rc<RefCell<Vec<(usize, usize)>>> = Rc::default();
+            loop {
+                let taken = path.clone();
+                let mut at = 0;
+                let follow = move |options: usize| {
+                    let mut taken = taken.borrow_mut();
+                    if at == taken.len() {
+                        taken.push((0, options));
+                    }
+                    assert_eq!(taken[at].1, options, "the run is not the same as before");
+                    at += 1;
+                    taken[at - 1].0
+                };
+                let (outcome, _) = run.go(Box::new(follow), &ExecOptions::default(), None);
+                let outcome = outcome.unwrap();
+                check_cover(&run.graph, &outcome);
+                assert!(outcome.is_complete());
+                orders += 1;
+                let mut path = path.borrow_mut();
+                while path.last().is_some_and(|&(choice, options)| choice + 1 == options) {
+                    path.pop();
+                }
+                match path.last_mut() {
+                    Some(last) if orders < 20_000 => last.0 += 1,
+                    _ => break,
+                }
+            }
+            assert!(orders > 10, "only {orders} orders");
+        }
+    }
+}
+
+#[test]
+fn a_schedule_is_used_again_and_again() {
+    let run = Run::of(
+        planner_like(Shape { accelerators: 2, chunks: 3, host_chunks: 2, choices: 4, split: true, slots: 2 })
+            .graph(),
+    );
+    for seed in 0..200 {
+        completes(&run, seed);
+    }
+}
+
+#[test]
+fn the_longest_remaining_path_goes_first() {
+    let mut draft = Draft::default();
+    let strands: Vec<StrandId> = (0..3).map(|_| draft.strand(None)).collect();
+    let mut add = |strand: usize, before: &[TaskId]| {
+        let task = (TaskKind::CpuCompute, DeviceId::HOST, strands[strand]);
+        draft.add(task, (None, None), before, &[], &[])
+    };
+    let (short, middle, long) = (add(0, &[]), add(1, &[]), add(2, &[]));
+    let middle_end = add(1, &[middle]);
+    let long_middle = add(2, &[long]);
+    let long_end = add(2, &[long_middle]);
+    let mut run = Run::of(draft.graph());
+    run.depth = 1;
+    let (_, submitted) = run.go(Box::new(|_| 0), &ExecOptions::default(), None);
+    // After the first of the long one two paths are equally long, and the lower number wins.
+    assert_eq!(submitted, [long, middle, long_middle, short, middle_end, long_end]);
+}
+
+#[test]
+fn an_unvalidated_graph_that_cannot_go_on_is_an_error() {
+    let mut draft = Draft::default();
+    let pool = draft.pool(DeviceId::HOST, 1);
+    for _ in 0..2 {
+        let strand = draft.strand(None);
+        draft.add((TaskKind::CpuCompute, DeviceId::HOST, strand), (Some(pool), None), &[], &[], &[]);
+    }
+    let (outcome, _) = Run::of(draft.graph()).go(seeded(1), &ExecOptions::default(), None);
+    assert!(outcome.unwrap_err().to_string().contains("cannot go on"));
+}
+
+#[test]
+fn a_graph_for_devices_that_are_not_there_is_an_error() {
+    let mut draft = Draft::default();
+    let strand = draft.strand(None);
+    draft.add((TaskKind::Kernel, DeviceId(3), strand), (None, None), &[], &[], &[]);
+    let mut run = Run::of(draft.graph());
+    run.devices = 2;
+    let (outcome, _) = run.go(seeded(1), &ExecOptions::default(), None);
+    assert!(outcome.unwrap_err().to_string().contains("device 3"));
+}
+
+fn random_dag() -> impl Strategy<Value = Draft> {
+    let kinds = prop::sample::select(vec![
+        (TaskKind::CpuCompute, 0),
+        (TaskKind::Stage, 0),
+        (TaskKind::Upload, 1),
+        (TaskKind::Kernel, 1),
+        (TaskKind::Kernel, 2),
+        (TaskKind::Download, 2),
+    ]);
+    let before = prop::collection::vec(any::<prop::sample::Index>(), 0..4);
+    prop::collection::vec((kinds, before, any::<bool>()), 1..30).prop_map(|tasks| {
+        let mut draft = Draft::default();
+        for ((kind, device), before, own_strand) in tasks {
+            if own_strand || draft.strands.is_empty() {
+                draft.strand(None);
+            }
+            let strand = StrandId(draft.strands.len() as u32 - 1);
+            let count = draft.entries.len();
+            let before: Vec<TaskId> =
+                before.iter().filter(|_| count > 0).map(|at| TaskId(at.index(count) as u32)).collect();
+            draft.add((kind, DeviceId(device), strand), (None, None), &before, &[], &[]);
+        }
+        draft
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_graphs_end_whatever_ends_first(draft in random_dag(), seed: u64, depth in 1usize..4, waits: bool) {
+        let mut run = Run::of(draft.graph());
+        (run.depth, run.waits_by_itself) = (depth, waits);
+        completes(&run, seed);
+    }
+
+    #[test]
+    fn planned_graphs_end_whatever_ends_first(
+        accelerators in 0u32..4, chunks in 0u32..6, host_chunks in 0u32..4, choices in 0u32..6,
+        split: bool, slots in 1u32..4, seed: u64, depth in 1usize..5, waits: bool,
+    ) {
+        let shape = Shape { accelerators, chunks, host_chunks, choices, split, slots };
+        let mut run = Run::of(planner_like(shape).graph());
+        (run.depth, run.waits_by_itself) = (depth, waits);
+        completes(&run, seed);
+    }
+}

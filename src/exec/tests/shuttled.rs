@@ -1,0 +1,233 @@
+//! The coordinator against worker threads that run in every order a random scheduler thinks of.
+//!
+//! Each lane is a thread; ends travel over a channel of the scheduler's own and are handed on, one at a time, when the
+//! coordinator lets time pass. A device may fall silent in the middle: its ends then come late or never.
+
+use std::collections::HashSet;
+
+use crossbeam::channel::unbounded;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::mpsc::{Receiver, Sender, channel};
+use shuttle::sync::{Arc, Mutex};
+use shuttle::thread;
+
+use super::scripted::check_cover;
+use crate::device::{
+    Completion, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
+    Reports,
+};
+use crate::error;
+use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
+use crate::graph::fixture::{Shape, planner_like};
+use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
+
+/// Which tasks have ended, and which are under way.
+#[derive(Default)]
+struct Log {
+    ended: HashSet<TaskId>,
+    begun: HashSet<StrandId>,
+}
+
+struct Job {
+    task: TaskId,
+    fence: Fence,
+}
+
+struct ThreadedDevice {
+    description: Description,
+    lanes: Vec<Sender<Job>>,
+    ends: Arc<Mutex<Receiver<(DeviceId, Fence, Result<(), Fault>)>>>,
+    reports: Reports,
+    bound: Arc<Mutex<Option<TaskId>>>,
+    under_way: Arc<Mutex<usize>>,
+    next: u64,
+}
+
+impl<'run> Device<'run> for ThreadedDevice {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn allocate(&mut self, _bytes: u64) -> Result<Memory, Fault> {
+        Err(Fault::new(FaultKind::OutOfMemory, "no memory"))
+    }
+
+    fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
+        Err(Fault::new(FaultKind::OutOfMemory, "no memory"))
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        _operation: Operation<'run>,
+        _demand: Demand,
+        _waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        let task = self.bound.lock().unwrap().take().unwrap();
+        let fence = Fence(self.next);
+        self.next += 1;
+        *self.under_way.lock().unwrap() += 1;
+        self.lanes[lane].send(Job { task, fence }).unwrap();
+        Ok(fence)
+    }
+
+    fn settle(&mut self) {}
+
+    /// Waits for the next end of any device, as the coordinator would on its own channel.
+    fn advance(&mut self) -> bool {
+        {
+            let mut under_way = self.under_way.lock().unwrap();
+            if *under_way == 0 {
+                return false;
+            }
+            *under_way -= 1;
+        }
+        let (device, fence, result) = self.ends.lock().unwrap().recv().unwrap();
+        let reports = Reports { device, sender: self.reports.sender.clone() };
+        reports.send(fence, 0, 0, result);
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn close(&mut self) {}
+}
+
+struct Names(Arc<Mutex<Option<TaskId>>>);
+
+impl<'run> Binder<'run> for Names {
+    fn operation(&mut self, task: TaskId, _slots: &HeldSlots) -> error::Result<Operation<'run>> {
+        *self.0.lock().unwrap() = Some(task);
+        Ok(Operation::Pass)
+    }
+}
+
+/// Does what a lane is given: checks that all it waits for has ended, and ends it.
+fn work(
+    graph: &Graph,
+    device: DeviceId,
+    jobs: &Receiver<Job>,
+    ends: &Sender<(DeviceId, Fence, Result<(), Fault>)>,
+    log: &Mutex<Log>,
+    faulty: Option<(TaskId, FaultKind)>,
+) {
+    let mut lost = false;
+    while let Ok(Job { task, fence }) = jobs.recv() {
+        {
+            let mut log = log.lock().unwrap();
+            let strand = graph.tasks()[task.index()].strand;
+            log.begun.insert(strand);
+            let skipped = |before: TaskId| {
+                let of = graph.tasks()[before.index()].strand;
+                graph.strands()[of.index()].is_some() && !log.begun.contains(&of)
+            };
+            for &before in graph.predecessors(task) {
+                assert!(log.ended.contains(&before) || skipped(before), "{task:?} before {before:?}");
+            }
+        }
+        thread::yield_now();
+        let fault = faulty.filter(|(at, _)| *at == task).map(|(_, kind)| kind);
+        lost |= fault == Some(FaultKind::Lost);
+        let result = match fault.or(lost.then_some(FaultKind::Lost)) {
+            Some(kind) => Err(Fault::new(kind, "failed")),
+            None => {
+                assert!(log.lock().unwrap().ended.insert(task), "{task:?} ran twice");
+                Ok(())
+            }
+        };
+        let _ = ends.send((device, fence, result));
+    }
+}
+
+fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
+    let graph = Arc::new(planner_like(shape).graph());
+    let kinds = [FaultKind::Launch, FaultKind::Lost];
+    let faulty = faulty.then(|| {
+        (TaskId(thread_rng().gen_range(0..graph.tasks().len() as u32)), kinds[thread_rng().gen_range(0..2)])
+    });
+    let (sender, completions) = unbounded::<Completion>();
+    let (ends, received) = channel();
+    let received = Arc::new(Mutex::new(received));
+    let (log, bound) = (Arc::new(Mutex::new(Log::default())), Arc::new(Mutex::new(None)));
+    let under_way = Arc::new(Mutex::new(0));
+    let mut workers = Vec::new();
+    let mut devices = Vec::new();
+    for number in 0..=shape.accelerators {
+        let device = DeviceId(number);
+        let kinds: &[LaneKind] = match number {
+            0 => &[LaneKind::Pool, LaneKind::Copy],
+            _ => &[LaneKind::Upload, LaneKind::Compute, LaneKind::Download],
+        };
+        let mut lanes = Vec::new();
+        for _ in kinds {
+            let (lane, jobs) = channel();
+            lanes.push(lane);
+            let (graph, ends, log) = (graph.clone(), ends.clone(), log.clone());
+            workers.push(thread::spawn(move || work(&graph, device, &jobs, &ends, &log, faulty)));
+        }
+        let lane = |&kind| LaneInfo { name: format!("{kind:?}"), kind, depth: 2 };
+        devices.push(ThreadedDevice {
+            description: Description {
+                name: format!("threaded:{number}"),
+                memory_bytes: None,
+                lanes: kinds.iter().map(lane).collect(),
+                waits_by_itself: false,
+            },
+            lanes,
+            ends: received.clone(),
+            reports: Reports { device, sender: sender.clone() },
+            bound: bound.clone(),
+            under_way: under_way.clone(),
+            next: 0,
+        });
+    }
+    drop(ends);
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    if cancelled {
+        let flag = flag.clone();
+        workers.push(thread::spawn(move || {
+            for _ in 0..thread_rng().gen_range(0..40) {
+                thread::yield_now();
+            }
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        }));
+    }
+    let outcome = {
+        let mut devices: Vec<&mut dyn Device<'static>> =
+            devices.iter_mut().map(|device| device as &mut dyn Device<'static>).collect();
+        let schedule = Schedule::new(&graph).unwrap();
+        let options = ExecOptions { cancel: Some(&flag), ..ExecOptions::default() };
+        execute(&graph, &schedule, &mut devices, &completions, &mut Names(bound), &options).unwrap()
+    };
+    check_cover(&graph, &outcome);
+    assert!(!outcome.faults.is_empty() || outcome.cancelled || outcome.is_complete());
+    assert_eq!(*under_way.lock().unwrap(), 0, "something is still under way");
+    drop(devices);
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+const SHAPE: Shape = Shape { accelerators: 2, chunks: 2, host_chunks: 1, choices: 2, split: true, slots: 1 };
+
+#[test]
+fn no_schedule_of_the_workers_loses_a_task() {
+    shuttle::check_random(|| run_threaded(SHAPE, false, false), 150);
+}
+
+#[test]
+fn no_schedule_of_the_workers_loses_a_task_when_one_fails() {
+    shuttle::check_random(|| run_threaded(SHAPE, true, false), 150);
+}
+
+#[test]
+fn no_schedule_of_the_workers_outlives_a_cancelled_run() {
+    shuttle::check_random(|| run_threaded(SHAPE, false, true), 150);
+}
+
+#[test]
+fn rare_schedules_are_tried_too() {
+    shuttle::check_pct(|| run_threaded(SHAPE, true, false), 100, 3);
+}

@@ -1,0 +1,229 @@
+//! Proves a graph sound from its edges alone: neither the order of lanes nor time counts for anything.
+//!
+//! A graph that passes can be run in any order that its edges allow, and every such order reads only what was written,
+//! writes each byte of Y once and never runs out of slots for good.
+
+mod bytes;
+mod choices;
+mod numbers;
+mod reach;
+mod slots;
+
+use std::fmt;
+
+use super::{Access, ChoiceId, DeviceId, Graph, PoolId, TaskId, TaskKind};
+use crate::error::Error;
+
+/// A task as messages name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named {
+    /// Its number.
+    pub id: TaskId,
+    /// What it does.
+    pub kind: TaskKind,
+    /// Whose lanes it runs on.
+    pub device: DeviceId,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} on device {}", self.kind.name(), self.id.0, self.device.0)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bytes {}..{} of buffer {}", self.begin, self.end, self.buffer.0)
+    }
+}
+
+/// Why a graph is not sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsound {
+    /// A task refers to something that is not there.
+    #[error("{task} refers to {what} that the graph does not have")]
+    Unknown {
+        /// The task.
+        task: Named,
+        /// What kind of thing.
+        what: &'static str,
+    },
+    /// A strand refers to a choice that is not there.
+    #[error("strand {strand} refers to a choice that the graph does not have")]
+    UnknownChoice {
+        /// The strand's number.
+        strand: u32,
+    },
+    /// A choice without strands can never be taken.
+    #[error("choice {} has no strands", choice.0)]
+    EmptyChoice {
+        /// The choice.
+        choice: ChoiceId,
+    },
+    /// Tasks wait for each other.
+    #[error("{task} waits for itself, by way of others or not")]
+    Cycle {
+        /// A task that lies on, or behind, the circle.
+        task: Named,
+    },
+    /// An access is not inside its buffer.
+    #[error("{task} touches {access}, which has {bytes}")]
+    Outside {
+        /// The task.
+        task: Named,
+        /// What it touches.
+        access: Access,
+        /// The buffer's size.
+        bytes: u64,
+    },
+    /// An input is written.
+    #[error("{task} writes {access}, an input")]
+    InputWritten {
+        /// The task.
+        task: Named,
+        /// What it writes.
+        access: Access,
+    },
+    /// Bytes are read that no task before has written.
+    #[error("{task} reads {access}, but waits for no task that writes them")]
+    Unwritten {
+        /// The task.
+        task: Named,
+        /// What it reads.
+        access: Access,
+    },
+    /// Two tasks touch the same bytes, one of them writes, and neither waits for the other.
+    #[error("{first} and {second} both touch {access}, one of them writes, and neither waits for the other")]
+    Unordered {
+        /// One of them.
+        first: Named,
+        /// The other.
+        second: Named,
+        /// Bytes that both touch.
+        access: Access,
+    },
+    /// Bytes of an output that no task writes.
+    #[error("no task writes {access}, an output")]
+    OutputMissing {
+        /// The bytes.
+        access: Access,
+    },
+    /// Bytes of an output that two tasks write.
+    #[error("{first} and {second} both write {access}, an output")]
+    OutputTwice {
+        /// One of them.
+        first: Named,
+        /// The other.
+        second: Named,
+        /// The bytes.
+        access: Access,
+    },
+    /// Bytes of an output that only some strands of a choice write.
+    #[error("{task} writes {access}, an output, and some other strand of choice {} does not", choice.0)]
+    ChoiceUneven {
+        /// A task that writes them.
+        task: Named,
+        /// The choice.
+        choice: ChoiceId,
+        /// The bytes.
+        access: Access,
+    },
+    /// A task waits for some strands of a choice only.
+    #[error("{task} waits for a strand of choice {} but not for every one", choice.0)]
+    ChoiceLeak {
+        /// The task that waits.
+        task: Named,
+        /// The choice.
+        choice: ChoiceId,
+    },
+    /// Tasks of two strands of one choice wait for each other.
+    #[error("{task} waits for another strand of its own choice {}", choice.0)]
+    ChoiceCrossed {
+        /// The task that waits.
+        task: Named,
+        /// The choice.
+        choice: ChoiceId,
+    },
+    /// A slot is taken and not given back.
+    #[error("{task} takes a slot of pool {}, and no later task of its strand gives it back before the next take", pool.0)]
+    NotGiven {
+        /// The task that takes it.
+        task: Named,
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A slot is given back that the strand does not hold.
+    #[error("{task} gives back a slot of pool {} that no earlier task of its strand took", pool.0)]
+    NotTaken {
+        /// The task that gives it.
+        task: Named,
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A slot is taken from a pool that has none.
+    #[error("{task} takes a slot of pool {}, which has none", pool.0)]
+    EmptyPool {
+        /// The task.
+        task: Named,
+        /// The pool.
+        pool: PoolId,
+    },
+    /// Some order of the tasks ends with everybody waiting for a slot.
+    #[error(
+        "{giver} gives a slot of pool {} back and may have to wait for {needs}, which takes a slot of pool {}: slots \
+         must be taken in the order of the pools' numbers", pool.0, wanted.0
+    )]
+    MayDeadlock {
+        /// The task that would give the held slot back.
+        giver: Named,
+        /// The pool of the held slot.
+        pool: PoolId,
+        /// A task that must run before it and after the slot was taken.
+        needs: Named,
+        /// The pool that this one takes from.
+        wanted: PoolId,
+    },
+}
+
+impl Unsound {
+    /// The error that a program ends with which made such a graph.
+    pub fn into_error(self) -> Error {
+        Error::Internal(format!("the task graph is not sound: {self}"))
+    }
+}
+
+impl Graph {
+    /// Proves the graph sound, or says why it is not.
+    pub fn validate(&self) -> Result<(), Unsound> {
+        numbers::check(self)?;
+        let mut reach = reach::Reach::new(self)?;
+        choices::check(self)?;
+        slots::check(self, &mut reach)?;
+        bytes::check(self, &mut reach)
+    }
+
+    fn named(&self, id: TaskId) -> Named {
+        let task = &self.tasks[id.index()];
+        Named { id, kind: task.kind, device: task.device }
+    }
+
+    fn task_ids(&self) -> impl Iterator<Item = TaskId> + use<> {
+        (0..self.tasks.len() as u32).map(TaskId)
+    }
+
+    fn choice_of(&self, task: TaskId) -> Option<ChoiceId> {
+        self.strands[self.tasks[task.index()].strand.index()]
+    }
+
+    /// Number of strands of each choice.
+    fn strands_per_choice(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.choices()];
+        for choice in self.strands.iter().flatten() {
+            counts[choice.index()] += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests;

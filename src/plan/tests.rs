@@ -1,0 +1,334 @@
+//! Claims about whole plans and their graphs.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cost::{cpu_profile, emulated_profile, host_rates, preset};
+use crate::graph::{Graph, Role, TaskId, TaskKind};
+use crate::kernel::{Format, KernelId};
+use crate::matrix::{Csr, Dtype, generate};
+use crate::work::{ChunkRows, Work};
+
+fn matrix(spec: &str) -> Csr<f64> {
+    generate(spec, 1, 1 << 32).unwrap().matrix
+}
+
+/// `cpu`, `emu` and names of presets, each asked for by name.
+fn devices(words: &[&str]) -> Vec<DeviceSpec> {
+    let mut devices = Vec::new();
+    for (index, &word) in words.iter().enumerate() {
+        let profiles = match word {
+            "cpu" => vec![cpu_profile(2, 1 << 34).unwrap()],
+            "emu" => vec![emulated_profile().unwrap()],
+            name => preset(name).unwrap().gpus,
+        };
+        for (gpu, profile) in profiles.into_iter().enumerate() {
+            let name = if word == "cpu" { word.into() } else { format!("{word}:{index}/{gpu}") };
+            devices.push(DeviceSpec { name, profile, memory_limit_bytes: None, required: true });
+        }
+    }
+    devices
+}
+
+fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
+    PlanRequest {
+        work,
+        devices: devices(words),
+        host: host_rates(2).unwrap(),
+        mode: None,
+        kernel: None,
+        format: None,
+        chunks: None,
+        chunk_bytes: None,
+        repeat: 1,
+    }
+}
+
+fn task_ids(graph: &Graph) -> impl Iterator<Item = TaskId> {
+    (0..graph.tasks().len() as u32).map(TaskId)
+}
+
+#[test]
+fn the_cpu_alone_gets_one_chunk_and_says_so() {
+    let matrix = matrix("stencil5,n=20");
+    let plan = make(&request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu"])).unwrap();
+    assert_eq!((plan.chunks.len(), plan.devices.len()), (1, 1));
+    assert_eq!(plan.mode, Mode::Resident);
+    assert!(plan.devices[0].reason.contains("one chunk"), "{}", plan.devices[0].reason);
+    let graph = plan.graph(&Remaining::all(&plan)).unwrap().graph;
+    assert_eq!(graph.tasks().len(), 1);
+    assert_eq!(graph.tasks()[0].kind, TaskKind::CpuCompute);
+}
+
+#[test]
+fn the_number_of_chunks_asked_for_is_the_number_made() {
+    let matrix = matrix("rmat,scale=12,degree=8");
+    for chunks in [1, 2, 7, 64, 512] {
+        for words in [&["cpu"][..], &["cpu", "emu"], &["emu"]] {
+            let work = Work::spmm(&matrix.view(), 8).unwrap();
+            let plan = make(&PlanRequest { chunks: Some(chunks), ..request(work, words) }).unwrap();
+            let cut = plan.chunks.iter().filter(|chunk| matches!(chunk.rows, ChunkRows::Segments { .. }));
+            if cut.count() == 0 {
+                assert_eq!(plan.chunks.len(), chunks, "{words:?}");
+            } else {
+                assert!((chunks..3 * chunks).contains(&plan.chunks.len()), "{words:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_device_asked_for_by_name_gets_a_chunk() {
+    for (spec, words) in [
+        ("stencil5,n=20", &["cpu", "emu"][..]),
+        ("rmat,scale=10,degree=8", &["cpu", "emu", "emu"]),
+        ("rmat,scale=10,degree=8", &["cpu", "node8"]),
+        ("diagonal,rows=3", &["cpu", "emu", "emu"]),
+        ("arrow,rows=5000", &["emu", "emu"]),
+        ("dense,rows=2,cols=5000", &["cpu", "emu"]),
+    ] {
+        let matrix = matrix(spec);
+        let plan = make(&request(Work::spmm(&matrix.view(), 8).unwrap(), words)).unwrap();
+        for device in plan.devices.iter().filter(|device| device.computes) {
+            assert!(device.chunks > 0, "{spec} {words:?}: {} has nothing", device.name);
+        }
+    }
+}
+
+#[test]
+fn a_device_that_would_not_help_is_left_out_unless_named() {
+    let matrix = matrix("stencil5,n=40");
+    let work = Work::spmm(&matrix.view(), 8).unwrap();
+    let mut offered = request(work, &["cpu", "emu"]);
+    offered.devices.iter_mut().for_each(|device| device.required = false);
+    let plan = make(&offered).unwrap();
+    let alone = make(&request(work, &["cpu"])).unwrap();
+    assert!(plan.predicted_s <= alone.predicted_s * 1.001, "{} {}", plan.predicted_s, alone.predicted_s);
+}
+
+#[test]
+fn a_stays_where_it_fits_and_is_used_again() {
+    let matrix = matrix("rmat,scale=14,degree=16");
+    let mode = |repeat, memory_limit_bytes| {
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["h200"]);
+        request.repeat = repeat;
+        request.devices[0].memory_limit_bytes = memory_limit_bytes;
+        make(&request).unwrap().mode
+    };
+    assert_eq!(mode(20, None), Mode::Resident);
+    assert_eq!(mode(1, None), Mode::Oneshot);
+    assert_eq!(mode(20, Some(2 << 20)), Mode::Stream);
+    assert_eq!(mode(1, Some(2 << 20)), Mode::Stream);
+}
+
+#[test]
+fn what_a_device_cannot_hold_stays_with_the_cpu_where_that_is_faster() {
+    let matrix = matrix("rmat,scale=14,degree=16");
+    let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "h200"]);
+    request.mode = Some(Mode::Resident);
+    request.repeat = 100;
+    request.devices[1].memory_limit_bytes = Some(2 << 20);
+    let plan = make(&request).unwrap();
+    assert!(plan.devices[1].slots.device_bytes() <= 2 << 20);
+    assert!(plan.devices[0].nnz > plan.devices[1].nnz && plan.devices[1].nnz > 0);
+}
+
+#[test]
+fn too_little_memory_is_refused_with_the_numbers() {
+    let matrix = matrix("stencil5,n=40");
+    for (mode, limit) in [(None, 1000), (Some(Mode::Resident), 150_000), (Some(Mode::Stream), 110_000)] {
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["emu"]);
+        request.mode = mode;
+        request.devices[0].memory_limit_bytes = Some(limit);
+        match make(&request) {
+            Ok(plan) => assert!(plan.devices[1].slots.device_bytes() <= limit, "{mode:?} {limit}"),
+            Err(error) => {
+                assert_eq!(error.exit_code(), 3);
+                assert!(error.to_string().contains("KiB") && error.to_string().contains("take"), "{error}");
+            }
+        }
+    }
+    let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["emu"]);
+    request.devices[0].memory_limit_bytes = Some(1000);
+    assert_eq!(make(&request).unwrap_err().exit_code(), 3);
+}
+
+#[test]
+fn chunks_shrink_until_they_fit() {
+    let matrix = matrix("uniform,rows=20000,degree=16");
+    let mut request = request(Work::spmm(&matrix.view(), 1).unwrap(), &["emu"]);
+    request.devices[0].memory_limit_bytes = Some(400_000);
+    let plan = make(&request).unwrap();
+    assert!(plan.chunks.len() > 8 && plan.devices[1].slots.device_bytes() <= 400_000);
+    assert_eq!(plan.mode, Mode::Stream);
+}
+
+#[test]
+fn kernels_formats_and_devices_must_agree() {
+    let matrix = matrix("stencil5,n=20");
+    let work = Work::spmm(&matrix.view(), 4).unwrap();
+    let plan = |words: &[&str], kernel, format| {
+        make(&PlanRequest { kernel, format, ..request(work, words) })
+            .map(|plan| (plan.chunks[0].cpu_kernel, plan.chunks[0].gpu_kernel))
+    };
+    assert_eq!(plan(&["cpu", "emu"], None, None).unwrap(), (KernelId::CpuCsr, KernelId::CsrScalarV3));
+    assert_eq!(plan(&["emu"], Some(KernelId::CsrVector), None).unwrap().1, KernelId::CsrVector);
+    assert_eq!(plan(&["emu"], None, Some(Format::EllPadded)).unwrap().1, KernelId::Ellpack);
+    assert_eq!(plan(&["cpu"], None, Some(Format::Sell)).unwrap().0, KernelId::CpuSell);
+    for wrong in [
+        plan(&["cpu"], Some(KernelId::CsrVector), None),
+        plan(&["emu"], Some(KernelId::CpuSell), None),
+        plan(&["emu"], None, Some(Format::Sell)),
+        plan(&["cpu"], Some(KernelId::CpuSell), Some(Format::Csr)),
+        plan(&[], None, None),
+        plan(&["cpu", "cpu"], None, None),
+    ] {
+        assert_eq!(wrong.unwrap_err().exit_code(), 2);
+    }
+}
+
+#[test]
+fn devices_of_one_kind_get_equal_parts_and_finish_together() {
+    let matrix = matrix("uniform,rows=200000,degree=16");
+    let plan = make(&request(Work::spmm(&matrix.view(), 32).unwrap(), &["h200x4"])).unwrap();
+    let computing: Vec<&DevicePlan> = plan.devices.iter().filter(|device| device.computes).collect();
+    for device in &computing {
+        assert!((device.nnz as f64 * 4.0 / plan.matrix.nnz as f64 - 1.0).abs() < 0.02, "{}", device.name);
+        assert!((device.predicted_s / computing[0].predicted_s - 1.0).abs() < 0.05);
+        assert!(device.chunks >= 8);
+    }
+}
+
+#[test]
+fn a_saved_plan_comes_back_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plan");
+    let matrix = matrix("arrow,rows=9000");
+    let work = Work::spmm(&matrix.view(), 7).unwrap();
+    let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
+    assert!(!plan.split_rows.is_empty());
+    plan.save(&path).unwrap();
+    assert_eq!(Plan::load(&path).unwrap(), plan);
+
+    assert!(plan.check_fits(&work.fingerprint(), 7, Dtype::F64).is_ok());
+    let other = generate::<f64>("arrow,rows=9001", 1, 1 << 30).unwrap().matrix;
+    let other = Work::spmm(&other.view(), 7).unwrap().fingerprint();
+    for wrong in [
+        plan.check_fits(&other, 7, Dtype::F64),
+        plan.check_fits(&work.fingerprint(), 8, Dtype::F64),
+        plan.check_fits(&work.fingerprint(), 7, Dtype::F32),
+    ] {
+        assert_eq!(wrong.unwrap_err().exit_code(), 2);
+    }
+}
+
+#[test]
+fn a_damaged_plan_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plan");
+    let matrix = matrix("arrow,rows=9000");
+    let work = Work::spmm(&matrix.view(), 7).unwrap();
+    let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
+    let damages: [(&str, fn(&mut Plan)); 7] = [
+        ("a chunk is missing", |plan| drop(plan.chunks.pop())),
+        ("a device is missing", |plan| drop(plan.devices.pop())),
+        ("a cut row is missing", |plan| drop(plan.split_rows.pop())),
+        ("no device at all", |plan| plan.devices.clear()),
+        ("another version", |plan| plan.version += 1),
+        ("a chunk of nobody", |plan| plan.chunks[3].home = 99),
+        ("chunks overlap", |plan| plan.chunks[2].rows = plan.chunks[1].rows),
+    ];
+    for (what, damage) in damages {
+        let mut damaged = plan.clone();
+        damage(&mut damaged);
+        damaged.save(&path).unwrap();
+        assert_eq!(Plan::load(&path).unwrap_err().exit_code(), 3, "{what}");
+    }
+    let text = serde_json::to_string(&plan).unwrap();
+    for text in ["", "{}", "[1,2]", &text[..text.len() / 2], "\u{0}"] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(Plan::load(&path).unwrap_err().exit_code(), 3);
+    }
+    assert_eq!(Plan::load(&folder.path().join("none")).unwrap_err().exit_code(), 3);
+}
+
+/// Checks a graph without the validator's help: who writes Y, slots in pairs and in rising order, reads behind writes.
+fn check_graph(planned: &PlannedGraph) {
+    let graph = &planned.graph;
+    graph.validate().unwrap();
+    for id in task_ids(graph) {
+        let task = &graph.tasks()[id.index()];
+        assert!((task.item as usize) < planned.items.len());
+        let (takes, gives) = (task.takes.map(|pool| pool.0), task.gives.map(|pool| pool.0));
+        if let (Some(takes), Some(gives)) = (takes, gives) {
+            assert!(gives < takes, "slots are taken in rising order");
+        }
+    }
+    let taken: Vec<_> =
+        graph.tasks().iter().filter_map(|task| task.takes.map(|pool| (task.strand, pool))).collect();
+    let given: BTreeSet<_> =
+        graph.tasks().iter().filter_map(|task| task.gives.map(|pool| (task.strand, pool))).collect();
+    assert_eq!(taken.iter().copied().collect::<BTreeSet<_>>(), given);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn plans_are_sound_repeatable_and_give_sound_graphs(
+        lengths in prop::collection::vec(prop_oneof![9 => 0u64..30, 1 => 0u64..4000], 1..200),
+        words in prop::sample::select(vec![
+            vec!["cpu"], vec!["emu"], vec!["cpu", "emu"], vec!["emu", "emu"], vec!["cpu", "emu", "emu"],
+            vec!["cpu", "h200x4"], vec!["node8"], vec!["h200", "a100"], vec!["emu", "cpu"],
+        ]),
+        chunks in prop::option::of(1usize..64),
+        mode in prop::sample::select(vec![None, Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)]),
+        repeat in 1u64..30,
+        k in 1usize..40,
+        scattered in any::<bool>(),
+        dead in 0usize..9,
+        done in prop::collection::vec(any::<bool>(), 64),
+    ) {
+        let cols = 5000usize;
+        let mut pointers = vec![0u64];
+        let mut columns = Vec::new();
+        for (row, &length) in lengths.iter().enumerate() {
+            let step = if scattered { 37 } else { 1 };
+            columns.extend((0..length as usize).map(|entry| ((row + entry * step) % cols) as u32));
+            pointers.push(columns.len() as u64);
+        }
+        let work = Work::spmm_pattern(&pointers, Some(&columns), cols, k, Dtype::F64).unwrap();
+        let request = PlanRequest { chunks, mode, repeat, ..request(work, &words) };
+        let plan = make(&request).unwrap();
+        prop_assert_eq!(&make(&request).unwrap(), &plan, "the same request gives the same plan");
+        plan.check().unwrap();
+
+        let planned = plan.graph(&Remaining::all(&plan)).unwrap();
+        check_graph(&planned);
+        check_graph(&plan.prepare_graph());
+        let outputs: Vec<_> = planned.graph.buffers().iter().filter(|buffer| buffer.role == Role::Output).collect();
+        prop_assert_eq!(outputs.iter().map(|buffer| buffer.bytes).sum::<u64>(), work.y_bytes());
+        prop_assert_eq!(outputs.len(), 1, "all of Y is one buffer");
+
+        // What is left after a fault gives a sound graph too, or a device error where nobody can go on.
+        let mut remaining = Remaining::all(&plan);
+        let dead = dead % plan.devices.len();
+        remaining.alive[dead] = false;
+        for (index, chunk) in remaining.chunks.iter_mut().enumerate() {
+            *chunk = !done[index % done.len()];
+        }
+        match plan.graph(&remaining) {
+            Ok(planned) => {
+                check_graph(&planned);
+                let on_the_dead = planned.graph.tasks().iter().filter(|task| {
+                    let computes = matches!(task.kind, TaskKind::Kernel | TaskKind::CpuCompute);
+                    computes && task.device.index() == dead
+                });
+                prop_assert_eq!(on_the_dead.count(), 0);
+            }
+            Err(error) => prop_assert_eq!(error.exit_code(), 4),
+        }
+    }
+}

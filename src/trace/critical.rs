@@ -1,0 +1,166 @@
+//! The critical path: the chain of tasks that decided when a run ended.
+//!
+//! Backwards from the task that ended last, each step goes to the task that this one had to wait for longest: of those
+//! an arrow comes from and the one before on its lane, the one that ended last. What lies between two tasks of the
+//! chain is a gap, in which neither the graph nor the lane explains the waiting: overhead, a slot, or a free worker.
+
+use serde::{Serialize, Serializer};
+
+use super::model::{Category, Span, Trace};
+use super::summary::{seconds, share};
+
+/// The chain of tasks that decided when a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CriticalPath {
+    /// Time in the chain's tasks.
+    pub busy_s: f64,
+    /// Time between them.
+    pub gaps_s: f64,
+    /// Share of the run that its tasks cover.
+    pub share: f64,
+    /// What the time went into, by kind of task, the largest first.
+    pub by_category: Vec<CategoryShare>,
+    /// The tasks, the first first.
+    pub steps: Vec<Step>,
+}
+
+/// One kind of task on the critical path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CategoryShare {
+    /// The kind.
+    #[serde(serialize_with = "category_name")]
+    pub category: Category,
+    /// Tasks of it.
+    pub tasks: u64,
+    /// Time in them.
+    pub busy_s: f64,
+    /// Share of the run.
+    pub share: f64,
+}
+
+/// One task of the critical path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// The task.
+    pub name: String,
+    /// Its kind.
+    #[serde(serialize_with = "category_name")]
+    pub category: Category,
+    /// Its process.
+    pub device: String,
+    /// Its lane.
+    pub lane: String,
+    /// When it began, since the beginning of the run.
+    pub start_s: f64,
+    /// How long it took.
+    pub duration_s: f64,
+    /// Share of the run.
+    pub share: f64,
+    /// Time between it and the step before, or the beginning of the run.
+    pub gap_before_s: f64,
+}
+
+fn category_name<S: Serializer>(category: &Category, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(category.name())
+}
+
+/// The critical path of the spans `in_run`; none of no spans.
+pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
+    let span = |index: u32| &trace.spans[index as usize];
+    let run_start_ns = in_run.iter().map(|&index| span(index).start_ns).min()?;
+    let last = in_run.iter().copied().max_by_key(|&index| (span(index).end_ns, index))?;
+    let length_ns = span(last).end_ns.saturating_sub(run_start_ns);
+    let before = predecessors(trace, in_run);
+
+    let mut chain = vec![last];
+    let mut current = last;
+    while let Some(previous) = before[current as usize] {
+        chain.push(previous);
+        current = previous;
+    }
+    chain.reverse();
+
+    let mut steps = Vec::with_capacity(chain.len());
+    // Clocks of two devices may let a task begin a little before what it waited for ended: time is counted once.
+    let (mut reached_ns, mut busy_ns, mut gaps_ns) = (run_start_ns, 0, 0);
+    let mut by_category: Vec<(Category, u64, u64)> = Vec::new();
+    for index in chain {
+        let step = span(index);
+        let gap_ns = step.start_ns.saturating_sub(reached_ns);
+        let counted_ns = step.end_ns.saturating_sub(reached_ns.max(step.start_ns));
+        busy_ns += counted_ns;
+        gaps_ns += gap_ns;
+        reached_ns = reached_ns.max(step.end_ns);
+        match by_category.iter_mut().find(|(category, ..)| *category == step.category) {
+            Some((_, tasks, ns)) => (*tasks, *ns) = (*tasks + 1, *ns + counted_ns),
+            None => by_category.push((step.category, 1, counted_ns)),
+        }
+        let (device, lane) = trace.place(step);
+        steps.push(Step {
+            name: step.name.clone(),
+            category: step.category,
+            device: device.to_owned(),
+            lane: lane.to_owned(),
+            start_s: seconds(step.start_ns - run_start_ns),
+            duration_s: seconds(step.duration_ns()),
+            share: share(counted_ns, length_ns).unwrap_or(0.0),
+            gap_before_s: seconds(gap_ns),
+        });
+    }
+    by_category.sort_by_key(|&(_, _, ns)| std::cmp::Reverse(ns));
+    let by_category = by_category
+        .into_iter()
+        .map(|(category, tasks, ns)| CategoryShare {
+            category,
+            tasks,
+            busy_s: seconds(ns),
+            share: share(ns, length_ns).unwrap_or(0.0),
+        })
+        .collect();
+    Some(CriticalPath {
+        busy_s: seconds(busy_ns),
+        gaps_s: seconds(gaps_ns),
+        share: share(busy_ns, length_ns).unwrap_or(0.0),
+        by_category,
+        steps,
+    })
+}
+
+/// For each span of the trace, the one of the run that it waited for longest.
+fn predecessors(trace: &Trace, in_run: &[u32]) -> Vec<Option<u32>> {
+    // A step goes only to what comes earlier in this order, so a chain ends whatever the arrows say.
+    let order = |index: u32| {
+        let Span { start_ns, end_ns, .. } = trace.spans[index as usize];
+        (start_ns, end_ns, index)
+    };
+    let mut before: Vec<Option<u32>> = vec![None; trace.spans.len()];
+    let mut offer = |index: u32, candidate: u32| {
+        if order(candidate) >= order(index) {
+            return;
+        }
+        let ended_ns = |index: u32| trace.spans[index as usize].end_ns;
+        // Of two that ended together the graph's counts, which is offered last.
+        let known = &mut before[index as usize];
+        if known.is_none_or(|known| ended_ns(candidate) >= ended_ns(known)) {
+            *known = Some(candidate);
+        }
+    };
+    let mut by_lane = in_run.to_vec();
+    by_lane.sort_unstable_by_key(|&index| (trace.spans[index as usize].lane, order(index)));
+    for pair in by_lane.windows(2) {
+        if let &[first, second] = pair
+            && trace.spans[first as usize].lane == trace.spans[second as usize].lane
+        {
+            offer(second, first);
+        }
+    }
+    let mut is_in_run = vec![false; trace.spans.len()];
+    in_run.iter().for_each(|&index| is_in_run[index as usize] = true);
+    for &(from, to) in &trace.flows {
+        let known = |index: u32| is_in_run.get(index as usize).copied().unwrap_or(false);
+        if known(from.0) && known(to.0) {
+            offer(to.0, from.0);
+        }
+    }
+    before
+}
