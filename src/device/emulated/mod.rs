@@ -279,10 +279,8 @@ impl<'run> Device<'run> for EmulatedDevice {
     }
 
     fn settle(&mut self) {
-        // What has not ended cannot have been seen to end: then the order stays as it is.
-        if self.shared.ended() == self.ledger.given() {
-            self.ledger.settle();
-        }
+        // What has not ended cannot have been seen to end, and nothing is ordered after it.
+        self.ledger.settle(self.shared.ended());
     }
 
     fn advance(&mut self) -> bool {
