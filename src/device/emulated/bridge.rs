@@ -212,6 +212,8 @@ impl<'a> Context<'a> {
             self.fail(Wrong::SharedMemory { bytes: begin.saturating_add(bytes), limit_bytes });
         }
         self.shared_used.set(begin + bytes);
+        // SAFETY: only this launch uses its processor's shared memory, and this variable is new to it.
+        unsafe { self.shared_memory.forget(begin..begin + bytes) };
         self.shared_variables.borrow_mut().push((key, regions.len()));
         let region = Region::new(name, self.shared_memory, begin..begin + bytes, true);
         let address = region.address();

@@ -110,7 +110,7 @@ impl Shared {
 /// What a lane's thread works with.
 pub struct Lane {
     pub shared: Arc<Shared>,
-    pub jobs: Receiver<Job>,
+    pub jobs: Receiver<Box<Job>>,
     pub reports: Reports,
     pub clock: Clock,
     pub delay_seed: Option<u64>,
