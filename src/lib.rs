@@ -16,18 +16,23 @@
 //! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as pure data; the graph that follows |
 //! | 6 | [`device`] | one trait, and the back ends that keep it |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
-//! | 8 | [`runtime`] | the pool; prepare, run |
+//! | 8 | [`runtime`] | plan and open, prepare, run, recover, report |
 //! | 11 | [`cli`] | what was typed, what it means, one file per command |
-//!
-//! Floors between are for the task graph, its planner and its devices.
 //!
 //! # A product
 //!
 //! ```
-//! use rowloom::kernel::verify;
-//! use rowloom::machine::Machine;
+//! use std::time::Duration;
+//!
+//! use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
+//! use rowloom::kernel::cpu::CpuSettings;
+//! use rowloom::kernel::{Schedule, verify};
+//! use rowloom::machine::{Isa, Machine};
 //! use rowloom::matrix::{MultiVector, generate};
-//! use rowloom::runtime::{Options, Pool, prepare};
+//! use rowloom::plan::{DeviceSpec, PlanRequest};
+//! use rowloom::runtime::{Pool, Prepared, Settings, open};
+//! use rowloom::trace::Clock;
+//! use rowloom::work::Work;
 //!
 //! # fn main() -> rowloom::Result<()> {
 //! let a = generate::<f64>("stencil5,n=30", 1, u64::MAX)?.matrix;
@@ -35,10 +40,36 @@
 //! let mut y = MultiVector::zeros(a.rows(), 8)?;
 //!
 //! let pool = Pool::new(&Machine::detect(), None)?;
-//! let mut product = prepare(&pool, a.view(), 8, &Options::default())?;
-//! for _ in 0..10 {
-//!     product.run(x.view(), y.view_mut())?; // decides nothing, allocates nothing
+//! let threads = pool.threads();
+//! let device = |name: &str, profile| DeviceSpec {
+//!     name: name.into(),
+//!     profile,
+//!     memory_limit_bytes: None,
+//!     required: true,
+//! };
+//! let request = PlanRequest {
+//!     work: Work::spmm(&a.view(), 8)?,
+//!     devices: vec![device("cpu", cpu_profile(threads, 1 << 34)?), device("emu:0", emulated_profile()?)],
+//!     host: host_rates(threads)?,
+//!     mode: None,
+//!     kernel: None,
+//!     format: None,
+//!     chunks: None,
+//!     chunk_bytes: None,
+//!     repeat: 10,
+//! };
+//! let settings = Settings {
+//!     cpu: CpuSettings { k: 8, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
+//!     memory_limit_bytes: u64::MAX,
+//!     patience: Duration::from_secs(30),
+//!     emulated: Vec::new(),
+//! };
+//! let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
+//! for reason in &job.plan().reasons {
+//!     println!("{reason}");
 //! }
+//! let mut product = Prepared::new(&pool, &job, opened, settings)?;
+//! product.repeat(x.view(), y.view_mut(), 10, None, |run, report| println!("{run}: {} s", report.seconds()))?;
 //! assert!(pool.install(|| verify(a.view(), x.view(), y.view()))?.passed);
 //! # Ok(())
 //! # }

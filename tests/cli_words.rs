@@ -6,8 +6,8 @@ use std::process::Command;
 
 use support::Place;
 
-const COMMANDS: [&str; 9] =
-    ["run", "plan", "inspect", "convert", "generate", "devices", "demo", "completions", "man"];
+const COMMANDS: [&str; 10] =
+    ["run", "plan", "inspect", "convert", "generate", "trace", "devices", "demo", "completions", "man"];
 
 #[test]
 fn help_of_every_command_goes_to_standard_output() {

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use super::options::{Devices, XSource, parse_bytes};
+use super::options::{Devices, FormatChoice, XSource, parse_bytes};
 use crate::kernel::Schedule;
 use crate::matrix::Dtype;
-use crate::runtime::FormatChoice;
 
 const MATRIX_HELP: &str =
     "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm) or gen:KIND,key=value,...";
@@ -47,6 +46,8 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Make a matrix and write it to a file
     Generate(GenerateArguments),
+    /// Sum up a trace: busy and idle lanes, overlap, critical path, predictions
+    Trace(TraceArguments),
     /// Show this machine: cores, caches, NUMA nodes, memory, GPUs
     Devices(DevicesArguments),
     /// Take a short tour on a generated matrix
@@ -66,6 +67,7 @@ impl Command {
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
+            Self::Trace(_) => "trace",
             Self::Devices(_) => "devices",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
@@ -81,6 +83,7 @@ impl Command {
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
+            Self::Trace(arguments) => &arguments.common,
             Self::Devices(arguments) => &arguments.common,
             Self::Demo(arguments) => &arguments.common,
             Self::Completions(arguments) => &arguments.common,
@@ -191,20 +194,20 @@ pub struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub warmup: u32,
 
-    /// Where to compute: auto or cpu
-    #[arg(long, value_name = "LIST", default_value = "auto", help_heading = "Execution")]
-    pub devices: Devices,
+    /// Do as the plan in FILE says, which `rowloom plan --save` wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
+          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "mem_limit", "kernel", "format"])]
+    pub plan: Option<PathBuf>,
 
-    /// auto, or a kernel by name (listed below)
-    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Execution")]
-    pub kernel: String,
+    /// Write a timeline to FILE, for Perfetto, chrome://tracing, speedscope and `rowloom trace`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
 
-    /// How A is stored: auto, csr, ell (padded), sell
-    #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true, help_heading = "Execution",
-          value_parser = PossibleValuesParser::new(["auto", "csr", "ell", "sell"]).map(format_named))]
-    pub format: FormatChoice,
+    /// Planning flags.
+    #[command(flatten)]
+    pub planning: PlanningArguments,
 
-    /// How rows are shared out: balanced (by nonzeros) or equal-rows (one block a thread, as OpenMP's static schedule)
+    /// How the CPU's threads share rows: balanced (by nonzeros) or equal-rows (one block a thread, as OpenMP's static schedule)
     #[arg(long, value_name = "HOW", default_value = "balanced", hide_possible_values = true, help_heading = "Execution",
           value_parser = PossibleValuesParser::new(SCHEDULES.map(Schedule::name)).try_map(schedule_named))]
     pub schedule: Schedule,
@@ -370,6 +373,21 @@ pub struct GenerateArguments {
     /// Matrix flags.
     #[command(flatten)]
     pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Of repeated runs the median one is described.
+The same file opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.")]
+pub struct TraceArguments {
+    /// A trace that `rowloom run --trace FILE` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
 
     /// Common flags.
     #[command(flatten)]

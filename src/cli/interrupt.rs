@@ -57,6 +57,11 @@ impl Interrupt {
         self.asked.load(Ordering::SeqCst)
     }
 
+    /// What a signal sets.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.asked
+    }
+
     /// [`Error::Interrupted`] if a signal came.
     pub fn check(&self) -> Result<()> {
         if self.asked() { Err(Error::Interrupted) } else { Ok(()) }

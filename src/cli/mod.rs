@@ -16,12 +16,15 @@ mod man;
 mod options;
 mod plan;
 mod planning;
+mod recording;
 mod report;
 mod run;
 mod run_report;
+mod run_simulated;
 mod session;
 mod table;
 mod times;
+mod trace;
 mod x;
 
 use std::ffi::OsString;
@@ -64,6 +67,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),
+        Command::Trace(arguments) => trace::run(arguments, console),
         Command::Devices(arguments) => devices::run(arguments, console),
         Command::Demo(arguments) => demo::run(arguments, console),
         Command::Completions(arguments) => completions::run(arguments, console),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::cost::preset;
+use crate::device::EmulatedOptions;
 use crate::error::{Error, Result};
 
 /// Where to compute.
@@ -83,14 +84,17 @@ impl Devices {
         Ok(())
     }
 
-    /// An error unless this version can compute there.
-    pub fn check_usable(&self) -> Result<()> {
-        self.check_known()?;
-        if self.words().iter().any(|word| *word != DeviceWord::Cpu) {
-            let reason = "this version of rowloom computes on the CPU only; take --devices cpu".into();
-            return Err(Error::Device { device: self.name(), reason });
-        }
-        Ok(())
+    /// What is special about the emulated devices among them, by name.
+    pub fn emulated(&self) -> Result<Vec<(String, EmulatedOptions)>> {
+        let special = self.words().iter().filter_map(|word| match word {
+            DeviceWord::Emulated { options, .. } => Some((word.name(), options)),
+            _ => None,
+        });
+        let parsed = special.map(|(name, options)| {
+            let pairs: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            Ok((name, EmulatedOptions::parse(&pairs.join("&"))?))
+        });
+        parsed.collect()
     }
 }
 
@@ -192,6 +196,21 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
+/// How A is to be stored while products are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FormatChoice {
+    /// As the kernel wants it.
+    #[default]
+    Auto,
+    /// Compressed sparse rows.
+    Csr,
+    /// Padded ELLPACK.
+    Ell,
+    /// Sliced ELLPACK.
+    Sell,
+}
+
 /// Where X comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum XSource {
@@ -233,7 +252,7 @@ mod tests {
         assert_eq!("cpu".parse(), Ok(Devices::List(vec![DeviceWord::Cpu])));
         for cuda in ["cuda", "cuda:0", "cpu,cuda:0", "cuda:0,cuda:0"] {
             let devices: Devices = cuda.parse().unwrap();
-            assert_eq!(devices.check_usable().unwrap_err().exit_code(), 4, "{cuda}");
+            assert_eq!(devices.check_known().unwrap_err().exit_code(), 4, "{cuda}");
             assert_eq!(devices.check_known().unwrap_err().exit_code(), 4, "{cuda}");
         }
         for nonsense in [

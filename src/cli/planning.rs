@@ -1,13 +1,12 @@
 //! What the planning flags mean on this machine, or on the one that is simulated.
 
 use super::args::PlanningArguments;
-use super::options::{DeviceWord, Devices, parse_bytes};
+use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
 use crate::cost::{HostRates, Preset, cpu_profile, emulated_profile, host_rates, preset};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::{Format, KernelId};
 use crate::plan::{DeviceSpec, Mode, PlanRequest};
-use crate::runtime::FormatChoice;
 use crate::work::Work;
 
 /// The devices that may compute, and the memory they share.
@@ -25,6 +24,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
     let required = arguments.devices != Devices::Auto;
     let memory_limit_bytes = arguments.mem_limit;
     let presets = simulated(&arguments.devices)?;
+    let emulated = arguments.devices.emulated()?;
     let mut devices = Vec::new();
     for word in arguments.devices.words() {
         let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
@@ -36,13 +36,11 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
                     None => cpu_profile(threads, session.memory_limit_bytes())?,
                 },
             )),
-            DeviceWord::Emulated { options, .. } => {
+            DeviceWord::Emulated { .. } => {
                 let mut profile = emulated_profile()?;
-                if let Some((_, bytes)) = options.iter().find(|(key, _)| key == "memory") {
-                    profile.memory_bytes = parse_bytes(bytes).map_err(|reason| {
-                        Error::Usage(format!("{}?memory={bytes}: {reason}", word.name()))
-                    })?;
-                }
+                let special = emulated.iter().find(|(name, _)| *name == word.name());
+                profile.memory_bytes =
+                    special.map_or(profile.memory_bytes, |(_, options)| options.memory_bytes);
                 devices.push(spec(word.name(), profile));
             }
             DeviceWord::Simulated { machine } => {

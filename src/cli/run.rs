@@ -1,25 +1,34 @@
 //! `rowloom run`: Y = A X, measured, checked where asked, reported.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::args::RunArguments;
-use super::console::Console;
+use super::console::{Console, check_target};
 use super::files::DenseFile;
+use super::planning::{kernel, request, resolve};
+use super::recording::Recording;
 use super::run_report::{self, Outcome};
+use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact};
 use super::times::Times;
 use super::x;
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
-use crate::kernel::{KernelId, verify};
-use crate::matrix::{Dtype, MultiVector};
-use crate::runtime::{Options, Prepared, prepare};
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{Verification, verify};
+use crate::machine::Isa;
+use crate::matrix::{CsrView, Dtype, MultiVector};
+use crate::plan::Plan;
+use crate::runtime::{Job, Opened, Prepared, RunReport, Settings, open, open_planned};
+use crate::trace::Clock;
+use crate::work::Work;
+
+/// How long devices may stay silent before they count as hung.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
-    arguments.devices.check_usable()?;
     match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
@@ -27,64 +36,149 @@ pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
 }
 
 fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<()> {
-    let kernel = match arguments.kernel.as_str() {
-        "auto" => None,
-        name => Some(KernelId::by_name(name)?),
-    };
+    let planning = &arguments.planning;
+    planning.devices.check_known()?;
+    kernel(&planning.kernel)?;
+    arguments.trace.as_deref().map(check_target).transpose()?;
     let output = arguments.output.as_deref().map(DenseFile::new).transpose()?;
+    let saved = arguments.plan.as_deref().map(Plan::load).transpose()?;
+    let clock = Clock::start();
+    let mut recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
+    let emulated = planning.devices.emulated()?;
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
+    if run_simulated::is_asked_for(arguments, saved.as_ref()) {
+        return run_simulated::run(arguments, console, &session, &source, &loaded, load_s, saved, recording);
+    }
 
     let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
-    let x = session
-        .pool
-        .install(|| x::load::<T>(&arguments.x, matrix.cols(), arguments.k, session.seed, limit))?;
+    let planned_k = saved.as_ref().map(|plan| plan.k as usize);
+    let x = session.pool.install(|| {
+        x::load::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
+    })?;
     let k = x.k();
     limit = limit.saturating_sub(size_of_val(x.data()) as u64);
     x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
     let mut y = MultiVector::<T>::zeros(matrix.rows(), k)?;
     limit = limit.saturating_sub(size_of_val(y.data()) as u64);
 
-    let (format, schedule) = (arguments.format, arguments.schedule);
-    let options = Options { kernel, format, schedule, memory_limit_bytes: limit };
+    let threads = session.pool.threads();
+    let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
+    let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated };
     let start = Instant::now();
-    let mut prepared = prepare(&session.pool, matrix, k, &options)?;
-    let prepare_s = start.elapsed().as_secs_f64();
+    let (job, opened) = opened(arguments, &session, matrix, k, saved, &settings, clock)?;
+    let plan_s = opened.plan_s;
+    let mut prepared = Prepared::new(&session.pool, &job, opened, settings)?;
+    let prepare_s = start.elapsed().as_secs_f64() - plan_s;
 
-    let times = repeat(arguments, &session, console, &mut prepared, &x, &mut y)?;
-    let computed = times.n > 0;
-    let verification = if arguments.verify && computed && !session.interrupt.asked() {
+    let measured = repeat(arguments, &session, console, &mut prepared, &x, &mut y, recording.is_some())?;
+    let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
+    let verification = if arguments.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
+        let _span = tracing::info_span!("verify").entered();
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
     } else {
         None
     };
     check_intact(&loaded.matrix, &source)?;
-    if let (Some(file), true) = (&output, computed) {
+    if let (Some(file), true) = (&output, complete) {
+        let _span = tracing::info_span!("write").entered();
         file.write(&y)?;
     }
 
+    let descriptions = prepared.descriptions();
     let outcome = Outcome {
         arguments,
         session: &session,
         source: &source,
         loaded: &loaded,
-        k,
         load_s,
-        plan_s: None,
+        plan_s: Some(plan_s),
         prepare_s,
-        prepared: &prepared,
-        times,
+        plan: job.plan(),
+        descriptions: &descriptions,
+        host_reasons: (0..job.plan().chunks.len()).map(|chunk| prepared.host_reason(chunk)).collect(),
+        times: Times::new(&measured.seconds),
+        last: measured.last.as_ref(),
+        faults: prepared.faults().iter().chain(&measured.faults).cloned().collect(),
+        simulated: false,
         verification: verification.as_ref(),
         // Rows are packed, and every machine Rowloom runs on is little-endian.
-        y_hash: computed.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
+        y_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
         interrupted: session.interrupt.asked(),
     };
+    if let Some(recording) = recording.take() {
+        recording.finish(&outcome, prepared.set_up(), &measured.traced)?;
+    }
     console.table(&run_report::table(&outcome))?;
     console.json(&run_report::json(&outcome))?;
     session.interrupt.check()?;
+    verdict(verification.as_ref())
+}
+
+/// The plan of this product and its open devices.
+fn opened<'a, T: Kernels>(
+    arguments: &RunArguments,
+    session: &Session,
+    matrix: CsrView<'a, T>,
+    k: usize,
+    saved: Option<Plan>,
+    settings: &Settings,
+    clock: Clock,
+) -> Result<(Job<'a, T>, Opened)> {
+    let _span = tracing::info_span!("plan").entered();
+    let work = Work::spmm(&matrix, k)?;
+    if let Some(plan) = saved {
+        plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
+        return open_planned(matrix, plan, settings, clock);
+    }
+    let resolved = resolve(&arguments.planning, session)?;
+    let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
+    let request = request(&arguments.planning, resolved, work, products)?;
+    open(&session.pool, matrix, request, settings, clock)
+}
+
+/// What the repeats gave.
+struct Measured {
+    /// Seconds of each measured product.
+    seconds: Vec<f64>,
+    /// The report of the last product.
+    last: Option<RunReport>,
+    /// The reports of all measured products but the last, where a trace is wanted.
+    traced: Vec<RunReport>,
+    faults: Vec<crate::runtime::FaultReport>,
+}
+
+/// Warms up and measures until all repeats are done or a signal comes.
+fn repeat<T: Kernels>(
+    arguments: &RunArguments,
+    session: &Session,
+    console: &Console,
+    prepared: &mut Prepared<'_, T>,
+    x: &MultiVector<T>,
+    y: &mut MultiVector<T>,
+    keep: bool,
+) -> Result<Measured> {
+    let _spinner = console.spinner("multiplying");
+    let _span = tracing::info_span!("multiply").entered();
+    session.interrupt.defer();
+    let warmup = u64::from(arguments.warmup);
+    let runs = warmup + u64::from(arguments.repeat);
+    let mut measured = Measured { seconds: Vec::new(), last: None, traced: Vec::new(), faults: Vec::new() };
+    prepared.repeat(x.view(), y.view_mut(), runs, Some(session.interrupt.flag()), |run, report| {
+        measured.faults.extend_from_slice(&report.faults);
+        if run >= warmup && !report.cancelled {
+            measured.seconds.push(report.seconds());
+        }
+        let before = measured.last.replace(report);
+        measured.traced.extend(before.filter(|_| keep && run > warmup));
+    })?;
+    Ok(measured)
+}
+
+fn verdict(verification: Option<&Verification>) -> Result<()> {
     match verification {
         Some(verification) if !verification.passed => {
             let place = verification.worst.map(|(row, column)| format!("row {row}, column {column} of "));
@@ -96,32 +190,4 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         }
         _ => Ok(()),
     }
-}
-
-/// Warms up and measures until all repeats are done or a signal comes.
-fn repeat<T: Kernels>(
-    arguments: &RunArguments,
-    session: &Session,
-    console: &Console,
-    prepared: &mut Prepared<'_, T>,
-    x: &MultiVector<T>,
-    y: &mut MultiVector<T>,
-) -> Result<Times> {
-    let _spinner = console.spinner("multiplying");
-    session.interrupt.defer();
-    // On the pool from the first to the last, so that no time of handing over is measured.
-    session.pool.install(|| {
-        let mut seconds = Vec::new();
-        for index in 0..u64::from(arguments.warmup) + u64::from(arguments.repeat) {
-            if session.interrupt.asked() {
-                break;
-            }
-            let start = Instant::now();
-            prepared.run(x.view(), y.view_mut())?;
-            if index >= u64::from(arguments.warmup) {
-                seconds.push(start.elapsed().as_secs_f64());
-            }
-        }
-        Ok(Times::new(&seconds))
-    })
 }

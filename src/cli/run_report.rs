@@ -5,16 +5,19 @@ use serde_json::{Value, json};
 use super::args::RunArguments;
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, describe};
-use super::table::{Table, count, seconds};
+use super::table::{Table, count, percent, seconds};
 use super::times::Times;
-use crate::kernel::cpu::Kernels;
+use crate::device::Description;
 use crate::kernel::{Format, Verification};
 use crate::machine::peak_rss_bytes;
-use crate::matrix::Loaded;
-use crate::runtime::Prepared;
+use crate::matrix::{Loaded, Scalar};
+use crate::plan::Plan;
+use crate::runtime::{Computed, FaultReport, RunReport, Timeline};
+use crate::trace::{DeviceSummary, Summary, Trace};
+use crate::work::ChunkRows;
 
 /// Everything that happened.
-pub struct Outcome<'a, T: Kernels> {
+pub struct Outcome<'a, T: Scalar> {
     /// What was asked for.
     pub arguments: &'a RunArguments,
     /// Where it ran.
@@ -23,18 +26,26 @@ pub struct Outcome<'a, T: Kernels> {
     pub source: &'a MatrixSource,
     /// A.
     pub loaded: &'a Loaded<T>,
-    /// Columns of X.
-    pub k: usize,
     /// Seconds to read or generate A.
     pub load_s: f64,
-    /// Seconds to decide, where that is measured apart.
+    /// Seconds to decide.
     pub plan_s: Option<f64>,
     /// Seconds to prepare.
     pub prepare_s: f64,
     /// What was decided.
-    pub prepared: &'a Prepared<'a, T>,
+    pub plan: &'a Plan,
+    /// What each device is.
+    pub descriptions: &'a [Description],
+    /// For each chunk why the host computes it the way it does, where it may.
+    pub host_reasons: Vec<Option<String>>,
     /// The measured products.
     pub times: Times,
+    /// What the last product did.
+    pub last: Option<&'a RunReport>,
+    /// What went wrong, in all products.
+    pub faults: Vec<FaultReport>,
+    /// Whether nothing was computed.
+    pub simulated: bool,
     /// What the check said, if there was one.
     pub verification: Option<&'a Verification>,
     /// Hash of Y, if there is one.
@@ -43,21 +54,57 @@ pub struct Outcome<'a, T: Kernels> {
     pub interrupted: bool,
 }
 
-impl<T: Kernels> Outcome<'_, T> {
+impl<T: Scalar> Outcome<'_, T> {
     fn gflops(&self) -> Option<f64> {
-        let operations = 2.0 * self.loaded.matrix.nnz() as f64 * self.k as f64;
+        let operations = 2.0 * self.loaded.matrix.nnz() as f64 * self.plan.k as f64;
         // An empty product can take no measurable time at all.
         self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
     }
 
-    /// Each kernel on its format, how many chunks it computes and why it was chosen, in the order they come.
-    fn kernels(&self) -> Vec<(String, usize, String)> {
-        let mut kernels: Vec<(String, usize, String)> = Vec::new();
-        for chunk in self.prepared.chunks() {
-            let words = format!("{} on {}", chunk.kernel, chunk.format);
-            match kernels.iter_mut().find(|(known, _, why)| *known == words && *why == chunk.reason) {
-                Some((_, chunks, _)) => *chunks += 1,
-                None => kernels.push((words, 1, chunk.reason)),
+    /// For each chunk who computed it last, if anybody did.
+    fn computed(&self) -> Vec<Option<Computed>> {
+        let mut computed = vec![None; self.plan.chunks.len()];
+        for done in self.last.into_iter().flat_map(RunReport::computed) {
+            if let Some(place) = computed.get_mut(done.chunk) {
+                *place = Some(done);
+            }
+        }
+        computed
+    }
+
+    /// The last product, summarised.
+    fn summary(&self) -> Summary {
+        let mut trace = Trace::default();
+        let timeline = Timeline::new(&mut trace, self.plan, self.descriptions);
+        if let Some(last) = self.last {
+            timeline.add_run(&mut trace, last, 0);
+        }
+        trace.summary()
+    }
+
+    fn device_name(&self, device: u32) -> &str {
+        self.plan.devices.get(device as usize).map_or("?", |device| &device.name)
+    }
+
+    fn reason(&self, chunk: usize) -> String {
+        let planned = self.plan.chunks.get(chunk).map_or("", |chunk| chunk.reason.as_str());
+        match self.host_reasons.get(chunk).and_then(Option::as_ref) {
+            Some(host) if planned.is_empty() => host.clone(),
+            Some(host) => format!("{planned}; {host}"),
+            None => planned.to_string(),
+        }
+    }
+
+    /// Each kernel on each device and how many chunks it computed, in the order they come.
+    fn kernels(&self) -> Vec<(String, usize)> {
+        let mut kernels: Vec<(String, usize)> = Vec::new();
+        for (chunk, done) in self.plan.chunks.iter().zip(self.computed()) {
+            let device = done.map_or(chunk.home, |done| done.device.0);
+            let kernel = self.plan.kernel_on(chunk, device).info();
+            let words = format!("{} on {}, {}", kernel.name, kernel.format.name(), self.device_name(device));
+            match kernels.iter_mut().find(|(known, _)| *known == words) {
+                Some((_, chunks)) => *chunks += 1,
+                None => kernels.push((words, 1)),
             }
         }
         kernels
@@ -65,24 +112,50 @@ impl<T: Kernels> Outcome<'_, T> {
 }
 
 /// The outcome for people.
-pub fn table<T: Kernels>(outcome: &Outcome<'_, T>) -> Table {
-    let Outcome { arguments, times, .. } = outcome;
+pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
+    let Outcome { arguments, times, plan, .. } = outcome;
     let mut table = Table::facts();
     table.fact("matrix", describe(&outcome.loaded.matrix.view(), &outcome.loaded.info));
-    table.fact("X", format!("{} columns, {}, {}", count(outcome.k as u64), T::DTYPE, arguments.x.name()));
-    for (kernel, chunks, reason) in outcome.kernels() {
-        let plural = if chunks == 1 { "" } else { "s" };
-        table.fact("kernel", format!("{kernel}, {chunks} chunk{plural}")).fact("because", reason);
+    let x = if outcome.simulated { "not needed".into() } else { arguments.x.name() };
+    table.fact("X", format!("{} columns, {}, {x}", count(plan.k), T::DTYPE));
+    if plan.devices.len() > 1 {
+        table.fact("mode", plan.mode.name());
     }
-    table.fact("set-up", format!("load {}, prepare {}", seconds(outcome.load_s), seconds(outcome.prepare_s)));
+    for (kernel, chunks) in outcome.kernels() {
+        let plural = if chunks == 1 { "" } else { "s" };
+        table.fact("kernel", format!("{kernel}, {} chunk{plural}", count(chunks as u64)));
+    }
+    for (index, reason) in plan.reasons.iter().enumerate() {
+        table.fact(if index == 0 { "because" } else { "" }, reason);
+    }
+    if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.host_reasons.first()) {
+        table.fact("", reason);
+    }
+    let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!("plan {}, ", seconds(plan_s)));
+    table.fact(
+        "set-up",
+        format!("load {}, {plan_s}prepare {}", seconds(outcome.load_s), seconds(outcome.prepare_s)),
+    );
     if let (Some(median), Some(min), Some(max)) = (times.median, times.min, times.max) {
-        let spread = format!("median {}, min {}, max {}", seconds(median), seconds(min), seconds(max));
-        table.fact("time", format!("{spread} ({} runs)", times.n));
+        let words = if outcome.simulated {
+            format!("{} in virtual time", seconds(median))
+        } else {
+            let spread = format!("median {}, min {}, max {}", seconds(median), seconds(min), seconds(max));
+            format!("{spread} ({} runs)", times.n)
+        };
+        table.fact("time", words);
+        table.fact("predicted", seconds(plan.predicted_s));
     }
     if let Some(gflops) = outcome.gflops() {
-        let threads = outcome.session.pool.threads();
-        let plural = if threads == 1 { "" } else { "s" };
-        table.fact("speed", format!("{gflops:.2} GFLOP/s on {threads} thread{plural}"));
+        table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", places(outcome)));
+    }
+    if plan.devices.len() > 1 {
+        overlap(outcome, &mut table);
+    }
+    for fault in &outcome.faults {
+        let rescued = fault.recovered_on.as_ref().map(|device| format!("; done on {device}"));
+        let FaultReport { device, task, error, .. } = fault;
+        table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
     if let Some(verification) = outcome.verification {
         let verdict = if verification.passed { "yes" } else { "NO" };
@@ -94,41 +167,67 @@ pub fn table<T: Kernels>(outcome: &Outcome<'_, T>) -> Table {
             ),
         );
     }
+    if outcome.simulated {
+        table.fact("Y", "none: simulated devices take time and compute nothing");
+    }
     if let Some(hash) = &outcome.y_hash {
         let file = arguments.output.as_ref().map(|path| format!(", in {}", path.display()));
         table.fact("Y", format!("xxh3 {hash}{}", file.unwrap_or_default()));
     }
+    if let Some(path) = &arguments.trace {
+        table.fact("trace", format!("{}; see rowloom trace, or ui.perfetto.dev", path.display()));
+    }
     table
 }
 
+/// Where it was computed, in words.
+fn places<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
+    let threads = outcome.session.pool.threads();
+    let name = |device: &str| match device {
+        "cpu" if !outcome.simulated => format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
+        other => other.to_string(),
+    };
+    let computing: Vec<String> =
+        outcome.plan.computing().map(|device| name(outcome.device_name(device))).collect();
+    computing.join(" and ")
+}
+
+fn overlap<T: Scalar>(outcome: &Outcome<'_, T>, table: &mut Table) {
+    let summary = outcome.summary();
+    if let Some(hidden) = summary.hidden_fraction {
+        table.fact("overlap", format!("{} of the shorter of copy and compute hidden", percent(hidden)));
+    }
+    if let Some(idle) = summary.idle_fraction {
+        table.fact("idle", percent(idle));
+    }
+}
+
 /// The outcome for scripts.
-pub fn json<T: Kernels>(outcome: &Outcome<'_, T>) -> Report {
-    let Outcome { session, loaded, times, .. } = outcome;
+pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
+    let Outcome { session, loaded, times, plan, .. } = outcome;
     let matrix = loaded.matrix.view();
-    let value_bytes = size_of::<T>() as u64;
-    let dense_bytes = |rows: usize| rows as u64 * outcome.k as u64 * value_bytes;
-    let device = json!({
-        "name": "cpu",
-        "rows": matrix.rows(),
-        "nnz": matrix.nnz(),
-        "busy_s": times.median,
-        "compute_s": times.median,
-        "copy_s": 0.0,
+    let summary = outcome.summary();
+    let computed = outcome.computed();
+    let (up, down) = outcome.last.map_or((0, 0), RunReport::link_bytes);
+    let all_csr = computed.iter().zip(&plan.chunks).all(|(done, chunk)| {
+        let device = done.map_or(chunk.home, |done| done.device.0);
+        plan.kernel_on(chunk, device).info().format == Format::Csr
     });
     Report::new("run")
         .with("machine", machine_report(&session.machine))
         .with("config", config(outcome))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
-        .with("k", outcome.k)
+        .with("k", plan.k)
         .with("dtype", T::DTYPE)
-        .with("mode", "resident")
-        .with("chunks", outcome.prepared.chunks())
+        .with("mode", plan.mode)
+        .with("chunks", chunks(outcome, &computed))
         .with(
             "timing",
             json!({
                 "load_s": outcome.load_s,
                 "plan_s": outcome.plan_s,
                 "prepare_s": outcome.prepare_s,
+                "predicted_s": plan.predicted_s,
                 "run_s": times,
             }),
         )
@@ -137,41 +236,111 @@ pub fn json<T: Kernels>(outcome: &Outcome<'_, T>) -> Report {
         .with(
             "bytes",
             json!({
-                "h2d": 0,
-                "d2h": 0,
-                "a": (outcome.prepared.kernel().info().format == Format::Csr).then(|| matrix.bytes()),
-                "x": dense_bytes(matrix.cols()),
-                "y": dense_bytes(matrix.rows()),
+                "h2d": up,
+                "d2h": down,
+                "a": all_csr.then(|| matrix.bytes()),
+                "x": plan.matrix.cols.saturating_mul(plan.row_bytes()),
+                "y": plan.matrix.rows.saturating_mul(plan.row_bytes()),
             }),
         )
         .with("peak_rss_bytes", peak_rss_bytes())
-        .with("devices", [device])
-        .with("overlap", json!({"hidden_fraction": null, "idle_fraction": null}))
-        .with("faults", Vec::<Value>::new())
+        .with("devices", devices(outcome, &computed, &summary.devices))
+        .with(
+            "overlap",
+            json!({"hidden_fraction": summary.hidden_fraction, "idle_fraction": summary.idle_fraction}),
+        )
+        .with("faults", &outcome.faults)
         .with("verify", outcome.verification)
         .with("y_hash", &outcome.y_hash)
+        .with("simulated", outcome.simulated)
+        .with("reasons", &plan.reasons)
         .with("interrupted", outcome.interrupted)
         .with("notes", &loaded.notes)
 }
 
+fn chunks<T: Scalar>(outcome: &Outcome<'_, T>, computed: &[Option<Computed>]) -> Vec<Value> {
+    let plan = outcome.plan;
+    let chunk_json = |(index, chunk): (usize, &crate::plan::Chunk)| {
+        let done = computed.get(index).copied().flatten();
+        let device = done.map_or(chunk.home, |done| done.device.0);
+        let kernel = plan.kernel_on(chunk, device).info();
+        let (row_start, row_end, segments) = match chunk.rows {
+            ChunkRows::Rows { begin, end } => (begin, end, Value::Null),
+            ChunkRows::Segments { row, begin, end } => (row, row + 1, json!([begin, end])),
+        };
+        json!({
+            "row_start": row_start,
+            "row_end": row_end,
+            "segments": segments,
+            "nnz": chunk.nnz,
+            "device": outcome.device_name(device),
+            "kernel": kernel.name,
+            "format": kernel.format,
+            "order": kernel.order,
+            "reason": outcome.reason(index),
+            "predicted_s": chunk.predicted_s,
+            "measured_s": done.map(|done| done.ns as f64 / 1e9),
+        })
+    };
+    plan.chunks.iter().enumerate().map(chunk_json).collect()
+}
+
+fn devices<T: Scalar>(
+    outcome: &Outcome<'_, T>,
+    computed: &[Option<Computed>],
+    summaries: &[DeviceSummary],
+) -> Vec<Value> {
+    let plan = outcome.plan;
+    let device_json = |device: u32| {
+        let name = outcome.device_name(device);
+        let (mut rows, mut nnz) = (0, 0);
+        for (chunk, done) in plan.chunks.iter().zip(computed) {
+            if done.is_some_and(|done| done.device.0 == device) {
+                nnz += chunk.nnz;
+                rows += if matches!(chunk.rows, ChunkRows::Rows { .. }) { chunk.slice_rows() } else { 0 };
+            }
+        }
+        let summary = summaries.iter().find(|summary| summary.name == name);
+        json!({
+            "name": name,
+            "rows": rows,
+            "nnz": nnz,
+            "busy_s": summary.map_or(0.0, |summary| summary.busy_s),
+            "compute_s": summary.map_or(0.0, |summary| summary.compute_s),
+            "copy_s": summary.map_or(0.0, |summary| summary.copy_s),
+        })
+    };
+    plan.computing().map(device_json).collect()
+}
+
 /// Every flag as it was resolved.
-fn config<T: Kernels>(outcome: &Outcome<'_, T>) -> Value {
-    let Outcome { arguments, session, .. } = outcome;
+pub fn config<T: Scalar>(outcome: &Outcome<'_, T>) -> Value {
+    let Outcome { arguments, session, plan, .. } = outcome;
+    let planning = &arguments.planning;
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
     json!({
         "matrix": outcome.source.name(),
-        "k": outcome.k,
+        "k": plan.k,
         "x": arguments.x.name(),
-        "output": arguments.output.as_ref().map(|path| path.display().to_string()),
+        "output": path(&arguments.output),
         "verify": arguments.verify,
         "finite": arguments.finite,
         "repeat": arguments.repeat,
         "warmup": arguments.warmup,
         "seed": session.seed,
-        "devices": "cpu",
+        "devices": used.join(","),
+        "devices_asked_for": planning.devices.name(),
         "threads": session.pool.threads(),
         "dtype": T::DTYPE,
-        "kernel": arguments.kernel,
-        "format": arguments.format,
+        "mode": plan.mode,
+        "chunks": plan.chunks.len(),
+        "chunk_bytes": planning.chunk_bytes,
+        "mem_limit": planning.mem_limit,
+        "kernel": planning.kernel,
+        "format": planning.format,
         "schedule": arguments.schedule,
+        "plan": path(&arguments.plan),
+        "trace": path(&arguments.trace),
     })
 }

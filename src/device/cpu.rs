@@ -31,16 +31,21 @@ pub struct Cpu<'pool, 'run> {
 impl<'pool, 'run> Cpu<'pool, 'run> {
     /// The host, its jobs spawned in `scope` and timed by `clock`.
     pub fn new(scope: &'pool Scope<'run>, clock: Clock, reports: Reports) -> Self {
+        let description = Self::description();
+        Self { scope, clock, reports, description, next_fence: 0, closed: false }
+    }
+
+    /// What the host is.
+    pub fn description() -> Description {
         let lane = |name: String, kind| LaneInfo { name, kind, depth: 1 };
         let pool = (0..POOL_LANES).map(|index| lane(format!("chunks {index}"), LaneKind::Pool));
         let copy = (0..COPY_LANES).map(|index| lane(format!("copies {index}"), LaneKind::Copy));
-        let description = Description {
+        Description {
             name: "cpu".into(),
             memory_bytes: None,
             lanes: pool.chain(copy).collect(),
             waits_by_itself: false,
-        };
-        Self { scope, clock, reports, description, next_fence: 0, closed: false }
+        }
     }
 }
 

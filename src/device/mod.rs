@@ -20,6 +20,7 @@ pub mod simulated;
 use crossbeam::channel::Sender;
 
 pub use cpu::Cpu;
+pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange};
 pub use pinned::Pinned;
 

@@ -136,6 +136,9 @@ impl Coordinator<'_, '_, '_> {
                 self.fences[task.index()] = fence;
                 self.states[task.index()] = State::Submitted;
                 self.slots.used(at.strand, at.device, fence);
+                if let Some(pool) = at.gives {
+                    self.slots.leave(pool, at.strand, task);
+                }
                 self.strands[at.strand.index()].in_flight += 1;
                 self.in_flight += 1;
                 let station = &mut self.stations[device];

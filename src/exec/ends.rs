@@ -34,7 +34,9 @@ impl Coordinator<'_, '_, '_> {
                     self.states[task.index()] = State::Done;
                     self.strands[at.strand.index()].left -= 1;
                     if let Some(pool) = at.gives {
-                        self.give(pool, at.strand, end_ns);
+                        if self.slots.give(at.strand, task) {
+                            self.given(pool, end_ns);
+                        }
                     }
                     let graph = self.graph;
                     let ordered_by_device = self.stations[device.index()].waits_by_itself;
@@ -55,15 +57,14 @@ impl Coordinator<'_, '_, '_> {
         if !state.failed || state.hung || state.in_flight > 0 {
             return;
         }
-        while let Some(pool) = self.slots.any_held(strand) {
-            self.give(pool, strand, at_ns);
+        while let Some(pool) = self.slots.give_any(strand) {
+            self.given(pool, at_ns);
         }
     }
 
-    fn give(&mut self, pool: PoolId, strand: StrandId, at_ns: u64) {
-        if self.slots.give(pool, strand) {
-            self.sample(at_ns, Counter::Slots(pool), self.slots.in_use(pool));
-            self.wake(pool);
-        }
+    /// A slot is free again.
+    fn given(&mut self, pool: PoolId, at_ns: u64) {
+        self.sample(at_ns, Counter::Slots(pool), self.slots.in_use(pool));
+        self.wake(pool);
     }
 }

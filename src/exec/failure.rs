@@ -92,10 +92,10 @@ impl Coordinator<'_, '_, '_> {
     }
 
     fn release_stopped(&mut self, strand: StrandId) {
-        let at_ns = match self.slots.any_held(strand) {
-            Some(_) => self.devices[self.schedule.strand_devices[strand.index()].index()].now_ns(),
-            None => 0,
-        };
+        if !self.slots.holds_any(strand) {
+            return;
+        }
+        let at_ns = self.devices[self.schedule.strand_devices[strand.index()].index()].now_ns();
         self.release(strand, at_ns);
     }
 }

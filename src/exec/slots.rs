@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::device::Fence;
-use crate::graph::{DeviceId, Graph, PoolId, StrandId};
+use crate::graph::{DeviceId, Graph, PoolId, StrandId, TaskId};
 
 /// The slots that a strand holds.
 #[derive(Debug, Clone, Default)]
 pub struct HeldSlots {
     held: Vec<(PoolId, u32)>,
+    /// Slots that a task under way will give back: what the strand submits after it no longer uses them.
+    leaving: Vec<(TaskId, PoolId, u32)>,
 }
 
 impl HeldSlots {
@@ -35,7 +37,7 @@ pub(super) struct Slots {
     pools: Vec<PoolState>,
     strands: Vec<HeldSlots>,
     /// Lists of strands that hold nothing any more, to be used again.
-    spare: Vec<Vec<(PoolId, u32)>>,
+    spare: Vec<HeldSlots>,
 }
 
 impl Slots {
@@ -73,11 +75,11 @@ impl Slots {
         let users = &mut state.users[slot as usize];
         waits.extend(users.iter().filter(|(at, _)| *at == device).map(|(_, fence)| *fence));
         users.clear();
-        let held = &mut self.strands[strand.index()].held;
-        if held.capacity() == 0 {
-            *held = self.spare.pop().unwrap_or_default();
+        let slots = &mut self.strands[strand.index()];
+        if slots.held.capacity() == 0 {
+            *slots = self.spare.pop().unwrap_or_default();
         }
-        held.push((pool, slot));
+        slots.held.push((pool, slot));
     }
 
     /// Notes that an operation of `strand` uses the slots it holds.
@@ -87,21 +89,40 @@ impl Slots {
         }
     }
 
-    /// Takes the strand's slot of `pool` back; `false` where it held none.
-    pub(super) fn give(&mut self, pool: PoolId, strand: StrandId) -> bool {
-        let held = &mut self.strands[strand.index()].held;
-        let Some(at) = held.iter().position(|(of, _)| *of == pool) else { return false };
-        let (_, slot) = held.swap_remove(at);
+    /// Notes that `giver`, the last user of the strand's slot of `pool`, is on its way.
+    pub(super) fn leave(&mut self, pool: PoolId, strand: StrandId, giver: TaskId) {
+        let slots = &mut self.strands[strand.index()];
+        if let Some(at) = slots.held.iter().position(|(of, _)| *of == pool) {
+            let (_, slot) = slots.held.swap_remove(at);
+            slots.leaving.push((giver, pool, slot));
+        }
+    }
+
+    /// Takes back the slot that `giver` was the last to use; `false` where there is none.
+    pub(super) fn give(&mut self, strand: StrandId, giver: TaskId) -> bool {
+        let slots = &mut self.strands[strand.index()];
+        let Some(at) = slots.leaving.iter().position(|(by, ..)| *by == giver) else { return false };
+        let (_, pool, slot) = slots.leaving.swap_remove(at);
         self.pools[pool.index()].free.push(slot);
-        if held.is_empty() {
-            self.spare.push(std::mem::take(held));
+        if slots.leaving.is_empty() && slots.held.is_empty() {
+            self.spare.push(std::mem::take(slots));
         }
         true
     }
 
-    /// A pool of which `strand` holds a slot.
-    pub(super) fn any_held(&self, strand: StrandId) -> Option<PoolId> {
-        self.strands[strand.index()].held.first().map(|(pool, _)| *pool)
+    /// Takes back one of the slots of a strand that stopped, whoever was to give it.
+    pub(super) fn give_any(&mut self, strand: StrandId) -> Option<PoolId> {
+        let slots = &mut self.strands[strand.index()];
+        let (pool, slot) =
+            slots.held.pop().or_else(|| slots.leaving.pop().map(|(_, pool, slot)| (pool, slot)))?;
+        self.pools[pool.index()].free.push(slot);
+        Some(pool)
+    }
+
+    /// Whether the strand keeps any slot from the others.
+    pub(super) fn holds_any(&self, strand: StrandId) -> bool {
+        let slots = &self.strands[strand.index()];
+        !slots.held.is_empty() || !slots.leaving.is_empty()
     }
 
     /// Lets the task of that rank wait for a slot.

@@ -62,6 +62,7 @@ pub fn verify<T: Scalar>(
     x: MultiVectorView<'_, T>,
     y: MultiVectorView<'_, T>,
 ) -> Result<Verification> {
+    let _span = tracing::info_span!("verify").entered();
     let k = x.k();
     if x.rows() != a.cols() || y.rows() != a.rows() || y.k() != k {
         return Err(Error::Usage("X and Y do not have the matrix's shape".into()));

@@ -78,6 +78,7 @@ pub struct Machine {
 impl Machine {
     /// The machine this runs on. Call it before threads are bound: the affinity mask is the calling thread's.
     pub fn detect() -> Self {
+        let _span = tracing::info_span!("look at the machine").entered();
         let root = Path::new("/");
         #[cfg(feature = "hwloc")]
         let topology = Topology::from_hwloc().unwrap_or_else(|| Topology::from_sysfs(root));

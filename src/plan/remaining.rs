@@ -1,6 +1,6 @@
 //! What is still to be done, who is still there, and who takes over from those who are not.
 
-use super::data::{Chunk, DevicePlan, Plan, XPlan};
+use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
 use super::predict::Steps;
 use crate::error::{Error, Result};
 
@@ -85,6 +85,10 @@ impl Plan {
     fn can_take_over(&self, chunk: &Chunk, device: &DevicePlan) -> bool {
         if device.profile.link.is_none() {
             return true;
+        }
+        // Columns of chunks that stay there count from what the device holds of X, which then cannot change.
+        if self.mode == Mode::Resident && device.x != XPlan::Whole {
+            return false;
         }
         let slots = &device.slots;
         let x_bytes = match device.x {

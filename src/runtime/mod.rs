@@ -1,7 +1,20 @@
-//! Prepare once, run often: products on this machine's threads.
+//! Products on all devices of a plan: plan and open, prepare once, run often, report.
+//!
+//! [`open`] makes a plan and opens its devices; [`Prepared`] runs its products; [`Simulated`] runs them in virtual time
+//! on devices that are not there. [`Timeline`] turns what happened into a trace.
 
+mod fleet;
+mod planned;
 mod pool;
-mod product;
+mod recovery;
+mod report;
+mod simulate;
+mod spmm;
+mod timeline;
 
+pub use planned::Planned;
 pub use pool::Pool;
-pub use product::{Chunk, FormatChoice, Options, Prepared, prepare};
+pub use report::{Computed, FaultReport, Round, RunReport};
+pub use simulate::Simulated;
+pub use spmm::{Job, Opened, Prepared, Settings, open, open_planned};
+pub use timeline::Timeline;

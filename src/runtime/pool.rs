@@ -1,6 +1,6 @@
 //! The threads that everything parallel runs on: a private pool, each worker bound to a hardware thread of its own.
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 use crate::machine::{Machine, bind_current_thread};
@@ -38,6 +38,11 @@ impl Pool {
     /// Runs `work` on the pool; parallel iterators inside use its threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.inner.install(work)
+    }
+
+    /// Runs `work` on this thread; jobs that it spawns run on the pool and have ended when this returns.
+    pub fn in_place_scope<'scope, R>(&self, work: impl FnOnce(&Scope<'scope>) -> R) -> R {
+        self.inner.in_place_scope(work)
     }
 
     /// Number of workers.

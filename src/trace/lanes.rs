@@ -2,7 +2,8 @@
 //!
 //! Times that come from two clocks (a device's events beside the host's) can overlap by the error of their alignment.
 //! Such spans are moved by at most [`TOLERANCE_NS`] and counted; anything larger is a fault of the recorder and
-//! refused. A span of no length gets one nanosecond, so that every viewer shows it and can hang an arrow on it.
+//! refused. A span of no length gets one nanosecond, so that every viewer shows it and can hang an arrow on it; a span
+//! that ends together with the one that holds it ends one earlier, so that no viewer closes them in the wrong order.
 
 use serde::{Deserialize, Serialize};
 
@@ -144,6 +145,10 @@ impl Settling<'_> {
             while let Some(&holder) = open.last() {
                 let holder_end_ns = self.times[holder as usize].end_ns;
                 if holder_end_ns > now.start_ns {
+                    // An end shared with the holder is told apart, as rounding in a viewer could cross the two.
+                    if now.end_ns == holder_end_ns && now.end_ns - now.start_ns > self.shortest_ns {
+                        now.end_ns -= self.shortest_ns;
+                    }
                     if now.end_ns <= holder_end_ns {
                         break;
                     }
@@ -154,7 +159,7 @@ impl Settling<'_> {
                         return Err(self.overlap(&self.trace.spans[holder as usize], span, overlap_ns));
                     }
                     if sticks_out_ns < reaches_in_ns {
-                        now.end_ns = holder_end_ns;
+                        now.end_ns = (holder_end_ns - self.shortest_ns).max(now.start_ns + self.shortest_ns);
                         break;
                     }
                     now.start_ns = holder_end_ns;

@@ -12,6 +12,7 @@
 
 mod clock;
 mod critical;
+mod host;
 mod host_steps;
 mod intervals;
 mod lanes;
@@ -26,6 +27,7 @@ mod write;
 
 pub use clock::Clock;
 pub use critical::{CategoryShare, CriticalPath, Step};
+pub use host::{HostSpans, PROGRAM};
 pub use lanes::Adjustments;
 pub use model::{Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};
 pub use summary::{DeviceSummary, HostStep, LaneSummary, Prediction, Predictions, Runs, Summary};

@@ -197,6 +197,15 @@ impl Trace {
         }) as u32)
     }
 
+    /// A new lane, with a number behind its name where the process has one of that name already.
+    pub(super) fn own_lane(&mut self, process: ProcessId, name: &str) -> LaneId {
+        let taken = |name: &str| self.lanes.iter().any(|lane| lane.process == process && lane.name == name);
+        let numbered = (2..).map(|number| format!("{name} ({number})"));
+        let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken(name));
+        self.lanes.push(Lane { process, name: free.unwrap_or_default() });
+        LaneId((self.lanes.len() - 1) as u32)
+    }
+
     /// Adds a span; spans may come in any order.
     pub fn span(&mut self, span: Span) -> SpanId {
         self.spans.push(span);

@@ -177,7 +177,8 @@ struct Event {
 struct EventArguments {
     name: Option<String>,
     value: Option<f64>,
-    span: Option<u32>,
+    from: Option<u32>,
+    to: Option<u32>,
     chunk: Option<u64>,
     rows: Option<u64>,
     nnz: Option<u64>,
@@ -243,11 +244,13 @@ fn take_event(
 /// Names of processes and lanes, which come in the order of their numbers.
 fn take_name(trace: &mut Trace, event: Event) -> std::result::Result<(), String> {
     match (event.name.as_str(), event.args.name) {
-        ("process_name", Some(name)) if event.pid as usize == trace.processes.len() + 1 => {
+        ("process_name", Some(name))
+            if trace.lanes.is_empty() && event.pid as usize == trace.processes.len() + 1 =>
+        {
             trace.processes.push(name);
             Ok(())
         }
-        ("thread_name", Some(name)) if event.tid as usize == trace.lanes.len() + 1 => {
+        ("thread_name", Some(name)) if lane_index(trace, event.tid) == Some(trace.lanes.len()) => {
             let process = known_process(trace, event.pid)?;
             trace.lanes.push(Lane { process, name });
             Ok(())
@@ -262,18 +265,22 @@ fn known_process(trace: &Trace, pid: u32) -> std::result::Result<ProcessId, Stri
     index.map(ProcessId).ok_or_else(|| format!("process {pid} has no name"))
 }
 
+/// Lanes are numbered behind the processes.
+fn lane_index(trace: &Trace, tid: u32) -> Option<usize> {
+    (tid as usize).checked_sub(trace.processes.len() + 1)
+}
+
 fn known_lane(trace: &Trace, event: &Event) -> std::result::Result<LaneId, String> {
     let process = known_process(trace, event.pid)?;
-    let index = event.tid.checked_sub(1);
-    index
-        .filter(|&index| trace.lanes.get(index as usize).is_some_and(|lane| lane.process == process))
-        .map(LaneId)
+    lane_index(trace, event.tid)
+        .filter(|&index| trace.lanes.get(index).is_some_and(|lane| lane.process == process))
+        .map(|index| LaneId(index as u32))
         .ok_or_else(|| format!("thread {} of process {} has no name", event.tid, event.pid))
 }
 
 fn arrow_span(trace: &Trace, event: &Event) -> std::result::Result<SpanId, String> {
     let lane = known_lane(trace, event)?;
-    let span = event.args.span.ok_or("an arrow names no span")?;
+    let span = event.args.from.or(event.args.to).ok_or("an arrow names no span")?;
     match trace.spans.get(span as usize) {
         Some(found) if found.lane == lane => Ok(SpanId(span)),
         _ => Err(format!("an arrow names span {span}, which is not on its thread")),

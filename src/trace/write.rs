@@ -3,9 +3,10 @@
 //! The file is the object form of the Chrome trace format. It is streamed: memory for it is a buffer and sixteen bytes
 //! a span. A file is there whole or as it was before.
 //!
-//! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles, so
-//! the sum could come out above the beginning of the next span by a rounding error; where it would, a duration smaller
-//! by that error is written, which still reads as the same nanosecond.
+//! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles
+//! (speedscope after taking off the lane's first beginning), so a rounding error could put the sum behind the beginning
+//! of the next span. Where it would, a duration shorter by that error is written, which still reads as the same
+//! nanosecond.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -77,8 +78,13 @@ impl<W: Write> Events<'_, W> {
         serde_json::to_writer(&mut self.file, &Value::Object(metadata))?;
         self.file.write_all(b",\n\"traceEvents\":[")?;
         self.names()?;
+        let mut lane_starts = vec![u64::MAX; self.trace.lanes.len()];
+        for (span, time) in self.trace.spans.iter().zip(times) {
+            let lane_start = &mut lane_starts[span.lane.index()];
+            *lane_start = time.start_ns.min(*lane_start);
+        }
         for (span, &time) in self.trace.spans.iter().zip(times) {
-            self.span(span, time)?;
+            self.span(span, time, lane_starts[span.lane.index()])?;
         }
         // Behind the spans: of events at the same time viewers take the first first, and an arrow needs its span.
         for (number, &(from, to, at_ns)) in arrows.iter().enumerate() {
@@ -104,10 +110,12 @@ impl<W: Write> Events<'_, W> {
         write!(self.file, ",\"{key}\":{}.{:03}", ns / 1000, ns % 1000)
     }
 
-    /// Where a lane's events go; lanes are numbered through all processes, as some viewers mix up equal numbers.
+    /// Where a lane's events go; lanes are numbered through all processes and behind them, as some viewers mix up equal
+    /// numbers and others take a thread with its process's number for the main one.
     fn lane(&mut self, lane: LaneId) -> io::Result<()> {
         let process = self.trace.lanes[lane.index()].process;
-        write!(self.file, ",\"pid\":{},\"tid\":{}", process.0 + 1, lane.0 + 1)
+        let tid = self.trace.processes.len() + lane.index() + 1;
+        write!(self.file, ",\"pid\":{},\"tid\":{tid}", process.0 + 1)
     }
 
     /// Names processes and lanes, and puts them in order.
@@ -141,11 +149,11 @@ impl<W: Write> Events<'_, W> {
         Ok(())
     }
 
-    fn span(&mut self, span: &Span, time: Interval) -> io::Result<()> {
+    fn span(&mut self, span: &Span, time: Interval, lane_start_ns: u64) -> io::Result<()> {
         self.event("X")?;
         self.lane(span.lane)?;
         self.time("ts", time.start_ns)?;
-        match rounded_duration(time) {
+        match rounded_duration(time, lane_start_ns) {
             Some(shorter) => write!(self.file, ",\"dur\":{shorter}")?,
             None => self.time("dur", time.end_ns - time.start_ns)?,
         }
@@ -179,14 +187,17 @@ impl<W: Write> Events<'_, W> {
         self.file.write_all(b"}")
     }
 
-    /// Arrows that can be drawn: source, target, and for each a time inside it, so that viewers find the span, and in
-    /// order, so that they take the source first.
+    /// Arrows that can be drawn: source, target, and for each a time inside it, off its edges where it has an inside,
+    /// so that viewers find the span and no neighbour, and in order, so that they take the source first.
     fn arrows(&self, times: &[Interval]) -> Vec<(SpanId, SpanId, (u64, u64))> {
+        let inside = |span: SpanId| {
+            let Interval { start_ns, end_ns } = times[span.index()];
+            ((start_ns + 1).min(end_ns - 1), end_ns - 1)
+        };
         let place = |&(from, to): &(SpanId, SpanId)| {
-            let (source, target) = (times[from.index()], times[to.index()]);
-            let leaves_ns = (source.end_ns - 1).min(target.start_ns).max(source.start_ns);
-            let arrives_ns = target.start_ns.max(leaves_ns);
-            (arrives_ns < target.end_ns).then_some((from, to, (leaves_ns, arrives_ns)))
+            let (source, target) = (inside(from), inside(to));
+            let leaves_ns = source.1.min(target.1).max(source.0);
+            (leaves_ns <= target.1).then_some((from, to, (leaves_ns, leaves_ns.max(target.0))))
         };
         self.trace.flows.iter().filter_map(place).collect()
     }
@@ -195,10 +206,11 @@ impl<W: Write> Events<'_, W> {
         self.event(phase)?;
         self.lane(self.trace.spans[span.index()].lane)?;
         self.time("ts", at_ns)?;
-        let binding = if phase == "f" { ",\"bp\":\"e\"" } else { "" };
+        // Different words at both ends: chrome://tracing puts their arguments together.
+        let (binding, word) = if phase == "f" { (",\"bp\":\"e\"", "to") } else { ("", "from") };
         write!(
             self.file,
-            ",\"id\":{number}{binding},\"cat\":\"edge\",\"name\":\"edge\",\"args\":{{\"span\":{}}}}}",
+            ",\"id\":{number}{binding},\"cat\":\"edge\",\"name\":\"edge\",\"args\":{{\"{word}\":{}}}}}",
             span.0
         )
     }
@@ -217,16 +229,18 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-/// The microseconds to write where the exact ones, added to the beginning as doubles, come out behind the end.
-fn rounded_duration(time: Interval) -> Option<f64> {
+/// The microseconds to write where the exact ones, added as doubles, come out behind the end.
+fn rounded_duration(time: Interval, lane_start_ns: u64) -> Option<f64> {
     let microseconds = |ns: u64| ns as f64 / 1000.0;
-    let (start, end) = (microseconds(time.start_ns), microseconds(time.end_ns));
-    if start + microseconds(time.end_ns - time.start_ns) <= end {
-        return None;
-    }
-    // The difference of the doubles is exact unless it is long, and then it is off by less than the step taken here.
-    let exact = end - start;
-    Some(if start + exact <= end { exact } else { exact - (end.next_up() - end) })
+    let (start, end, origin) =
+        (microseconds(time.start_ns), microseconds(time.end_ns), microseconds(lane_start_ns));
+    // Added as the file has it, and with the lane's first beginning taken off.
+    let stays_before =
+        |duration: &f64| start + duration <= end && (start - origin) + duration <= end - origin;
+    let exact = microseconds(time.end_ns - time.start_ns);
+    let (difference, step) = (end - start, end.next_up() - end);
+    let candidates = [exact, difference, difference.next_down(), difference - step, difference - 2.0 * step];
+    candidates.into_iter().find(stays_before).filter(|&duration| duration != exact)
 }
 
 /// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.

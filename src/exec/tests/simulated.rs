@@ -52,8 +52,8 @@ fn transfers_hide_behind_kernels() {
     takes_ns(&mut draft, |kind| if kind == TaskKind::Kernel { 100 } else { 20 });
     let outcome = simulate(&draft.graph(), 1);
     let end = outcome.records.iter().map(|record| record.end_ns).max().unwrap();
-    // Two copies in, twenty kernels back to back, two copies out.
-    assert_eq!(end, 2 * 20 + 20 * 100 + 2 * 20);
+    // One copy to stage and two to upload X and the first chunk, twenty kernels back to back, two copies out.
+    assert_eq!(end, 3 * 20 + 20 * 100 + 2 * 20);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn choices_wait_until_a_devices_own_chunks_have_begun() {
     for kind in [TaskKind::Stage, TaskKind::CpuCompute] {
         let (own, floating) = (began(false, kind), began(true, kind));
         assert!(own.iter().max() <= floating.iter().min(), "{kind:?} {own:?} {floating:?}");
-        assert_eq!(own.len(), 6);
+        assert!(own.len() == 6 && !floating.is_empty());
     }
 }
 

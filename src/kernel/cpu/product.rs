@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::layout::RowLayout;
 use super::rows_plan::{CpuSettings, RowsPlan};
-use super::select::Kernels;
+use super::select::{Kernels, takes_uniform};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
     ) -> Result<Self> {
         let mut reasons = Vec::new();
         let mut plan = |layout: RowLayout<'_, T>| {
-            let uniform = all_equal(layout);
+            let uniform = takes_uniform(settings.isa) && all_equal(layout);
             let (tuning, why) = Tuning::choose(layout, settings.k, uniform);
             reasons = why;
             RowsPlan::new(layout, settings, tuning, uniform)

@@ -124,46 +124,77 @@ entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
 entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
+/// Whether there are bodies that read equal values once. They double what has to be compiled, so only the widest
+/// instruction set has them.
+pub(super) fn takes_uniform(isa: Isa) -> bool {
+    isa == Isa::Avx512
+}
+
+/// The body for equal values where they are and the instruction set has one, else the plain one.
+macro_rules! by_values {
+    (avx512, $shape:expr, $uniform:expr, $plain:expr) => {
+        if $shape.uniform { $uniform } else { $plain }
+    };
+    ($isa:ident, $shape:expr, $uniform:expr, $plain:expr) => {
+        $plain
+    };
+}
+
 /// The bodies for a slab of `$units` registers, `$chains` rows at a time.
 macro_rules! bodies {
     ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr, $fit:ident, $shifted:expr) => {{
         let tail_lanes = $shape.width - ($units - 1) * <$vector as Vector>::LANES;
         let most_identical_rows = most_identical_rows($units);
         let strided: Body<_> = $isa::strided_entry::<$vector, $units, $chains, $fit>;
-        let (rows, identical): (Body<_>, Body<_>) = if $shape.uniform {
-            (
-                $isa::rows_entry::<$vector, $units, $chains, $fit, true>,
-                $isa::identical_entry::<$vector, $units, $fit, true>,
-            )
-        } else {
-            (
-                $isa::rows_entry::<$vector, $units, $chains, $fit, false>,
-                $isa::identical_entry::<$vector, $units, $fit, false>,
-            )
-        };
+        let rows: Body<_> = by_values!(
+            $isa,
+            $shape,
+            $isa::rows_entry::<$vector, $units, $chains, $fit, true>,
+            $isa::rows_entry::<$vector, $units, $chains, $fit, false>
+        );
+        let identical: Body<_> = by_values!(
+            $isa,
+            $shape,
+            $isa::identical_entry::<$vector, $units, $fit, true>,
+            $isa::identical_entry::<$vector, $units, $fit, false>
+        );
         Bodies { rows, strided, identical, shifted: $shifted, tail_lanes, most_identical_rows }
     }};
 }
 
-/// A slab of one or two registers: here the distance of X's rows and moved columns matter.
-macro_rules! narrow {
-    ($isa:ident, $vector:ty, $units:literal, $shape:expr) => {{
-        macro_rules! with {
-            ($fit:ident) => {{
-                let shifted: Body<_> = if $shape.uniform {
-                    $isa::shifted_entry::<$vector, $units, $fit, true>
-                } else {
-                    $isa::shifted_entry::<$vector, $units, $fit, false>
-                };
-                bodies!($isa, $vector, $units, 4, $shape, $fit, Some(shifted))
-            }};
-        }
-        match (is_full::<$vector>($shape), $shape.packed) {
-            (false, _) => with!(MASKED),
-            (true, true) => with!(PACKED),
-            (true, false) => with!(FULL),
-        }
+/// The bodies of a slab of one or two registers, rows with moved columns included.
+macro_rules! narrow_bodies {
+    ($isa:ident, $vector:ty, $units:literal, $shape:expr, $fit:ident) => {{
+        let shifted: Body<_> = by_values!(
+            $isa,
+            $shape,
+            $isa::shifted_entry::<$vector, $units, $fit, true>,
+            $isa::shifted_entry::<$vector, $units, $fit, false>
+        );
+        bodies!($isa, $vector, $units, 4, $shape, $fit, Some(shifted))
     }};
+}
+
+/// A slab that fills one register: here the distance of X's rows matters.
+macro_rules! exact {
+    ($isa:ident, $vector:ty, $shape:expr) => {
+        if $shape.packed {
+            narrow_bodies!($isa, $vector, 1, $shape, PACKED)
+        } else {
+            narrow_bodies!($isa, $vector, 1, $shape, FULL)
+        }
+    };
+}
+
+/// A slab of one or two registers: here the distance of X's rows matters too.
+macro_rules! narrow {
+    ($isa:ident, $vector:ty, $units:literal, $shape:expr) => {
+        match (is_full::<$vector>($shape), $shape.packed) {
+            (false, _) => narrow_bodies!($isa, $vector, $units, $shape, MASKED),
+            (true, true) => narrow_bodies!($isa, $vector, $units, $shape, PACKED),
+            (true, false) => narrow_bodies!($isa, $vector, $units, $shape, FULL),
+        }
+    };
 }
 
 /// A slab of more registers.
@@ -173,6 +204,17 @@ macro_rules! wide {
             bodies!($isa, $vector, $units, $chains, $shape, FULL, None)
         } else {
             bodies!($isa, $vector, $units, $chains, $shape, MASKED, None)
+        }
+    };
+}
+
+/// Bodies of single numbers, which a slab always fills.
+macro_rules! portable_bodies {
+    ($scalar:ty, $shape:expr, $($units:literal),*) => {
+        match $shape.width {
+            1 => narrow_bodies!(portable, Single<$scalar>, 1, $shape, FULL),
+            $($units => bodies!(portable, Single<$scalar>, $units, 1, $shape, FULL, None),)*
+            _ => bodies!(portable, Single<$scalar>, 8, 1, $shape, FULL, None),
         }
     };
 }
@@ -206,17 +248,17 @@ impl Kernels for f64 {
             use std::arch::x86_64::{__m128d, __m256d, __m512d};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return narrow!(avx2, Single<f64>, 1, shape),
-                (Isa::Avx2, 2) => return narrow!(avx2, __m128d, 1, shape),
+                (Isa::Avx2, 1) => return exact!(avx2, Single<f64>, shape),
+                (Isa::Avx2, 2) => return exact!(avx2, __m128d, shape),
                 (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256d, shape, 2, 1, 12),
-                (Isa::Avx512, 1) => return narrow!(avx512, Single<f64>, 1, shape),
-                (Isa::Avx512, 2) => return narrow!(avx512, __m128d, 1, shape),
+                (Isa::Avx512, 1) => return exact!(avx512, Single<f64>, shape),
+                (Isa::Avx512, 2) => return exact!(avx512, __m128d, shape),
                 (Isa::Avx512, 3..=4) => return narrow!(avx512, __m256d, 1, shape),
                 (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
-        bodies_by_width!(portable, Single<f64>, shape, 1, 1)
+        portable_bodies!(f64, shape, 2, 3, 4, 5, 6, 7)
     }
 }
 
@@ -227,19 +269,19 @@ impl Kernels for f32 {
             use std::arch::x86_64::{__m128, __m256, __m512};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return narrow!(avx2, Single<f32>, 1, shape),
-                (Isa::Avx2, 2) => return narrow!(avx2, Pair, 1, shape),
+                (Isa::Avx2, 1) => return exact!(avx2, Single<f32>, shape),
+                (Isa::Avx2, 2) => return exact!(avx2, Pair, shape),
                 (Isa::Avx2, 3..=4) => return narrow!(avx2, __m128, 1, shape),
                 (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256, shape, 2, 1, 12),
-                (Isa::Avx512, 1) => return narrow!(avx512, Single<f32>, 1, shape),
-                (Isa::Avx512, 2) => return narrow!(avx512, Pair, 1, shape),
+                (Isa::Avx512, 1) => return exact!(avx512, Single<f32>, shape),
+                (Isa::Avx512, 2) => return exact!(avx512, Pair, shape),
                 (Isa::Avx512, 3..=4) => return narrow!(avx512, __m128, 1, shape),
                 (Isa::Avx512, 5..=8) => return narrow!(avx512, __m256, 1, shape),
                 (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
-        bodies_by_width!(portable, Single<f32>, shape, 1, 1)
+        portable_bodies!(f32, shape, 2, 3, 4, 5, 6, 7)
     }
 }
 

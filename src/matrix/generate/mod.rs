@@ -58,6 +58,7 @@ pub const KINDS: &[Kind] = &[
 
 /// The matrix that `spec` asks for, with or without a leading `gen:`; at most `memory_limit_bytes` are used for it.
 pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Result<Loaded<T>> {
+    let _span = tracing::info_span!("generate matrix").entered();
     let spec = Spec::parse(spec, KINDS)?;
     let square =
         |rows: u64| Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, seed, memory_limit_bytes };

@@ -60,6 +60,7 @@ impl Kind {
 
 /// Reads a sparse matrix: Matrix Market as it is or as `.gz`, a SuiteSparse `.tar.gz`, a SciPy `.npz` or a cache.
 pub fn read<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
+    let _span = tracing::info_span!("read matrix").entered();
     let file = open(path)?;
     match Kind::of(&first_bytes(&file, path)?) {
         Kind::Gzip => matrix_market::read_gzip(&file, path, options),
@@ -74,6 +75,7 @@ pub fn read<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> 
 
 /// Reads a dense multivector: a Matrix Market array, as it is or as `.gz`, or a `.npy` file.
 pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<MultiVector<T>> {
+    let _span = tracing::info_span!("read dense").entered();
     let file = open(path)?;
     match Kind::of(&first_bytes(&file, path)?) {
         Kind::Gzip => matrix_market::read_array_gzip(&file, path, options),

@@ -129,6 +129,7 @@ fn write_lines(
 
 /// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.
 pub(super) fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let _span = tracing::info_span!("write file").entered();
     let failed = |error| Error::write(path, error);
     if std::fs::metadata(path).is_ok_and(|target| !target.is_file()) {
         let mut file = File::options().write(true).open(path).map_err(failed)?;

@@ -1,0 +1,47 @@
+//! `--trace FILE`: records what the program and its devices do and writes it as one timeline.
+
+use std::path::{Path, PathBuf};
+
+use super::report::machine_report;
+use super::run_report::{Outcome, config};
+use crate::error::Result;
+use crate::matrix::Scalar;
+use crate::runtime::{Round, RunReport, Timeline};
+use crate::trace::{Clock, HostSpans, Trace};
+
+/// A timeline in the making.
+pub struct Recording {
+    path: PathBuf,
+    spans: HostSpans,
+}
+
+impl Recording {
+    /// Records the program's own spans from now on.
+    pub fn start(path: &Path, clock: &Clock) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), spans: HostSpans::start(clock)? })
+    }
+
+    /// Adds what the devices did, in preparing and in `traced` and the last run, and writes the file.
+    pub fn finish<T: Scalar>(
+        self,
+        outcome: &Outcome<'_, T>,
+        set_up: Option<&Round>,
+        traced: &[RunReport],
+    ) -> Result<()> {
+        let mut trace = Trace::default();
+        self.spans.finish(&mut trace)?;
+        let timeline = Timeline::new(&mut trace, outcome.plan, outcome.descriptions);
+        if let Some(round) = set_up {
+            timeline.add_round(&mut trace, round, None);
+        }
+        for (run, report) in traced.iter().chain(outcome.last).enumerate() {
+            timeline.add_run(&mut trace, report, run as u64);
+        }
+        trace.metadata("config", config(outcome));
+        trace.metadata(
+            "machine",
+            serde_json::to_value(machine_report(&outcome.session.machine)).unwrap_or_default(),
+        );
+        trace.write(&self.path)
+    }
+}

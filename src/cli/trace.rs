@@ -1,0 +1,205 @@
+//! `rowloom trace`: a trace summed up in a few short tables.
+
+use super::args::TraceArguments;
+use super::console::Console;
+use super::report::Report;
+use super::table::{Table, count, percent, seconds};
+use crate::error::Result;
+use crate::trace::{CriticalPath, Predictions, Summary, Trace};
+
+/// How many of the longest steps of the critical path are shown; the JSON object has all.
+const LONGEST_STEPS: usize = 5;
+
+/// Reads, sums up and shows.
+pub fn run(arguments: &TraceArguments, console: &Console) -> Result<()> {
+    let spinner = console.spinner(format!("reading {}", arguments.file.display()));
+    let trace = Trace::read(&arguments.file)?;
+    let summary = trace.summary();
+    drop(spinner);
+    if summary.tasks == 0 {
+        console.note("the trace holds no tasks, only steps of the program");
+    }
+    let mut tables = vec![overview(&trace, &summary)];
+    if summary.tasks > 0 {
+        tables.extend([devices(&summary), lanes(&summary)]);
+    }
+    if let Some(path) = &summary.critical_path {
+        tables.extend([path_parts(path), longest_steps(path)]);
+    }
+    if summary.predictions.count > 0 {
+        tables.push(predictions(&summary.predictions));
+    }
+    if !summary.host.is_empty() {
+        tables.push(host(&summary));
+    }
+    for (index, table) in tables.iter().enumerate() {
+        if index > 0 {
+            console.text("\n")?;
+        }
+        console.table(table)?;
+    }
+    console.json(
+        &Report::new("trace")
+            .with("file", arguments.file.display().to_string())
+            .with("spans", trace.spans().len())
+            .with("flows", trace.flows().len())
+            .with("counter_values", trace.sample_count())
+            .with("clock_alignment", trace.metadata_value("clock_alignment"))
+            .with("summary", &summary),
+    )
+}
+
+/// A share, or that there is none.
+fn share(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), percent)
+}
+
+fn overview(trace: &Trace, summary: &Summary) -> Table {
+    let mut table = Table::facts();
+    table.fact(
+        "trace",
+        format!(
+            "{} spans, {} arrows, {} counter values on {} lanes",
+            count(trace.spans().len() as u64),
+            count(trace.flows().len() as u64),
+            count(trace.sample_count() as u64),
+            count(trace.lanes().count() as u64)
+        ),
+    );
+    if let Some(runs) = summary.runs {
+        let mut text = format!("{} for {} tasks", seconds(runs.median_s), count(summary.tasks));
+        if let Some(run) = summary.run {
+            text += &format!(
+                ", run {run}, the median of {} (min {}, max {})",
+                count(runs.count),
+                seconds(runs.min_s),
+                seconds(runs.max_s)
+            );
+        }
+        table.fact("run", text);
+    }
+    if summary.tasks_outside > 0 {
+        let (tasks, time) = (count(summary.tasks_outside), seconds(summary.outside_s));
+        table.fact("outside", format!("{tasks} tasks before, between or after the runs, {time}"));
+    }
+    if summary.tasks > 0 {
+        let hidden = share(summary.hidden_fraction);
+        table.fact("overlap", format!("{hidden} of the shorter of copy and compute hidden behind the other"));
+        table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
+    }
+    let moved = summary.adjustments;
+    if moved.moved_spans > 0 || moved.dropped_flows > 0 {
+        table.fact(
+            "adjusted",
+            format!(
+                "{} spans moved by at most {}, {} arrows left out: clocks of devices disagree",
+                count(moved.moved_spans),
+                seconds(moved.most_moved_ns as f64 * 1e-9),
+                count(moved.dropped_flows)
+            ),
+        );
+    }
+    table
+}
+
+fn devices(summary: &Summary) -> Table {
+    let mut table = Table::columns(["device", "compute", "copy", "busy", "hidden", "idle"], &[1, 2, 3, 4, 5]);
+    for device in &summary.devices {
+        table.row([
+            device.name.clone(),
+            seconds(device.compute_s),
+            seconds(device.copy_s),
+            seconds(device.busy_s),
+            share(device.hidden_fraction),
+            percent(device.idle_fraction),
+        ]);
+    }
+    table
+}
+
+fn lanes(summary: &Summary) -> Table {
+    let mut table = Table::columns(["device", "lane", "tasks", "busy", "idle", "of the run"], &[2, 3, 4, 5]);
+    let whole = summary.runs.map_or(0.0, |runs| runs.median_s);
+    for device in &summary.devices {
+        for lane in &device.lanes {
+            let busy = (whole > 0.0).then(|| lane.busy_s / whole);
+            table.row([
+                device.name.clone(),
+                lane.name.clone(),
+                count(lane.tasks),
+                seconds(lane.busy_s),
+                seconds(lane.idle_s),
+                share(busy),
+            ]);
+        }
+    }
+    table
+}
+
+fn path_parts(path: &CriticalPath) -> Table {
+    let mut table = Table::columns(["critical path", "tasks", "time", "of the run"], &[1, 2, 3]);
+    for part in &path.by_category {
+        table.row([
+            part.category.name().to_owned(),
+            count(part.tasks),
+            seconds(part.busy_s),
+            percent(part.share),
+        ]);
+    }
+    table.row(["gaps".to_owned(), String::new(), seconds(path.gaps_s), percent(1.0 - path.share)]);
+    table
+}
+
+fn longest_steps(path: &CriticalPath) -> Table {
+    let mut longest: Vec<_> = path.steps.iter().collect();
+    longest.sort_by(|a, b| b.share.total_cmp(&a.share));
+    longest.truncate(LONGEST_STEPS);
+    longest.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+    let headings = ["longest on the path", "device", "lane", "begins", "time", "of the run", "gap before"];
+    let mut table = Table::columns(headings, &[3, 4, 5, 6]);
+    for step in longest {
+        table.row([
+            step.name.clone(),
+            step.device.clone(),
+            step.lane.clone(),
+            seconds(step.start_s),
+            seconds(step.duration_s),
+            percent(step.share),
+            seconds(step.gap_before_s),
+        ]);
+    }
+    table
+}
+
+fn predictions(predictions: &Predictions) -> Table {
+    let headings = ["worst predictions", "device", "lane", "predicted", "measured", "ratio"];
+    let mut table = Table::columns(headings, &[3, 4, 5]);
+    for worst in &predictions.worst {
+        table.row([
+            worst.name.clone(),
+            worst.device.clone(),
+            worst.lane.clone(),
+            seconds(worst.predicted_s),
+            seconds(worst.measured_s),
+            format!("{:.2}", worst.ratio),
+        ]);
+    }
+    let ratio = predictions.measured_s / predictions.predicted_s;
+    table.row([
+        format!("all {}", count(predictions.count)),
+        String::new(),
+        String::new(),
+        seconds(predictions.predicted_s),
+        seconds(predictions.measured_s),
+        format!("{ratio:.2}"),
+    ]);
+    table
+}
+
+fn host(summary: &Summary) -> Table {
+    let mut table = Table::columns(["program", "times", "time", "without steps inside"], &[1, 2, 3]);
+    for step in &summary.host {
+        table.row([step.name.clone(), count(step.count), seconds(step.total_s), seconds(step.own_s)]);
+    }
+    table
+}

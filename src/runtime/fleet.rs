@@ -1,0 +1,101 @@
+//! The devices of a plan, opened: what they are, what a product keeps on each, and who is still alive.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender, unbounded};
+
+use super::planned::Planned;
+use super::pool::Pool;
+use crate::device::{Completion, Cpu, Description, Device, EmulatedDevice, EmulatedOptions, Reports};
+use crate::error::{Error, Result};
+use crate::exec::{Binder, ExecOptions, Outcome, execute};
+use crate::graph::DeviceId;
+use crate::plan::Plan;
+use crate::trace::Clock;
+
+/// A device that keeps living between runs.
+pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
+
+/// The devices of a plan. The host is opened anew for every run, since its jobs borrow.
+pub struct Fleet {
+    clock: Clock,
+    sender: Sender<Completion>,
+    receiver: Receiver<Completion>,
+    /// For each device of the plan but the host.
+    devices: Vec<AnyDevice>,
+    /// For each device of the plan whether it can be used.
+    pub alive: Vec<bool>,
+}
+
+impl Fleet {
+    /// Opens every device of `plan`; their times are on `clock`. `options` has what is special about emulated ones.
+    pub fn open(plan: &Plan, clock: Clock, options: &[(String, EmulatedOptions)]) -> Result<Self> {
+        let (sender, receiver) = unbounded();
+        let mut devices: Vec<AnyDevice> = Vec::new();
+        for (index, device) in plan.devices.iter().enumerate().skip(1) {
+            let reports = Reports { device: DeviceId(index as u32), sender: sender.clone() };
+            let special = options.iter().find(|(name, _)| *name == device.name).map(|(_, options)| *options);
+            devices.push(open(&device.name, special.unwrap_or_default(), clock, reports)?);
+        }
+        Ok(Self { clock, sender, receiver, devices, alive: vec![true; plan.devices.len()] })
+    }
+
+    /// The device with that number, unless it is the host.
+    pub fn device(&mut self, id: DeviceId) -> Option<&mut AnyDevice> {
+        id.index().checked_sub(1).and_then(|index| self.devices.get_mut(index))
+    }
+
+    /// The clock of all times.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What each device is, the host first.
+    pub fn descriptions(&self) -> Vec<Description> {
+        let host = Cpu::description();
+        std::iter::once(host).chain(self.devices.iter().map(|device| device.describe().clone())).collect()
+    }
+
+    /// Runs a graph, jobs of the host on `pool`, which the caller must not be a worker of.
+    pub fn run<'scope>(
+        &mut self,
+        pool: &Pool,
+        planned: &Planned,
+        binder: &mut (dyn Binder<'scope> + Send),
+        cancel: Option<&AtomicBool>,
+        patience: Duration,
+    ) -> Result<Outcome> {
+        let Self { clock, sender, receiver, devices, .. } = self;
+        pool.in_place_scope(|scope| {
+            let reports = Reports { device: DeviceId::HOST, sender: sender.clone() };
+            let mut host = Cpu::new(scope, *clock, reports);
+            let mut list: Vec<&mut dyn Device<'scope>> = vec![&mut host];
+            for device in devices.iter_mut() {
+                list.push(&mut **device);
+            }
+            let options = ExecOptions { cancel, patience };
+            execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
+        })
+    }
+}
+
+fn open(name: &str, options: EmulatedOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
+    if !name.starts_with("emu:") {
+        return Err(Error::Device {
+            device: name.into(),
+            reason: "this version of rowloom computes on the CPU and on emulated devices; take cpu or emu:0"
+                .into(),
+        });
+    }
+    let device = EmulatedDevice::open(name, options, clock, reports);
+    Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for device in &mut self.devices {
+            device.close();
+        }
+    }
+}

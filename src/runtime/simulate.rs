@@ -1,0 +1,100 @@
+//! Runs a plan on devices that are not there: the same graph and the same coordinator in virtual time, and no Y.
+
+use std::sync::Arc;
+
+use crossbeam::channel::unbounded;
+
+use super::planned::Planned;
+use super::report::{Round, RunReport};
+use crate::device::simulated::{SimulatedDevice, SimulatedSpec, Simulation};
+use crate::device::{Description, Device, Operation, Reports};
+use crate::error::{Error, Result};
+use crate::exec::{Binder, ExecOptions, HeldSlots, execute};
+use crate::graph::{DeviceId, TaskId};
+use crate::plan::{Plan, Remaining};
+
+/// One lane: the cost model's times for chunks are those of the whole pool.
+const POOL_LANES: usize = 1;
+const COPY_LANES: usize = 2;
+
+/// A simulated machine with a plan's product prepared on it.
+pub struct Simulated<'plan> {
+    plan: &'plan Plan,
+    whole: Arc<Planned>,
+}
+
+impl<'plan> Simulated<'plan> {
+    /// Makes the graph of `plan`, whose devices must all be simulated.
+    pub fn new(plan: &'plan Plan) -> Result<Self> {
+        let whole = Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?);
+        Ok(Self { plan, whole })
+    }
+
+    /// What each device is, the host first.
+    pub fn descriptions(&self) -> Vec<Description> {
+        let (sender, _) = unbounded();
+        let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
+        self.specs()
+            .map(|spec| {
+                let reports = Reports { device: DeviceId::HOST, sender: sender.clone() };
+                Device::describe(&simulation.device(&spec, reports)).clone()
+            })
+            .collect()
+    }
+
+    fn specs(&self) -> impl Iterator<Item = SimulatedSpec> + '_ {
+        self.plan.devices.iter().map(|device| match &device.profile.link {
+            None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
+            Some(link) => SimulatedSpec::accelerator(
+                &device.name,
+                device.memory_budget_bytes,
+                link.to_device_gb_per_s,
+                (link.latency_us * 1e3) as u64,
+            ),
+        })
+    }
+
+    /// One product, from time zero on. What stays on the devices is taken to be there.
+    pub fn run(&self) -> Result<RunReport> {
+        let (sender, receiver) = unbounded();
+        let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
+        let mut devices: Vec<SimulatedDevice> = self
+            .specs()
+            .enumerate()
+            .map(|(index, spec)| {
+                simulation.device(&spec, Reports { device: DeviceId(index as u32), sender: sender.clone() })
+            })
+            .collect();
+        for (device, planned) in devices.iter_mut().zip(&self.plan.devices).skip(1) {
+            let needed = planned.slots.device_bytes();
+            let allocated = Device::allocate(device, needed);
+            allocated.map_err(|fault| fault.into_error(&planned.name))?;
+        }
+        let mut list: Vec<&mut dyn Device<'_>> =
+            devices.iter_mut().map(|device| device as &mut dyn Device<'_>).collect();
+        let planned = &self.whole.planned.graph;
+        let options = ExecOptions::default();
+        let outcome = execute(planned, &self.whole.schedule, &mut list, &receiver, &mut Passing, &options)?;
+        if let Some(fault) = outcome.faults.first() {
+            let task = self.whole.describe(fault.task);
+            return Err(Error::Internal(format!("simulated {task}: {}", fault.fault.message)));
+        }
+        let rounds = vec![Round { planned: self.whole.clone(), outcome }];
+        Ok(RunReport {
+            start_ns: 0,
+            end_ns: simulation.now_ns(),
+            rounds,
+            faults: Vec::new(),
+            cancelled: false,
+        })
+    }
+}
+
+/// Every task takes the time that its demand says.
+struct Passing;
+
+impl Binder<'_> for Passing {
+    fn operation(&mut self, _task: TaskId, _slots: &HeldSlots) -> Result<Operation<'static>> {
+        Ok(Operation::Pass)
+    }
+}

@@ -1,0 +1,179 @@
+//! Turns the tasks of a plan's graph into operations: which bytes are staged, copied, computed and merged.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::accelerator::Accelerator;
+use super::job::Job;
+use super::outputs::Outputs;
+use crate::device::{Fault, Operation};
+use crate::error::{Error, Result};
+use crate::exec::{Binder, HeldSlots};
+use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
+use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use crate::matrix::MultiVectorView;
+use crate::plan::{Chunk, Item};
+use crate::runtime::planned::Planned;
+use crate::work::Storage;
+
+/// A chunk's product on the host's pool, made when it is first needed.
+pub type HostProduct<'a, T> = Mutex<Option<CpuProduct<'a, T>>>;
+
+/// What the tasks of one run share.
+pub struct Shared<'job, 'run, 'y, T: Kernels> {
+    /// The matrix and its plan.
+    pub job: &'job Job<'job, T>,
+    /// For each device that is an accelerator what it holds.
+    pub accelerators: &'run [Option<Accelerator>],
+    /// For each chunk its product on the host.
+    pub products: &'run [HostProduct<'job, T>],
+    /// How products on the host are made.
+    pub settings: CpuSettings,
+    /// Most memory that another format of A may take.
+    pub memory_limit_bytes: u64,
+    /// X.
+    pub x: MultiVectorView<'run, T>,
+    /// The slices of Y.
+    pub outputs: &'run Outputs<'y, T>,
+}
+
+/// Binds the tasks of one graph.
+pub struct SpmmBinder<'scope, 'job, 'run, 'y, 'graph, T: Kernels> {
+    /// What they share.
+    pub shared: &'scope Shared<'job, 'run, 'y, T>,
+    /// The graph they are of.
+    pub planned: &'graph Planned,
+}
+
+impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T> {
+    fn operation(&mut self, task: TaskId, slots: &HeldSlots) -> Result<Operation<'scope>> {
+        let shared = self.shared;
+        let (task, item, device) = self.planned.task(task)?;
+        match (item, task.kind) {
+            (Item::X(_), TaskKind::Stage) => {
+                let accelerator = shared.accelerator(device)?;
+                Ok(Operation::Job(Box::new(move || shared.stage_x(accelerator))))
+            }
+            (Item::X(_), _) => Ok(shared.accelerator(device)?.upload_x()),
+            (Item::SplitRow(index), _) => {
+                Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
+            }
+            (Item::Chunk(chunk), TaskKind::CpuCompute) => {
+                Ok(Operation::Job(Box::new(move || shared.compute(chunk as usize))))
+            }
+            (Item::Chunk(chunk), kind) => self.chunk_operation(chunk as usize, device, kind, slots),
+        }
+    }
+}
+
+impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
+    /// One step of a chunk's way through an accelerator.
+    fn chunk_operation(
+        &self,
+        chunk: usize,
+        device: DeviceId,
+        kind: TaskKind,
+        slots: &HeldSlots,
+    ) -> Result<Operation<'scope>> {
+        let shared = self.shared;
+        let accelerator = shared.accelerator(device)?;
+        let pools = self.planned.planned.pools.get(device.index());
+        let pools = pools.ok_or_else(|| Error::Internal(format!("device {} has no slots", device.0)))?;
+        let of = |pool: Option<PoolId>| pool.and_then(|pool| slots.of(pool));
+        let held = |pool| {
+            of(pool).ok_or_else(|| Error::Internal(format!("chunk {chunk} holds no slot to {}", kind.name())))
+        };
+        let storage = shared.storage(chunk)?;
+        match kind {
+            TaskKind::Stage => {
+                let slot = held(pools.pinned_in)?;
+                Ok(Operation::Job(Box::new(move || {
+                    let mut bytes = accelerator.staged(slot)?.write().map_err(misuse)?;
+                    storage.write(shared.job.rows(chunk)?, &accelerator.held, &mut bytes)
+                })))
+            }
+            TaskKind::Upload => {
+                let to = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
+                accelerator.upload_chunk(held(pools.pinned_in)?, to)
+            }
+            TaskKind::Kernel => {
+                let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
+                let kernel = shared.chunk(chunk)?.gpu_kernel;
+                accelerator.launch(kernel, T::DTYPE, &storage, at, held(pools.y)?)
+            }
+            TaskKind::Download => accelerator.download(held(pools.y)?, held(pools.pinned_out)?, storage.rows),
+            TaskKind::Merge | TaskKind::CpuCompute => {
+                let slot = held(pools.pinned_out)?;
+                Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
+            }
+        }
+    }
+}
+
+impl<'job, 'run, T: Kernels> Shared<'job, 'run, '_, T> {
+    fn accelerator(&self, device: DeviceId) -> Result<&'run Accelerator> {
+        let accelerator = self.accelerators.get(device.index()).and_then(Option::as_ref);
+        accelerator.ok_or_else(|| Error::Internal(format!("device {} of the plan is not open", device.0)))
+    }
+
+    fn chunk(&self, chunk: usize) -> Result<&'job Chunk> {
+        let job: &'job Job<'job, T> = self.job;
+        job.plan().chunks.get(chunk).ok_or_else(|| Error::Internal(format!("the plan has no chunk {chunk}")))
+    }
+
+    /// How a chunk lies in an accelerator's memory.
+    fn storage(&self, chunk: usize) -> Result<Storage> {
+        let format = self.chunk(chunk)?.gpu_kernel.info().format;
+        Storage::of(format, self.job.rows(chunk)?.row_pointers(), size_of::<T>() as u64)
+    }
+
+    fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
+        let mut bytes = accelerator.x_pinned().write().map_err(misuse)?;
+        let values = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
+        accelerator.held.copy_rows(self.x, values);
+        Ok(())
+    }
+
+    fn merge_slice(&self, accelerator: &Accelerator, slot: u32, chunk: usize) -> Result<()> {
+        let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
+        let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+        let mut slice = self.outputs.chunk(chunk)?;
+        let k = slice.k();
+        for row in 0..slice.rows() {
+            slice.row_mut(row).copy_from_slice(&values[row * k..(row + 1) * k]);
+        }
+        Ok(())
+    }
+
+    fn merge_split_row(&self, index: usize) -> Result<()> {
+        let split = self.job.plan().split_rows.get(index);
+        let split = split.ok_or_else(|| Error::Internal(format!("the plan has no split row {index}")))?;
+        self.outputs.merge_split_row(index, split)
+    }
+
+    /// Computes a chunk on the pool this is called in.
+    fn compute(&self, chunk: usize) -> Result<()> {
+        let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
+        let mut product =
+            self.products.get(chunk).ok_or_else(none)?.lock().unwrap_or_else(PoisonError::into_inner);
+        if product.is_none() {
+            // A chunk that was to be computed elsewhere.
+            *product = Some(self.prepare_product(chunk)?);
+        }
+        let product = product.as_mut().ok_or_else(none)?;
+        product.run(self.x, self.outputs.chunk(chunk)?.reborrow())
+    }
+
+    /// Decides how a chunk is computed on the host.
+    pub fn prepare_product(&self, chunk: usize) -> Result<CpuProduct<'job, T>> {
+        let kernel = self.chunk(chunk)?.cpu_kernel;
+        CpuProduct::prepare(self.job.rows(chunk)?, kernel, self.settings, self.memory_limit_bytes)
+    }
+}
+
+fn misuse(fault: Fault) -> Error {
+    Error::Internal(fault.message)
+}
+
+fn unaligned(error: bytemuck::PodCastError) -> Error {
+    Error::Internal(format!("pinned memory is not aligned for its values: {error}"))
+}

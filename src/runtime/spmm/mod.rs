@@ -1,0 +1,12 @@
+//! Y = A X on the devices of a plan: what lies where, and which bytes each task touches.
+
+mod accelerator;
+mod binder;
+mod job;
+mod opened;
+mod outputs;
+mod prepared;
+
+pub use job::Job;
+pub use opened::{Opened, open, open_planned};
+pub use prepared::{Prepared, Settings};

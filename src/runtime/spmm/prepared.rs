@@ -1,0 +1,278 @@
+//! A product that is prepared once and run often on any mix of devices, and that survives the loss of some of them.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::binder::{HostProduct, Shared, SpmmBinder};
+use super::job::Job;
+use super::opened::Opened;
+use super::outputs::Outputs;
+use crate::device::{Description, EmulatedOptions};
+use crate::error::{Error, Result};
+use crate::graph::DeviceId;
+use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::plan::{Plan, Remaining};
+use crate::runtime::planned::Planned;
+use crate::runtime::pool::Pool;
+use crate::runtime::recovery::Recovery;
+use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::work::ChunkRows;
+
+/// How products are computed, beside the plan.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How chunks on the host are computed.
+    pub cpu: CpuSettings,
+    /// Most memory that another format of A may take.
+    pub memory_limit_bytes: u64,
+    /// How long devices may stay silent before they count as hung.
+    pub patience: Duration,
+    /// What is special about emulated devices, by their names.
+    pub emulated: Vec<(String, EmulatedOptions)>,
+}
+
+/// A product ready to run.
+pub struct Prepared<'job, T: Kernels> {
+    pool: &'job Pool,
+    job: &'job Job<'job, T>,
+    settings: Settings,
+    chunk_rows: Vec<ChunkRows>,
+    opened: Opened,
+    products: Vec<HostProduct<'job, T>>,
+    carries: Vec<MultiVector<T>>,
+    /// The graph of a whole product on the devices that are alive.
+    whole: Arc<Planned>,
+    /// What bringing A to its devices did.
+    set_up: Option<Round>,
+    /// Faults of devices that were given up before the first run.
+    faults: Vec<FaultReport>,
+}
+
+impl<'job, T: Kernels> Prepared<'job, T> {
+    /// Decides how the host computes its chunks and brings A to where it stays. `opened` are the devices of the job.
+    pub fn new(
+        pool: &'job Pool,
+        job: &'job Job<'job, T>,
+        mut opened: Opened,
+        settings: Settings,
+    ) -> Result<Self> {
+        let plan = job.plan();
+        let carries = plan
+            .split_rows
+            .iter()
+            .map(|split| MultiVector::zeros(split.segments as usize, plan.k as usize))
+            .collect::<Result<Vec<_>>>()?;
+        let faults = std::mem::take(&mut opened.faults);
+        let mut prepared = Self {
+            pool,
+            job,
+            settings,
+            chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
+            whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
+            opened,
+            products: plan.chunks.iter().map(|_| Mutex::new(None)).collect(),
+            carries,
+            set_up: None,
+            faults,
+        };
+        prepared.prepare_host()?;
+        prepared.bring_resident()?;
+        Ok(prepared)
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &'job Plan {
+        self.job.plan()
+    }
+
+    /// What each device is, the host first.
+    pub fn descriptions(&self) -> Vec<Description> {
+        self.opened.fleet.descriptions()
+    }
+
+    /// What bringing A to its devices did, where it stays there.
+    pub fn set_up(&self) -> Option<&Round> {
+        self.set_up.as_ref()
+    }
+
+    /// What went wrong before the first run.
+    pub fn faults(&self) -> &[FaultReport] {
+        &self.faults
+    }
+
+    /// Why the host computes a chunk the way it does.
+    pub fn host_reason(&self, chunk: usize) -> Option<String> {
+        let product = self.products.get(chunk)?.lock().ok()?;
+        product.as_ref().map(|product| product.reason().to_string())
+    }
+
+    /// Whether all there is to do is one chunk on the host, for which nothing has to be coordinated.
+    fn is_direct(&self) -> bool {
+        self.opened.fleet.alive.len() == 1 && self.products.len() == 1
+    }
+
+    /// Computes `y = A x` `runs` times and shows `seen` the report of each, until `cancel` is set. The caller must not be
+    /// a worker of the pool.
+    pub fn repeat(
+        &mut self,
+        x: MultiVectorView<'_, T>,
+        mut y: MultiVectorViewMut<'_, T>,
+        runs: u64,
+        cancel: Option<&AtomicBool>,
+        mut seen: impl FnMut(u64, RunReport) + Send,
+    ) -> Result<()> {
+        let stop = || cancel.is_some_and(|cancel| cancel.load(std::sync::atomic::Ordering::SeqCst));
+        if self.is_direct() {
+            let pool = self.pool;
+            // On the pool from the first to the last, so that no time of handing over is measured.
+            return pool.install(|| {
+                for run in (0..runs).take_while(|_| !stop()) {
+                    seen(run, self.run_direct(x, y.reborrow())?);
+                }
+                Ok(())
+            });
+        }
+        for run in (0..runs).take_while(|_| !stop()) {
+            let report = self.run(x, y.reborrow(), cancel)?;
+            let cancelled = report.cancelled;
+            seen(run, report);
+            if cancelled {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One chunk on the host, in the pool this is called in.
+    fn run_direct(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<RunReport> {
+        let clock = self.opened.fleet.clock();
+        let start_ns = clock.now_ns();
+        let product = self.products.first_mut().and_then(|product| product.get_mut().ok()?.as_mut());
+        product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?.run(x, y)?;
+        let end_ns = clock.now_ns();
+        Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
+    }
+
+    /// Computes `y = A x`; what a device fails to do, another does. The caller must not be a worker of the pool.
+    pub fn run(
+        &mut self,
+        x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<RunReport> {
+        let plan = self.job.plan();
+        self.check_shapes(&x, &y)?;
+        let clock = self.opened.fleet.clock();
+        let start_ns = clock.now_ns();
+        let mut recovery = Recovery::new(plan, &self.opened.fleet.alive);
+        let mut rounds = Vec::new();
+        let outputs = Outputs::cut(y, &mut self.carries, &self.chunk_rows)?;
+        let mut planned = self.whole.clone();
+        let cancelled = loop {
+            self.opened.hold_x(self.job, &planned)?;
+            let shared = Shared {
+                job: self.job,
+                accelerators: &self.opened.accelerators,
+                products: &self.products,
+                settings: self.settings.cpu,
+                memory_limit_bytes: self.settings.memory_limit_bytes,
+                x,
+                outputs: &outputs,
+            };
+            let mut binder = SpmmBinder { shared: &shared, planned: &planned };
+            let outcome =
+                self.opened.fleet.run(self.pool, &planned, &mut binder, cancel, self.settings.patience)?;
+            let round = Round { planned: planned.clone(), outcome };
+            let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
+            recovery.take_stock(rounds.len(), &round)?;
+            rounds.push(round);
+            if complete || cancelled {
+                break cancelled;
+            }
+            planned = Arc::new(Planned::new(plan.graph(&recovery.remaining)?)?);
+        };
+        if recovery.remaining.alive != self.opened.fleet.alive {
+            // Later runs do not ask those again that failed.
+            self.opened.fleet.alive.clone_from(&recovery.remaining.alive);
+            let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
+            self.whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+        }
+        let faults = recovery.into_faults(&rounds);
+        Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled })
+    }
+
+    fn check_shapes(&self, x: &MultiVectorView<'_, T>, y: &MultiVectorViewMut<'_, T>) -> Result<()> {
+        let matrix = self.job.matrix();
+        let k = self.job.plan().k as usize;
+        if x.rows() == matrix.cols() && y.rows() == matrix.rows() && x.k() == k && y.k() == k {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "a {} x {} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
+            matrix.rows(),
+            matrix.cols(),
+            x.rows(),
+            x.k(),
+            y.rows(),
+            y.k()
+        )))
+    }
+
+    /// Decides how the host computes the chunks that it may get.
+    fn prepare_host(&mut self) -> Result<()> {
+        let Self { pool, job, settings, products, .. } = self;
+        let job = *job;
+        pool.install(|| {
+            for (index, chunk) in job.plan().chunks.iter().enumerate() {
+                if chunk.home == DeviceId::HOST.0 || chunk.also.contains(&DeviceId::HOST.0) {
+                    let limit = settings.memory_limit_bytes;
+                    let product =
+                        CpuProduct::prepare(job.rows(index)?, chunk.cpu_kernel, settings.cpu, limit)?;
+                    products[index] = Mutex::new(Some(product));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Brings what stays on the devices there.
+    fn bring_resident(&mut self) -> Result<()> {
+        let plan = self.job.plan();
+        let planned = Arc::new(Planned::new(plan.prepare_graph())?);
+        if planned.planned.graph.tasks().is_empty() {
+            return Ok(());
+        }
+        let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
+        let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[])?;
+        let shared = Shared {
+            job: self.job,
+            accelerators: &self.opened.accelerators,
+            products: &self.products,
+            settings: self.settings.cpu,
+            memory_limit_bytes: self.settings.memory_limit_bytes,
+            x: nothing,
+            outputs: &outputs,
+        };
+        let mut binder = SpmmBinder { shared: &shared, planned: &planned };
+        let outcome =
+            self.opened.fleet.run(self.pool, &planned, &mut binder, None, self.settings.patience)?;
+        let round = Round { planned, outcome };
+        let mut recovery = Recovery::new(plan, &self.opened.fleet.alive);
+        recovery.take_stock(0, &round)?;
+        if !round.outcome.is_complete() {
+            // A device that did not get its part of A has nothing to compute with, whatever else it can do.
+            for fault in &round.outcome.faults {
+                if let Some(alive) = self.opened.fleet.alive.get_mut(fault.device.index()) {
+                    *alive = false;
+                }
+            }
+            let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
+            self.whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+        }
+        self.faults.extend(recovery.into_faults(&[]));
+        self.set_up = Some(round);
+        Ok(())
+    }
+}

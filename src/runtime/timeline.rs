@@ -1,0 +1,145 @@
+//! Runs as a timeline: every task a span on its lane, every edge of the graph an arrow, slots and bytes as counters.
+
+use super::report::{Round, RunReport};
+use crate::device::Description;
+use crate::exec::Counter;
+use crate::graph::{DeviceId, Task, TaskKind};
+use crate::plan::{Chunk, Item, Plan};
+use crate::trace::{Arguments, Category, LaneId, Span, SpanId, Trace};
+
+/// Puts what devices did into a trace.
+pub struct Timeline<'a> {
+    plan: &'a Plan,
+    descriptions: &'a [Description],
+    /// For each device its lanes in the trace.
+    lanes: Vec<Vec<LaneId>>,
+}
+
+impl<'a> Timeline<'a> {
+    /// A process for each device of `plan` and a lane for each of its lanes.
+    pub fn new(trace: &mut Trace, plan: &'a Plan, descriptions: &'a [Description]) -> Self {
+        let lanes = descriptions.iter().map(|device| {
+            let process = trace.process(&device.name);
+            device.lanes.iter().map(|lane| trace.lane(process, &lane.name)).collect()
+        });
+        let lanes = lanes.collect();
+        Self { plan, descriptions, lanes }
+    }
+
+    /// Adds a run, the one with that number.
+    pub fn add_run(&self, trace: &mut Trace, report: &RunReport, run: u64) {
+        for round in &report.rounds {
+            self.add_round(trace, round, Some(run));
+        }
+        // A product of one chunk on the host has no graph; it is one span all the same.
+        if let ([], Some(chunk)) = (&report.rounds[..], self.plan.chunks.first()) {
+            let demand_us = chunk.predicted_s * 1e6;
+            let arguments = Arguments {
+                predicted_us: Some(demand_us),
+                run: Some(run),
+                ..self.chunk_arguments(0, chunk, DeviceId::HOST, report.end_ns - report.start_ns)
+            };
+            if let Some(lane) = self.lane(DeviceId::HOST, 0) {
+                let name = format!("{} 0", TaskKind::CpuCompute.name());
+                let (start_ns, end_ns) = (report.start_ns, report.end_ns);
+                trace.span(Span { lane, name, category: Category::CpuCompute, start_ns, end_ns, arguments });
+            }
+        }
+    }
+
+    /// Adds a round; `run` is none for what happens before the first run.
+    pub fn add_round(&self, trace: &mut Trace, round: &Round, run: Option<u64>) {
+        let graph = &round.planned.planned.graph;
+        let mut spans: Vec<Option<SpanId>> = vec![None; graph.tasks().len()];
+        for record in &round.outcome.records {
+            let Ok((task, item, device)) = round.planned.task(record.task) else { continue };
+            let Some(lane) = self.lane(task.device, record.lane) else { continue };
+            let ns = record.end_ns.saturating_sub(record.start_ns);
+            let arguments = Arguments { run, ..self.arguments(task, item, device, ns) };
+            let (category, name) = (category(task.kind), span_name(task.kind, item));
+            let (start_ns, end_ns) = (record.start_ns, record.end_ns);
+            let span = Span { lane, name, category, start_ns, end_ns, arguments };
+            spans[record.task.index()] = Some(trace.span(span));
+        }
+        for (from, to) in graph.edges() {
+            if let (Some(from), Some(to)) = (spans[from.index()], spans[to.index()]) {
+                trace.flow(from, to);
+            }
+        }
+        for sample in &round.outcome.samples {
+            let (device, name) = match sample.counter {
+                Counter::Slots(pool) => match graph.pools().get(pool.index()) {
+                    Some(pool) => (pool.device, format!("{} slots in use", pool.name)),
+                    None => continue,
+                },
+                Counter::LinkBytes(device) => (device, "bytes in flight".to_string()),
+            };
+            if let Some(device) = self.descriptions.get(device.index()) {
+                let process = trace.process(&device.name);
+                trace.counter(process, &name, sample.at_ns, sample.value as f64);
+            }
+        }
+    }
+
+    fn lane(&self, device: DeviceId, lane: u32) -> Option<LaneId> {
+        self.lanes.get(device.index())?.get(lane as usize).copied()
+    }
+
+    fn arguments(&self, task: &Task, item: Item, device: DeviceId, ns: u64) -> Arguments {
+        let predicted_us = Some(task.demand.alone_ns as f64 / 1e3);
+        let computes = matches!(task.kind, TaskKind::Kernel | TaskKind::CpuCompute);
+        match item {
+            Item::Chunk(index) if computes => match self.plan.chunks.get(index as usize) {
+                Some(chunk) => Arguments { predicted_us, ..self.chunk_arguments(index, chunk, device, ns) },
+                None => Arguments::default(),
+            },
+            _ => {
+                let bytes = task.demand.link_bytes.max(task.demand.host_bytes);
+                let chunk = if let Item::Chunk(index) = item { Some(u64::from(index)) } else { None };
+                Arguments {
+                    chunk,
+                    bytes: Some(bytes),
+                    gb_per_s: gb_per_s(bytes, ns),
+                    predicted_us,
+                    ..Arguments::default()
+                }
+            }
+        }
+    }
+
+    fn chunk_arguments(&self, index: u32, chunk: &Chunk, device: DeviceId, ns: u64) -> Arguments {
+        let bytes = chunk.load(self.plan.k, self.plan.dtype).compulsory_bytes;
+        Arguments {
+            chunk: Some(u64::from(index)),
+            rows: Some(chunk.slice_rows()),
+            nnz: Some(chunk.nnz),
+            bytes: Some(bytes),
+            kernel: Some(self.plan.kernel_on(chunk, device.0).name().into()),
+            gb_per_s: gb_per_s(bytes, ns),
+            ..Arguments::default()
+        }
+    }
+}
+
+fn gb_per_s(bytes: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| bytes as f64 / ns as f64)
+}
+
+fn category(kind: TaskKind) -> Category {
+    match kind {
+        TaskKind::Stage => Category::Stage,
+        TaskKind::Upload => Category::Upload,
+        TaskKind::Kernel => Category::Kernel,
+        TaskKind::Download => Category::Download,
+        TaskKind::CpuCompute => Category::CpuCompute,
+        TaskKind::Merge => Category::Merge,
+    }
+}
+
+fn span_name(kind: TaskKind, item: Item) -> String {
+    match item {
+        Item::X(_) => format!("{} X", kind.name()),
+        Item::Chunk(chunk) => format!("{} {chunk}", kind.name()),
+        Item::SplitRow(row) => format!("{} split row {row}", kind.name()),
+    }
+}

@@ -1,0 +1,127 @@
+//! `rowloom trace`: a trace made by the library, summed up by the program; anything else refused.
+
+mod support;
+
+use rowloom::trace::{Arguments, Category, Span, Trace};
+use support::Place;
+
+/// Two runs of a copy, a kernel that half hides behind a second copy, and a step of the program. Each task takes
+/// milliseconds; run 1 is the slower one.
+fn sample(place: &Place, name: &str) -> Trace {
+    let mut trace = Trace::default();
+    let device = trace.process("emu:0");
+    let [h2d, compute] = ["h2d", "compute"].map(|lane| trace.lane(device, lane));
+    let program = trace.process("rowloom");
+    let main = trace.lane(program, "main");
+    let host = |name: &str, start_ns, end_ns| Span {
+        lane: main,
+        name: name.into(),
+        category: Category::Host,
+        start_ns,
+        end_ns,
+        arguments: Arguments::default(),
+    };
+    trace.span(host("run", 0, 500_000_000));
+    trace.span(host("plan", 1_000_000, 3_000_000));
+    for (run, origin_ms, slower) in [(0, 100, 1), (1, 300, 2)] {
+        let mut add = |lane, name: &str, category, start_ms: u64, end_ms: u64| {
+            let arguments = Arguments {
+                run: Some(run),
+                chunk: Some(0),
+                predicted_us: Some(5000.0),
+                ..Arguments::default()
+            };
+            let (start_ns, end_ns) =
+                ((origin_ms + slower * start_ms) * 1_000_000, (origin_ms + slower * end_ms) * 1_000_000);
+            trace.span(Span { lane, name: name.into(), category, start_ns, end_ns, arguments })
+        };
+        let first = add(h2d, "upload 0", Category::Upload, 0, 10);
+        add(h2d, "upload 1", Category::Upload, 10, 15);
+        let kernel = add(compute, "kernel 0", Category::Kernel, 10, 20);
+        trace.flow(first, kernel);
+    }
+    trace.counter(device, "slots in use", 100_000_000, 1.0);
+    trace.write(&place.path(name)).unwrap();
+    trace
+}
+
+#[test]
+fn a_trace_is_summed_up_in_tables() {
+    let place = Place::new();
+    sample(&place, "run.json");
+    let text = place.succeed("trace run.json").stdout;
+    for part in [
+        "8 spans, 2 arrows, 1 counter values on 3 lanes",
+        "20.0 ms for 3 tasks, run 0, the median of 2 (min 20.0 ms, max 40.0 ms)",
+        "50.0% of the shorter",
+        "emu:0",
+        "h2d",
+        "critical path",
+        "worst predictions",
+        "without steps inside",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_json_object_holds_the_whole_summary() {
+    let place = Place::new();
+    sample(&place, "run.json");
+    let report = place.json("trace run.json --json");
+    assert_eq!(report["command"], "trace");
+    assert_eq!(report["spans"], 8);
+    let summary = &report["summary"];
+    assert_eq!((&summary["run"], &summary["tasks"]), (&0.into(), &3.into()));
+    assert_eq!(summary["hidden_fraction"], 0.5);
+    assert_eq!(summary["idle_fraction"], 0.0);
+    let steps = summary["critical_path"]["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["upload 0", "kernel 0"]);
+    assert_eq!(steps[1]["category"], "kernel");
+    assert_eq!(summary["devices"][0]["lanes"][1]["name"], "compute");
+    assert_eq!(summary["predictions"]["worst"].as_array().unwrap().len(), 3);
+    assert_eq!(summary["host"][1]["name"], "plan");
+}
+
+#[test]
+fn a_trace_without_tasks_shows_the_steps_of_the_program() {
+    let place = Place::new();
+    let mut trace = Trace::default();
+    trace.write(&place.path("empty.json")).unwrap();
+    assert!(place.succeed("trace empty.json").stderr.contains("no tasks"));
+    let program = trace.process("rowloom");
+    let lane = trace.lane(program, "main");
+    let arguments = Arguments::default();
+    trace.span(Span {
+        lane,
+        name: "read".into(),
+        category: Category::Host,
+        start_ns: 0,
+        end_ns: 9,
+        arguments,
+    });
+    trace.write(&place.path("host.json")).unwrap();
+    assert!(place.succeed("trace host.json").stdout.contains("read"));
+}
+
+#[test]
+fn anything_else_is_an_input_error() {
+    let place = Place::new();
+    place.write("a.mtx", support::SMALL);
+    place.write(
+        "other.json",
+        "{\"traceEvents\":[{\"ph\":\"B\",\"ts\":1,\"pid\":1,\"tid\":1,\"name\":\"x\"}]}",
+    );
+    place.fail("trace none.json", 3, "none.json");
+    place.fail("trace .", 3, "not a regular file");
+    place.fail("trace a.mtx", 3, "a.mtx:1:1: this is not a trace that Rowloom wrote");
+    place.fail("trace other.json --json", 3, "not a trace that Rowloom wrote");
+    sample(&place, "run.json");
+    let whole = place.read("run.json");
+    for end in (0..whole.len()).step_by(97) {
+        place.write("cut.json", &whole[..end]);
+        place.fail("trace cut.json", 3, "cut.json");
+    }
+    place.fail("trace", 2, "--help");
+}

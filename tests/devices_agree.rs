@@ -1,0 +1,252 @@
+//! Products on a mix of devices are bit for bit those of the CPU alone, however rows are cut, lanes are delayed and
+//! devices fail.
+
+use std::time::Duration;
+
+use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
+use rowloom::device::EmulatedOptions;
+use rowloom::kernel::cpu::{CpuSettings, Kernels};
+use rowloom::kernel::{KernelId, Schedule, reference};
+use rowloom::machine::{Isa, Machine};
+use rowloom::matrix::{Csr, MultiVector, Scalar, generate};
+use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
+use rowloom::runtime::{Pool, Prepared, RunReport, Settings, open};
+use rowloom::trace::Clock;
+use rowloom::work::Work;
+use rowloom::{Error, Result};
+
+/// What a product is computed on and how.
+#[derive(Clone)]
+struct Case<'a> {
+    /// `cpu`, `emu:0`, `emu:1?fail_launch=3`.
+    devices: &'a [String],
+    mode: Option<Mode>,
+    chunks: Option<usize>,
+    kernel: Option<KernelId>,
+    runs: u64,
+    patience: Duration,
+}
+
+impl Default for Case<'_> {
+    fn default() -> Self {
+        let patience = Duration::from_secs(20);
+        Self { devices: &[], mode: Some(Mode::Oneshot), chunks: None, kernel: None, runs: 1, patience }
+    }
+}
+
+fn pool() -> Pool {
+    Pool::new(&Machine::detect(), Some(2)).unwrap()
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split(',').map(str::to_owned).collect()
+}
+
+fn x_for<T: Scalar>(rows: usize, k: usize) -> MultiVector<T> {
+    MultiVector::from_fn(rows, k, |row, k| T::from_f64(((row * 31 + k * 17) % 101) as f64 / 37.0 - 1.3))
+        .unwrap()
+}
+
+fn bits<T: Scalar>(values: &MultiVector<T>) -> Vec<u64> {
+    values.data().iter().map(|value| value.to_f64().to_bits()).collect()
+}
+
+fn expected<T: Kernels>(a: &Csr<T>, k: usize) -> Vec<u64> {
+    let mut y = MultiVector::<T>::zeros(a.rows(), k).unwrap();
+    reference::csr(a.view(), x_for::<T>(a.cols(), k).view(), &mut y.view_mut()).unwrap();
+    bits(&y)
+}
+
+/// Y of the last run, and the reports of all.
+fn compute<T: Kernels>(
+    pool: &Pool,
+    a: &Csr<T>,
+    k: usize,
+    case: &Case<'_>,
+) -> Result<(Vec<u64>, Vec<RunReport>)> {
+    let mut devices = Vec::new();
+    let mut emulated = Vec::new();
+    for word in case.devices {
+        let (name, options) = word.split_once('?').unwrap_or((word, ""));
+        let profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
+        devices.push(DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, required: true });
+        emulated.push((name.to_string(), EmulatedOptions::parse(options)?));
+    }
+    let request = PlanRequest {
+        work: Work::spmm(&a.view(), k)?,
+        devices,
+        host: host_rates(2)?,
+        mode: case.mode,
+        kernel: case.kernel,
+        format: None,
+        chunks: case.chunks,
+        chunk_bytes: None,
+        repeat: case.runs,
+    };
+    let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let settings = Settings { cpu, memory_limit_bytes: u64::MAX, patience: case.patience, emulated };
+    let (job, opened) = open(pool, a.view(), request, &settings, Clock::start())?;
+    let mut prepared = Prepared::new(pool, &job, opened, settings)?;
+    let x = x_for::<T>(a.cols(), k);
+    let mut y = MultiVector::<T>::zeros(a.rows(), k)?;
+    let mut reports = Vec::new();
+    for _ in 0..case.runs {
+        y.data_mut().fill(T::from_f64(f64::NAN));
+        prepared.repeat(x.view(), y.view_mut(), 1, None, |_, report| reports.push(report))?;
+    }
+    Ok((bits(&y), reports))
+}
+
+fn devices_used(reports: &[RunReport]) -> Vec<u32> {
+    let mut used: Vec<u32> =
+        reports.iter().flat_map(RunReport::computed).map(|computed| computed.device.0).collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+#[test]
+fn any_number_of_chunks_and_any_delays_give_the_same_bits() {
+    let pool = pool();
+    let a = generate::<f64>("hub,rows=300,degree=3,hubs=2,cols=2000", 3, u64::MAX)
+        .or_else(|_| generate::<f64>("rmat,scale=8,degree=6", 3, u64::MAX))
+        .unwrap()
+        .matrix;
+    let want = expected(&a, 3);
+    let mut both = 0;
+    for chunks in 1..=64 {
+        for seed in 0..20 {
+            let devices = words(&format!("cpu,emu:0?delay_seed={seed}"));
+            let case = Case { devices: &devices, chunks: Some(chunks), ..Case::default() };
+            let (y, reports) = compute(&pool, &a, 3, &case).unwrap();
+            assert!(y == want, "{chunks} chunks, seed {seed}");
+            both += usize::from(devices_used(&reports).len() == 2);
+        }
+    }
+    assert!(both > 600, "both devices computed in only {both} of 1280 products");
+}
+
+#[test]
+fn every_mode_precision_kind_of_matrix_and_repeat_gives_the_same_bits() {
+    let pool = pool();
+    for spec in [
+        "stencil27,n=5",
+        "arrow,rows=700",
+        "holes,rows=300,degree=3",
+        "empty,rows=9",
+        "band,rows=200,width=3",
+    ] {
+        let a = generate::<f64>(spec, 5, u64::MAX).unwrap().matrix;
+        let single = a.cast::<f32>().unwrap();
+        for list in ["cpu,emu:0", "emu:0", "emu:0,emu:1", "cpu,emu:0?delay_seed=4,emu:1"] {
+            let devices = words(list);
+            for mode in [Mode::Resident, Mode::Oneshot, Mode::Stream] {
+                for chunks in [None, Some(7)] {
+                    let case =
+                        Case { devices: &devices, mode: Some(mode), chunks, runs: 3, ..Case::default() };
+                    let (y, _) = compute(&pool, &a, 5, &case).unwrap();
+                    assert!(y == expected(&a, 5), "{spec} on {list}, {mode:?}, {chunks:?} chunks");
+                    let (y, _) = compute(&pool, &single, 4, &case).unwrap();
+                    assert!(
+                        y == expected(&single, 4),
+                        "{spec} in f32 on {list}, {mode:?}, {chunks:?} chunks"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_longer_than_a_chunk_is_split_and_added_in_order() {
+    let pool = pool();
+    let a = generate::<f64>("uniform,rows=5,degree=3000,cols=9000", 2, u64::MAX).unwrap().matrix;
+    for list in ["cpu", "cpu,emu:0", "emu:0,emu:1"] {
+        let devices = words(list);
+        let case = Case { devices: &devices, chunks: Some(24), ..Case::default() };
+        let (y, reports) = compute(&pool, &a, 4, &case).unwrap();
+        assert!(y == expected(&a, 4), "{list}");
+        assert!(reports[0].computed().count() > 15, "{list}");
+    }
+}
+
+#[test]
+fn every_gpu_kernel_computes_its_share() {
+    let pool = pool();
+    let a = generate::<f64>("fem3,n=4", 2, u64::MAX).unwrap().matrix;
+    let devices = words("emu:0");
+    for kernel in [
+        KernelId::CsrScalarV1,
+        KernelId::CsrScalarV2,
+        KernelId::CsrScalarV3,
+        KernelId::CsrVector,
+        KernelId::Ellpack,
+    ] {
+        let case = Case { devices: &devices, kernel: Some(kernel), ..Case::default() };
+        let (y, _) = compute(&pool, &a, 3, &case).unwrap();
+        let want = expected(&a, 3);
+        for (&got, &want) in y.iter().zip(&want) {
+            let (got, want) = (f64::from_bits(got), f64::from_bits(want));
+            assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "{}", kernel.name());
+        }
+    }
+}
+
+/// Injects `fault` at every place up to the first that no longer matters, and gives how many mattered.
+fn at_every_place(pool: &Pool, list: &str, fault: &str, mode: Mode, patience: Duration) -> usize {
+    let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    let want = expected(&a, 2);
+    for place in 1..500 {
+        let devices = words(&list.replace("FAULT", &format!("{fault}={place}")));
+        let case = Case {
+            devices: &devices,
+            mode: Some(mode),
+            chunks: Some(6),
+            runs: 2,
+            patience,
+            ..Case::default()
+        };
+        match compute(pool, &a, 2, &case) {
+            Ok((y, reports)) => {
+                assert!(y == want, "{fault} at {place} on {list}");
+                let faults: Vec<_> = reports.iter().flat_map(|report| &report.faults).collect();
+                if faults.is_empty() && fault != "out_of_memory_at_allocation" && place > 40 {
+                    return place;
+                }
+                for fault in faults {
+                    assert!(fault.device.starts_with("emu:") && !fault.error.is_empty(), "{fault:?}");
+                }
+                if fault == "out_of_memory_at_allocation" && place > 12 {
+                    return place;
+                }
+            }
+            Err(error @ Error::Device { .. }) => {
+                assert_eq!(error.exit_code(), 4);
+                assert!(!list.contains("cpu"), "{fault} at {place} on {list}: {error}");
+            }
+            Err(error) => panic!("{fault} at {place} on {list}: {error}"),
+        }
+    }
+    panic!("{fault} on {list} mattered at every place");
+}
+
+#[test]
+fn a_fault_at_any_task_is_made_up_for_or_reported() {
+    let pool = pool();
+    let patience = Duration::from_secs(20);
+    for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
+        for mode in [Mode::Resident, Mode::Stream] {
+            for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
+                at_every_place(&pool, list, fault, mode, patience);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_hangs_at_any_task_is_given_up() {
+    let pool = pool();
+    for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {
+        at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, Duration::from_millis(150));
+    }
+}
