@@ -1,7 +1,8 @@
 //! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler; needs no CUDA.
 //!
-//! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), but no race detector is linked: the
-//! emulator defines the functions that the compiler calls, and so sees each access before it happens.
+//! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), and misaligned addresses are looked
+//! for, but no sanitizer is linked: the emulator defines the functions that the compiler calls, and so sees each access
+//! before it happens.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -34,15 +35,14 @@ fn main() {
         .opt_level(2)
         .warnings(true)
         .flag("-fsanitize=thread")
+        .flag("-fsanitize=alignment")
         // The order and rounding of every operation are those of the text.
         .flag("-ffp-contract=off")
         .flag("-fno-exceptions")
         .flag("-fno-rtti")
         // Loops must not become calls that nobody watches.
         .flag("-fno-builtin")
-        .flag_if_supported("-fno-tree-loop-distribute-patterns")
-        // Loads of vectors stay whole, so that their alignment is seen.
-        .flag_if_supported("-fno-tree-sra");
+        .flag_if_supported("-fno-tree-loop-distribute-patterns");
     if build.get_compiler().is_like_clang() {
         build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
     }

@@ -2,8 +2,8 @@
 //! The bridge between kernels compiled by the host's C++ compiler and the emulator.
 //!
 //! The kernels are compiled as if for a race detector, so each of their loads and stores calls one of the `__tsan_…`
-//! functions here, which no race detector's library defines in this program. CUDA's own words call the `rowloom_…`
-//! functions. All of them find the launch that runs on their host thread through [`CURRENT`], and none of them unwinds.
+//! functions here, which no race detector's library defines in this program; where an address may be misaligned the
+//! compiler calls `__ubsan_…`. CUDA's own words call the `rowloom_…` functions. All of them find the launch that runs on their host thread through [`CURRENT`], and none of them unwinds.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_void};
@@ -188,13 +188,14 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// An access at an address that its type does not allow, such as a vector's at half of one.
     #[cold]
-    fn misaligned(&self, access: AccessKind, address: usize, bytes: usize) {
+    fn misaligned(&self, address: usize, alignment: usize, line: u32) {
         // SAFETY: as in `access`.
         let regions = unsafe { &*self.regions.get() };
-        if let Some(region) = regions.iter().find(|region| region.contains(address, bytes)) {
+        if let Some(region) = regions.iter().find(|region| region.contains(address, 1)) {
             let (name, offset) = (region.name.to_owned(), address - region.address());
-            self.fail(Wrong::Misaligned { access, bytes, region: name, offset });
+            self.fail(Wrong::Misaligned { region: name, offset, alignment, line });
         }
     }
 
@@ -211,6 +212,8 @@ impl<'a> Context<'a> {
             self.fail(Wrong::SharedMemory { bytes: begin.saturating_add(bytes), limit_bytes });
         }
         self.shared_used.set(begin + bytes);
+        // SAFETY: only this launch uses its processor's shared memory, and this variable is new to it.
+        unsafe { self.shared_memory.forget(begin..begin + bytes) };
         self.shared_variables.borrow_mut().push((key, regions.len()));
         let region = Region::new(name, self.shared_memory, begin..begin + bytes, true);
         let address = region.address();
@@ -233,44 +236,26 @@ fn access(access: AccessKind, address: *const c_void, bytes: usize) {
     }
 }
 
-#[inline]
-fn aligned_access(kind: AccessKind, address: *const c_void, bytes: usize) {
-    if !(address as usize).is_multiple_of(bytes)
-        && let Some(context) = current()
-    {
-        context.misaligned(kind, address as usize, bytes);
-    }
-    access(kind, address, bytes);
-}
-
 macro_rules! accesses {
-    ($($check:ident($kind:ident, $bytes:literal): $($name:ident)+;)+) => {$($(
+    ($($kind:ident $bytes:literal: $($name:ident)+;)+) => {$($(
         #[unsafe(no_mangle)]
         extern "C" fn $name(address: *const c_void) {
-            $check(AccessKind::$kind, address, $bytes);
+            access(AccessKind::$kind, address, $bytes);
         }
     )+)+};
 }
 
 accesses! {
-    access(Read, 1): __tsan_read1;
-    access(Write, 1): __tsan_write1;
-    aligned_access(Read, 2): __tsan_read2;
-    aligned_access(Read, 4): __tsan_read4;
-    aligned_access(Read, 8): __tsan_read8;
-    aligned_access(Read, 16): __tsan_read16;
-    aligned_access(Write, 2): __tsan_write2;
-    aligned_access(Write, 4): __tsan_write4;
-    aligned_access(Write, 8): __tsan_write8;
-    aligned_access(Write, 16): __tsan_write16;
-    access(Read, 2): __tsan_unaligned_read2;
-    access(Read, 4): __tsan_unaligned_read4;
-    access(Read, 8): __tsan_unaligned_read8;
-    access(Read, 16): __tsan_unaligned_read16;
-    access(Write, 2): __tsan_unaligned_write2;
-    access(Write, 4): __tsan_unaligned_write4;
-    access(Write, 8): __tsan_unaligned_write8;
-    access(Write, 16): __tsan_unaligned_write16;
+    Read 1: __tsan_read1;
+    Read 2: __tsan_read2 __tsan_unaligned_read2;
+    Read 4: __tsan_read4 __tsan_unaligned_read4;
+    Read 8: __tsan_read8 __tsan_unaligned_read8;
+    Read 16: __tsan_read16 __tsan_unaligned_read16;
+    Write 1: __tsan_write1;
+    Write 2: __tsan_write2 __tsan_unaligned_write2;
+    Write 4: __tsan_write4 __tsan_unaligned_write4;
+    Write 8: __tsan_write8 __tsan_unaligned_write8;
+    Write 16: __tsan_write16 __tsan_unaligned_write16;
 }
 
 #[unsafe(no_mangle)]
@@ -303,6 +288,30 @@ extern "C" fn __tsan_memset(to: *mut c_void, byte: i32, bytes: usize) -> *mut c_
     // SAFETY: checked.
     unsafe { ptr::write_bytes(to.cast::<u8>(), byte as u8, bytes) };
     to
+}
+
+/// What the compiler says of an access whose address may be wrong.
+#[repr(C)]
+struct TypeMismatch {
+    file: *const c_char,
+    line: u32,
+    column: u32,
+    kind_of_type: *const c_void,
+    log2_alignment: u8,
+    kind_of_access: u8,
+}
+
+/// Called where an address is no multiple of what its type asks for.
+///
+/// # Safety
+/// `mismatch` is what the compiler made.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __ubsan_handle_type_mismatch_v1(mismatch: *const TypeMismatch, address: usize) {
+    // SAFETY: a constant of the compiled kernel.
+    let (line, alignment) = unsafe { ((*mismatch).line, 1usize << ((*mismatch).log2_alignment % 32)) };
+    if let Some(context) = current() {
+        context.misaligned(address, alignment, line);
+    }
 }
 
 #[unsafe(no_mangle)]

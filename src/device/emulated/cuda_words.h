@@ -36,27 +36,43 @@ float fmaf(float, float, float);
 
 static constexpr int warpSize = 32;
 
-// Vectors, aligned as CUDA aligns them.
+// Vectors, aligned as CUDA aligns them. They are copied member by member, so that clang looks at the alignment too.
 #define ROWLOOM_VECTOR2(name, type)                                                                                    \
     struct alignas(2 * sizeof(type)) name {                                                                            \
         type x, y;                                                                                                     \
+        name() = default;                                                                                              \
+        name(type x, type y) : x(x), y(y) {}                                                                           \
+        name(const name &other) : x(other.x), y(other.y) {}                                                            \
+        name &operator=(const name &other)                                                                             \
+        {                                                                                                              \
+            x = other.x, y = other.y;                                                                                  \
+            return *this;                                                                                              \
+        }                                                                                                              \
     };                                                                                                                 \
-    [[maybe_unused]] static inline name make_##name(type x, type y) { return {x, y}; }
-#define ROWLOOM_VECTOR4(name, type, alignment)                                                                         \
-    struct alignas(alignment) name {                                                                                   \
+    [[maybe_unused]] static inline name make_##name(type x, type y) { return name(x, y); }
+#define ROWLOOM_VECTOR4(name, type)                                                                                    \
+    struct alignas(16) name {                                                                                          \
         type x, y, z, w;                                                                                               \
+        name() = default;                                                                                              \
+        name(type x, type y, type z, type w) : x(x), y(y), z(z), w(w) {}                                               \
+        name(const name &other) : x(other.x), y(other.y), z(other.z), w(other.w) {}                                    \
+        name &operator=(const name &other)                                                                             \
+        {                                                                                                              \
+            x = other.x, y = other.y, z = other.z, w = other.w;                                                        \
+            return *this;                                                                                              \
+        }                                                                                                              \
     };                                                                                                                 \
-    [[maybe_unused]] static inline name make_##name(type x, type y, type z, type w) { return {x, y, z, w}; }
+    [[maybe_unused]] static inline name make_##name(type x, type y, type z, type w) { return name(x, y, z, w); }
 ROWLOOM_VECTOR2(int2, int)
 ROWLOOM_VECTOR2(uint2, unsigned int)
 ROWLOOM_VECTOR2(longlong2, long long)
 ROWLOOM_VECTOR2(ulonglong2, unsigned long long)
 ROWLOOM_VECTOR2(float2, float)
 ROWLOOM_VECTOR2(double2, double)
-ROWLOOM_VECTOR4(int4, int, 16)
-ROWLOOM_VECTOR4(uint4, unsigned int, 16)
-ROWLOOM_VECTOR4(float4, float, 16)
-ROWLOOM_VECTOR4(double4, double, 16)
+ROWLOOM_VECTOR4(int4, int)
+ROWLOOM_VECTOR4(uint4, unsigned int)
+ROWLOOM_VECTOR4(float4, float)
+ROWLOOM_VECTOR4(double4, double)
 
 template <typename T> static inline T __ldg(const T *address) { return *address; }
 

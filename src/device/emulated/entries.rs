@@ -76,6 +76,7 @@ entries! { test_entry:
     reads_beyond(3) writes_beyond(3) reads_unwritten(2) reads_unwritten_shared(2) runs_over_shared(2)
     runs_over_dynamic_shared(1) diverges_at_a_barrier(1) leaves_before_a_barrier(1) shuffles_without_a_lane(1)
     shuffles_from_an_absent_lane(1) reads_misaligned(2) writes_what_it_may_read(1) reads_next_door(2)
+    reads_the_last_blocks_shared(2)
     block_sum_f64(3) warp_sum_f64(3) words_of_cuda(3)
 }
 

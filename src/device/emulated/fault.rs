@@ -76,16 +76,16 @@ pub enum Wrong {
         /// Where, counted from the region's start.
         offset: usize,
     },
-    /// An access at an address that is no multiple of its size.
+    /// An access at an address that is no multiple of what its type asks for.
     Misaligned {
-        /// What the access does.
-        access: AccessKind,
-        /// How many bytes it touches.
-        bytes: usize,
         /// An argument or a shared variable.
         region: String,
         /// Where, counted from the region's start.
         offset: usize,
+        /// What the address should be a multiple of.
+        alignment: usize,
+        /// The access's line in the kernel's text.
+        line: u32,
     },
     /// A barrier of the block that some of its threads never reach.
     Barrier {
@@ -158,9 +158,11 @@ impl fmt::Display for Wrong {
             Self::ReadOnly { bytes, region, offset } => {
                 write!(f, "writes {bytes} bytes at byte {offset} of {region}, which it may only read")
             }
-            Self::Misaligned { access, bytes, region, offset } => {
-                let verb = access.verb();
-                write!(f, "{verb} {bytes} bytes at byte {offset} of {region}, which is not aligned")
+            Self::Misaligned { region, offset, alignment, line } => {
+                write!(
+                    f,
+                    "touches byte {offset} of {region} in line {line}, which is not aligned to {alignment} bytes"
+                )
             }
             Self::Barrier { line, waiting, absent, absent_line } => {
                 write!(

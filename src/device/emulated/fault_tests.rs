@@ -148,6 +148,20 @@ fn reads_of_shared_memory_nobody_wrote_are_reported_in_every_block() {
 }
 
 #[test]
+fn shared_memory_keeps_nothing_from_the_block_or_the_launch_before() {
+    let to = unwritten(64 * 8);
+    let mut processor = Processor::new().unwrap();
+    let mut launch = |blocks, writers| {
+        let shape = LaunchShape { grid: [blocks, 1, 1], block: [64, 1, 1], dynamic_shared_bytes: 0 };
+        let arguments = vec![Bound::Number(writers), writes(&to)];
+        launch_shaped(&mut processor, "reads_the_last_blocks_shared", shape, arguments)
+    };
+    assert_reported(launch(2, 1), &["block 1, thread 0: reads 8 bytes at byte 0 of sums, which nobody"]);
+    assert!(launch(2, 2).is_ok());
+    assert_reported(launch(1, 0), &["block 0, thread 0: reads 8 bytes at byte 0 of sums, which nobody"]);
+}
+
+#[test]
 fn running_over_a_shared_variable_is_reported() {
     let (from, to) = (memory_of(&[1.0f64]), unwritten(64 * 8));
     let result = launch("runs_over_shared", vec![reads(&from), writes(&to)]);
@@ -189,7 +203,7 @@ fn shuffles_with_lanes_that_are_not_there_are_reported() {
 fn misaligned_vectors_and_writes_to_inputs_are_reported() {
     let (from, to) = (memory_of(&[1.0f64; 64]), unwritten(64 * 8));
     let result = launch("reads_misaligned", vec![reads(&from), writes(&to)]);
-    assert_reported(result, &["reads 16 bytes at byte 8 of from, which is not aligned"]);
+    assert_reported(result, &["touches byte 8 of from in line ", "which is not aligned to 16 bytes"]);
     let result = launch("writes_what_it_may_read", vec![reads(&from)]);
     assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which it may only read"]);
     assert_eq!(values_of::<f64>(&from), [1.0; 64]);

@@ -85,6 +85,14 @@ extern "C" __global__ void reads_unwritten_shared(const double *from, double *to
     to[threadIdx.x] = sums[threadIdx.x];
 }
 
+// Only the first `writers` blocks write what all of them read.
+extern "C" __global__ void reads_the_last_blocks_shared(unsigned long long writers, double *to)
+{
+    __shared__ double sums[64];
+    if (blockIdx.x < writers) sums[threadIdx.x] = 1.0;
+    to[threadIdx.x] = sums[threadIdx.x];
+}
+
 extern "C" __global__ void runs_over_shared(const double *from, double *to)
 {
     __shared__ double sums[32];

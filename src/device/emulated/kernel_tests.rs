@@ -116,7 +116,7 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
         "empty,rows=40,cols=30",
         "empty,rows=0,cols=0",
         "holes,rows=60,degree=3",
-        "hub,rows=600,degree=2,hubs=1",
+        "hub,rows=300,degree=2,hubs=1",
         "uniform,rows=2,degree=700,cols=1000",
         "uniform,rows=3,degree=256,cols=400",
         "rmat,scale=5,degree=6",

@@ -110,7 +110,7 @@ impl Shared {
 /// What a lane's thread works with.
 pub struct Lane {
     pub shared: Arc<Shared>,
-    pub jobs: Receiver<Job>,
+    pub jobs: Receiver<Box<Job>>,
     pub reports: Reports,
     pub clock: Clock,
     pub delay_seed: Option<u64>,
@@ -144,6 +144,8 @@ impl Lane {
     }
 
     fn end(&self, job: &Job, start_ns: u64, result: Result<(), Fault>) {
+        // Whoever waits for it begins later than this.
+        let end_ns = self.clock.now_ns();
         let mut state = self.shared.state();
         state.ended[job.stamp.lane] = job.stamp.sequence;
         if let Err(fault) = &result {
@@ -152,7 +154,7 @@ impl Lane {
         }
         drop(state);
         self.shared.changed.notify_all();
-        self.reports.send(job.stamp.fence, start_ns, self.clock.now_ns(), result);
+        self.reports.send(job.stamp.fence, start_ns, end_ns, result);
     }
 
     fn perform(&self, job: &Job, processor: &mut Option<Processor>) -> Result<(), Fault> {

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::bridge::Parts;
 use super::entries::Entry;
-use super::fault::KernelFault;
+use super::fault::{KernelFault, Wrong};
 use super::memory::Allocation;
 use super::processor::{Grid, Processor};
 use super::region::Region;
@@ -125,7 +125,14 @@ impl BoundLaunch<'_> {
                 unsafe { range.memory.copy_from(range.range.start, copy, place.clone()) };
             }
         }
-        result.map_err(|fault| Fault::new(FaultKind::Misuse, fault.to_string()))
+        result.map_err(|fault| {
+            let kind = match fault.wrong {
+                Wrong::Stacks { .. } => FaultKind::OutOfMemory,
+                Wrong::Stopped => FaultKind::Lost,
+                _ => FaultKind::Misuse,
+            };
+            Fault::new(kind, fault.to_string())
+        })
     }
 
     fn run_placed(

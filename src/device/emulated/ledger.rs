@@ -5,7 +5,7 @@
 //! after that and after everybody who read them since. What fails this is refused when it is submitted, so operations
 //! under way never touch the same bytes, one writing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::device::{Fault, FaultKind, Fence, MemoryRange};
 
@@ -66,10 +66,10 @@ pub struct Admitted {
 /// The ledger of one device.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Operations that were settled; the list begins behind them.
+    /// Operations that were settled before all others; the list begins behind them.
     settled_fences: u64,
     settled: VectorClock,
-    operations: Vec<(Stamp, VectorClock)>,
+    operations: VecDeque<(Stamp, VectorClock)>,
     /// What the last operation of each lane happens after, itself included.
     lanes: [VectorClock; LANES],
     /// By memory, the runs of bytes that were touched, by their first byte.
@@ -82,16 +82,13 @@ impl Ledger {
         self.memories.push(BTreeMap::new());
     }
 
-    /// How many operations each lane was given.
-    pub fn given(&self) -> [u64; LANES] {
-        std::array::from_fn(|lane| self.lanes[lane][lane])
-    }
-
-    /// Everything so far has ended, and whatever follows happens after it.
-    pub fn settle(&mut self) {
-        self.settled = self.given();
-        self.settled_fences += self.operations.len() as u64;
-        self.operations.clear();
+    /// Whatever follows happens after what has ended: so many operations of each lane.
+    pub fn settle(&mut self, ended: [u64; LANES]) {
+        self.settled = joined(self.settled, ended);
+        while self.operations.front().is_some_and(|(stamp, _)| happens_before(stamp, &ended)) {
+            self.operations.pop_front();
+            self.settled_fences += 1;
+        }
     }
 
     /// Lets an operation in, or says which order is missing.
@@ -126,7 +123,7 @@ impl Ledger {
             });
         }
         self.lanes[intent.lane] = clock;
-        self.operations.push((stamp, clock));
+        self.operations.push_back((stamp, clock));
         Ok(Admitted { stamp, waits, sources })
     }
 
@@ -300,9 +297,12 @@ mod tests {
         // The download waits for the launch, and so for the uploads.
         assert!(admit(&mut ledger, 2, &[launch], &[bytes(0, 20)], &[]).is_ok());
         assert!(admit(&mut ledger, 0, &[upload], &[], &[bytes(0, 20)]).is_err());
-        ledger.settle();
+        ledger.settle([1, 1, 1]);
+        assert!(admit(&mut ledger, 0, &[upload], &[], &[bytes(0, 10)]).is_ok());
+        assert!(admit(&mut ledger, 1, &[], &[bytes(0, 10)], &[]).is_err());
+        ledger.settle([3, 1, 1]);
         let after = admit(&mut ledger, 0, &[launch], &[], &[bytes(0, 20)]).unwrap();
-        assert_eq!(after, Fence(4));
+        assert_eq!(after, Fence(5));
         assert!(admit(&mut ledger, 1, &[Fence(77)], &[], &[]).is_err());
     }
 

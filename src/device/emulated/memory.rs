@@ -84,11 +84,12 @@ impl Allocation {
         while at < range.end {
             let byte = &self.written[at / 8];
             let end = range.end.min((at / 8 + 1) * 8);
-            let mask = bit_mask(at, end - at);
-            if written {
-                byte.fetch_or(mask, Ordering::Relaxed);
-            } else {
-                byte.fetch_and(!mask, Ordering::Relaxed);
+            // Eight bytes of the range are nobody else's; fewer share their bits with a neighbour.
+            match (bit_mask(at, end - at), written) {
+                (u8::MAX, true) => byte.store(u8::MAX, Ordering::Relaxed),
+                (u8::MAX, false) => byte.store(0, Ordering::Relaxed),
+                (mask, true) => _ = byte.fetch_or(mask, Ordering::Relaxed),
+                (mask, false) => _ = byte.fetch_and(!mask, Ordering::Relaxed),
             }
             at = end;
         }

@@ -59,7 +59,7 @@ pub struct EmulatedDevice {
     memories: Vec<Arc<Allocation>>,
     shared: Arc<Shared>,
     /// Empty once the device is closed.
-    lanes: Vec<(Sender<Job>, JoinHandle<()>)>,
+    lanes: Vec<(Sender<Box<Job>>, JoinHandle<()>)>,
     /// What was asked for so far, for the faults to inject.
     counts: Counts,
 }
@@ -271,7 +271,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         let admitted = self.ledger.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);
         let (stamp, waits, sources) = (admitted.stamp, admitted.waits, admitted.sources);
-        let job = Job { stamp, waits, sources, action, injected };
+        let job = Box::new(Job { stamp, waits, sources, action, injected });
         match self.lanes.get(lane).map(|(sender, _)| sender.send(job)) {
             Some(Ok(())) => Ok(stamp.fence),
             _ => Err(Fault::new(FaultKind::Lost, format!("lane {lane} has ended"))),
@@ -279,10 +279,8 @@ impl<'run> Device<'run> for EmulatedDevice {
     }
 
     fn settle(&mut self) {
-        // What has not ended cannot have been seen to end: then the order stays as it is.
-        if self.shared.ended() == self.ledger.given() {
-            self.ledger.settle();
-        }
+        // What has not ended cannot have been seen to end, and nothing is ordered after it.
+        self.ledger.settle(self.shared.ended());
     }
 
     fn advance(&mut self) -> bool {

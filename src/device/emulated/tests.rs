@@ -7,6 +7,7 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
 use crate::device::Completion;
+use crate::device::conformance::{Takes, conforms};
 use crate::graph::DeviceId;
 use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, Dtype, MultiVector, generate};
@@ -188,6 +189,16 @@ fn a_missing_wait_is_found_although_nothing_went_wrong_in_time() {
     Device::settle(&mut bench.device);
     assert!(bench.upload(product.a.view().values(), product.places[2], &[]).is_ok());
     assert!(bench.download(product.places[4], &[]).is_ok());
+}
+
+#[test]
+fn the_device_conforms() {
+    for options in ["", "delay_seed=3"] {
+        conforms(Takes::Copies, |reports| {
+            let options = EmulatedOptions::parse(options).unwrap();
+            Box::new(EmulatedDevice::open("emu:0", options, Clock::start(), reports).unwrap())
+        });
+    }
 }
 
 #[test]
