@@ -53,7 +53,8 @@ fn run_typed<T: Scalar>(arguments: &PlanArguments, console: &Console) -> Result<
     facts.fact("matrix", describe(&matrix, &loaded.info));
     facts.fact("X", format!("{} columns, {}", count(plan.k), plan.dtype));
     facts.fact("predicted", format!("{} a product", seconds(plan.predicted_s)));
-    for (index, reason) in plan.reasons.iter().enumerate() {
+    let of_devices = device_reasons(&plan).into_iter().map(|(names, reason)| format!("{names}: {reason}"));
+    for (index, reason) in plan.reasons.iter().cloned().chain(of_devices).enumerate() {
         facts.fact(if index == 0 { "because" } else { "" }, reason);
     }
     facts.fact("set-up", format!("load {}, plan {}", seconds(load_s), seconds(plan_s)));
@@ -112,7 +113,7 @@ fn config(arguments: &PlanArguments, session: &Session, source: &MatrixSource) -
 }
 
 fn device_table(plan: &Plan) -> Table {
-    let headings = ["device", "rows", "nonzeros", "chunks", "memory", "X", "done after", "why"];
+    let headings = ["device", "rows", "nonzeros", "chunks", "memory", "X", "done after"];
     let mut table = Table::columns(headings, &[1, 2, 3, 6]);
     let share = |part: u64, of: u64| percent(if of == 0 { 0.0 } else { part as f64 / of as f64 });
     for device in &plan.devices {
@@ -124,10 +125,25 @@ fn device_table(plan: &Plan) -> Table {
             memory(device),
             x_words(device),
             if device.chunks == 0 { "-".into() } else { seconds(device.predicted_s) },
-            device.reason.clone(),
         ]);
     }
     table
+}
+
+/// What is said of devices, once for all of which it is true.
+fn device_reasons(plan: &Plan) -> Vec<(String, String)> {
+    let mut reasons: Vec<(String, String)> = Vec::new();
+    let mut say = |name: &str, reason: &str| match reasons.iter_mut().find(|(_, known)| known == reason) {
+        Some((names, _)) => *names = format!("{names}, {name}"),
+        None => reasons.push((name.to_owned(), reason.to_owned())),
+    };
+    for device in &plan.devices {
+        say(&device.name, &device.reason);
+    }
+    for device in plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0) {
+        say(&device.name, &format!("X: {}", device.x_reason));
+    }
+    reasons
 }
 
 fn memory(device: &DevicePlan) -> String {
@@ -150,7 +166,9 @@ fn x_words(device: &DevicePlan) -> String {
     match device.x {
         XPlan::Nothing => "-".into(),
         _ if device.profile.link.is_none() => "in place".into(),
-        _ => format!("{} ({})", Bytes(device.slots.x_bytes), device.x_reason),
+        XPlan::Whole => format!("all, {}", Bytes(device.slots.x_bytes)),
+        XPlan::Columns { first, end } => format!("rows {first}..{end}, {}", Bytes(device.slots.x_bytes)),
+        XPlan::Gather { columns } => format!("{columns} rows, {}", Bytes(device.slots.x_bytes)),
     }
 }
 

@@ -62,6 +62,8 @@ struct CpuFile {
     core_cache_bytes: u64,
     memory_gb_per_s: f64,
     copy_gb_per_s: f64,
+    /// Rows of X that are fetched, as a multiple of what the memory gives: some come from a cache after all.
+    far_gather_of_memory: f64,
     launch_us: f64,
     row_ns: f64,
 }
@@ -98,8 +100,7 @@ pub fn preset(name: &str) -> Result<Preset> {
         copy_gb_per_s: file.host.copy_gb_per_s * f64::from(count),
     };
     let memory_bytes = file.host.memory_bytes.saturating_mul(u64::from(count));
-    let cpu =
-        Profile { stream_gb_per_s: host.memory_gb_per_s, ..cpu_profile(host.cores as usize, memory_bytes)? };
+    let cpu = cpu_with_memory(host.cores as usize, memory_bytes, host.memory_gb_per_s)?;
     Ok(Preset { name: name.into(), host, cpu, gpus: vec![file.gpu; (file.gpus * count) as usize] })
 }
 
@@ -113,15 +114,20 @@ fn unknown(name: &str) -> Error {
 
 /// A CPU of which nothing is known but the number of threads.
 pub fn cpu_profile(threads: usize, memory_bytes: u64) -> Result<Profile> {
+    cpu_with_memory(threads, memory_bytes, host_rates(threads)?.memory_gb_per_s)
+}
+
+fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> Result<Profile> {
     let file: CpuFile = parse(CPU)?;
     let cores = threads.max(1) as f64;
     Ok(Profile {
         name: "cpu".into(),
         processor: Processor::Cpu,
         memory_bytes,
-        stream_gb_per_s: (file.core_stream_gb_per_s * cores).min(file.memory_gb_per_s),
+        stream_gb_per_s: memory_gb_per_s,
         gather_gb_per_s: file.core_gather_gb_per_s * cores,
-        far_gather_gb_per_s: file.core_far_gather_gb_per_s * cores,
+        far_gather_gb_per_s: (file.core_far_gather_gb_per_s * cores)
+            .min(file.far_gather_of_memory * memory_gb_per_s),
         cache_bytes: file.core_cache_bytes.saturating_mul(threads.max(1) as u64),
         launch_us: file.launch_us,
         row_ns: file.row_ns / cores,

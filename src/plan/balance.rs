@@ -11,14 +11,17 @@ pub(super) struct Line {
     pub most: f64,
 }
 
+/// A job shorter than this, such as one without rows, counts as this long.
+const SHORTEST_S: f64 = 1e-9;
+
 /// The share of each device and when they are done; `None` where together they cannot hold the job.
 pub(super) fn balance(lines: &[Line]) -> Option<(Vec<f64>, f64)> {
     let share = |line: &Line, finish: f64| {
         let free = (finish - line.fixed_s).max(0.0);
-        (free / line.whole_s.max(f64::MIN_POSITIVE)).clamp(0.0, line.most.clamp(0.0, 1.0))
+        (free / line.whole_s.max(SHORTEST_S)).clamp(0.0, line.most.clamp(0.0, 1.0))
     };
     let covered = |finish: f64| lines.iter().map(|line| share(line, finish)).sum::<f64>();
-    let mut high = lines.iter().map(|line| line.fixed_s + line.whole_s).fold(0.0, f64::max);
+    let mut high = lines.iter().map(|line| line.fixed_s + line.whole_s.max(SHORTEST_S)).fold(0.0, f64::max);
     if lines.is_empty() || covered(high) < 1.0 - 1e-9 {
         return None;
     }
@@ -80,6 +83,12 @@ mod tests {
         let (shares, finish) = balance(&[line(0.0, 1.0), line(5.0, 0.1)]).unwrap();
         assert_eq!(shares[1], 0.0);
         assert!((finish - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_to_do_can_be_shared_too() {
+        let (shares, _) = balance(&[line(1e-5, 0.0), line(1e-5, 0.0)]).unwrap();
+        assert!((shares[0] - 0.5).abs() < 1e-3, "{shares:?}");
     }
 
     #[test]

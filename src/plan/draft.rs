@@ -15,6 +15,8 @@ use crate::work::{ChunkRows, Position, Span, position_at, split};
 const PROBES: usize = 32;
 /// Share of a device's memory that is planned for; the rest is for its driver.
 const MEMORY_SHARE: f64 = 0.95;
+/// Share of the job that a device gets if it was asked for by name and would not help.
+const LEAST_SHARE: f64 = 1.0 / 64.0;
 /// A row lighter than this share of the job is not cut between devices.
 const GRAIN: u128 = 200;
 
@@ -35,7 +37,7 @@ impl Draft<'_> {
         let mut reasons = Vec::new();
         let devices = self.ordered();
         let shares = self.shares(&devices, &mut reasons)?;
-        let spans = self.spans(&devices, &shares, &mut reasons);
+        let spans = self.spans(&devices, &shares);
         let parts = self.parts(&devices, &shares, &spans)?;
         let mode = self.resolved_mode(&devices, &parts, &mut reasons);
         let mut plan = Plan {
@@ -62,11 +64,19 @@ impl Draft<'_> {
         Ok(plan)
     }
 
+    /// The devices, the CPU first.
+    fn in_order(&self) -> impl Iterator<Item = &DeviceSpec> {
+        let of_kind = |with_link: bool| {
+            self.devices.iter().filter(move |device| device.profile.link.is_some() == with_link)
+        };
+        of_kind(false).chain(of_kind(true))
+    }
+
     /// The devices with the host first; the host computes only if it was among them.
     fn ordered(&self) -> Vec<Option<DeviceSpec>> {
-        let host = self.devices.iter().find(|device| device.profile.link.is_none()).cloned();
-        let others = self.devices.iter().filter(|device| device.profile.link.is_some());
-        std::iter::once(host).chain(others.cloned().map(Some)).collect()
+        let has_cpu = self.devices.iter().any(|device| device.profile.link.is_none());
+        let host = (!has_cpu).then_some(None);
+        host.into_iter().chain(self.in_order().cloned().map(Some)).collect()
     }
 
     fn gpus(&self) -> usize {
@@ -116,6 +126,7 @@ impl Draft<'_> {
                 advice: "take --mode stream, or add cpu to --devices".into(),
             });
         };
+        let balanced = self.raised(balanced, &lines, reasons);
         for (&index, share) in computing.iter().zip(balanced) {
             shares[index] = share;
         }
@@ -133,12 +144,46 @@ impl Draft<'_> {
         Ok(shares)
     }
 
+    /// The shares with those of devices that were named brought up to a chunk's.
+    fn raised(&self, mut shares: Vec<f64>, lines: &[Line], reasons: &mut Vec<String>) -> Vec<f64> {
+        let chunk = self.request.chunks.map_or(LEAST_SHARE, |chunks| 1.0 / chunks.max(1) as f64);
+        let devices: Vec<&DeviceSpec> = self.in_order().collect();
+        let low: Vec<usize> = (0..shares.len())
+            .filter(|&index| devices[index].required && shares[index] < chunk.min(lines[index].most))
+            .collect();
+        if low.is_empty() || self.few_chunks() {
+            return shares;
+        }
+        for &index in &low {
+            shares[index] = chunk.min(lines[index].most);
+        }
+        let names: Vec<&str> = low.iter().map(|&index| devices[index].name.as_str()).collect();
+        reasons.push(format!(
+            "{} would help little or not at all, but was asked for by name: {:.1}% each",
+            names.join(", "),
+            chunk * 100.0
+        ));
+        let taken: f64 = low.iter().map(|&index| shares[index]).sum();
+        let others: f64 = shares.iter().sum::<f64>() - taken;
+        let factor = if taken < 1.0 && others > 0.0 { (1.0 - taken) / others } else { 1.0 };
+        for (index, share) in shares.iter_mut().enumerate() {
+            *share *= if low.contains(&index) { 1.0 } else { factor };
+        }
+        let sum: f64 = shares.iter().sum();
+        shares.iter().map(|share| share / sum).collect()
+    }
+
+    /// Whether there are too few chunks for every device to get one.
+    fn few_chunks(&self) -> bool {
+        self.request.chunks.is_some_and(|chunks| chunks < self.devices.len())
+    }
+
     /// Where each device's part begins and ends. A device that was named gets at least a row while there are any.
-    fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64], reasons: &mut Vec<String>) -> Vec<Span> {
+    fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64]) -> Vec<Span> {
         let work = &self.request.work;
         let all = Span::all(work);
         let total = all.cost(work);
-        let few_chunks = self.request.chunks.is_some_and(|chunks| chunks < self.devices.len());
+        let few_chunks = self.few_chunks();
         let must = |index: usize| {
             let named = devices[index].as_ref().is_some_and(|device| device.required);
             named && (!few_chunks || shares[index] > 0.0)
@@ -154,10 +199,8 @@ impl Draft<'_> {
             } else {
                 position_at(work, (total as f64 * sum.min(1.0)) as u128, total / GRAIN)
             };
-            if must(index) && end.row <= begin.row && end.segment <= begin.segment {
+            if must(index) && end <= begin {
                 end = Position { row: begin.row + 1, segment: 0 };
-                let name = devices[index].as_ref().map_or("", |device| &device.name);
-                reasons.push(format!("{name} would be left out, but was asked for by name"));
             }
             // The devices after this one need their rows too.
             let latest = Position { row: work.rows().saturating_sub(later), segment: 0 };

@@ -107,11 +107,12 @@ impl Plan {
                     follows
                 }
                 ChunkRows::Segments { row, begin, end } => {
-                    let split = self.split_rows.iter().find(|split| split.row == row as u64);
+                    let split = self.split_rows.binary_search_by_key(&(row as u64), |split| split.row);
+                    let split = split.ok().and_then(|found| self.split_rows.get(found));
                     let last = split.map_or(0, |split| split.segments as usize);
                     let follows = (row, begin) == (next_row, next_segment) && end > begin && end <= last;
                     (next_row, next_segment) = if end == last { (row + 1, 0) } else { (row, end) };
-                    follows && split.is_some_and(|split| split.chunks.contains(&(index as u32)))
+                    follows && split.is_some_and(|split| split.chunks.binary_search(&(index as u32)).is_ok())
                 }
             };
             if !follows {

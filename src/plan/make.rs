@@ -7,6 +7,9 @@ use super::request::{DeviceSpec, PlanRequest};
 use crate::cost::cpu_profile;
 use crate::error::{Error, Result};
 
+/// A later alternative must be predicted to take no more than this share of the best so far, or it is not worth it.
+const WORTH_CHANGING: f64 = 0.98;
+
 /// Makes the plan with the shortest predicted time. Runs in the rayon pool it is called in.
 pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let kernels = request.kernels()?;
@@ -34,7 +37,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
             match draft.plan() {
                 Ok(plan) => {
                     let total = plan.predicted_s * request.repeat.max(1) as f64 + prepare_s(&plan);
-                    if best.as_ref().is_none_or(|(least, _)| total < *least) {
+                    if best.as_ref().is_none_or(|(least, _)| total < WORTH_CHANGING * *least) {
                         best = Some((total, plan));
                     }
                 }

@@ -113,7 +113,8 @@ pub(super) fn describe(plan: &mut Plan) {
     let names: Vec<String> = plan.devices.iter().map(|device| device.name.clone()).collect();
     let name = |device: u32| names.get(device as usize).map_or("", String::as_str);
     let alone = plan.computing().count() == 1;
-    let rows = plan.matrix.rows.max(1) as f64;
+    let (rows, chunks) = (plan.matrix.rows, plan.chunks.len());
+    let computing = plan.computing().count();
     for index in 0..plan.chunks.len() {
         let kernel = plan.kernel_on(&plan.chunks[index], plan.chunks[index].home).info();
         let chunk = &mut plan.chunks[index];
@@ -130,7 +131,9 @@ pub(super) fn describe(plan: &mut Plan) {
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {
             (false, _) => "stages and merges, and computes nothing: cpu is not among the devices".into(),
-            (true, 0) if rows < names.len() as f64 => "there are fewer rows than devices".into(),
+            (true, 0) if rows == 0 => "there are no rows".into(),
+            (true, 0) if rows < computing as u64 => "there are fewer rows than devices".into(),
+            (true, 0) if chunks < computing => "fewer chunks than devices were asked for".into(),
             (true, 0) => "it gets nothing: the others are done before it would help".into(),
             (true, 1) if alone => {
                 "all rows in one chunk: no other device shares them, and threads share them in the kernel"

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cost::{cpu_profile, emulated_profile, host_rates, preset};
-use crate::graph::{Graph, Role, TaskId, TaskKind};
+use crate::graph::{Graph, GraphBuilder, Role, TaskId, TaskKind};
 use crate::kernel::{Format, KernelId};
 use crate::matrix::{Csr, Dtype, generate};
 use crate::work::{ChunkRows, Work};
@@ -63,18 +63,20 @@ fn the_cpu_alone_gets_one_chunk_and_says_so() {
 }
 
 #[test]
-fn the_number_of_chunks_asked_for_is_the_number_made() {
-    let matrix = matrix("rmat,scale=12,degree=8");
+fn the_number_of_chunks_asked_for_is_the_number_made_while_rows_are_light() {
+    let (light, heavy) = (matrix("stencil5,n=60"), matrix("rmat,scale=12,degree=8"));
     for chunks in [1, 2, 7, 64, 512] {
         for words in [&["cpu"][..], &["cpu", "emu"], &["emu"]] {
-            let work = Work::spmm(&matrix.view(), 8).unwrap();
-            let plan = make(&PlanRequest { chunks: Some(chunks), ..request(work, words) }).unwrap();
-            let cut = plan.chunks.iter().filter(|chunk| matches!(chunk.rows, ChunkRows::Segments { .. }));
-            if cut.count() == 0 {
-                assert_eq!(plan.chunks.len(), chunks, "{words:?}");
-            } else {
-                assert!((chunks..3 * chunks).contains(&plan.chunks.len()), "{words:?}");
-            }
+            let count = |matrix: &Csr<f64>| {
+                let work = Work::spmm(&matrix.view(), 8).unwrap();
+                make(&PlanRequest { chunks: Some(chunks), ..request(work, words) }).unwrap().chunks.len()
+            };
+            assert_eq!(count(&light), chunks, "{words:?}");
+            assert!(
+                (chunks / 2..3 * chunks).contains(&count(&heavy)),
+                "{words:?} {chunks} {}",
+                count(&heavy)
+            );
         }
     }
 }
@@ -87,7 +89,7 @@ fn every_device_asked_for_by_name_gets_a_chunk() {
         ("rmat,scale=10,degree=8", &["cpu", "node8"]),
         ("diagonal,rows=3", &["cpu", "emu", "emu"]),
         ("arrow,rows=5000", &["emu", "emu"]),
-        ("dense,rows=2,cols=5000", &["cpu", "emu"]),
+        ("hub,rows=3000,degree=3,hubs=2", &["cpu", "emu"]),
     ] {
         let matrix = matrix(spec);
         let plan = make(&request(Work::spmm(&matrix.view(), 8).unwrap(), words)).unwrap();
@@ -273,6 +275,57 @@ fn check_graph(planned: &PlannedGraph) {
     assert_eq!(taken.iter().copied().collect::<BTreeSet<_>>(), given);
 }
 
+/// The same graph without its edge number `left_out`.
+fn without_edge(graph: &Graph, left_out: usize) -> Graph {
+    let mut builder = GraphBuilder::new();
+    for pool in graph.pools() {
+        builder.pool(pool.name.clone(), pool.device, pool.slots);
+    }
+    for buffer in graph.buffers() {
+        builder.buffer(buffer.role, buffer.bytes);
+    }
+    for _ in 0..graph.choices() {
+        builder.choice();
+    }
+    for &choice in graph.strands() {
+        builder.strand(choice);
+    }
+    for id in task_ids(graph) {
+        builder.task(graph.tasks()[id.index()], &[], graph.reads(id), graph.writes(id));
+    }
+    for (index, (from, to)) in graph.edges().enumerate() {
+        if index != left_out {
+            builder.edge(from, to);
+        }
+    }
+    builder.freeze()
+}
+
+#[test]
+fn every_edge_is_needed() {
+    let matrix = matrix("arrow,rows=6000");
+    let mut edges = 0;
+    for (words, mode) in [
+        (&["cpu", "emu", "emu"][..], Mode::Oneshot),
+        (&["cpu", "h200x4"], Mode::Resident),
+        (&["h200x4"], Mode::Oneshot),
+    ] {
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let request = PlanRequest { chunks: Some(40), mode: Some(mode), ..request(work, words) };
+        let plan = make(&request).unwrap();
+        assert!(!plan.split_rows.is_empty());
+        for planned in [plan.graph(&Remaining::all(&plan)).unwrap(), plan.prepare_graph()] {
+            planned.graph.validate().unwrap();
+            for edge in 0..planned.graph.edges().count() {
+                let broken = without_edge(&planned.graph, edge);
+                assert!(broken.validate().is_err(), "{words:?}: edge {edge} is not needed");
+                edges += 1;
+            }
+        }
+    }
+    assert!(edges > 200, "{edges}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -286,7 +339,7 @@ proptest! {
         chunks in prop::option::of(1usize..64),
         mode in prop::sample::select(vec![None, Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)]),
         repeat in 1u64..30,
-        k in 1usize..40,
+        k in 0usize..40,
         scattered in any::<bool>(),
         dead in 0usize..9,
         done in prop::collection::vec(any::<bool>(), 64),

@@ -5,7 +5,7 @@
 
 use super::Work;
 use crate::kernel::order::SEGMENT;
-use crate::kernel::partition::balanced;
+use crate::kernel::partition::{Weights, balanced};
 
 /// What a chunk computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -138,9 +138,7 @@ pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
     } else {
         begin.row
     };
-    let is_heavy = |&row: &usize| work.row_cost(row) > most && work.row_segments(row) > 1;
-    let heavy: Vec<usize> =
-        if pieces > 1 { (first_whole..end.row).filter(is_heavy).collect() } else { Vec::new() };
+    let heavy = if pieces > 1 { heavy_rows(work, first_whole, end.row, most) } else { Vec::new() };
     let alone = heavy.is_empty() && begin.segment == 0 && end.segment == 0;
     let mut next = first_whole;
     for row in heavy.into_iter().chain([end.row]) {
@@ -164,6 +162,17 @@ pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
         cut_row(work, end.row, 0, end.segment, most, &mut found);
     }
     found
+}
+
+/// Rows `begin..end` that cost more than `most` and have more than one segment.
+fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usize> {
+    let Weights { per_nonzero, per_row } = work.weights;
+    let room = most.saturating_sub(u128::from(per_row)) / u128::from(per_nonzero.max(1));
+    // A row is heavy by its length alone, so that one comparison a row is enough.
+    let longest = u64::try_from(room).unwrap_or(u64::MAX).max(SEGMENT as u64);
+    let pointers = work.row_pointers.get(begin..=end).unwrap_or(&[]);
+    let lengths = pointers.windows(2).map(|pair| pair[1] - pair[0]);
+    lengths.enumerate().filter(|&(_, length)| length > longest).map(|(row, _)| begin + row).collect()
 }
 
 /// Cuts segments `begin..end` of a row into equal pieces that cost at most about `most`; all of a row in one piece is

@@ -44,7 +44,7 @@ fn chunks_balance_within_two_percent_where_rows_are_light() {
         ("road,n=200000", 128),
         ("fem3,n=20", 32),
         ("holes,rows=50000,degree=8", 16),
-        ("band,rows=30000,half=9", 48),
+        ("band,rows=30000,width=19", 48),
     ];
     for (spec, pieces) in specs {
         let matrix = matrix(spec);
