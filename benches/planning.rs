@@ -11,11 +11,13 @@
 use std::time::Instant;
 
 use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-use rowloom::machine::Machine;
+use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::kernel::{KernelId, Schedule};
+use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::io::{self, ReadOptions, cache};
 use rowloom::matrix::{Csr, MultiVector, generate};
 use rowloom::plan::{DeviceSpec, PlanRequest, make};
-use rowloom::runtime::{Options, Pool, prepare};
+use rowloom::runtime::Pool;
 use rowloom::work::Work;
 
 const ROUNDS: usize = 9;
@@ -51,10 +53,12 @@ fn main() -> rowloom::Result<()> {
 
     let x = MultiVector::from_fn(matrix.cols(), K, |row, k| (row % 7 + k) as f64)?;
     let mut y = MultiVector::zeros(matrix.rows(), K)?;
-    let mut product = prepare(&pool, matrix.view(), K, &Options::default())?;
-    let product_s = median(|| product.run(x.view(), y.view_mut()))?;
-
     let threads = pool.threads();
+    let settings = CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let mut product =
+        pool.install(|| CpuProduct::prepare(matrix.view(), KernelId::CpuCsr, settings, u64::MAX))?;
+    let product_s = median(|| pool.install(|| product.run(x.view(), y.view_mut())))?;
+
     let spec_of = |name: &str, profile| DeviceSpec {
         name: name.into(),
         profile,

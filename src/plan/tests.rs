@@ -9,7 +9,7 @@ use crate::cost::{cpu_profile, emulated_profile, host_rates, preset};
 use crate::graph::{Graph, GraphBuilder, Role, TaskId, TaskKind};
 use crate::kernel::{Format, KernelId};
 use crate::matrix::{Csr, Dtype, generate};
-use crate::work::{ChunkRows, Work};
+use crate::work::Work;
 
 fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
