@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// One step: a sentence, and the words behind `rowloom`, where `{}` stands for the folder.
 type Step = (&'static str, &'static str);
 
-const STEPS: [Step; 4] = [
+const STEPS: [Step; 6] = [
     ("Make a matrix: a 27-point stencil on a 32 x 32 x 32 grid.", "generate stencil27,n=32 {}/stencil.mtx"),
     ("Look at it.", "inspect {}/stencil.mtx --spy {}/stencil.svg"),
     ("Keep it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
@@ -22,6 +22,11 @@ const STEPS: [Step; 4] = [
         "Multiply it by 32 vectors at once and check the product.",
         "run {}/stencil.rlm -k 32 --verify --output {}/y.npy --json {}/report.json",
     ),
+    (
+        "The same on the CPU and an emulated GPU together, recorded as a timeline: Y has the same bytes.",
+        "run {}/stencil.rlm -k 32 --devices cpu,emu:0 --repeat 3 --verify --trace {}/trace.json",
+    ),
+    ("Sum the timeline up; Perfetto (ui.perfetto.dev) draws it.", "trace {}/trace.json"),
 ];
 
 /// The report that the last step leaves.

@@ -13,8 +13,9 @@ use super::{
 use crate::graph::Demand;
 use crate::trace::Clock;
 
-/// Chunks that run side by side, so that one fills the threads that the end of another leaves idle.
-const POOL_LANES: usize = 2;
+/// Chunks that run side by side. One: a chunk has all threads, and none of them takes up another chunk while it waits
+/// for the rest of its own, which would make the times of both meaningless.
+const POOL_LANES: usize = 1;
 /// Copies within the host's memory that run side by side.
 const COPY_LANES: usize = 2;
 

@@ -1,0 +1,147 @@
+//! `rowloom run` on emulated and simulated devices, from plans, with faults and with timelines: the real binary.
+
+mod support;
+
+use serde_json::Value;
+use support::Place;
+
+const RUN: &str = "run gen:rmat,scale=8,degree=6 -k 5 --repeat 2 --warmup 0 --verify --json";
+
+fn names(report: &Value) -> Vec<String> {
+    let devices = report["devices"].as_array().unwrap();
+    devices.iter().map(|device| device["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_mix_of_devices_gives_the_bytes_of_the_cpu() {
+    let place = Place::new();
+    let alone = place.json(RUN);
+    for devices in ["cpu,emu:0", "emu:0", "emu:0,emu:1", "cpu,emu:0?delay_seed=3,emu:1"] {
+        for mode in ["resident", "oneshot", "stream"] {
+            let report = place.json(&format!("{RUN} --devices {devices} --mode {mode} --chunks 9"));
+            assert_eq!(report["y_hash"], alone["y_hash"], "{devices} {mode}");
+            assert_eq!(
+                (&report["verify"]["passed"], &report["mode"]),
+                (&Value::from(true), &Value::from(mode))
+            );
+            let asked: Vec<&str> = devices.split(',').map(|word| word.split('?').next().unwrap()).collect();
+            assert_eq!(names(&report), asked);
+            for device in report["devices"].as_array().unwrap() {
+                assert!(device["nnz"].as_u64().unwrap() > 0, "{devices} {mode}: {device}");
+            }
+            assert!(report["bytes"]["h2d"].as_u64().unwrap() > 0, "{devices} {mode}");
+        }
+    }
+}
+
+#[test]
+fn chunks_say_who_computed_them_and_how_long_it_took() {
+    let report = Place::new().json(&format!("{RUN} --devices cpu,emu:0 --chunks 6"));
+    let chunks = report["chunks"].as_array().unwrap();
+    for chunk in chunks {
+        let kernel = if chunk["device"] == "cpu" { "cpu_csr" } else { "csr_scalar_v3" };
+        assert_eq!(chunk["kernel"], kernel);
+        assert!(chunk["measured_s"].as_f64().unwrap() > 0.0 && chunk["predicted_s"].as_f64().unwrap() > 0.0);
+        assert!(!chunk["reason"].as_str().unwrap().is_empty());
+    }
+    let total: u64 = chunks.iter().map(|chunk| chunk["nnz"].as_u64().unwrap()).sum();
+    assert_eq!(total, report["matrix"]["nnz"].as_u64().unwrap());
+}
+
+#[test]
+fn a_simulated_run_computes_no_y_and_says_so() {
+    let place = Place::new();
+    let words = "run gen:rmat,scale=12,degree=8 -k 8 --devices sim:h200x4";
+    let report = place.json(&format!("{words} --json"));
+    assert_eq!(
+        (&report["y_hash"], &report["verify"], &report["simulated"]),
+        (&Value::Null, &Value::Null, &true.into())
+    );
+    assert_eq!(names(&report).len(), 4);
+    assert!(report["timing"]["run_s"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        place.json(&format!("{words} --json"))["timing"]["run_s"],
+        report["timing"]["run_s"],
+        "virtual time has no noise"
+    );
+    assert!(place.succeed(words).stdout.contains("compute nothing"));
+    for flag in ["--verify", "--output y.npy"] {
+        place.fail(&format!("{words} {flag}"), 2, "no Y");
+    }
+    for devices in ["sim:node8", "cpu,sim:a100x2", "sim:h100"] {
+        place.succeed(&format!("run gen:stencil5,n=40 -k 4 --devices {devices}"));
+    }
+}
+
+#[test]
+fn a_saved_plan_is_carried_out_as_it_is() {
+    let place = Place::new();
+    let flags = "gen:rmat,scale=8,degree=6 -k 5";
+    place.succeed(&format!("plan {flags} --devices cpu,emu:0 --mode stream --chunks 7 --save a.plan"));
+    let planned = place.json(&format!("plan {flags} --devices cpu,emu:0 --mode stream --chunks 7 --json"));
+    let report = place.json(&format!("{RUN} --plan a.plan"));
+    assert_eq!(report["mode"], "stream");
+    let rows = |report: &Value| -> Vec<Value> {
+        report["chunks"].as_array().unwrap().iter().map(|chunk| chunk["row_end"].clone()).collect()
+    };
+    assert_eq!(rows(&report), rows(&planned));
+    assert_eq!(report["y_hash"], place.json(RUN)["y_hash"]);
+    place.fail("run gen:rmat,scale=9,degree=6 --plan a.plan", 2, "the plan was made for");
+    place.fail("run gen:rmat,scale=8,degree=6 -k 6 --plan a.plan", 2, "K = 5");
+    place.fail(&format!("run {flags} --plan a.plan --devices cpu"), 2, "--plan");
+    place.fail(&format!("run {flags} --plan none.plan"), 3, "none.plan");
+    place.write("damaged.plan", "{\"version\": 1");
+    place.fail(&format!("run {flags} --plan damaged.plan"), 3, "damaged.plan");
+}
+
+#[test]
+fn a_failed_device_is_named_and_made_up_for() {
+    let place = Place::new();
+    let expected = place.json(RUN)["y_hash"].clone();
+    for fault in ["fail_launch=2", "fail_copy=3", "lost_at_operation=4", "out_of_memory_at_allocation=2"] {
+        let report = place.json(&format!("{RUN} --devices cpu,emu:0?{fault} --chunks 6 --mode stream"));
+        assert_eq!(report["y_hash"], expected, "{fault}");
+        let faults = report["faults"].as_array().unwrap();
+        assert!(!faults.is_empty(), "{fault}");
+        assert_eq!(faults[0]["device"], "emu:0", "{fault}");
+        for key in ["task", "error", "recovered_on"] {
+            assert!(
+                faults[0][key].as_str().is_some_and(|text| !text.is_empty()),
+                "{fault} {key}: {}",
+                faults[0]
+            );
+        }
+    }
+    let table = place.succeed("run gen:stencil5,n=20 -k 2 --devices cpu,emu:0?lost_at_operation=3").stdout;
+    assert!(table.contains("fault") && table.contains("done on cpu"), "{table}");
+}
+
+#[test]
+fn no_device_left_is_exit_code_4() {
+    let place = Place::new();
+    place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?lost_at_operation=3", 4, "no device is left");
+    place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?fail_speed=3", 2, "fail_launch");
+}
+
+#[test]
+fn a_timeline_holds_every_task_and_sums_up() {
+    let place = Place::new();
+    place.succeed(
+        "run gen:stencil5,n=30 -k 4 --devices cpu,emu:0 --chunks 8 --mode stream --repeat 3 --trace t.json",
+    );
+    let trace: Value = serde_json::from_str(&place.read("t.json")).unwrap();
+    for key in ["config", "machine"] {
+        assert!(trace["metadata"][key].is_object(), "{key}");
+    }
+    let events = trace["traceEvents"].as_array().unwrap();
+    let complete =
+        |category: &str| events.iter().filter(|event| event["ph"] == "X" && event["cat"] == category).count();
+    for category in ["stage", "upload", "kernel", "download", "cpu_compute", "merge", "host"] {
+        assert!(complete(category) > 0, "{category}");
+    }
+    let summary = place.json("trace t.json --json");
+    assert!(summary["hidden_fraction"].is_number(), "{summary}");
+    place.succeed("run gen:stencil5,n=30 -k 4 --trace alone.json");
+    assert!(place.succeed("trace alone.json").stdout.contains("cpu"));
+    place.fail("run gen:stencil5,n=30 --trace none/t.json", 1, "none/t.json");
+}
