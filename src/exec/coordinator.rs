@@ -8,12 +8,13 @@ use std::time::Instant;
 use crossbeam::channel::Receiver;
 
 use super::choices::Choices;
+use super::schedule::LANE_KINDS;
 use super::schedule::lane_kind;
 use super::slots::Slots;
 use super::{Binder, ExecOptions, Outcome, Schedule};
 use crate::device::{Completion, Device, Fence, LaneKind};
 use crate::error::{Error, Result};
-use crate::graph::{DeviceId, Graph, StrandId, Task, TaskId};
+use crate::graph::{Graph, StrandId, Task, TaskId};
 
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,20 +103,6 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) outcome: Outcome,
     /// Fences of the submission in the making.
     pub(super) waits: Vec<Fence>,
-}
-
-pub(super) const LANE_KINDS: usize = 5;
-
-/// The queue of tasks for lanes of that kind.
-pub(super) fn queue_of(device: DeviceId, kind: LaneKind) -> usize {
-    let kind = match kind {
-        LaneKind::Upload => 0,
-        LaneKind::Compute => 1,
-        LaneKind::Download => 2,
-        LaneKind::Pool => 3,
-        LaneKind::Copy => 4,
-    };
-    device.index() * LANE_KINDS + kind
 }
 
 impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {

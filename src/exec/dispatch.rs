@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::coordinator::{Coordinator, State, queue_of};
-use super::schedule::lane_kind;
+use super::coordinator::{Coordinator, State};
+use super::schedule::{lane_kind, queue_of};
 use super::{Counter, Sample};
 use crate::graph::{PoolId, TaskId};
 

@@ -1,6 +1,7 @@
 //! From submitted to done.
 
-use super::coordinator::{Coordinator, State, queue_of};
+use super::coordinator::{Coordinator, State};
+use super::schedule::queue_of;
 use super::{Counter, Record};
 use crate::device::Completion;
 use crate::graph::{PoolId, StrandId};

@@ -6,6 +6,7 @@
 //! The call ends whatever the devices do: those that stay silent for too long count as dead.
 
 mod choices;
+mod claims;
 mod coordinator;
 mod dispatch;
 mod ends;

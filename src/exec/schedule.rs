@@ -102,6 +102,21 @@ pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
     }
 }
 
+/// Number of kinds of lanes.
+pub(super) const LANE_KINDS: usize = 5;
+
+/// The queue of tasks for lanes of that kind.
+pub(super) fn queue_of(device: DeviceId, kind: LaneKind) -> usize {
+    let kind = match kind {
+        LaneKind::Upload => 0,
+        LaneKind::Compute => 1,
+        LaneKind::Download => 2,
+        LaneKind::Pool => 3,
+        LaneKind::Copy => 4,
+    };
+    device.index() * LANE_KINDS + kind
+}
+
 fn check_numbers(graph: &Graph) -> Result<()> {
     let (tasks, pools) = (graph.tasks(), graph.pools());
     let wrong = |number: usize, what: &str| {

@@ -2,7 +2,8 @@
 
 use super::balance::{Line, balance};
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, XPlan};
-use super::parts::{CHUNKS_A_DEVICE, Part};
+use super::memory::budget;
+use super::part::{CHUNKS_A_DEVICE, Part};
 use super::predict::{whole, x_s};
 use super::request::{DeviceSpec, KernelPair, PlanRequest};
 use super::tail::{describe, float_the_tail, predict, split_rows};
@@ -13,8 +14,6 @@ use crate::work::{ChunkRows, Position, Span, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
 const PROBES: usize = 32;
-/// Share of a device's memory that is planned for; the rest is for its driver.
-const MEMORY_SHARE: f64 = 0.95;
 /// Share of the job that a device gets if it was asked for by name and would not help.
 const LEAST_SHARE: f64 = 1.0 / 64.0;
 /// A row lighter than this share of the job is not cut between devices.
@@ -285,12 +284,6 @@ impl Draft<'_> {
             reason: String::new(),
         });
     }
-}
-
-/// Bytes that may be planned for on a device.
-pub(super) fn budget(device: &DeviceSpec) -> u64 {
-    let memory = (device.profile.memory_bytes as f64 * MEMORY_SHARE) as u64;
-    device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory)
 }
 
 /// Leaves a share to the `count` devices with the largest.

@@ -1,6 +1,10 @@
 //! Cuts a device's memory into X, chunks that stay, and rings of slots.
 
 use super::data::{Mode, Slots};
+use super::request::DeviceSpec;
+
+/// Share of a device's memory that is planned for; the rest is for its driver.
+const MEMORY_SHARE: f64 = 0.95;
 
 /// Slots of a ring with which copying in, computing and copying out can all be under way.
 const RING: u32 = 3;
@@ -51,6 +55,12 @@ pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
         }
     }
     Err(least)
+}
+
+/// Bytes that may be planned for on a device.
+pub(super) fn budget(device: &DeviceSpec) -> u64 {
+    let memory = (device.profile.memory_bytes as f64 * MEMORY_SHARE) as u64;
+    device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod file;
 mod make;
 mod memory;
 mod outputs;
+mod part;
 mod parts;
 mod predict;
 mod remaining;

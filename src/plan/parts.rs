@@ -2,28 +2,19 @@
 
 use super::balance::apportion;
 use super::data::{Mode, Slots};
-use super::draft::{Draft, budget};
-use super::memory::{Need, cut};
+use super::draft::Draft;
+use super::memory::{Need, budget, cut};
+use super::part::{CHUNKS_A_DEVICE, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Features, Span, split};
 
-/// Chunks of a device from which on copying and computing overlap well.
-pub(super) const CHUNKS_A_DEVICE: usize = 8;
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
 /// Most chunks of a plan.
 const MOST_CHUNKS: usize = 1 << 20;
-
-/// A device's part before it is described.
-pub(super) struct Part {
-    pub pieces: Vec<ChunkRows>,
-    pub features: Vec<Features>,
-    pub x: XChoice,
-    pub slots: Slots,
-}
 
 fn is_gpu(device: &Option<DeviceSpec>) -> bool {
     device.as_ref().is_some_and(|device| device.profile.link.is_some())

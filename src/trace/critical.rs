@@ -6,8 +6,8 @@
 
 use serde::{Serialize, Serializer};
 
+use super::intervals::{seconds, share};
 use super::model::{Category, Span, Trace};
-use super::summary::{seconds, share};
 
 /// The chain of tasks that decided when a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]

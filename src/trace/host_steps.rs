@@ -1,7 +1,22 @@
 //! What the program did around the tasks: its nested spans, added up by name.
 
+use serde::Serialize;
+
+use super::intervals::seconds;
 use super::model::{Category, Span};
-use super::summary::{HostStep, seconds};
+
+/// One step of the program.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostStep {
+    /// Its name.
+    pub name: String,
+    /// How often it was done.
+    pub count: u64,
+    /// How long it took, the steps inside it too.
+    pub total_s: f64,
+    /// How long it took without the steps inside it.
+    pub own_s: f64,
+}
 
 /// Steps of the program by name, in order of first appearance.
 pub(super) fn steps(spans: &[Span]) -> Vec<HostStep> {

@@ -41,6 +41,16 @@ impl Moments {
     }
 }
 
+/// Nanoseconds as seconds.
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 * 1e-9
+}
+
+/// `part` of `whole`, where there is a whole.
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -5,9 +5,7 @@
 //! refused. A span of no length gets one nanosecond, so that every viewer shows it and can hang an arrow on it; a span
 //! that ends together with the one that holds it ends one earlier, so that no viewer closes them in the wrong order.
 
-use serde::{Deserialize, Serialize};
-
-use super::model::{Category, Span, Trace};
+use super::model::{Adjustments, Category, Span, Trace};
 use crate::error::{Error, Result};
 
 /// The most by which a beginning or an end is moved.
@@ -19,17 +17,6 @@ const SHORTEST_NS: u64 = 1;
 /// The latest time that a file can hold, 13 days: viewers keep microseconds as doubles, and until then sums of two
 /// are less than a quarter of a nanosecond off.
 pub(super) const LATEST_NS: u64 = 1 << 50;
-
-/// What was changed so that the rules of a trace hold.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Adjustments {
-    /// Spans whose beginning or end was moved by more than a nanosecond.
-    pub moved_spans: u64,
-    /// The most that one was moved.
-    pub most_moved_ns: u64,
-    /// Arrows left out because their target ended before their source began.
-    pub dropped_flows: u64,
-}
 
 /// Times that can be written and what was changed for them, or the reason why there are none.
 type Settled = std::result::Result<(Vec<Interval>, Adjustments), String>;

@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use super::lanes::Adjustments;
 
 /// A process of a trace: a device, or the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -162,6 +161,17 @@ pub(super) struct Sample {
     pub(super) counter: u32,
     pub(super) at_ns: u64,
     pub(super) value: f64,
+}
+
+/// What was changed so that the rules of a trace hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adjustments {
+    /// Spans whose beginning or end was moved by more than a nanosecond.
+    pub moved_spans: u64,
+    /// The most that one was moved.
+    pub most_moved_ns: u64,
+    /// Arrows left out because their target ended before their source began.
+    pub dropped_flows: u64,
 }
 
 /// Everything that was recorded.

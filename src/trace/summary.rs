@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::critical::{self, CriticalPath};
-use super::intervals::Moments;
-use super::lanes::Adjustments;
-use super::model::{Category, ProcessId, Span, Trace};
+use super::host_steps::HostStep;
+use super::intervals::{Moments, seconds, share};
+use super::model::{Adjustments, Category, ProcessId, Span, Trace};
 
 /// How many of the worst predictions are listed.
 const WORST: usize = 5;
@@ -133,28 +133,6 @@ pub struct Prediction {
     pub measured_s: f64,
     /// Measured over predicted.
     pub ratio: f64,
-}
-
-/// One step of the program.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HostStep {
-    /// Its name.
-    pub name: String,
-    /// How often it was done.
-    pub count: u64,
-    /// How long it took, the steps inside it too.
-    pub total_s: f64,
-    /// How long it took without the steps inside it.
-    pub own_s: f64,
-}
-
-pub(super) fn seconds(ns: u64) -> f64 {
-    ns as f64 * 1e-9
-}
-
-/// `part` of `whole`, where there is a whole.
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 impl Trace {

@@ -14,8 +14,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::lanes::{Adjustments, Interval, LATEST_NS};
-use super::model::{Arguments, LaneId, Span, SpanId, Trace};
+use super::lanes::{Interval, LATEST_NS};
+use super::model::{Adjustments, Arguments, LaneId, Span, SpanId, Trace};
 use crate::error::{Error, Result};
 
 /// The metadata key that tells our files from others, and the version of their layout.

@@ -6,7 +6,9 @@ mod job;
 mod opened;
 mod outputs;
 mod prepared;
+mod settings;
 
 pub use job::Job;
 pub use opened::{Opened, open, open_planned};
-pub use prepared::{Prepared, Settings};
+pub use prepared::Prepared;
+pub use settings::Settings;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::accelerator::Accelerator;
 use super::job::Job;
-use super::prepared::Settings;
+use super::settings::Settings;
 use crate::device::Fault;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;

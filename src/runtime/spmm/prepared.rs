@@ -2,16 +2,16 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use super::binder::{HostProduct, Shared, SpmmBinder};
 use super::job::Job;
 use super::opened::Opened;
 use super::outputs::Outputs;
-use crate::device::{Description, EmulatedOptions};
+use super::settings::Settings;
+use crate::device::Description;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use crate::kernel::cpu::{CpuProduct, Kernels};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::planned::Planned;
@@ -19,19 +19,6 @@ use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::work::ChunkRows;
-
-/// How products are computed, beside the plan.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How chunks on the host are computed.
-    pub cpu: CpuSettings,
-    /// Most memory that another format of A may take.
-    pub memory_limit_bytes: u64,
-    /// How long devices may stay silent before they count as hung.
-    pub patience: Duration,
-    /// What is special about emulated devices, by their names.
-    pub emulated: Vec<(String, EmulatedOptions)>,
-}
 
 /// A product ready to run.
 pub struct Prepared<'job, T: Kernels> {
