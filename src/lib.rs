@@ -5,7 +5,8 @@
 //!
 //! | floor | module | owns |
 //! |---|---|---|
-//! | 1 | [`error`] | the one error type, exit codes |
+//! | 0 | [`error`] | the one error type, exit codes |
+//! | 1 | [`files`] | files that are there whole or as they were before |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
 //! | 2 | [`trace`] | spans of a run, one clock; Chrome traces written, read and summarised |
@@ -83,6 +84,7 @@ pub mod cost;
 pub mod device;
 pub mod error;
 pub mod exec;
+pub mod files;
 pub mod graph;
 pub mod kernel;
 pub mod machine;

@@ -140,7 +140,7 @@ fn a_timeline_holds_every_task_and_sums_up() {
         assert!(complete(category) > 0, "{category}");
     }
     let summary = place.json("trace t.json --json");
-    assert!(summary["hidden_fraction"].is_number(), "{summary}");
+    assert!(summary["summary"]["hidden_fraction"].is_number(), "{summary}");
     place.succeed("run gen:stencil5,n=30 -k 4 --trace alone.json");
     assert!(place.succeed("trace alone.json").stdout.contains("cpu"));
     place.fail("run gen:stencil5,n=30 --trace none/t.json", 1, "none/t.json");

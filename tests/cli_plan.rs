@@ -40,7 +40,7 @@ fn the_cpu_alone_computes_everything_in_one_chunk() {
 #[test]
 fn devices_share_the_rows_and_every_one_named_has_some() {
     let place = Place::new();
-    for list in ["cpu,emu:0", "emu:0,emu:1", "sim:h200x4", "cpu,sim:node8", "emu:0?seed=3"] {
+    for list in ["cpu,emu:0", "emu:0,emu:1", "sim:h200x4", "cpu,sim:node8", "emu:0?delay_seed=3"] {
         let report = place.json(&format!("plan gen:rmat,scale=12,degree=8 -k 8 --devices {list} --json"));
         assert_eq!(report["config"]["devices"], list);
         let computing: Vec<&Value> =
@@ -119,7 +119,8 @@ fn wrong_flags_are_usage_errors() {
         ("--devices emu:0,emu:0", "twice"),
         ("--devices emu:0,sim:h200", "mix"),
         ("--devices emu:0?loud", "key=value"),
-        ("--devices emu:0?memory=much", "memory=much"),
+        ("--devices emu:0?memory_bytes=much", "much"),
+        ("--devices emu:0?speed=3", "delay_seed"),
         ("--mode sideways", "sideways"),
         ("--chunks 0", "0"),
         ("--chunks 4 --chunk-bytes 4KiB", "cannot be used with"),

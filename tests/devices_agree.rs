@@ -86,7 +86,9 @@ fn compute_and_report<T: Kernels>(
     let mut emulated = Vec::new();
     for word in case.devices {
         let (name, options) = word.split_once('?').unwrap_or((word, ""));
-        let profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
+        let mut profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
+        // Taken to be as slow as the emulator, the CPU leaves it a fair share.
+        profile.product_ns = emulated_profile()?.product_ns;
         devices.push(DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, required: true });
         emulated.push((name.to_string(), EmulatedOptions::parse(options)?));
     }
@@ -255,7 +257,8 @@ fn a_fault_at_any_task_is_made_up_for_or_reported() {
         for mode in [Mode::Resident, Mode::Stream] {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
                 let mattered = at_every_place(&pool, list, fault, mode, patience);
-                assert!(mattered >= 3, "{fault} mattered at {mattered} places only on {list}, {mode:?}");
+                let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
+                assert!(mattered >= least, "{fault} mattered at {mattered} places only on {list}, {mode:?}");
             }
         }
     }

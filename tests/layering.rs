@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u32); 14] = [
-    ("error", 1),
+const FLOORS: [(&str, u32); 15] = [
+    ("error", 0),
+    ("files", 1),
     ("matrix", 2),
     ("machine", 2),
     ("trace", 2),

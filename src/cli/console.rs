@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::args::{ColorChoice, CommonArguments};
 use super::table::Table;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Where the JSON object goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,14 +168,7 @@ pub fn check_target(path: &Path) -> Result<()> {
 
 /// Writes a file so that it is there whole or as it was before.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |source| Error::write(path, source);
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder_of(path))
-        .map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    files::replace(path, |file| file.write_all(bytes))
 }
 
 #[cfg(test)]

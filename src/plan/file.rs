@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::data::{PLAN_VERSION, Plan, XPlan};
 use crate::error::{Error, Place, Result};
+use crate::files;
 use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Fingerprint};
 
@@ -17,21 +18,10 @@ struct Versioned {
 impl Plan {
     /// Writes the plan so that the file is there whole or as it was before.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let failed = |source| Error::write(path, source);
         let mut text = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::Internal(format!("the plan cannot be written as JSON: {error}")))?;
         text.push(b'\n');
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::Builder::new()
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-            .tempfile_in(folder)
-            .map_err(failed)?;
-        file.write_all(&text).map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        files::replace(path, |file| file.write_all(&text))
     }
 
     /// Reads a plan; what comes back is consistent in itself, but may be of another matrix: see [`Plan::check_fits`].

@@ -233,7 +233,8 @@ fn a_damaged_plan_is_refused() {
     let matrix = matrix("arrow,rows=9000");
     let work = Work::spmm(&matrix.view(), 7).unwrap();
     let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
-    let damages: [(&str, fn(&mut Plan)); 7] = [
+    type Damage = (&'static str, fn(&mut Plan));
+    let damages: [Damage; 7] = [
         ("a chunk is missing", |plan| drop(plan.chunks.pop())),
         ("a device is missing", |plan| drop(plan.devices.pop())),
         ("a cut row is missing", |plan| drop(plan.split_rows.pop())),

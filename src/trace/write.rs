@@ -8,7 +8,6 @@
 //! of the next span. Where it would, a duration shorter by that error is written, which still reads as the same
 //! nanosecond.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 use super::lanes::{Interval, LATEST_NS};
 use super::model::{Adjustments, Arguments, LaneId, Span, SpanId, Trace};
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The metadata key that tells our files from others, and the version of their layout.
 pub(super) const FORMAT_KEY: &str = "rowloom_trace";
@@ -33,7 +33,7 @@ impl Trace {
     pub fn write(&self, path: &Path) -> Result<()> {
         let (times, adjustments) = self.settled()?;
         self.check_ids()?;
-        replace_file(path, |file| {
+        files::replace(path, |file| {
             let mut file = Events { file: BufWriter::with_capacity(1 << 18, file), trace: self, first: true };
             file.all(&times, adjustments)?;
             file.file.flush()
@@ -241,28 +241,4 @@ fn rounded_duration(time: Interval, lane_start_ns: u64) -> Option<f64> {
     let (difference, step) = (end - start, end.next_up() - end);
     let candidates = [exact, difference, difference.next_down(), difference - step, difference - 2.0 * step];
     candidates.into_iter().find(stays_before).filter(|&duration| duration != exact)
-}
-
-/// Gives `path` the content that `write` writes, all of it or none. A pipe or device is written to as it is.
-fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let failed = |error| Error::write(path, error);
-    if std::fs::metadata(path).is_ok_and(|target| !target.is_file()) {
-        let mut file = File::options().write(true).open(path).map_err(failed)?;
-        return write(&mut file).map_err(failed);
-    }
-    // A link keeps pointing to the file that is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.into());
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .prefix(".rowloom-")
-        .suffix(".part")
-        .tempfile_in(folder)
-        .map_err(failed)?;
-    write(file.as_file_mut()).map_err(failed)?;
-    file.persist(&target).map_err(|error| failed(error.error))?;
-    Ok(())
 }

@@ -258,7 +258,14 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
             self.whole = Arc::new(Planned::new(plan.graph(&all)?)?);
         }
-        self.faults.extend(recovery.into_faults(&[]));
+        let alive = plan.computing().filter(|&device| self.opened.fleet.alive[device as usize]);
+        let names: Vec<&str> = alive.map(|device| plan.devices[device as usize].name.as_str()).collect();
+        self.faults.extend(
+            recovery
+                .into_faults(&[])
+                .into_iter()
+                .map(|fault| FaultReport { recovered_on: Some(names.join(",")), ..fault }),
+        );
         self.set_up = Some(round);
         Ok(())
     }
