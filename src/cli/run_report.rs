@@ -95,19 +95,36 @@ impl<T: Scalar> Outcome<'_, T> {
         }
     }
 
-    /// Each kernel on each device and how many chunks it computed, in the order they come.
-    fn kernels(&self) -> Vec<(String, usize)> {
-        let mut kernels: Vec<(String, usize)> = Vec::new();
+    /// Each kernel, the devices it ran on, and how many chunks it computed, in the order they come.
+    fn kernels(&self) -> Vec<(String, Vec<&str>, usize)> {
+        let mut kernels: Vec<(String, Vec<&str>, usize)> = Vec::new();
         for (chunk, done) in self.plan.chunks.iter().zip(self.computed()) {
             let device = done.map_or(chunk.home, |done| done.device.0);
             let kernel = self.plan.kernel_on(chunk, device).info();
-            let words = format!("{} on {}, {}", kernel.name, kernel.format.name(), self.device_name(device));
-            match kernels.iter_mut().find(|(known, _)| *known == words) {
-                Some((_, chunks)) => *chunks += 1,
-                None => kernels.push((words, 1)),
+            let words = format!("{} on {}", kernel.name, kernel.format.name());
+            let name = self.device_name(device);
+            match kernels.iter_mut().find(|(known, _, _)| *known == words) {
+                Some((_, devices, chunks)) => {
+                    *chunks += 1;
+                    if !devices.contains(&name) {
+                        devices.push(name);
+                    }
+                }
+                None => kernels.push((words, vec![name], 1)),
             }
         }
         kernels
+    }
+}
+
+/// Names of a few devices, or how many they are.
+fn named(devices: &[impl AsRef<str>]) -> String {
+    const MOST_NAMED: usize = 3;
+    match devices {
+        [first, .., last] if devices.len() > MOST_NAMED => {
+            format!("{} devices, {} to {}", devices.len(), first.as_ref(), last.as_ref())
+        }
+        few => few.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" and "),
     }
 }
 
@@ -121,9 +138,12 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
     if plan.devices.len() > 1 {
         table.fact("mode", plan.mode.name());
     }
-    for (kernel, chunks) in outcome.kernels() {
+    for (kernel, devices, chunks) in outcome.kernels() {
         let plural = if chunks == 1 { "" } else { "s" };
-        table.fact("kernel", format!("{kernel}, {} chunk{plural}", count(chunks as u64)));
+        table.fact(
+            "kernel",
+            format!("{kernel}, {} chunk{plural} by {}", count(chunks as u64), named(&devices)),
+        );
     }
     for (index, reason) in plan.reasons.iter().enumerate() {
         table.fact(if index == 0 { "because" } else { "" }, reason);
@@ -189,7 +209,7 @@ fn places<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
     };
     let computing: Vec<String> =
         outcome.plan.computing().map(|device| name(outcome.device_name(device))).collect();
-    computing.join(" and ")
+    named(&computing)
 }
 
 fn overlap<T: Scalar>(outcome: &Outcome<'_, T>, table: &mut Table) {

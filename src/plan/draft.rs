@@ -9,7 +9,7 @@ use super::request::{DeviceSpec, KernelPair, PlanRequest};
 use super::tail::{describe, float_the_tail, predict, split_rows};
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::work::features::features;
+use crate::work::features::outlines;
 use crate::work::{ChunkRows, Position, Span, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
@@ -98,7 +98,7 @@ impl Draft<'_> {
             return Ok(shares);
         }
         let pieces = split(work, Span::all(work), PROBES);
-        let probes = features(work, &pieces);
+        let probes = outlines(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
         let line = |device: &DeviceSpec| {
             let steps = whole(&device.profile, &host, &probes, k, work.dtype()).in_mode(self.mode);

@@ -7,7 +7,7 @@ use super::request::DeviceSpec;
 const MEMORY_SHARE: f64 = 0.95;
 
 /// Slots of a ring with which copying in, computing and copying out can all be under way.
-const RING: u32 = 3;
+pub(super) const RING: u32 = 3;
 
 /// What has to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::balance::apportion;
 use super::data::{Mode, Slots};
 use super::draft::Draft;
-use super::memory::{Need, budget, cut};
+use super::memory::{Need, RING, budget, cut};
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
@@ -13,6 +13,8 @@ use crate::work::{ChunkRows, Features, Span, split};
 
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
+/// Bytes of a chunk and its slice below which smaller ones would cost more in starting copies than overlap gains.
+const SMALLEST_CHUNK_BYTES: u64 = 1 << 20;
 /// Most chunks of a plan.
 const MOST_CHUNKS: usize = 1 << 20;
 
@@ -41,19 +43,39 @@ impl Draft<'_> {
                     Part { pieces, features, x, slots: Slots::default() }
                 })
                 .collect();
-            match self.cut_memory(devices, &mut parts) {
-                Ok(()) => return Ok(parts),
-                Err((index, error)) => {
-                    // The same chunks once more means that they cannot become smaller.
-                    let finer = counts[index].saturating_mul(2);
-                    let grows = split(work, spans[index], finer).len() > parts[index].pieces.len();
-                    if self.request.chunks.is_some() || !grows || finer > MOST_CHUNKS {
-                        return Err(error);
-                    }
-                    counts[index] = finer;
-                }
+            let cut = self.cut_memory(devices, &mut parts);
+            if cut.is_ok() && !self.wants_finer(&parts) {
+                return Ok(parts);
             }
+            // Slots are as large as the largest chunk of any GPU, so all of them get smaller ones.
+            let mut finer = counts.clone();
+            for index in (0..devices.len()).filter(|&index| is_gpu(&devices[index])) {
+                finer[index] = counts[index].saturating_mul(2);
+            }
+            let grows = (0..counts.len()).any(|index| {
+                finer[index] > counts[index]
+                    && split(work, spans[index], finer[index]).len() > parts[index].pieces.len()
+            });
+            let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MOST_CHUNKS;
+            if self.request.chunks.is_some() || !grows || too_many {
+                // The same chunks once more means that they cannot become smaller.
+                return cut.map(|()| parts);
+            }
+            counts = finer;
         }
+    }
+
+    /// Whether chunks are so large that too few slots fit for copies to go on while a kernel runs.
+    fn wants_finer(&self, parts: &[Part]) -> bool {
+        self.mode != Mode::Resident
+            && self.request.chunks.is_none()
+            && self.request.chunk_bytes.is_none()
+            && parts.iter().any(|part| {
+                let slots = &part.slots;
+                slots.a_slots > 0
+                    && slots.a_slots < RING.min(part.pieces.len() as u32)
+                    && slots.a_slot_bytes + slots.y_slot_bytes > SMALLEST_CHUNK_BYTES
+            })
     }
 
     /// How many chunks each device gets.
@@ -90,12 +112,8 @@ impl Draft<'_> {
         Ok(counts)
     }
 
-    /// Slots of every GPU; the device that has too little memory, and the error that would be.
-    fn cut_memory(
-        &self,
-        devices: &[Option<DeviceSpec>],
-        parts: &mut [Part],
-    ) -> std::result::Result<(), (usize, Error)> {
+    /// Slots of every GPU; an error where one has too little memory.
+    fn cut_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
         let work = &self.request.work;
         let format = self.kernels.gpu.info().format;
         let staged =
@@ -134,24 +152,21 @@ impl Draft<'_> {
                 slice_bytes,
                 spare: many,
             };
-            part.slots = cut(&need, budget(device)).map_err(|needed_bytes| {
-                let error = Error::DoesNotFit {
-                    what: format!(
-                        "{}: X ({}), a chunk of A ({}) and its slice of Y ({})",
-                        device.name,
-                        Bytes(part.x.bytes),
-                        Bytes(sizes[index].1),
-                        Bytes(slice_bytes)
-                    ),
-                    needed_bytes,
-                    limit_bytes: budget(device),
-                    advice: match (self.mode, self.request.chunks) {
-                        (Mode::Resident, _) => "take --mode stream, or leave rows to the CPU".into(),
-                        (_, Some(_)) => "take more --chunks or a smaller -k".into(),
-                        _ => "take a larger --mem-limit, a smaller -k, or --devices cpu".into(),
-                    },
-                };
-                (index, error)
+            part.slots = cut(&need, budget(device)).map_err(|needed_bytes| Error::DoesNotFit {
+                what: format!(
+                    "{}: X ({}), a chunk of A ({}) and its slice of Y ({})",
+                    device.name,
+                    Bytes(part.x.bytes),
+                    Bytes(sizes[index].1),
+                    Bytes(slice_bytes)
+                ),
+                needed_bytes,
+                limit_bytes: budget(device),
+                advice: match (self.mode, self.request.chunks) {
+                    (Mode::Resident, _) => "take --mode stream, or leave rows to the CPU".into(),
+                    (_, Some(_)) => "take more --chunks or a smaller -k".into(),
+                    _ => "take a larger --mem-limit, a smaller -k, or --devices cpu".into(),
+                },
             })?;
         }
         Ok(())

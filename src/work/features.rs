@@ -12,12 +12,12 @@ use crate::matrix::statistics::{LONG_ROW, SLICE_ROWS};
 /// Places of a chunk where columns are looked at.
 const SAMPLE_PLACES: usize = 4;
 /// Neighbouring columns looked at in each.
-const SAMPLE_COLUMNS: usize = 128;
+const SAMPLE_COLUMNS: usize = 64;
 /// Rows compared with the one before, in each place.
 const SAMPLE_ROWS: usize = 4;
 
 /// Features of a chunk. Of a cut row, segments count as rows.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Features {
     /// Number of rows.
     pub rows: u64,
@@ -54,14 +54,32 @@ pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
     chunks.par_iter().map(|chunk| Features::of(work, chunk)).collect()
 }
 
+/// What a first look at chunks gives: rows, nonzeros and the reach of columns, without a pass over the rows. The other
+/// features are zero.
+pub fn outlines(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
+    chunks.par_iter().map(|chunk| Features::outline(work, chunk)).collect()
+}
+
 impl Features {
+    fn outline(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+        let columns = ColumnSample::of(work, chunk);
+        Self {
+            rows: work.slice_rows(chunk) as u64,
+            nnz: work.piece_nnz(chunk),
+            first_column: columns.first,
+            end_column: columns.end,
+            sampled_columns: columns.seen,
+            distinct_sampled_columns: columns.distinct,
+            ..Self::default()
+        }
+    }
+
     /// Features of one chunk.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
-        let (mut rows, mut nnz, mut max, mut empty_rows, mut long) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut rows, mut max, mut empty_rows, mut long) = (0u64, 0u64, 0u64, 0u64);
         let mut squares = 0u128;
         let (mut slots, mut widest) = (0u64, 0u64);
         for length in work.lengths(chunk) {
-            nnz += length;
             squares += u128::from(length) * u128::from(length);
             max = max.max(length);
             empty_rows += u64::from(length == 0);
@@ -75,12 +93,11 @@ impl Features {
         }
         slots += widest * SLICE_ROWS as u64;
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
+        let outline = Self::outline(work, chunk);
+        let nnz = outline.nnz;
         let mean = share(nnz as f64, rows as f64, 0.0);
         let variance = (share(squares as f64, rows as f64, 0.0) - mean * mean).max(0.0);
-        let columns = ColumnSample::of(work, chunk);
         Self {
-            rows,
-            nnz,
             mean,
             max,
             coefficient_of_variation: share(variance.sqrt(), mean, 0.0),
@@ -89,10 +106,7 @@ impl Features {
             ell_fill: share(nnz as f64, rows as f64 * max as f64, 1.0),
             sell_fill: share(nnz as f64, slots as f64, 1.0),
             repeated_row_share: repeated_row_share(work, chunk),
-            first_column: columns.first,
-            end_column: columns.end,
-            sampled_columns: columns.seen,
-            distinct_sampled_columns: columns.distinct,
+            ..outline
         }
     }
 }
