@@ -271,3 +271,12 @@ fn a_device_that_hangs_at_any_task_is_given_up() {
         assert!(mattered >= 10, "{mattered} places on {list}");
     }
 }
+
+#[test]
+fn running_from_inside_the_pool_is_refused_instead_of_waiting_for_itself() {
+    let pool = pool();
+    let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    let devices = words("cpu");
+    let case = Case { devices: &devices, chunks: Some(3), ..Case::default() };
+    assert!(pool.install(|| compute(&pool, &a, 2, &case)).is_err());
+}

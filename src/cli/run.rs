@@ -27,6 +27,9 @@ use crate::work::Work;
 /// How long devices may stay silent before they count as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Tasks that a trace holds; of more runs only the first are kept, and the last.
+const MOST_TRACED_TASKS: usize = 1 << 20;
+
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
     match arguments.matrix_arguments.dtype {
@@ -149,7 +152,7 @@ struct Measured {
     seconds: Vec<f64>,
     /// The report of the last product.
     last: Option<RunReport>,
-    /// The reports of all measured products but the last, where a trace is wanted.
+    /// The reports of measured products before the last, where a trace is wanted.
     traced: Vec<RunReport>,
     faults: Vec<crate::runtime::FaultReport>,
 }
@@ -170,13 +173,17 @@ fn repeat<T: Kernels>(
     let warmup = u64::from(arguments.warmup);
     let runs = warmup + u64::from(arguments.repeat);
     let mut measured = Measured { seconds: Vec::new(), last: None, traced: Vec::new(), faults: Vec::new() };
+    let mut room = if keep { MOST_TRACED_TASKS } else { 0 };
     prepared.repeat(x.view(), y.view_mut(), runs, Some(session.interrupt.flag()), |run, report| {
         measured.faults.extend_from_slice(&report.faults);
         if run >= warmup && !report.cancelled {
             measured.seconds.push(report.seconds());
         }
         let before = measured.last.replace(report);
-        measured.traced.extend(before.filter(|_| keep && run > warmup));
+        if let Some(before) = before.filter(|before| run > warmup && room >= before.tasks()) {
+            room -= before.tasks();
+            measured.traced.push(before);
+        }
     })?;
     Ok(measured)
 }

@@ -30,7 +30,8 @@ impl Schedule {
         let tasks = graph.tasks();
         let task_numbers = || (0..tasks.len() as u32).map(TaskId);
         let indegrees: Vec<u32> = task_numbers().map(|task| graph.predecessors(task).len() as u32).collect();
-        let order = topological(graph, &indegrees)?;
+        let circle = |task: TaskId| Error::Internal(format!("task {} of the graph waits for itself", task.0));
+        let order = graph.sorted().map_err(circle)?;
 
         let mut remaining_ns = vec![0u64; tasks.len()];
         for &task in order.iter().rev() {
@@ -139,27 +140,6 @@ fn check_numbers(graph: &Graph) -> Result<()> {
         return Err(Error::Internal("a strand of the graph refers to a choice that does not exist".into()));
     }
     Ok(())
-}
-
-fn topological(graph: &Graph, indegrees: &[u32]) -> Result<Vec<TaskId>> {
-    let mut missing = indegrees.to_vec();
-    let mut order: Vec<TaskId> =
-        (0..missing.len() as u32).map(TaskId).filter(|task| missing[task.index()] == 0).collect();
-    let mut next = 0;
-    while let Some(&task) = order.get(next) {
-        next += 1;
-        for &later in graph.successors(task) {
-            missing[later.index()] -= 1;
-            if missing[later.index()] == 0 {
-                order.push(later);
-            }
-        }
-    }
-    if order.len() == missing.len() {
-        Ok(order)
-    } else {
-        Err(Error::Internal("tasks of the graph wait for each other in a circle".into()))
-    }
 }
 
 /// The items of each group, in the order they came, and where each group begins.

@@ -112,6 +112,28 @@ impl Graph {
         self.choices as usize
     }
 
+    /// All tasks, each behind those it waits for, or one that waits for itself in the end.
+    pub fn sorted(&self) -> Result<Vec<TaskId>, TaskId> {
+        let ids = || (0..self.tasks.len() as u32).map(TaskId);
+        let mut missing: Vec<usize> = ids().map(|id| self.predecessors(id).len()).collect();
+        let mut order: Vec<TaskId> = ids().filter(|id| missing[id.index()] == 0).collect();
+        order.reserve(missing.len() - order.len());
+        let mut next = 0;
+        while let Some(&task) = order.get(next) {
+            next += 1;
+            for &later in self.successors(task) {
+                missing[later.index()] -= 1;
+                if missing[later.index()] == 0 {
+                    order.push(later);
+                }
+            }
+        }
+        match missing.iter().position(|&missing| missing > 0) {
+            Some(stuck) => Err(TaskId(stuck as u32)),
+            None => Ok(order),
+        }
+    }
+
     /// All edges, from the earlier to the later task.
     pub fn edges(&self) -> impl Iterator<Item = (TaskId, TaskId)> + '_ {
         (0..self.tasks.len() as u32)

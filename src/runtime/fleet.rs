@@ -57,7 +57,7 @@ impl Fleet {
         std::iter::once(host).chain(self.devices.iter().map(|device| device.describe().clone())).collect()
     }
 
-    /// Runs a graph, jobs of the host on `pool`, which the caller must not be a worker of.
+    /// Runs a graph, jobs of the host on `pool`. An error where the caller is a worker of it: it would wait for itself.
     pub fn run<'scope>(
         &mut self,
         pool: &Pool,
@@ -66,6 +66,11 @@ impl Fleet {
         cancel: Option<&AtomicBool>,
         patience: Duration,
     ) -> Result<Outcome> {
+        if pool.is_worker() {
+            return Err(Error::Usage(
+                "a product on several devices cannot be run from inside its own pool".into(),
+            ));
+        }
         let Self { clock, sender, receiver, devices, .. } = self;
         pool.in_place_scope(|scope| {
             let reports = Reports { device: DeviceId::HOST, sender: sender.clone() };

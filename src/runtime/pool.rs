@@ -45,6 +45,11 @@ impl Pool {
         self.inner.in_place_scope(work)
     }
 
+    /// Whether the calling thread is one of the workers.
+    pub fn is_worker(&self) -> bool {
+        self.inner.current_thread_index().is_some()
+    }
+
     /// Number of workers.
     pub fn threads(&self) -> usize {
         self.inner.current_num_threads()
@@ -65,5 +70,8 @@ mod tests {
         let crowd = Pool::new(&machine, Some(machine.usable_cpus.len() + 3)).unwrap();
         assert_eq!(crowd.install(affinity), machine.usable_cpus);
         assert_eq!(Pool::new(&machine, None).unwrap().threads(), machine.usable_threads);
+        assert!(
+            pool.install(|| pool.is_worker()) && !pool.is_worker() && !crowd.install(|| pool.is_worker())
+        );
     }
 }

@@ -67,6 +67,11 @@ impl RunReport {
         direct.into_iter().chain(self.rounds.iter().flat_map(Round::computed))
     }
 
+    /// Number of tasks that were done.
+    pub fn tasks(&self) -> usize {
+        self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
+    }
+
     /// Bytes that crossed links to the devices, and back.
     pub fn link_bytes(&self) -> (u64, u64) {
         let (mut up, mut down) = (0, 0);

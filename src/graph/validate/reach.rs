@@ -46,23 +46,7 @@ impl Visits {
 impl<'a> Reach<'a> {
     pub(super) fn new(graph: &'a Graph) -> Result<Self, Unsound> {
         let count = graph.tasks.len();
-        let mut missing: Vec<usize> = graph.task_ids().map(|id| graph.predecessors(id).len()).collect();
-        let mut order: Vec<TaskId> = graph.task_ids().filter(|id| missing[id.index()] == 0).collect();
-        order.reserve(count - order.len());
-        let mut next = 0;
-        while let Some(&task) = order.get(next) {
-            next += 1;
-            for &later in graph.successors(task) {
-                missing[later.index()] -= 1;
-                if missing[later.index()] == 0 {
-                    order.push(later);
-                }
-            }
-        }
-        if let Some(stuck) = missing.iter().position(|&missing| missing > 0) {
-            return Err(Unsound::Cycle { task: graph.named(TaskId(stuck as u32)) });
-        }
-
+        let order = graph.sorted().map_err(|stuck| Unsound::Cycle { task: graph.named(stuck) })?;
         let mut positions = vec![0; count];
         let mut levels = vec![0u32; count];
         let mut parents: Vec<Option<TaskId>> = vec![None; count];

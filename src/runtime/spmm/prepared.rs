@@ -100,8 +100,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.opened.fleet.alive.len() == 1 && self.products.len() == 1
     }
 
-    /// Computes `y = A x` `runs` times and shows `seen` the report of each, until `cancel` is set. The caller must not be
-    /// a worker of the pool.
+    /// Computes `y = A x` `runs` times and shows `seen` the report of each, until `cancel` is set. An error if the caller
+    /// is a worker of the pool.
     pub fn repeat(
         &mut self,
         x: MultiVectorView<'_, T>,
@@ -142,7 +142,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
 
-    /// Computes `y = A x`; what a device fails to do, another does. The caller must not be a worker of the pool.
+    /// Computes `y = A x`; what a device fails to do, another does. An error if the caller is a worker of the pool.
     pub fn run(
         &mut self,
         x: MultiVectorView<'_, T>,
