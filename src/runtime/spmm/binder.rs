@@ -5,15 +5,15 @@ use std::sync::{Mutex, PoisonError};
 use super::accelerator::Accelerator;
 use super::job::Job;
 use super::outputs::Outputs;
+use super::settings::Settings;
 use crate::device::{Fault, Operation};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
-use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use crate::kernel::cpu::{CpuProduct, Kernels};
 use crate::matrix::MultiVectorView;
-use crate::plan::{Chunk, Item};
+use crate::plan::Item;
 use crate::runtime::planned::Planned;
-use crate::work::Storage;
 
 /// A chunk's product on the host's pool, made when it is first needed.
 pub type HostProduct<'a, T> = Mutex<Option<CpuProduct<'a, T>>>;
@@ -27,9 +27,7 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
     /// For each chunk its product on the host.
     pub products: &'run [HostProduct<'job, T>],
     /// How products on the host are made.
-    pub settings: CpuSettings,
-    /// Most memory that another format of A may take.
-    pub memory_limit_bytes: u64,
+    pub settings: &'run Settings,
     /// X.
     pub x: MultiVectorView<'run, T>,
     /// The slices of Y.
@@ -82,7 +80,7 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
         let held = |pool| {
             of(pool).ok_or_else(|| Error::Internal(format!("chunk {chunk} holds no slot to {}", kind.name())))
         };
-        let storage = shared.storage(chunk)?;
+        let storage = shared.job.storage(chunk)?;
         match kind {
             TaskKind::Stage => {
                 let slot = held(pools.pinned_in)?;
@@ -97,8 +95,8 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
             }
             TaskKind::Kernel => {
                 let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
-                let kernel = shared.chunk(chunk)?.gpu_kernel;
-                accelerator.launch(kernel, T::DTYPE, &storage, at, held(pools.y)?)
+                let kernel = shared.job.chunk(chunk)?.gpu_kernel;
+                accelerator.launch(kernel, T::DTYPE, storage, at, held(pools.y)?)
             }
             TaskKind::Download => accelerator.download(held(pools.y)?, held(pools.pinned_out)?, storage.rows),
             TaskKind::Merge | TaskKind::CpuCompute => {
@@ -109,21 +107,10 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
     }
 }
 
-impl<'job, 'run, T: Kernels> Shared<'job, 'run, '_, T> {
+impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
     fn accelerator(&self, device: DeviceId) -> Result<&'run Accelerator> {
         let accelerator = self.accelerators.get(device.index()).and_then(Option::as_ref);
         accelerator.ok_or_else(|| Error::Internal(format!("device {} of the plan is not open", device.0)))
-    }
-
-    fn chunk(&self, chunk: usize) -> Result<&'job Chunk> {
-        let job: &'job Job<'job, T> = self.job;
-        job.plan().chunks.get(chunk).ok_or_else(|| Error::Internal(format!("the plan has no chunk {chunk}")))
-    }
-
-    /// How a chunk lies in an accelerator's memory.
-    fn storage(&self, chunk: usize) -> Result<Storage> {
-        let format = self.chunk(chunk)?.gpu_kernel.info().format;
-        Storage::of(format, self.job.rows(chunk)?.row_pointers(), size_of::<T>() as u64)
     }
 
     fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
@@ -157,16 +144,10 @@ impl<'job, 'run, T: Kernels> Shared<'job, 'run, '_, T> {
             self.products.get(chunk).ok_or_else(none)?.lock().unwrap_or_else(PoisonError::into_inner);
         if product.is_none() {
             // A chunk that was to be computed elsewhere.
-            *product = Some(self.prepare_product(chunk)?);
+            *product = Some(self.job.host_product(chunk, self.settings)?);
         }
         let product = product.as_mut().ok_or_else(none)?;
         product.run(self.x, self.outputs.chunk(chunk)?.reborrow())
-    }
-
-    /// Decides how a chunk is computed on the host.
-    pub fn prepare_product(&self, chunk: usize) -> Result<CpuProduct<'job, T>> {
-        let kernel = self.chunk(chunk)?.cpu_kernel;
-        CpuProduct::prepare(self.job.rows(chunk)?, kernel, self.settings, self.memory_limit_bytes)
     }
 }
 

@@ -1,10 +1,12 @@
 //! A product as planned: the matrix, the plan, and each chunk's rows or segments as a matrix of its own.
 
+use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuProduct, Kernels};
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
-use crate::plan::Plan;
-use crate::work::{ChunkRows, Work};
+use crate::plan::{Chunk, Plan};
+use crate::work::{ChunkRows, Storage, Work};
 
 /// A matrix and a plan for its products.
 pub struct Job<'a, T> {
@@ -12,6 +14,8 @@ pub struct Job<'a, T> {
     plan: Plan,
     /// Where the segments of each chunk that is a part of a row begin; empty for chunks of whole rows.
     segments: Vec<Vec<u64>>,
+    /// How each chunk lies in an accelerator's memory; none where there are no accelerators.
+    storages: Vec<Storage>,
 }
 
 impl<'a, T: Scalar> Job<'a, T> {
@@ -28,7 +32,36 @@ impl<'a, T: Scalar> Job<'a, T> {
             }
         };
         let segments = plan.chunks.iter().map(|chunk| boundaries(&chunk.rows)).collect();
-        Ok(Self { matrix, plan, segments })
+        let mut job = Self { matrix, plan, segments, storages: Vec::new() };
+        if job.plan.devices.len() > 1 {
+            job.storages =
+                (0..job.plan.chunks.len()).map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
+        }
+        Ok(job)
+    }
+
+    fn lay_out(&self, chunk: usize) -> Result<Storage> {
+        let format = self.chunk(chunk)?.gpu_kernel.info().format;
+        Storage::of(format, self.rows(chunk)?.row_pointers(), size_of::<T>() as u64)
+    }
+
+    /// A chunk of the plan.
+    pub fn chunk(&self, chunk: usize) -> Result<&Chunk> {
+        self.plan.chunks.get(chunk).ok_or_else(|| lacking(chunk))
+    }
+
+    /// How a chunk lies in an accelerator's memory.
+    pub fn storage(&self, chunk: usize) -> Result<&Storage> {
+        self.storages.get(chunk).ok_or_else(|| lacking(chunk))
+    }
+
+    /// Decides how the host computes a chunk, in the rayon pool this is called in.
+    pub fn host_product(&self, chunk: usize, settings: &Settings) -> Result<CpuProduct<'_, T>>
+    where
+        T: Kernels,
+    {
+        let kernel = self.chunk(chunk)?.cpu_kernel;
+        CpuProduct::prepare(self.rows(chunk)?, kernel, settings.cpu, settings.memory_limit_bytes)
     }
 
     /// The plan.
@@ -43,12 +76,15 @@ impl<'a, T: Scalar> Job<'a, T> {
 
     /// The rows, or segments, of a chunk.
     pub fn rows(&self, chunk: usize) -> Result<CsrView<'_, T>> {
-        let (Some(planned), Some(segments)) = (self.plan.chunks.get(chunk), self.segments.get(chunk)) else {
-            return Err(Error::Internal(format!("the plan has no chunk {chunk}")));
-        };
-        match planned.rows {
+        match self.chunk(chunk)?.rows {
             ChunkRows::Rows { begin, end } => Ok(self.matrix.slice_rows(begin..end)),
-            ChunkRows::Segments { .. } => self.matrix.with_row_pointers(segments),
+            ChunkRows::Segments { .. } => {
+                self.matrix.with_row_pointers(self.segments.get(chunk).ok_or_else(|| lacking(chunk))?)
+            }
         }
     }
+}
+
+fn lacking(chunk: usize) -> Error {
+    Error::Internal(format!("the plan has no chunk {chunk} for this"))
 }

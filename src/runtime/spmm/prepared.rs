@@ -11,7 +11,7 @@ use super::settings::Settings;
 use crate::device::Description;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::kernel::cpu::{CpuProduct, Kernels};
+use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::planned::Planned;
@@ -163,8 +163,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                 job: self.job,
                 accelerators: &self.opened.accelerators,
                 products: &self.products,
-                settings: self.settings.cpu,
-                memory_limit_bytes: self.settings.memory_limit_bytes,
+                settings: &self.settings,
                 x,
                 outputs: &outputs,
             };
@@ -214,9 +213,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         pool.install(|| {
             for (index, chunk) in job.plan().chunks.iter().enumerate() {
                 if chunk.home == DeviceId::HOST.0 || chunk.also.contains(&DeviceId::HOST.0) {
-                    let limit = settings.memory_limit_bytes;
-                    let product =
-                        CpuProduct::prepare(job.rows(index)?, chunk.cpu_kernel, settings.cpu, limit)?;
+                    let product = job.host_product(index, settings)?;
                     products[index] = Mutex::new(Some(product));
                 }
             }
@@ -237,8 +234,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             job: self.job,
             accelerators: &self.opened.accelerators,
             products: &self.products,
-            settings: self.settings.cpu,
-            memory_limit_bytes: self.settings.memory_limit_bytes,
+            settings: &self.settings,
             x: nothing,
             outputs: &outputs,
         };
