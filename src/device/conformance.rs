@@ -9,10 +9,11 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
     Argument, Completion, Device, FaultKind, Fence, LaneKind, Launch, Memory, MemoryRange, Operation,
-    PinnedRange, Reports,
+    PinnedRange, Reports, RowBytes,
 };
 use crate::graph::{Demand, DeviceId};
 use crate::kernel::KernelId;
+use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 
 /// What a back end understands.
@@ -83,7 +84,7 @@ impl Subject<'_> {
                         let fence = self.submit(lane, Operation::Upload { from: from.clone(), to }, &[]);
                         self.end_of(fence);
                         self.device.settle();
-                        Operation::Download { from: to, to: from }
+                        Operation::Download { from: to, to: from, rows: RowBytes::ALL }
                     }
                     _ => Operation::Upload { from, to },
                 }
@@ -252,7 +253,8 @@ fn foreign(takes: Takes) -> Operation<'static> {
         Takes::Jobs => Operation::Launch(Launch {
             kernel: KernelId::SerialCsr,
             dtype: Dtype::F64,
-            rows: 1,
+            variant: Variant::PLAIN,
+            items: 1,
             k: 1,
             arguments: vec![Argument::Number(1)],
         }),
@@ -296,7 +298,7 @@ fn uploads_come_back(subject: &mut Subject<'_>) {
         if !subject.device.describe().waits_by_itself {
             assert_eq!(subject.end_of(first).result, Ok(()));
         }
-        let download = Operation::Download { from: on_device, to: range(&back) };
+        let download = Operation::Download { from: on_device, to: range(&back), rows: RowBytes::ALL };
         let second = subject.submit(down, download, &[first]);
         assert_eq!(subject.end_of(second).result, Ok(()));
         subject.device.settle();

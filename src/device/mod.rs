@@ -21,7 +21,7 @@ use crossbeam::channel::Sender;
 
 pub use cpu::Cpu;
 pub use emulated::{EmulatedDevice, EmulatedOptions};
-pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange};
+pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes};
 pub use pinned::Pinned;
 
 use crate::error::Error;

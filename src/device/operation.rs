@@ -3,6 +3,7 @@
 use super::{Memory, Pinned};
 use crate::error::Result;
 use crate::kernel::KernelId;
+use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 
 /// Bytes `begin..end` of a device's memory.
@@ -41,6 +42,20 @@ impl PinnedRange {
     }
 }
 
+/// Rows of `bytes` bytes, one every `pitch_bytes`. What lies between them need not have been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowBytes {
+    /// Bytes of a row.
+    pub bytes: u64,
+    /// Bytes from one row to the next.
+    pub pitch_bytes: u64,
+}
+
+impl RowBytes {
+    /// All bytes matter.
+    pub const ALL: Self = Self { bytes: u64::MAX, pitch_bytes: u64::MAX };
+}
+
 /// An argument of a kernel, in the order of its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Argument {
@@ -50,6 +65,8 @@ pub enum Argument {
     Read(MemoryRange),
     /// A pointer to memory that the kernel writes, and reads only what it wrote.
     Write(MemoryRange),
+    /// A pointer to memory that the kernel finds as it was left, changes, and leaves as it found it.
+    Update(MemoryRange),
 }
 
 /// One launch of one kernel.
@@ -59,8 +76,10 @@ pub struct Launch {
     pub kernel: KernelId,
     /// Its precision.
     pub dtype: Dtype,
-    /// Rows it is launched for; with `k` this gives the shape of the grid.
-    pub rows: u64,
+    /// Which of its forms.
+    pub variant: Variant,
+    /// Rows, pieces or groups it is launched for; with `k` this gives the shape of the grid.
+    pub items: u64,
     /// Columns of X and Y.
     pub k: u64,
     /// What it is called with.
@@ -84,6 +103,8 @@ pub enum Operation<'run> {
         from: MemoryRange,
         /// To here.
         to: PinnedRange,
+        /// Which of these bytes matter.
+        rows: RowBytes,
     },
     /// A kernel.
     Launch(Launch),

@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
                 XPlan::Columns { first, end } => end.saturating_sub(first),
                 XPlan::Gather { columns } => columns,
             };
-            let bytes = rows.saturating_mul(plan.row_bytes());
+            let bytes = rows.saturating_mul(plan.pitch_bytes());
             if bytes == 0 {
                 continue;
             }
@@ -221,7 +221,7 @@ impl<'a> Builder<'a> {
             let begin = first.saturating_mul(plan.row_bytes());
             let from = match self.x[index] {
                 XPlan::Gather { .. } => (0, plan.matrix.cols.saturating_mul(plan.row_bytes())),
-                _ => (begin, begin + bytes),
+                _ => (begin, begin + rows.saturating_mul(plan.row_bytes())),
             };
             let read = Access { buffer: self.host_x, begin: from.0, end: from.1 };
             let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         let strand = self.graph.strand(choice);
         let steps = self.steps(chunk, device);
         let pools = self.pools[device as usize];
-        let slice_bytes = chunk.slice_rows() * plan.row_bytes();
+        let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
         let route = plan.route(chunk, device);
         if route == Route::Host {
             let bytes = chunk.load(plan.k, plan.dtype).compulsory_bytes;

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{HostRates, Load, Profile};
+use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
-use crate::work::{ChunkRows, Features, Fingerprint};
+use crate::work::{ChunkRows, Features, Fingerprint, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 1;
+pub const PLAN_VERSION: u32 = 2;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Slots {
     pub x_bytes: u64,
     /// All chunks of A that stay on the device.
     pub resident_bytes: u64,
+    /// What a kernel may need beside its chunk.
+    pub scratch_bytes: u64,
     /// Slots for A.
     pub a_slots: u32,
     /// Size of each.
@@ -85,7 +88,8 @@ impl Slots {
     pub fn device_bytes(&self) -> u64 {
         let rings = u64::from(self.a_slots).saturating_mul(self.a_slot_bytes);
         let slices = u64::from(self.y_slots).saturating_mul(self.y_slot_bytes);
-        self.x_bytes.saturating_add(self.resident_bytes).saturating_add(rings).saturating_add(slices)
+        let fixed = self.x_bytes.saturating_add(self.resident_bytes).saturating_add(self.scratch_bytes);
+        fixed.saturating_add(rings).saturating_add(slices)
     }
 }
 
@@ -133,8 +137,12 @@ pub struct Chunk {
     pub cpu_kernel: KernelId,
     /// The kernel where a GPU computes it.
     pub gpu_kernel: KernelId,
+    /// Which form of that kernel.
+    pub gpu_variant: Variant,
     /// Bytes of a slot that holds it in the GPU kernel's format.
     pub staged_bytes: u64,
+    /// Bytes that the GPU kernel needs beside it.
+    pub scratch_bytes: u64,
     /// What its rows look like.
     pub features: Features,
     /// Why it is where it is.
@@ -187,6 +195,11 @@ impl Plan {
         self.k.saturating_mul(self.dtype.bytes() as u64)
     }
 
+    /// Bytes from one row of X or Y to the next on a device.
+    pub fn pitch_bytes(&self) -> u64 {
+        pitch_bytes(self.row_bytes())
+    }
+
     /// The kernel that computes a chunk on a device.
     pub fn kernel_on(&self, chunk: &Chunk, device: u32) -> KernelId {
         match self.devices.get(device as usize).map(|device| device.profile.processor) {
@@ -208,6 +221,11 @@ impl Chunk {
             ChunkRows::Rows { begin, end } => end.saturating_sub(begin) as u64,
             ChunkRows::Segments { begin, end, .. } => end.saturating_sub(begin) as u64,
         }
+    }
+
+    /// Bytes of its slice of Y on a device.
+    pub fn slice_bytes(&self, k: u64, dtype: Dtype) -> u64 {
+        self.slice_rows().saturating_mul(pitch_bytes(k.saturating_mul(dtype.bytes() as u64)))
     }
 
     /// What a kernel has to do for it.

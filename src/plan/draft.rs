@@ -53,7 +53,7 @@ impl Draft<'_> {
             reasons: Vec::new(),
         };
         for (index, (spec, part)) in devices.iter().zip(&parts).enumerate() {
-            self.add(&mut plan, index as u32, spec, part);
+            self.add(&mut plan, index as u32, spec, part)?;
         }
         plan.split_rows = split_rows(work, &plan.chunks);
         predict(&mut plan);
@@ -244,10 +244,11 @@ impl Draft<'_> {
     }
 
     /// Adds a device and its chunks to the plan.
-    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) {
+    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) -> Result<()> {
         let work = &self.request.work;
-        let format = self.kernels.gpu.info().format;
+        let (layout, gpu_variant) = self.kernels.gpu_form()?;
         for (piece, features) in part.pieces.iter().zip(&part.features) {
+            let footprint = work.footprint(piece, layout, &gpu_variant, features.max);
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,
@@ -255,7 +256,9 @@ impl Draft<'_> {
                 also: Vec::new(),
                 cpu_kernel: self.kernels.cpu,
                 gpu_kernel: self.kernels.gpu,
-                staged_bytes: work.storage(piece, format, features.max).bytes(),
+                gpu_variant,
+                staged_bytes: footprint.slot_bytes,
+                scratch_bytes: footprint.scratch_bytes,
                 features: *features,
                 reason: String::new(),
                 predicted_s: 0.0,
@@ -283,6 +286,7 @@ impl Draft<'_> {
             predicted_s: 0.0,
             reason: String::new(),
         });
+        Ok(())
     }
 }
 

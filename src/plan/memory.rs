@@ -22,6 +22,8 @@ pub(super) struct Need {
     pub staged_bytes: u64,
     /// The largest chunk of any GPU, which it may have to take over.
     pub any_staged_bytes: u64,
+    /// The most that any GPU's kernel needs beside its chunk.
+    pub scratch_bytes: u64,
     /// The largest slice of any GPU.
     pub slice_bytes: u64,
     /// Whether chunks of another GPU may come here where A stays.
@@ -38,6 +40,7 @@ pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
                 let slots = Slots {
                     x_bytes: need.x_bytes,
                     resident_bytes: if resident { need.all_staged_bytes } else { 0 },
+                    scratch_bytes: need.scratch_bytes,
                     a_slots,
                     a_slot_bytes,
                     y_slots: ring,
@@ -74,6 +77,7 @@ mod tests {
         all_staged_bytes: 800,
         staged_bytes: 100,
         any_staged_bytes: 150,
+        scratch_bytes: 0,
         slice_bytes: 10,
         spare: false,
     };

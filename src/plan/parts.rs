@@ -18,6 +18,15 @@ const SMALLEST_CHUNK_BYTES: u64 = 1 << 20;
 /// Most chunks of a plan.
 const MOST_CHUNKS: usize = 1 << 20;
 
+/// Bytes of a part's chunks: all of them together, and the most of any of them.
+#[derive(Default)]
+struct Sizes {
+    all: u64,
+    largest: u64,
+    scratch: u64,
+    slice: u64,
+}
+
 fn is_gpu(device: &Option<DeviceSpec>) -> bool {
     device.as_ref().is_some_and(|device| device.profile.link.is_some())
 }
@@ -115,26 +124,29 @@ impl Draft<'_> {
     /// Slots of every GPU; an error where one has too little memory.
     fn cut_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
         let work = &self.request.work;
-        let format = self.kernels.gpu.info().format;
-        let staged =
-            |piece: &ChunkRows, features: &Features| work.storage(piece, format, features.max).bytes();
+        let (layout, variant) = self.kernels.gpu_form()?;
+        let footprint =
+            |piece: &ChunkRows, features: &Features| work.footprint(piece, layout, &variant, features.max);
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
-        let sizes: Vec<(u64, u64, u64)> = parts
+        let sizes: Vec<Sizes> = parts
             .iter()
             .map(|part| {
                 let all = part.pieces.iter().zip(&part.features);
-                let (mut sum, mut largest, mut slice) = (0u64, 0, 0);
+                let mut sizes = Sizes::default();
                 for (piece, features) in all {
-                    let bytes = staged(piece, features);
-                    sum = sum.saturating_add(bytes);
-                    largest = bytes.max(largest);
-                    slice = work.slice_bytes(piece).max(slice);
+                    let footprint = footprint(piece, features);
+                    sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
+                    sizes.largest = footprint.slot_bytes.max(sizes.largest);
+                    sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);
+                    sizes.slice = work.slice_bytes(piece).max(sizes.slice);
                 }
-                (sum, largest, slice)
+                sizes
             })
             .collect();
-        let any_staged_bytes = on_gpus().map(|index| sizes[index].1).max().unwrap_or(0);
-        let slice_bytes = on_gpus().map(|index| sizes[index].2).max().unwrap_or(0);
+        let most = |of: fn(&Sizes) -> u64| on_gpus().map(|index| of(&sizes[index])).max().unwrap_or(0);
+        let any_staged_bytes = most(|sizes| sizes.largest);
+        let scratch_bytes = most(|sizes| sizes.scratch);
+        let slice_bytes = most(|sizes| sizes.slice);
         let many = on_gpus().count() > 1;
         for index in on_gpus().collect::<Vec<_>>() {
             let Some(device) = &devices[index] else { continue };
@@ -146,9 +158,10 @@ impl Draft<'_> {
                 mode: self.mode,
                 x_bytes: part.x.bytes,
                 chunks: part.pieces.len() as u32,
-                all_staged_bytes: sizes[index].0,
-                staged_bytes: sizes[index].1,
+                all_staged_bytes: sizes[index].all,
+                staged_bytes: sizes[index].largest,
                 any_staged_bytes,
+                scratch_bytes,
                 slice_bytes,
                 spare: many,
             };
@@ -157,7 +170,7 @@ impl Draft<'_> {
                     "{}: X ({}), a chunk of A ({}) and its slice of Y ({})",
                     device.name,
                     Bytes(part.x.bytes),
-                    Bytes(sizes[index].1),
+                    Bytes(sizes[index].largest),
                     Bytes(slice_bytes)
                 ),
                 needed_bytes,

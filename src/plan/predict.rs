@@ -3,7 +3,7 @@
 use super::data::{Chunk, DevicePlan, Mode, load};
 use crate::cost::{HostRates, Load, Profile};
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::{Features, pitch_bytes};
 
 /// Seconds of each step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -39,7 +39,7 @@ impl Steps {
 
     /// Steps of a chunk.
     pub fn of_chunk(profile: &Profile, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
-        let slice_bytes = chunk.slice_rows().saturating_mul(k).saturating_mul(dtype.bytes() as u64);
+        let slice_bytes = chunk.slice_bytes(k, dtype);
         Self::new(profile, host, &chunk.load(k, dtype), chunk.staged_bytes, slice_bytes)
     }
 
@@ -79,8 +79,9 @@ pub(super) fn whole(profile: &Profile, host: &HostRates, parts: &[Features], k: 
         .iter()
         .map(|part| {
             let load = load(part, k, dtype);
-            let slice_bytes = part.rows.saturating_mul(k).saturating_mul(dtype.bytes() as u64);
-            Steps::new(profile, host, &load, load.compulsory_bytes.saturating_sub(slice_bytes), slice_bytes)
+            let row_bytes = k.saturating_mul(dtype.bytes() as u64);
+            let a_bytes = load.compulsory_bytes.saturating_sub(part.rows.saturating_mul(row_bytes));
+            Steps::new(profile, host, &load, a_bytes, part.rows.saturating_mul(pitch_bytes(row_bytes)))
         })
         .fold(Steps::default(), Steps::plus)
 }
@@ -119,7 +120,7 @@ pub(super) fn finish_s(
 /// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
 /// for its slice on the way back; a CPU reads A and writes Y.
 pub(super) fn host_bytes(profile: &Profile, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
-    let slice_bytes = chunk.slice_rows().saturating_mul(k).saturating_mul(dtype.bytes() as u64);
+    let slice_bytes = chunk.slice_bytes(k, dtype);
     if profile.link.is_none() {
         return chunk.load(k, dtype).compulsory_bytes;
     }

@@ -93,12 +93,13 @@ impl Plan {
         let slots = &device.slots;
         let x_bytes = match device.x {
             XPlan::Whole => slots.x_bytes,
-            _ => self.matrix.cols.saturating_mul(self.row_bytes()),
+            _ => self.matrix.cols.saturating_mul(self.pitch_bytes()),
         };
         let needed = slots.device_bytes().saturating_sub(slots.x_bytes).saturating_add(x_bytes);
         slots.a_slots > 0
             && chunk.staged_bytes <= slots.a_slot_bytes
-            && chunk.slice_rows().saturating_mul(self.row_bytes()) <= slots.y_slot_bytes
+            && chunk.scratch_bytes <= slots.scratch_bytes
+            && chunk.slice_bytes(self.k, self.dtype) <= slots.y_slot_bytes
             && needed <= device.memory_budget_bytes
     }
 }

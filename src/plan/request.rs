@@ -3,6 +3,7 @@
 use super::data::Mode;
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
+use crate::kernel::cuda::{CudaKernel, Layout, Variant};
 use crate::kernel::{Format, KernelId, Processor};
 use crate::work::Work;
 
@@ -47,6 +48,14 @@ pub struct PlanRequest<'a> {
 pub(super) struct KernelPair {
     pub cpu: KernelId,
     pub gpu: KernelId,
+}
+
+impl KernelPair {
+    /// How the GPU's kernel wants its chunks to lie, and which form of it is taken.
+    pub fn gpu_form(&self) -> Result<(Layout, Variant)> {
+        let kernel = CudaKernel::of(self.gpu)?;
+        Ok((kernel.layout, kernel.first_variant()))
+    }
 }
 
 impl PlanRequest<'_> {

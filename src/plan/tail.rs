@@ -99,11 +99,12 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
     if to.profile.link.is_none() {
         return true;
     }
-    let slice_bytes = chunk.slice_rows().saturating_mul(plan.row_bytes());
+    let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
     plan.mode != Mode::Resident
         && to.x == XPlan::Whole
         && to.slots.a_slots > 0
         && chunk.staged_bytes <= to.slots.a_slot_bytes
+        && chunk.scratch_bytes <= to.slots.scratch_bytes
         && slice_bytes <= to.slots.y_slot_bytes
         && from.computes
 }

@@ -363,7 +363,7 @@ proptest! {
         check_graph(&planned);
         check_graph(&plan.prepare_graph());
         let outputs: Vec<_> = planned.graph.buffers().iter().filter(|buffer| buffer.role == Role::Output).collect();
-        prop_assert_eq!(outputs.iter().map(|buffer| buffer.bytes).sum::<u64>(), work.y_bytes());
+        prop_assert_eq!(outputs.iter().map(|buffer| buffer.bytes).sum::<u64>(), work.rows() as u64 * work.row_bytes());
         prop_assert_eq!(outputs.len(), 1, "all of Y is one buffer");
 
         // What is left after a fault gives a sound graph too, or a device error where nobody can go on.

@@ -41,7 +41,7 @@ pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features
     if pieces.iter().any(|piece| work.piece_columns(piece).is_none()) {
         return XChoice::whole(work, "all of X: the columns are not known");
     }
-    let (cols, row_bytes) = (work.cols() as u64, work.row_bytes());
+    let (cols, row_bytes) = (work.cols() as u64, work.pitch_bytes());
     let nnz: u64 = features.iter().map(|chunk| chunk.nnz).sum();
     let sampled = || features.iter().filter(|chunk| chunk.sampled_columns > 0);
     let first = sampled().map(|chunk| chunk.first_column).min().unwrap_or(0);

@@ -68,23 +68,36 @@ impl HeldColumns {
         held.ok_or_else(|| Error::Internal(format!("row {column} of X is not on the device that needs it")))
     }
 
-    /// Copies the rows of `x` that are held, packed, to `to`.
-    pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, to: &mut [T]) {
+    /// Where the rows of X for the columns `from` lie.
+    pub fn place_all(&self, from: &[u32], to: &mut [u32]) -> Result<()> {
+        if matches!(self, Self::Whole { .. }) {
+            to.copy_from_slice(from);
+            return Ok(());
+        }
+        for (to, &column) in to.iter_mut().zip(from) {
+            *to = self.place(column)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the rows of `x` that are held to `to`, `pitch` elements apart, with zeros between them.
+    pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, pitch: usize, to: &mut [T]) {
         /// Rows that one piece of work copies, so that few rows are not shared out.
         const ROWS_TOGETHER: usize = 4096;
         let k = x.k();
-        if k == 0 {
+        if k == 0 || pitch < k {
             return;
         }
-        to.par_chunks_mut(k * ROWS_TOGETHER).enumerate().for_each(|(piece, to)| {
-            for (row, to) in to.chunks_exact_mut(k).enumerate() {
+        to.par_chunks_mut(pitch * ROWS_TOGETHER).enumerate().for_each(|(piece, to)| {
+            for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
                 let place = piece * ROWS_TOGETHER + row;
                 let column = match self {
                     Self::Whole { .. } => place,
                     Self::Range { first, .. } => *first as usize + place,
                     Self::Gather { columns, .. } => columns[place] as usize,
                 };
-                to.copy_from_slice(x.row(column));
+                to[..k].copy_from_slice(x.row(column));
+                to[k..].fill(T::ZERO);
             }
         });
     }
@@ -102,11 +115,12 @@ mod tests {
         let gather =
             HeldColumns::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
         for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
-            let mut copied = vec![0.0; held.rows() * 2];
-            held.copy_rows(x.view(), &mut copied);
+            let mut copied = vec![9.0; held.rows() * 4];
+            held.copy_rows(x.view(), 4, &mut copied);
             for column in [2u32, 4, 7] {
                 let place = held.place(column).unwrap() as usize;
-                assert_eq!(copied[2 * place..2 * place + 2], *x.row(column as usize), "{held:?}");
+                let row = x.row(column as usize);
+                assert_eq!(copied[4 * place..4 * place + 4], [row[0], row[1], 0.0, 0.0], "{held:?}");
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod columns;
 pub mod features;
 mod held;
 mod partition;
+mod pitch;
 pub mod spmm;
 mod storage;
 
@@ -15,7 +16,8 @@ use std::ops::Range;
 pub use features::Features;
 pub use held::HeldColumns;
 pub use partition::{ChunkRows, Position, Span, position_at, split};
-pub use storage::Storage;
+pub use pitch::pitch_bytes;
+pub use storage::{Array, Footprint, Storage};
 
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
@@ -126,9 +128,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Bytes that a piece computes.
+    /// Bytes that a piece computes on a device.
     pub fn slice_bytes(&self, piece: &ChunkRows) -> u64 {
-        self.slice_rows(piece) as u64 * self.row_bytes()
+        self.slice_rows(piece) as u64 * self.pitch_bytes()
     }
 
     /// Bytes of a row of X or Y.
@@ -136,14 +138,19 @@ impl<'a> Work<'a> {
         (self.k * self.dtype.bytes()) as u64
     }
 
-    /// Bytes of X.
-    pub fn x_bytes(&self) -> u64 {
-        self.cols as u64 * self.row_bytes()
+    /// Bytes from one row of X or Y to the next on a device.
+    pub fn pitch_bytes(&self) -> u64 {
+        pitch_bytes(self.row_bytes())
     }
 
-    /// Bytes of Y.
+    /// Bytes of X on a device.
+    pub fn x_bytes(&self) -> u64 {
+        self.cols as u64 * self.pitch_bytes()
+    }
+
+    /// Bytes of Y on a device.
     pub fn y_bytes(&self) -> u64 {
-        self.rows() as u64 * self.row_bytes()
+        self.rows() as u64 * self.pitch_bytes()
     }
 
     /// Bytes of A in compressed rows.

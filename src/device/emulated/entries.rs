@@ -90,9 +90,11 @@ mod tests {
     fn every_kernel_has_its_entries() {
         for kernel in CUDA_KERNELS {
             for dtype in [Dtype::F64, Dtype::F32] {
-                let entry = entry(kernel.entry(dtype)).unwrap();
-                assert_eq!(entry.parameters, kernel.parameters.len());
-                assert!((1..=12).contains(&entry.parameters));
+                for variant in kernel.variants {
+                    let entry = entry(&kernel.entry(dtype, variant)).unwrap();
+                    assert_eq!(entry.parameters, kernel.parameters.len());
+                    assert!((1..=12).contains(&entry.parameters));
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::entries::test_entry;
-use super::launch::{Bound, BoundLaunch, BoundRange};
+use super::launch::{Bound, BoundLaunch, BoundRange, Use};
 use super::memory::Allocation;
 use super::processor::Processor;
 use crate::device::{Fault, FaultKind};
@@ -30,21 +30,16 @@ fn unwritten(bytes: usize) -> Arc<Allocation> {
     Arc::new(Allocation::new(bytes).unwrap())
 }
 
-fn range(
-    name: &'static str,
-    memory: &Arc<Allocation>,
-    range: std::ops::Range<usize>,
-    writable: bool,
-) -> Bound {
-    Bound::Range(BoundRange { name, memory: memory.clone(), range, writable })
+fn range(name: &'static str, memory: &Arc<Allocation>, range: std::ops::Range<usize>, using: Use) -> Bound {
+    Bound::Range(BoundRange { name, memory: memory.clone(), range, using })
 }
 
 fn reads(memory: &Arc<Allocation>) -> Bound {
-    range("from", memory, 0..memory.bytes(), false)
+    range("from", memory, 0..memory.bytes(), Use::Read)
 }
 
 fn writes(memory: &Arc<Allocation>) -> Bound {
-    range("to", memory, 0..memory.bytes(), true)
+    range("to", memory, 0..memory.bytes(), Use::Write)
 }
 
 fn launch_shaped(
@@ -54,7 +49,7 @@ fn launch_shaped(
     arguments: Vec<Bound>,
 ) -> Result<(), Fault> {
     let entry = test_entry(name).unwrap();
-    let launch = BoundLaunch { name, entry, shape, arguments };
+    let launch = BoundLaunch { name: name.into(), entry, shape, arguments };
     // SAFETY: the ranges lie inside, this thread alone uses them, and they are what the entries want.
     unsafe { launch.run(processor, &AtomicBool::new(false)) }
 }
@@ -95,7 +90,7 @@ fn accesses_before_an_argument_are_reported_too() {
 #[test]
 fn writes_beyond_an_argument_are_reported_and_do_not_happen() {
     let (from, to) = (memory_of(&[1.0f64; 1]), unwritten(64 * 8));
-    let within = range("to", &to, 0..63 * 8, true);
+    let within = range("to", &to, 0..63 * 8, Use::Write);
     let result = launch("writes_beyond", vec![Bound::Number(0), reads(&from), within]);
     assert_reported(result, &["thread 63: writes 8 bytes at byte 504 of to, which has 504 bytes"]);
     assert_eq!(to.first_unwritten(0..64 * 8), Some(63 * 8));
@@ -105,20 +100,20 @@ fn writes_beyond_an_argument_are_reported_and_do_not_happen() {
 fn running_into_the_argument_next_door_is_reported() {
     let slab = memory_of(&[1.0f64; 12]);
     let arguments = |gap: usize| {
-        vec![range("left", &slab, 0..32, false), range("right", &slab, 32 + gap..40 + gap, true)]
+        vec![range("left", &slab, 0..32, Use::Read), range("right", &slab, 32 + gap..40 + gap, Use::Write)]
     };
     for gap in [0, 8, 56] {
         let result = launch("reads_next_door", arguments(gap));
         assert_reported(result, &["reads 8 bytes at byte 32 of left, which has 32 bytes"]);
     }
-    let overlapping = vec![range("left", &slab, 0..48, false), range("right", &slab, 40..48, true)];
+    let overlapping = vec![range("left", &slab, 0..48, Use::Read), range("right", &slab, 40..48, Use::Write)];
     assert_reported(launch("reads_next_door", overlapping), &["writes right where it reads or writes left"]);
 }
 
 #[test]
 fn neighbours_that_are_moved_apart_keep_their_contents() {
     let slab = memory_of(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
-    let arguments = vec![range("left", &slab, 0..40, false), range("right", &slab, 40..48, true)];
+    let arguments = vec![range("left", &slab, 0..40, Use::Read), range("right", &slab, 40..48, Use::Write)];
     launch("reads_next_door", arguments).unwrap();
     assert_eq!(values_of::<f64>(&slab), [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 7.0]);
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::entries::entry;
-use super::launch::{Bound, BoundLaunch, BoundRange};
+use super::launch::{Bound, BoundLaunch, BoundRange, Use};
 use super::memory::Allocation;
 use super::processor::Processor;
-use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Parameter};
+use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Parameter, Variant};
 use crate::kernel::{Format, KernelId, Order, reference, verify};
 use crate::matrix::convert::csr_to_ell_padded;
 use crate::matrix::{Csr, CsrView, MultiVector, Scalar, generate};
@@ -31,9 +31,14 @@ fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
     x
 }
 
+fn every_form() -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
+    CUDA_KERNELS.iter().flat_map(|kernel| kernel.variants.iter().map(move |variant| (kernel, variant)))
+}
+
 /// `rows` of Y, computed by one launch.
 fn product<T: Scalar>(
     kernel: &CudaKernel,
+    variant: &Variant,
     a: CsrView<'_, T>,
     rows: std::ops::Range<usize>,
     x: &MultiVector<T>,
@@ -60,27 +65,27 @@ fn product<T: Scalar>(
         .parameters
         .iter()
         .map(|parameter| {
-            let range = |memory: &Arc<Allocation>, writable| {
+            let range = |memory: &Arc<Allocation>, using| {
                 let (name, memory, range) = (parameter.name(), memory.clone(), 0..memory.bytes());
-                Bound::Range(BoundRange { name, memory, range, writable })
+                Bound::Range(BoundRange { name, memory, range, using })
             };
             match parameter {
                 Parameter::Number("rows") => Bound::Number(rows.len() as u64),
                 Parameter::Number("k" | "ldy") => Bound::Number(k as u64),
                 Parameter::Number("ldx") => Bound::Number(ldx as u64),
                 Parameter::Number("width") => Bound::Number(padded.width() as u64),
-                Parameter::Read("row_pointers") => range(&memory_of(pointers), false),
-                Parameter::Read("columns") => range(&columns, false),
-                Parameter::Read("values") => range(&values, false),
-                Parameter::Read("x") => range(&memory_of(x.data()), false),
-                Parameter::Write("y") => range(&y, true),
+                Parameter::Read("row_pointers") => range(&memory_of(pointers), Use::Read),
+                Parameter::Read("columns") => range(&columns, Use::Read),
+                Parameter::Read("values") => range(&values, Use::Read),
+                Parameter::Read("x") => range(&memory_of(x.data()), Use::Read),
+                Parameter::Write("y") => range(&y, Use::Write),
                 other => panic!("{other:?}"),
             }
         })
         .collect();
-    let name = kernel.entry(T::DTYPE);
-    let shape = kernel.shape(rows.len() as u64, k as u64).unwrap();
-    let launch = BoundLaunch { name, entry: entry(name).unwrap(), shape, arguments };
+    let name = kernel.entry(T::DTYPE, variant);
+    let shape = kernel.shape(variant, T::DTYPE, rows.len() as u64, k as u64).unwrap();
+    let launch = BoundLaunch { name: name.clone(), entry: entry(&name).unwrap(), shape, arguments };
     // SAFETY: the ranges lie inside, this thread alone uses them, and they are what the parameters want.
     unsafe { launch.run(&mut Processor::new().unwrap(), &AtomicBool::new(false)) }.unwrap();
     assert_eq!(y.first_unwritten(0..y.bytes()), None, "{name} leaves a part of Y unwritten");
@@ -95,9 +100,9 @@ fn check<T: Scalar>(a: &Csr<T>, k: usize, gap: usize, what: &str) {
     let mut expected = MultiVector::zeros(a.rows(), k).unwrap();
     reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
     let longest = (0..a.rows()).map(|row| a.view().row_length(row)).max().unwrap_or(0);
-    for kernel in CUDA_KERNELS {
-        let y = product(kernel, a.view(), 0..a.rows(), &x);
-        let name = kernel.entry(T::DTYPE);
+    for (kernel, variant) in every_form() {
+        let y = product(kernel, variant, a.view(), 0..a.rows(), &x);
+        let name = kernel.entry(T::DTYPE, variant);
         let canonical = kernel.id.info().order == Order::Canonical
             || (kernel.id == KernelId::CsrScalarV1 && longest <= crate::kernel::order::SEGMENT);
         if canonical {
@@ -134,11 +139,11 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
 fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
     let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;
     let x = x_for::<f64>(a.cols(), 5, 5);
-    for kernel in CUDA_KERNELS {
-        let whole = product(kernel, a.view(), 0..a.rows(), &x);
+    for (kernel, variant) in every_form() {
+        let whole = product(kernel, variant, a.view(), 0..a.rows(), &x);
         let parts: Vec<f64> = [0..1, 1..250, 250..250, 250..600]
             .into_iter()
-            .flat_map(|rows| product(kernel, a.view(), rows, &x).data().to_vec())
+            .flat_map(|rows| product(kernel, variant, a.view(), rows, &x).data().to_vec())
             .collect();
         assert_eq!(bytemuck::cast_slice::<f64, u64>(whole.data()), bytemuck::cast_slice::<f64, u64>(&parts));
     }

@@ -14,7 +14,7 @@ use super::launch::BoundLaunch;
 use super::ledger::{LANES, Stamp};
 use super::memory::Allocation;
 use super::processor::Processor;
-use crate::device::{Fault, FaultKind, Fence, PinnedRange, Reports};
+use crate::device::{Fault, FaultKind, Fence, PinnedRange, Reports, RowBytes};
 use crate::trace::Clock;
 
 /// Longest delay that a seed puts before an operation.
@@ -30,8 +30,8 @@ pub struct Place {
 /// What a lane does.
 pub enum Action {
     Upload { from: PinnedRange, to: Place },
-    Download { from: Place, to: PinnedRange },
-    Launch(BoundLaunch<'static>),
+    Download { from: Place, to: PinnedRange, rows: RowBytes },
+    Launch(BoundLaunch),
     Pass,
 }
 
@@ -188,8 +188,8 @@ impl Lane {
                 unsafe { to.memory.write(to.range.start, from) };
                 Ok(())
             }
-            Action::Download { from, to } => {
-                if let Some(at) = from.memory.first_unwritten(from.range.clone()) {
+            Action::Download { from, to, rows } => {
+                if let Some(at) = first_unwritten(from, rows) {
                     let message = format!(
                         "{what} {} reads byte {at} of memory {}, which nobody has written",
                         fence.0, from.number
@@ -216,6 +216,15 @@ impl Lane {
             }
         }
     }
+}
+
+/// The first byte of the rows that nobody has written.
+fn first_unwritten(from: &Place, rows: &RowBytes) -> Option<usize> {
+    let end = from.range.end;
+    from.range.clone().step_by((rows.pitch_bytes as usize).max(1)).find_map(|row| {
+        let row_end = row.saturating_add(rows.bytes as usize).min(end);
+        from.memory.first_unwritten(row..row_end)
+    })
 }
 
 fn slice_of<'a>(bytes: &'a [u8], range: &PinnedRange) -> Option<&'a [u8]> {

@@ -29,6 +29,17 @@ pub enum Bound {
     Range(BoundRange),
 }
 
+/// What a kernel does with what a pointer points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It reads and nothing else.
+    Read,
+    /// It writes, and reads only what it wrote.
+    Write,
+    /// It finds what was left there, and changes it.
+    Update,
+}
+
 /// A pointer argument.
 #[derive(Clone)]
 pub struct BoundRange {
@@ -38,11 +49,15 @@ pub struct BoundRange {
     pub memory: Arc<Allocation>,
     /// Which bytes of it.
     pub range: Range<usize>,
-    /// Whether the kernel writes it.
-    pub writable: bool,
+    /// What the kernel does with it.
+    pub using: Use,
 }
 
 impl BoundRange {
+    fn is_writable(&self) -> bool {
+        self.using != Use::Read
+    }
+
     fn addresses(&self) -> Range<usize> {
         self.memory.address() + self.range.start..self.memory.address() + self.range.end
     }
@@ -60,9 +75,9 @@ impl BoundRange {
 }
 
 /// A launch with everything it needs.
-pub struct BoundLaunch<'a> {
+pub struct BoundLaunch {
     /// The entry's name, for reports.
-    pub name: &'a str,
+    pub name: String,
     /// The entry.
     pub entry: Entry,
     /// Its grid.
@@ -71,7 +86,7 @@ pub struct BoundLaunch<'a> {
     pub arguments: Vec<Bound>,
 }
 
-impl BoundLaunch<'_> {
+impl BoundLaunch {
     /// Runs it. What it is to write is unwritten until it does.
     ///
     /// # Safety
@@ -86,7 +101,7 @@ impl BoundLaunch<'_> {
         let ranges: Vec<&BoundRange> = self.arguments.iter().filter_map(range_of).collect();
         for (at, range) in ranges.iter().enumerate() {
             let aliased = ranges.iter().enumerate().find(|(other_at, other)| {
-                *other_at != at && range.writable && !range.range.is_empty() && range.overlaps(other)
+                *other_at != at && range.is_writable() && !range.range.is_empty() && range.overlaps(other)
             });
             if let Some((_, other)) = aliased {
                 return Err(misuse(format!("writes {} where it reads or writes {}", range.name, other.name)));
@@ -113,14 +128,14 @@ impl BoundLaunch<'_> {
             })
             .collect();
         for ((memory, place), range) in places.iter().zip(&ranges) {
-            if range.writable {
+            if range.using == Use::Write {
                 // SAFETY: the caller's promise.
                 unsafe { memory.forget(place.clone()) };
             }
         }
         let result = self.run_placed(&ranges, &places, processor, stop);
         for ((range, copy), (_, place)) in ranges.iter().zip(&moved).zip(&places) {
-            if let (true, Some(copy)) = (range.writable, copy) {
+            if let (true, Some(copy)) = (range.is_writable(), copy) {
                 // SAFETY: the caller's promise.
                 unsafe { range.memory.copy_from(range.range.start, copy, place.clone()) };
             }
@@ -154,7 +169,9 @@ impl BoundLaunch<'_> {
         let regions = ranges
             .iter()
             .zip(places)
-            .map(|(range, (memory, place))| Region::new(range.name, memory, place.clone(), range.writable))
+            .map(|(range, (memory, place))| {
+                Region::new(range.name, memory, place.clone(), range.is_writable())
+            })
             .collect();
         let parts = Parts {
             entry: self.entry,
@@ -163,7 +180,7 @@ impl BoundLaunch<'_> {
             block_size: self.shape.block,
             dynamic_shared_bytes: self.shape.dynamic_shared_bytes as usize,
         };
-        processor.run(Grid { name: self.name, parts, regions }, stop)
+        processor.run(Grid { name: &self.name, parts, regions }, stop)
     }
 }
 
@@ -180,7 +197,7 @@ fn range_of(argument: &Bound) -> Option<&BoundRange> {
 /// The range lies inside its allocation and nobody writes it meanwhile.
 unsafe fn copy_of(range: &BoundRange) -> Option<Allocation> {
     let copy = Allocation::new(range.range.len())?;
-    if !range.writable {
+    if range.using != Use::Write {
         // SAFETY: the caller's promise; the copy is as long as the range.
         unsafe { copy.copy_from(0, &range.memory, range.range.clone()) };
     }

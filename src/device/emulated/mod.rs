@@ -35,7 +35,7 @@ pub use options::{EmulatedOptions, Faults};
 
 use entries::entry;
 use lane::{Action, Injected, Job, Lane, Place, Shared};
-use launch::{Bound, BoundLaunch, BoundRange};
+use launch::{Bound, BoundLaunch, BoundRange, Use};
 use ledger::{Intent, LANES, Ledger};
 use memory::Allocation;
 
@@ -149,9 +149,9 @@ impl EmulatedDevice {
                 let action = Action::Upload { from, to: self.place(&to)? };
                 Ok(Checked { action, what: "upload", reads: vec![], writes: vec![to] })
             }
-            (Operation::Download { from, to }, LaneKind::Download) => {
+            (Operation::Download { from, to, rows }, LaneKind::Download) => {
                 check_lengths(&to, &from)?;
-                let action = Action::Download { from: self.place(&from)?, to };
+                let action = Action::Download { from: self.place(&from)?, to, rows };
                 Ok(Checked { action, what: "download", reads: vec![from], writes: vec![] })
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
@@ -165,29 +165,32 @@ impl EmulatedDevice {
 
     fn check_launch(&self, launch: &Launch) -> Result<Checked, Fault> {
         let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
-        let shape = kernel.shape(launch.rows, launch.k).map_err(|error| misuse(error.to_string()))?;
-        let name = kernel.entry(launch.dtype);
-        let entry = entry(name).ok_or_else(|| misuse(format!("{name} was not built for the emulator")))?;
+        let Launch { variant, dtype, items, k, .. } = launch;
+        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
+        let name = kernel.entry(*dtype, variant);
+        let entry = entry(&name).ok_or_else(|| misuse(format!("{name} was not built for the emulator")))?;
         let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
         if given != wanted {
             return Err(misuse(format!("{name} is given {given} arguments instead of {wanted}")));
         }
         let (mut reads, mut writes, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
         for (argument, parameter) in launch.arguments.iter().zip(kernel.parameters) {
-            let mut bind = |range: &MemoryRange, writable| {
-                if writable {
-                    writes.push(*range)
-                } else {
-                    reads.push(*range)
+            let mut bind = |range: &MemoryRange, using| {
+                if using != Use::Read {
+                    writes.push(*range);
+                }
+                if using != Use::Write {
+                    reads.push(*range);
                 }
                 let place = self.place(range)?;
                 let (memory, range) = (place.memory, place.range);
-                Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, writable }))
+                Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, using }))
             };
             arguments.push(match (argument, parameter) {
                 (Argument::Number(number), Parameter::Number(_)) => Bound::Number(*number),
-                (Argument::Read(range), Parameter::Read(_)) => bind(range, false)?,
-                (Argument::Write(range), Parameter::Write(_)) => bind(range, true)?,
+                (Argument::Read(range), Parameter::Read(_)) => bind(range, Use::Read)?,
+                (Argument::Write(range), Parameter::Write(_)) => bind(range, Use::Write)?,
+                (Argument::Update(range), Parameter::Update(_)) => bind(range, Use::Update)?,
                 _ => {
                     let parameter = parameter.name();
                     return Err(misuse(format!(

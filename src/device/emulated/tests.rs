@@ -6,9 +6,10 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
-use crate::device::Completion;
 use crate::device::conformance::{Takes, conforms};
+use crate::device::{Completion, RowBytes};
 use crate::graph::DeviceId;
+use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, Dtype, MultiVector, generate};
 
@@ -59,7 +60,7 @@ impl Bench {
     fn download(&mut self, from: MemoryRange, waits: &[Fence]) -> Result<(Fence, Pinned), Fault> {
         let pinned = self.device.allocate_pinned(from.bytes()).unwrap();
         let to = PinnedRange { begin: 0, end: from.bytes(), pinned: pinned.clone() };
-        Ok((self.submit(DOWNLOAD, Operation::Download { from, to }, waits)?, pinned))
+        Ok((self.submit(DOWNLOAD, Operation::Download { from, to, rows: RowBytes::ALL }, waits)?, pinned))
     }
 
     /// How each of the next `count` operations ended.
@@ -136,7 +137,8 @@ impl Product {
             Argument::Write(y),
             Argument::Number(k),
         ];
-        let launch = Launch { kernel, dtype: Dtype::F64, rows, k, arguments };
+        let variant = CudaKernel::of(kernel).map_or(Variant::PLAIN, CudaKernel::first_variant);
+        let launch = Launch { kernel, dtype: Dtype::F64, variant, items: rows, k, arguments };
         bench.submit(COMPUTE, Operation::Launch(launch), waits)
     }
 
@@ -329,7 +331,7 @@ fn wrong_operations_are_refused_and_change_nothing() {
         (UPLOAD, Operation::Upload { from: from(0, 32), to: range }),
         (UPLOAD, Operation::Upload { from: from(64, 0), to: MemoryRange { begin: 64, end: 0, ..range } }),
         (COMPUTE, Operation::Upload { from: from(0, 64), to: range }),
-        (DOWNLOAD, Operation::Download { from: beyond, to: from(0, 64) }),
+        (DOWNLOAD, Operation::Download { from: beyond, to: from(0, 64), rows: RowBytes::ALL }),
         (COMPUTE, Operation::Job(Box::new(|| Ok(())))),
         (7, Operation::Pass),
     ];

@@ -1,9 +1,11 @@
 //! What a product keeps on an accelerator: rows of X, slots for chunks of A and slices of Y, and the pinned memory
 //! beside them. Allocated once, when the product is prepared.
 
-use crate::device::{Argument, Device, Fault, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange};
+use crate::device::{
+    Argument, Device, Fault, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes,
+};
 use crate::error::{Error, Result};
-use crate::kernel::KernelId;
+use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::matrix::Dtype;
 use crate::plan::{Chunk, Mode, Plan};
 use crate::work::{HeldColumns, Storage};
@@ -48,6 +50,8 @@ pub struct Accelerator {
     x_bytes: u64,
     x_pinned: Pinned,
     row_bytes: u64,
+    pitch_bytes: u64,
+    scratch: SlotMemory,
     a: SlotMemory,
     y: SlotMemory,
     staged: Vec<Pinned>,
@@ -65,11 +69,12 @@ impl Accelerator {
         index: usize,
         held: HeldColumns,
     ) -> std::result::Result<Self, Fault> {
-        let row_bytes = plan.row_bytes();
+        let (row_bytes, pitch_bytes) = (plan.row_bytes(), plan.pitch_bytes());
         let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
-        let x_bytes = held.rows() as u64 * row_bytes;
+        let x_bytes = held.rows() as u64 * pitch_bytes;
         let x = device.allocate(x_bytes)?;
         let x_pinned = device.allocate_pinned(x_bytes)?;
+        let scratch = SlotMemory::allocate(device, 1, slots.scratch_bytes)?;
         let a = SlotMemory::allocate(device, slots.a_slots, slots.a_slot_bytes)?;
         let y = SlotMemory::allocate(device, slots.y_slots, slots.y_slot_bytes)?;
         let mut pinned = |count: u32, bytes: u64| -> std::result::Result<Vec<Pinned>, Fault> {
@@ -91,12 +96,25 @@ impl Accelerator {
         } else {
             Vec::new()
         };
-        Ok(Self { held, x, x_bytes, x_pinned, row_bytes, a, y, staged, returned, resident })
+        Ok(Self {
+            held,
+            x,
+            x_bytes,
+            x_pinned,
+            row_bytes,
+            pitch_bytes,
+            scratch,
+            a,
+            y,
+            staged,
+            returned,
+            resident,
+        })
     }
 
     /// Holds other rows of X from now on. No chunk may stay on the device whose columns count from the old ones.
     pub fn hold(&mut self, device: &mut dyn Device<'_>, held: HeldColumns) -> std::result::Result<(), Fault> {
-        let bytes = held.rows() as u64 * self.row_bytes;
+        let bytes = held.rows() as u64 * self.pitch_bytes;
         if bytes > self.x_bytes {
             self.x = device.allocate(bytes)?;
             self.x_pinned = device.allocate_pinned(bytes)?;
@@ -107,7 +125,12 @@ impl Accelerator {
     }
 
     fn x_range(&self) -> MemoryRange {
-        MemoryRange { memory: self.x, begin: 0, end: self.held.rows() as u64 * self.row_bytes }
+        MemoryRange { memory: self.x, begin: 0, end: self.held.rows() as u64 * self.pitch_bytes }
+    }
+
+    /// Bytes from one row of X or Y to the next.
+    pub fn pitch_bytes(&self) -> u64 {
+        self.pitch_bytes
     }
 
     /// Pinned memory for X.
@@ -129,7 +152,7 @@ impl Accelerator {
     pub fn chunk_range(&self, chunk: usize, slot: Option<u32>, bytes: u64) -> Result<MemoryRange> {
         match (slot, self.resident.get(chunk).copied().flatten()) {
             (Some(slot), _) => self.a.range(slot, bytes),
-            (None, Some(range)) => Ok(range),
+            (None, Some(range)) => Ok(MemoryRange { end: range.begin + bytes.min(range.bytes()), ..range }),
             (None, None) => Err(Error::Internal(format!("chunk {chunk} is nowhere on its device"))),
         }
     }
@@ -149,42 +172,59 @@ impl Accelerator {
 
     /// The copy of a slice of Y, `rows` rows of it, to the host.
     pub fn download(&self, y_slot: u32, returned_to: u32, rows: u64) -> Result<Operation<'static>> {
-        let from = self.y.range(y_slot, rows * self.row_bytes)?;
+        let from = self.y.range(y_slot, rows * self.pitch_bytes)?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
-        Ok(Operation::Download { from, to })
+        let rows = RowBytes { bytes: self.row_bytes, pitch_bytes: self.pitch_bytes };
+        Ok(Operation::Download { from, to, rows })
     }
 
-    /// The launch of `kernel` on the chunk at `chunk`, its slice of Y in `y_slot`.
+    /// The launch of `chunk`'s kernel, where it lies at `at` and its slice of Y is in `y_slot`.
     pub fn launch(
         &self,
-        kernel: KernelId,
+        chunk: &Chunk,
         dtype: Dtype,
         storage: &Storage,
-        chunk: MemoryRange,
+        at: MemoryRange,
         y_slot: u32,
     ) -> Result<Operation<'static>> {
+        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
+        let pitch = self.pitch_bytes / dtype.bytes() as u64;
         let k = self.row_bytes / dtype.bytes() as u64;
-        let within = |range: &std::ops::Range<u64>| {
-            Argument::Read(MemoryRange {
-                memory: chunk.memory,
-                begin: chunk.begin + range.start,
-                end: chunk.begin + range.end,
+        let number = |name: &str| match name {
+            "rows" => Some(storage.rows),
+            "items" => Some(storage.items),
+            "width" => Some(storage.width),
+            "k" => Some(k),
+            "ldx" | "ldy" => Some(pitch),
+            _ => None,
+        };
+        let memory = |name: &str| match name {
+            "x" => Some(Ok(self.x_range())),
+            "y" => Some(self.y.range(y_slot, storage.rows * self.pitch_bytes)),
+            "scratch" => Some(self.scratch.range(0, storage.scratch_bytes)),
+            _ => storage.array(name).map(|range| {
+                Ok(MemoryRange {
+                    memory: at.memory,
+                    begin: at.begin + range.start,
+                    end: at.begin + range.end,
+                })
+            }),
+        };
+        let argument = |parameter: &Parameter| {
+            let name = parameter.name();
+            let unknown =
+                || Error::Internal(format!("{} takes {name}, which no launch has", chunk.gpu_kernel.name()));
+            let range = || memory(name).ok_or_else(unknown)?;
+            Ok(match parameter {
+                Parameter::Number(_) => Argument::Number(number(name).ok_or_else(unknown)?),
+                Parameter::Read(_) => Argument::Read(range()?),
+                Parameter::Write(_) => Argument::Write(range()?),
+                Parameter::Update(_) => Argument::Update(range()?),
             })
         };
-        let rows = storage.rows;
-        // The order of `kernel::cuda`'s two parameter lists, which differ in their third place only.
-        let arguments = vec![
-            Argument::Number(rows),
-            Argument::Number(k),
-            storage.width.map_or_else(|| within(&storage.row_pointers), Argument::Number),
-            within(&storage.columns),
-            within(&storage.values),
-            Argument::Read(self.x_range()),
-            Argument::Number(k),
-            Argument::Write(self.y.range(y_slot, rows * self.row_bytes)?),
-            Argument::Number(k),
-        ];
-        Ok(Operation::Launch(Launch { kernel, dtype, rows, k, arguments }))
+        let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
+        let (variant, items) = (chunk.gpu_variant, storage.items);
+        Ok(Operation::Launch(Launch { kernel: chunk.gpu_kernel, dtype, variant, items, k, arguments }))
     }
 }
 

@@ -95,8 +95,7 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
             }
             TaskKind::Kernel => {
                 let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
-                let kernel = shared.job.chunk(chunk)?.gpu_kernel;
-                accelerator.launch(kernel, T::DTYPE, storage, at, held(pools.y)?)
+                accelerator.launch(shared.job.chunk(chunk)?, T::DTYPE, storage, at, held(pools.y)?)
             }
             TaskKind::Download => accelerator.download(held(pools.y)?, held(pools.pinned_out)?, storage.rows),
             TaskKind::Merge | TaskKind::CpuCompute => {
@@ -116,7 +115,8 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
     fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
         let mut bytes = accelerator.x_pinned().write().map_err(misuse)?;
         let values = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
-        accelerator.held.copy_rows(self.x, values);
+        let pitch = accelerator.pitch_bytes() as usize / size_of::<T>();
+        accelerator.held.copy_rows(self.x, pitch, values);
         Ok(())
     }
 
@@ -124,9 +124,9 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
         let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
-        let k = slice.k();
+        let (k, pitch) = (slice.k(), accelerator.pitch_bytes() as usize / size_of::<T>());
         for row in 0..slice.rows() {
-            slice.row_mut(row).copy_from_slice(&values[row * k..(row + 1) * k]);
+            slice.row_mut(row).copy_from_slice(&values[row * pitch..row * pitch + k]);
         }
         Ok(())
     }

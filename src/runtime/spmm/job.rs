@@ -3,6 +3,7 @@
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuProduct, Kernels};
+use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Chunk, Plan};
@@ -41,8 +42,8 @@ impl<'a, T: Scalar> Job<'a, T> {
     }
 
     fn lay_out(&self, chunk: usize) -> Result<Storage> {
-        let format = self.chunk(chunk)?.gpu_kernel.info().format;
-        Storage::of(format, self.rows(chunk)?.row_pointers(), size_of::<T>() as u64)
+        let planned = self.chunk(chunk)?;
+        Storage::of(CudaKernel::of(planned.gpu_kernel)?.layout, &planned.gpu_variant, self.rows(chunk)?)
     }
 
     /// A chunk of the plan.

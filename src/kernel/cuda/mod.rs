@@ -1,0 +1,164 @@
+//! The kernels for CUDA devices: their text, their entries, and the grid each is launched with.
+//!
+//! The text is plain CUDA C++ without headers, the same for NVRTC and for the emulator. Every parameter of an entry is
+//! eight bytes wide: a 64-bit number or a pointer.
+
+pub mod parameter;
+mod shape;
+mod table;
+mod variant;
+
+pub use parameter::Parameter;
+pub use shape::{Grid, LaunchShape};
+pub use table::CUDA_KERNELS;
+pub use variant::{Constant, Variant};
+
+use super::table::KernelId;
+use crate::error::{Error, Result};
+use crate::matrix::Dtype;
+
+/// How a chunk of A lies in a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Compressed rows: arrays `row_pointers`, `columns`, `values`.
+    Csr,
+    /// Every row padded to the longest, number `width`: arrays `columns`, `values`.
+    Ellpack,
+}
+
+/// A kernel for CUDA devices.
+#[derive(Debug, Clone, Copy)]
+pub struct CudaKernel {
+    /// The kernel.
+    pub id: KernelId,
+    /// Its file in `kernels/`.
+    pub file: &'static str,
+    /// The whole text of that file.
+    pub text: &'static str,
+    /// How it wants its chunk to lie.
+    pub layout: Layout,
+    /// What its entries take.
+    pub parameters: &'static [Parameter],
+    /// How its threads share the work.
+    pub grid: Grid,
+    /// What tells its entries apart; nothing where there is one for each precision.
+    pub constants: &'static [Constant],
+    /// The forms that its file has entries for, the one to take first.
+    pub variants: &'static [Variant],
+}
+
+impl CudaKernel {
+    /// The kernel with that id; an error where it is none for a GPU.
+    pub fn of(id: KernelId) -> Result<&'static Self> {
+        CUDA_KERNELS
+            .iter()
+            .find(|kernel| kernel.id == id)
+            .ok_or_else(|| Error::Usage(format!("kernel {} does not run on a GPU", id.name())))
+    }
+
+    /// The form to take where nothing is known of the matrix.
+    pub fn first_variant(&self) -> Variant {
+        self.variants.first().copied().unwrap_or_default()
+    }
+
+    /// The name of a form, as `--kernel` takes it: `csr_vector_subwarp_w4`.
+    pub fn variant_name(&self, variant: &Variant) -> String {
+        join(self.id.name(), &self.suffix(variant))
+    }
+
+    /// The name of its entry for a precision: `csr_scalar_v3_f64`, `csr_vector_subwarp_f32_w4`.
+    pub fn entry(&self, dtype: Dtype, variant: &Variant) -> String {
+        join(&format!("{}_{}", self.id.name(), dtype.name()), &self.suffix(variant))
+    }
+
+    fn suffix(&self, variant: &Variant) -> String {
+        self.constants
+            .iter()
+            .map(|constant| format!("{}{}", constant.letter(), constant.of(variant)))
+            .collect()
+    }
+
+    /// What the compiler is told to make one form for exactly `k` columns.
+    pub fn defines(&self, variant: &Variant, k: u64) -> Vec<String> {
+        let constant = |constant: &Constant| format!("-D{}={}", constant.macro_name(), constant.of(variant));
+        std::iter::once(format!("-DEXACT_K={k}")).chain(self.constants.iter().map(constant)).collect()
+    }
+
+    /// The grid for `items` items and `k` columns; an error where CUDA has no grid that large.
+    pub fn shape(&self, variant: &Variant, dtype: Dtype, items: u64, k: u64) -> Result<LaunchShape> {
+        self.grid.shape(variant, dtype, items, k).ok_or_else(|| {
+            Error::Usage(format!(
+                "kernel {} cannot be launched for {items} rows and k = {k}: the grid would have too many blocks; \
+                 take smaller chunks",
+                self.id.name()
+            ))
+        })
+    }
+}
+
+fn join(name: &str, suffix: &str) -> String {
+    if suffix.is_empty() { name.into() } else { format!("{name}_{suffix}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{Processor, kernels_of};
+    use super::*;
+
+    #[test]
+    fn every_kernel_for_a_gpu_has_its_text_and_entries() {
+        for info in kernels_of(Processor::Gpu) {
+            let kernel = CudaKernel::of(info.id).unwrap();
+            let variant = kernel.first_variant();
+            assert!(kernel.entry(Dtype::F64, &variant).starts_with(&format!("{}_f64", info.name)));
+            assert!(kernel.entry(Dtype::F32, &variant).starts_with(&format!("{}_f32", info.name)));
+            assert!(kernel.text.contains("extern \"C\" __global__") && !kernel.text.contains("#include"));
+            assert_eq!(kernel.variants.len() > 1, !kernel.constants.is_empty(), "{}", info.name);
+        }
+        assert_eq!(kernels_of(Processor::Gpu).count(), CUDA_KERNELS.len());
+        assert_eq!(CudaKernel::of(KernelId::CpuCsr).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn forms_have_names_and_definitions_of_what_they_differ_in() {
+        let kernel = CudaKernel {
+            constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows],
+            ..*CudaKernel::of(KernelId::CsrVector).unwrap()
+        };
+        let variant = Variant { lanes: 8, vectors: 2, ways: 4, rows: 3, threads: 256, piece: 256 };
+        assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3");
+        assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3");
+        let defines = kernel.defines(&variant, 32);
+        assert_eq!(defines, ["-DEXACT_K=32", "-DLANES=8", "-DVECTORS=2", "-DWAYS=4", "-DROWS=3"]);
+        let plain = CudaKernel::of(KernelId::CsrVector).unwrap();
+        assert_eq!(plain.entry(Dtype::F32, &plain.first_variant()), "csr_vector_f32");
+    }
+
+    #[test]
+    fn the_grid_covers_every_element_and_hardly_more() {
+        for kernel in CUDA_KERNELS.iter().filter(|kernel| kernel.grid == Grid::Elements) {
+            let variant = kernel.first_variant();
+            for (rows, k) in [(0, 4), (1, 1), (511, 1), (512, 1), (513, 1), (1000, 33), (1 << 33, 3)] {
+                let shape = kernel.shape(&variant, Dtype::F64, rows, k).unwrap();
+                let threads = u64::from(shape.grid[0]) * u64::from(shape.block[0]);
+                let needed = rows * k * u64::from(variant.ways);
+                assert!(threads >= needed && threads < needed + u64::from(variant.threads), "{rows} {k}");
+            }
+            let shape = |rows, k| kernel.shape(&variant, Dtype::F64, rows, k);
+            assert!(shape(u64::MAX, 2).is_err() && shape(1 << 50, 1).is_err());
+        }
+    }
+
+    #[test]
+    fn tiles_cover_every_column_of_every_item() {
+        let variant = Variant { lanes: 4, vectors: 2, ways: 2, threads: 128, ..Variant::PLAIN };
+        for (dtype, columns) in [(Dtype::F64, 16), (Dtype::F32, 32)] {
+            for (items, k) in [(1u64, 1u64), (16, 16), (17, 33), (1000, 64), (5, 100), (0, 7), (7, 0)] {
+                let shape = Grid::Tiles.shape(&variant, dtype, items, k).unwrap();
+                let [x, y, _] = shape.grid.map(u64::from);
+                assert_eq!(x * y, items.div_ceil(128 / 8) * k.div_ceil(columns), "{items} {k}");
+            }
+        }
+        assert!(Grid::Tiles.shape(&variant, Dtype::F64, 1, 1 << 21).is_none());
+    }
+}

@@ -1,0 +1,54 @@
+//! What the entries of kernels take. Arguments are found by name, so the names here are those that a launch knows:
+//!
+//! - numbers: `rows`, `k`, `items` (what the grid counts), `width`, `ldx` and `ldy` (elements from one row to the next);
+//! - the arrays of the chunk, as its storage names them;
+//! - `x`, `y`, and `scratch`, device memory that is the launch's own while it runs.
+
+/// What an entry takes at one place of its parameter list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    /// A 64-bit number.
+    Number(&'static str),
+    /// A pointer to what the kernel reads.
+    Read(&'static str),
+    /// A pointer to what the kernel writes; it reads only what it wrote.
+    Write(&'static str),
+    /// A pointer to what the kernel finds, changes and leaves as it was: counters that begin and end at zero.
+    Update(&'static str),
+}
+
+impl Parameter {
+    /// Its name in the kernel's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Number(name) | Self::Read(name) | Self::Write(name) | Self::Update(name) => name,
+        }
+    }
+}
+
+/// What kernels on compressed rows take. The row pointers of a chunk still count from the whole matrix's start; columns
+/// and values begin at the chunk's first nonzero.
+pub const CSR: &[Parameter] = &[
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Read("row_pointers"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];
+
+/// What kernels on padded ELLPACK take.
+pub const ELLPACK: &[Parameter] = &[
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Number("width"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];
