@@ -1,4 +1,5 @@
-//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler; needs no CUDA.
+//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler, and lists the PTX that is built in; needs no
+//! CUDA.
 //!
 //! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), and misaligned addresses are looked
 //! for, but no sanitizer is linked: the emulator defines the functions that the compiler calls, and so sees each access
@@ -23,8 +24,9 @@ fn main() {
         .filter(|path| path.extension().is_some_and(|ending| ending == "cu"))
         .collect();
     kernels.sort();
-    kernels.push(TEST_KERNELS.into());
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    fs::write(folder.join("embedded_ptx.rs"), embedded_ptx(&kernels)).expect("OUT_DIR is writable");
+    kernels.push(TEST_KERNELS.into());
     let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, &folder)).collect();
 
     let mut build = cc::Build::new();
@@ -62,4 +64,31 @@ fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
     let text = format!("#include \"{}\"\n#line 1 \"{}\"\n{text}", header.display(), kernel.display());
     fs::write(&source, text).expect("OUT_DIR is writable");
     source
+}
+
+/// The names of kernels' files with their PTX, as a Rust expression. PTX that was made of another text is left out.
+fn embedded_ptx(kernels: &[PathBuf]) -> String {
+    let mut list = String::from("&[\n");
+    for kernel in kernels {
+        let name = kernel.file_name().unwrap_or_default().to_string_lossy();
+        let ptx = Path::new("kernels/ptx").join(&*name).with_extension("ptx");
+        let text = fs::read(kernel).expect("kernels are readable");
+        let stamp = format!("// {name} {:016x} ", fingerprint(&text));
+        if !fs::read_to_string(&ptx).is_ok_and(|ptx| ptx.starts_with(&stamp)) {
+            println!(
+                "cargo::warning={} is not of this {name}: run .ci/compile_kernels.py --write",
+                ptx.display()
+            );
+            continue;
+        }
+        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{}\")", ptx.display());
+        list.push_str(&format!("(\"{name}\", include_str!({path})),\n"));
+    }
+    list + "]"
+}
+
+/// FNV-1a, as `.ci/compile_kernels.py` computes it.
+fn fingerprint(text: &[u8]) -> u64 {
+    text.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |value, &byte| (value ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -12,6 +12,7 @@
 #[cfg(test)]
 pub(crate) mod conformance;
 mod cpu;
+pub mod cuda;
 pub mod emulated;
 mod operation;
 mod pinned;

@@ -1,0 +1,174 @@
+//! Which compiled forms of a kernel there are, and what each is made of.
+//!
+//! The **generic** form takes K as an argument. It is built in as PTX, so a host with nothing but a driver can use it.
+//! The **exact** form has K and the variant's numbers as constants (`-DEXACT_K=32 -DLANES=8 …`); NVRTC makes it on the
+//! machine it runs on. Both have the entry under the same name and take the same arguments, and where the kernel's order
+//! is canonical they give the same bits.
+
+use std::hash::{Hash, Hasher};
+
+use crate::device::{Fault, FaultKind, Launch};
+use crate::kernel::cuda::CudaKernel;
+
+/// Options of every form, the same as in `.ci/compile_kernels.py`. The order and rounding of every operation are those of
+/// the text.
+const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
+
+/// The word by which a kernel's text says that it has exact forms.
+const EXACT: &str = "EXACT_K";
+
+/// File names in `kernels/` with the PTX that was made of them.
+const EMBEDDED_PTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded_ptx.rs"));
+
+/// The compute capability of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Architecture {
+    /// 9 of 9.0.
+    pub major: u32,
+    /// 0 of 9.0.
+    pub minor: u32,
+}
+
+/// Something to compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// A file in `kernels/`.
+    pub file: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// The compiler's options, the architecture among them.
+    pub options: Vec<String>,
+}
+
+impl Hash for Form {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Forms of one file have one text.
+        self.file.hash(state);
+        self.options.hash(state);
+    }
+}
+
+/// What a launch can be done with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forms {
+    /// The name of the entry in all of them.
+    pub entry: String,
+    /// PTX with that entry and no other, where it is built in.
+    pub ptx: Option<String>,
+    /// The generic form, for a kernel whose PTX is not built in.
+    pub generic: Form,
+    /// The exact form, where the kernel has such.
+    pub exact: Option<Form>,
+}
+
+impl Forms {
+    /// The forms for a launch on a card.
+    pub fn of(launch: &Launch, architecture: Architecture) -> Result<Self, Fault> {
+        let kernel = CudaKernel::of(launch.kernel)
+            .map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))?;
+        let entry = kernel.entry(launch.dtype).to_string();
+        let form = |defines: Vec<String>| {
+            let target = format!("--gpu-architecture=sm_{}{}", architecture.major, architecture.minor);
+            let options = std::iter::once(target).chain(OPTIONS.map(String::from)).chain(defines).collect();
+            Form { file: kernel.file, text: kernel.text, options }
+        };
+        let ptx = EMBEDDED_PTX.iter().find(|(file, _)| *file == kernel.file);
+        Ok(Self {
+            ptx: ptx.and_then(|(_, ptx)| only_entry(ptx, &entry)),
+            entry,
+            generic: form(Vec::new()),
+            exact: has_word(kernel.text, EXACT).then(|| form(vec![format!("-DEXACT_K={}", launch.k)])),
+        })
+    }
+}
+
+/// PTX with one of its entries only: the driver compiles all it is given, and the others may be many. Nothing where
+/// there is no such entry.
+fn only_entry(ptx: &str, entry: &str) -> Option<String> {
+    const ENTRY: &str = ".visible .entry ";
+    let mut kept = String::with_capacity(ptx.len() / 2);
+    let mut found = false;
+    let mut rest = ptx;
+    while let Some(begin) = rest.find(ENTRY) {
+        // An entry ends with the first brace that closes at the beginning of a line; inner ones are indented.
+        let end = rest[begin..].find("\n}").map_or(rest.len(), |end| begin + end + 2);
+        kept.push_str(&rest[..begin]);
+        let name = rest[begin + ENTRY.len()..].split(|c: char| !is_word(c)).next();
+        if name == Some(entry) {
+            found = true;
+            kept.push_str(&rest[begin..end]);
+        }
+        rest = &rest[end..];
+    }
+    kept.push_str(rest);
+    found.then_some(kept)
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c| !is_word(c)).any(|part| part == word)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::kernel::KernelId;
+    use crate::kernel::cuda::CUDA_KERNELS;
+    use crate::matrix::Dtype;
+
+    pub const H200: Architecture = Architecture { major: 9, minor: 0 };
+
+    pub fn launch(kernel: KernelId, dtype: Dtype, k: u64) -> Launch {
+        Launch { kernel, dtype, rows: 10, k, arguments: Vec::new() }
+    }
+
+    #[test]
+    fn every_kernel_has_its_ptx_with_both_entries() {
+        for kernel in CUDA_KERNELS {
+            for dtype in [Dtype::F64, Dtype::F32] {
+                let forms = Forms::of(&launch(kernel.id, dtype, 8), H200).unwrap();
+                let ptx = forms.ptx.unwrap_or_else(|| {
+                    panic!("{} has no current PTX: run .ci/compile_kernels.py --write", kernel.file)
+                });
+                assert_eq!(ptx.matches(".visible .entry").count(), 1, "{}", forms.entry);
+                assert!(ptx.contains(&format!(".visible .entry {}(", forms.entry)));
+                assert!(
+                    ptx.contains(".version 8.") && ptx.contains(".target sm_75"),
+                    "for older drivers and cards"
+                );
+                assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
+            }
+        }
+    }
+
+    #[test]
+    fn entries_are_cut_out_whole() {
+        let ptx = "head\n.visible .entry one(\n)\n{\n\t{\n\t}\n}\n.shared s;\n.visible .entry one_more(\n)\n{\n}\ntail\n";
+        assert_eq!(
+            only_entry(ptx, "one").unwrap(),
+            "head\n.visible .entry one(\n)\n{\n\t{\n\t}\n}\n.shared s;\n\ntail\n"
+        );
+        assert_eq!(
+            only_entry(ptx, "one_more").unwrap(),
+            "head\n\n.shared s;\n.visible .entry one_more(\n)\n{\n}\ntail\n"
+        );
+        assert_eq!(only_entry(ptx, "more"), None);
+    }
+
+    #[test]
+    fn only_texts_that_know_an_exact_k_have_exact_forms() {
+        let forms = Forms::of(&launch(KernelId::CsrScalarV3, Dtype::F64, 8), H200).unwrap();
+        assert_eq!(forms.exact, None);
+        assert_eq!(forms.generic.options[0], "--gpu-architecture=sm_90");
+        assert!(has_word("#ifdef EXACT_K\n", EXACT) && !has_word("INEXACT_K EXACT_KS", EXACT));
+    }
+
+    #[test]
+    fn kernels_of_the_host_have_no_forms() {
+        let fault = Forms::of(&launch(KernelId::CpuCsr, Dtype::F64, 8), H200).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Misuse);
+    }
+}

@@ -1,0 +1,150 @@
+//! Compiled kernels on disk, found by what they were made of.
+//!
+//! The name of a file is the hash of the kernel's text, the compiler's options (the card's architecture among them) and
+//! the compiler's version; its head repeats the hash and has one of the content. A file that is damaged, cut short or of
+//! somebody else is as if it were not there, and is written anew. A folder that cannot be written is no error: the kernel
+//! is compiled again next time.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::forms::Form;
+use crate::files;
+
+const MAGIC: &[u8; 16] = b"rowloom cubin 1\n";
+
+/// A folder of compiled kernels, or none.
+#[derive(Debug, Clone)]
+pub struct KernelCache {
+    folder: Option<PathBuf>,
+}
+
+impl KernelCache {
+    /// The one in the user's cache folder.
+    pub fn of_user() -> Self {
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Self { folder: caches.map(|caches| caches.join("rowloom").join("kernels")) }
+    }
+
+    /// One in that folder.
+    #[cfg(test)]
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: Some(folder.into()) }
+    }
+
+    /// What was stored for `form`, made by `compiler`.
+    pub fn load(&self, form: &Form, compiler: &str) -> Option<Vec<u8>> {
+        let key = key(form, compiler);
+        let bytes = fs::read(file(self.folder.as_deref()?, form, key)).ok()?;
+        let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&key.to_le_bytes())?;
+        let (hash, content) = rest.split_first_chunk::<8>()?;
+        (u64::from_le_bytes(*hash) == xxh3_64(content)).then(|| content.to_vec())
+    }
+
+    /// Stores `content` for `form`, made by `compiler`, if the folder lets it.
+    pub fn store(&self, form: &Form, compiler: &str, content: &[u8]) {
+        let Some(folder) = &self.folder else { return };
+        let key = key(form, compiler);
+        if let Err(error) = fs::create_dir_all(folder) {
+            tracing::debug!(%error, "compiled kernels are not kept");
+            return;
+        }
+        let written = files::replace(&file(folder, form, key), |file| {
+            file.write_all(MAGIC)?;
+            file.write_all(&key.to_le_bytes())?;
+            file.write_all(&xxh3_64(content).to_le_bytes())?;
+            file.write_all(content)
+        });
+        if let Err(error) = written {
+            tracing::debug!(%error, "compiled kernels are not kept");
+        }
+    }
+}
+
+fn key(form: &Form, compiler: &str) -> u128 {
+    let mut hash = Xxh3::new();
+    let words = [form.text, compiler].into_iter().chain(form.options.iter().map(String::as_str));
+    for word in words {
+        // With its length before it, no word can run into the next.
+        hash.update(&(word.len() as u64).to_le_bytes());
+        hash.update(word.as_bytes());
+    }
+    hash.digest128()
+}
+
+fn file(folder: &Path, form: &Form, key: u128) -> PathBuf {
+    let stem = form.file.strip_suffix(".cu").unwrap_or(form.file);
+    folder.join(format!("{stem}-{key:032x}.cubin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form() -> Form {
+        Form { file: "a.cu", text: "text", options: vec!["-DA".into(), "-DB".into()] }
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache::at(&folder.path().join("deep/er"));
+        assert_eq!(cache.load(&form(), "12.0"), None);
+        cache.store(&form(), "12.0", b"machine code");
+        assert_eq!(cache.load(&form(), "12.0").unwrap(), b"machine code");
+        cache.store(&form(), "12.0", b"");
+        assert_eq!(cache.load(&form(), "12.0").unwrap(), b"");
+    }
+
+    #[test]
+    fn another_text_option_or_compiler_is_another_file() {
+        let same = key(&form(), "12.0");
+        let options = |words: &[&str]| words.iter().map(|word| String::from(*word)).collect();
+        for (other, compiler) in [
+            (Form { text: "text ", ..form() }, "12.0"),
+            (Form { options: options(&["-DA"]), ..form() }, "12.0"),
+            (Form { options: options(&["-DA-DB"]), ..form() }, "12.0"),
+            (Form { options: options(&["-DB", "-DA"]), ..form() }, "12.0"),
+            (form(), "12.1"),
+        ] {
+            assert_ne!(key(&other, compiler), same, "{other:?} {compiler}");
+        }
+        assert_eq!(key(&form(), "12.0"), same);
+    }
+
+    #[test]
+    fn damaged_and_foreign_files_are_ignored_and_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache::at(folder.path());
+        let path = file(folder.path(), &form(), key(&form(), "12.0"));
+        cache.store(&form(), "12.0", b"machine code");
+        let good = fs::read(&path).unwrap();
+        for length in 0..good.len() {
+            fs::write(&path, &good[..length]).unwrap();
+            assert_eq!(cache.load(&form(), "12.0"), None, "cut to {length} bytes");
+        }
+        for byte in 0..good.len() {
+            let mut bad = good.clone();
+            bad[byte] ^= 1;
+            fs::write(&path, bad).unwrap();
+            assert_eq!(cache.load(&form(), "12.0"), None, "byte {byte} damaged");
+        }
+        cache.store(&form(), "12.0", b"machine code");
+        assert_eq!(cache.load(&form(), "12.0").unwrap(), b"machine code");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for cache in [KernelCache::at(&folder.path().join("file/below")), KernelCache { folder: None }] {
+            cache.store(&form(), "12.0", b"machine code");
+            assert_eq!(cache.load(&form(), "12.0"), None);
+        }
+    }
+}

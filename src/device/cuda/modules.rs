@@ -1,0 +1,422 @@
+//! The function that a launch calls: the generic form of its kernel at first, the exact one as soon as it is compiled.
+//!
+//! Without NVRTC the generic forms are all there is. A form that was compiled once is found on disk the next time, and is
+//! then used from the first launch on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::forms::{Architecture, Form, Forms};
+use super::kernel_cache::KernelCache;
+use super::loader::{Driver, Image, Loader};
+use super::nvrtc::Nvrtc;
+use super::workshop::{Compile, Made, Workshop};
+use crate::device::{Fault, FaultKind, Launch};
+use crate::kernel::KernelId;
+use crate::matrix::Dtype;
+
+/// The kernels of one device, loaded as they are needed. Used and dropped by the thread that has the device's context.
+pub struct Modules<L: Loader = Driver> {
+    loader: L,
+    forms: FormsOf,
+    architecture: Architecture,
+    /// None where there is no compiler.
+    workshop: Option<Workshop>,
+    compiled: HashMap<Form, Compiled<L::Module>>,
+    /// Generic forms from PTX, by the name of their one entry.
+    built_in: HashMap<String, L::Module>,
+    chosen: HashMap<Wanted, Choice<L::Function>>,
+}
+
+/// The forms for a launch on a card.
+type FormsOf = fn(&Launch, Architecture) -> Result<Forms, Fault>;
+
+/// What tells launches apart that need different functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Wanted {
+    kernel: KernelId,
+    dtype: Dtype,
+    k: u64,
+}
+
+impl Wanted {
+    fn by(launch: &Launch) -> Self {
+        Self { kernel: launch.kernel, dtype: launch.dtype, k: launch.k }
+    }
+}
+
+/// How far the compilation of a form is.
+enum Compiled<M> {
+    Ordered,
+    Ready(M),
+    Failed(Fault),
+}
+
+/// The function of a launch, and the form that will give a better one.
+struct Choice<F> {
+    function: F,
+    awaits: Option<Form>,
+}
+
+impl Modules {
+    /// No kernels yet. The driver is for CUDA `driver_major`, and the context of the card is current on this thread.
+    pub fn new(architecture: Architecture, driver_major: u32) -> Self {
+        let compiler = Nvrtc::find(driver_major).map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compile>);
+        Self::with(Driver, Forms::of, architecture, compiler, KernelCache::of_user())
+    }
+}
+
+impl<L: Loader> Modules<L> {
+    fn with(
+        loader: L,
+        forms: FormsOf,
+        architecture: Architecture,
+        compiler: Option<Arc<dyn Compile>>,
+        cache: KernelCache,
+    ) -> Self {
+        let workshop = compiler.map(|compiler| Workshop::new(compiler, cache));
+        let (compiled, built_in, chosen) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { loader, forms, architecture, workshop, compiled, built_in, chosen }
+    }
+
+    /// The best function for a launch that there is at this moment. Waits for a compiler only where there is none.
+    pub fn function(&mut self, launch: &Launch) -> Result<L::Function, Fault> {
+        while let Some(made) = self.workshop.as_ref().and_then(Workshop::made) {
+            self.keep(made);
+        }
+        let wanted = Wanted::by(launch);
+        if let Some(choice) = self.chosen.get(&wanted) {
+            let waiting = |form| matches!(self.compiled.get(form), Some(Compiled::Ordered));
+            if choice.awaits.as_ref().is_none_or(waiting) {
+                return Ok(choice.function);
+            }
+        }
+        let choice = self.choose(launch)?;
+        let function = choice.function;
+        self.chosen.insert(wanted, choice);
+        Ok(function)
+    }
+
+    /// Compiles the exact forms of all these launches, side by side, and waits for them. A fault names a form that could
+    /// not be made; launches go on without it.
+    pub fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
+        let mut forms = Vec::new();
+        for launch in launches {
+            forms.extend((self.forms)(launch, self.architecture)?.exact);
+        }
+        if self.workshop.is_none() {
+            return Ok(());
+        }
+        forms.iter().for_each(|form| self.order(form));
+        forms.iter().try_for_each(|form| self.wait_for(form))
+    }
+
+    fn choose(&mut self, launch: &Launch) -> Result<Choice<L::Function>, Fault> {
+        let forms = (self.forms)(launch, self.architecture)?;
+        let Some(exact) = forms.exact.as_ref().filter(|_| self.workshop.is_some()) else {
+            return Ok(Choice { function: self.generic(&forms)?, awaits: None });
+        };
+        self.order(exact);
+        if let Some(Compiled::Ready(module)) = self.compiled.get(exact) {
+            match self.loader.function(module, &forms.entry) {
+                Ok(function) => return Ok(Choice { function, awaits: None }),
+                Err(fault) => self.give_up(exact, fault),
+            }
+        }
+        match self.generic(&forms) {
+            Ok(function) => {
+                let ordered = matches!(self.compiled.get(exact), Some(Compiled::Ordered));
+                Ok(Choice { function, awaits: ordered.then(|| exact.clone()) })
+            }
+            // A variant that exists in its exact form only.
+            Err(_) if self.wait_for(exact).is_ok() => {
+                Ok(Choice { function: self.entry_of(exact, &forms.entry)?, awaits: None })
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The generic form's function: from the PTX that is built in, else compiled here and now.
+    fn generic(&mut self, forms: &Forms) -> Result<L::Function, Fault> {
+        if let Some(module) = self.built_in.get(&forms.entry) {
+            return self.loader.function(module, &forms.entry);
+        }
+        if let Some(ptx) = &forms.ptx {
+            let module = self.loader.load(Image::Ptx(ptx))?;
+            let function = self.loader.function(&module, &forms.entry);
+            self.built_in.insert(forms.entry.clone(), module);
+            return function;
+        }
+        if self.workshop.is_none() {
+            let message = format!(
+                "no PTX of {} is built in, and without NVRTC it cannot be compiled; install nvidia-cuda-nvrtc",
+                forms.entry
+            );
+            return Err(Fault::new(FaultKind::Launch, message));
+        }
+        self.order(&forms.generic);
+        self.wait_for(&forms.generic)?;
+        self.entry_of(&forms.generic, &forms.entry)
+    }
+
+    fn entry_of(&self, form: &Form, entry: &str) -> Result<L::Function, Fault> {
+        match self.compiled.get(form) {
+            Some(Compiled::Ready(module)) => self.loader.function(module, entry),
+            Some(Compiled::Failed(fault)) => Err(fault.clone()),
+            Some(Compiled::Ordered) | None => {
+                Err(Fault::new(FaultKind::Launch, format!("{entry} is not compiled")))
+            }
+        }
+    }
+
+    /// Sees to it that a form is compiled, now or later; one that lies on disk is loaded at once.
+    fn order(&mut self, form: &Form) {
+        let Some(workshop) = self.workshop.as_mut().filter(|_| !self.compiled.contains_key(form)) else {
+            return;
+        };
+        if let Some(code) = workshop.kept(form)
+            && let Ok(module) = self.loader.load(Image::MachineCode(&code))
+        {
+            self.compiled.insert(form.clone(), Compiled::Ready(module));
+            return;
+        }
+        match workshop.order(form.clone()) {
+            Ok(()) => drop(self.compiled.insert(form.clone(), Compiled::Ordered)),
+            Err(reason) => self.give_up(form, Fault::new(FaultKind::Launch, reason)),
+        }
+    }
+
+    fn wait_for(&mut self, form: &Form) -> Result<(), Fault> {
+        while matches!(self.compiled.get(form), Some(Compiled::Ordered)) {
+            match self.workshop.as_ref().and_then(Workshop::wait) {
+                Some(made) => self.keep(made),
+                None => self.give_up(form, Fault::new(FaultKind::Launch, "the compiling threads have ended")),
+            }
+        }
+        match self.compiled.get(form) {
+            Some(Compiled::Failed(fault)) => Err(fault.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, (form, code): Made) {
+        let loaded = match code {
+            Ok(code) => self.loader.load(Image::MachineCode(&code)),
+            Err(words) => {
+                let options = form.options.join(" ");
+                Err(Fault::new(
+                    FaultKind::Launch,
+                    format!("{} does not compile with {options}: {words}", form.file),
+                ))
+            }
+        };
+        match loaded {
+            Ok(module) => drop(self.compiled.insert(form, Compiled::Ready(module))),
+            Err(fault) => self.give_up(&form, fault),
+        }
+    }
+
+    fn give_up(&mut self, form: &Form, fault: Fault) {
+        tracing::warn!(file = form.file, reason = fault.message, "an exact form is not used");
+        if let Some(Compiled::Ready(module)) = self.compiled.insert(form.clone(), Compiled::Failed(fault)) {
+            self.loader.unload(module);
+        }
+    }
+}
+
+impl<L: Loader> Drop for Modules<L> {
+    fn drop(&mut self) {
+        let compiled = self.compiled.drain().filter_map(|(_, compiled)| match compiled {
+            Compiled::Ready(module) => Some(module),
+            _ => None,
+        });
+        for module in compiled.chain(self.built_in.drain().map(|(_, module)| module)) {
+            self.loader.unload(module);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use crossbeam::channel::{Receiver, Sender, unbounded};
+
+    use super::super::forms::tests::{H200, launch};
+    use super::*;
+
+    /// A driver that tells what was loaded: a function is the image's text and the entry's name.
+    #[derive(Default)]
+    struct FakeDriver {
+        names: RefCell<Vec<&'static str>>,
+        loaded: Rc<RefCell<i32>>,
+    }
+
+    impl Loader for FakeDriver {
+        type Module = String;
+        type Function = &'static str;
+
+        fn load(&self, image: Image<'_>) -> Result<String, Fault> {
+            let text = match image {
+                Image::Ptx(text) => format!("PTX {text}"),
+                Image::MachineCode(code) => format!("code {}", String::from_utf8_lossy(code)),
+            };
+            if text.contains("refused") {
+                return Err(Fault::new(FaultKind::Launch, "refused"));
+            }
+            *self.loaded.borrow_mut() += 1;
+            Ok(text)
+        }
+
+        fn function(&self, module: &String, entry: &str) -> Result<&'static str, Fault> {
+            let name: &'static str = format!("{module}: {entry}").leak();
+            self.names.borrow_mut().push(name);
+            Ok(name)
+        }
+
+        fn unload(&self, _: String) {
+            *self.loaded.borrow_mut() -= 1;
+        }
+    }
+
+    /// A compiler that answers when it is told to, and with what.
+    struct FakeCompiler(Receiver<Result<&'static str, &'static str>>);
+
+    impl Compile for FakeCompiler {
+        fn version(&self) -> String {
+            "fake 1".into()
+        }
+
+        fn compile(&self, form: &Form) -> Result<Vec<u8>, String> {
+            let answer = self.0.recv().expect("the test answers every order")?;
+            Ok(format!("{answer} of {}", form.options.join(" ")).into_bytes())
+        }
+    }
+
+    /// A kernel with exact forms; for single precision no PTX is built in.
+    fn forms(launch: &Launch, _: Architecture) -> Result<Forms, Fault> {
+        let form = |option: String| Form { file: "a.cu", text: "text", options: vec![option] };
+        Ok(Forms {
+            entry: if launch.dtype == Dtype::F64 { "entry".into() } else { "entry_f32".into() },
+            ptx: (launch.dtype == Dtype::F64).then(|| "text".into()),
+            generic: form("generic".into()),
+            exact: Some(form(format!("k={}", launch.k))),
+        })
+    }
+
+    type Answers = Sender<Result<&'static str, &'static str>>;
+
+    fn modules(cache: &KernelCache) -> (Modules<FakeDriver>, Answers, Rc<RefCell<i32>>) {
+        let (sender, receiver) = unbounded();
+        let driver = FakeDriver::default();
+        let loaded = Rc::clone(&driver.loaded);
+        let compiler = Some(Arc::new(FakeCompiler(receiver)) as Arc<dyn Compile>);
+        (Modules::with(driver, forms, H200, compiler, cache.clone()), sender, loaded)
+    }
+
+    fn of(dtype: Dtype, k: u64) -> Launch {
+        launch(KernelId::CsrScalarV3, dtype, k)
+    }
+
+    /// The function of a launch once it is no longer the generic one; the test hangs where it stays that.
+    fn later(modules: &mut Modules<FakeDriver>, launch: &Launch) -> &'static str {
+        loop {
+            match modules.function(launch).unwrap() {
+                "PTX text: entry" => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
+    #[test]
+    fn the_exact_form_follows_the_generic_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
+        for k in [8, 8, 9] {
+            assert_eq!(modules.function(&of(Dtype::F64, k)).unwrap(), "PTX text: entry");
+        }
+        assert_eq!(*loaded.borrow(), 1, "one PTX for all K");
+        answers.send(Ok("code")).unwrap();
+        answers.send(Ok("code")).unwrap();
+        assert_eq!(later(&mut modules, &of(Dtype::F64, 8)), "code code of k=8: entry");
+        assert_eq!(later(&mut modules, &of(Dtype::F64, 9)), "code code of k=9: entry");
+        drop(modules);
+        assert_eq!(*loaded.borrow(), 0, "all is unloaded at the end");
+    }
+
+    #[test]
+    fn what_was_compiled_once_is_used_from_the_first_launch_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache::at(folder.path());
+        let (mut first, answers, _) = modules(&cache);
+        answers.send(Ok("code")).unwrap();
+        first.prepare(&[of(Dtype::F64, 8)]).unwrap();
+        let (mut second, _answers, loaded) = modules(&cache);
+        assert_eq!(second.function(&of(Dtype::F64, 8)).unwrap(), "code code of k=8: entry");
+        assert_eq!(*loaded.borrow(), 1, "the generic form is not needed");
+    }
+
+    #[test]
+    fn prepared_launches_never_see_the_generic_form() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
+        let launches = [1, 2, 3, 4, 5, 2].map(|k| of(Dtype::F64, k));
+        (1..=5).for_each(|_| answers.send(Ok("code")).unwrap());
+        modules.prepare(&launches).unwrap();
+        for launch in &launches {
+            let expected = format!("code code of k={}: entry", launch.k);
+            assert_eq!(modules.function(launch).unwrap(), expected);
+        }
+        assert_eq!(*loaded.borrow(), 5);
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_made_leaves_the_generic_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache::at(folder.path());
+        for (answer, words) in [(Err("line 3: no"), "line 3: no"), (Ok("refused"), "refused")] {
+            let (mut modules, answers, _) = modules(&cache);
+            answers.send(answer).unwrap();
+            let fault = modules.prepare(&[of(Dtype::F64, 8)]).unwrap_err();
+            assert!(fault.message.contains(words), "{fault:?}");
+            assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap(), "PTX text: entry");
+        }
+        // Machine code that the driver refuses is compiled anew, by a newer compiler for example.
+        let (mut modules, answers, _) = modules(&cache);
+        answers.send(Ok("code")).unwrap();
+        modules.prepare(&[of(Dtype::F64, 8)]).unwrap();
+    }
+
+    #[test]
+    fn without_ptx_the_first_launch_waits_for_the_compiler() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, _) = modules(&KernelCache::at(folder.path()));
+        answers.send(Ok("code")).unwrap();
+        answers.send(Ok("code")).unwrap();
+        let function = modules.function(&of(Dtype::F32, 8)).unwrap();
+        assert!(function.starts_with("code code of "), "{function}");
+    }
+
+    #[test]
+    fn without_a_compiler_there_are_the_generic_forms() {
+        let cache = KernelCache::of_user();
+        let mut modules = Modules::with(FakeDriver::default(), forms, H200, None, cache);
+        modules.prepare(&[of(Dtype::F64, 8)]).unwrap();
+        assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap(), "PTX text: entry");
+        let fault = modules.function(&of(Dtype::F32, 8)).unwrap_err();
+        assert!(fault.message.contains("install"), "{fault:?}");
+    }
+
+    #[test]
+    fn ending_waits_for_what_is_being_compiled_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
+        for k in 1..=100 {
+            modules.function(&of(Dtype::F64, k)).unwrap();
+        }
+        (0..16).for_each(|_| answers.send(Ok("code")).unwrap());
+        drop(modules);
+        assert_eq!(*loaded.borrow(), 0);
+    }
+}
