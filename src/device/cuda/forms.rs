@@ -66,7 +66,7 @@ impl Forms {
     pub fn of(launch: &Launch, architecture: Architecture) -> Result<Self, Fault> {
         let kernel = CudaKernel::of(launch.kernel)
             .map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))?;
-        let entry = kernel.entry(launch.dtype).to_string();
+        let entry = kernel.entry(launch.dtype, &launch.variant);
         let form = |defines: Vec<String>| {
             let target = format!("--gpu-architecture=sm_{}{}", architecture.major, architecture.minor);
             let options = std::iter::once(target).chain(OPTIONS.map(String::from)).chain(defines).collect();
@@ -77,7 +77,7 @@ impl Forms {
             ptx: ptx.and_then(|(_, ptx)| only_entry(ptx, &entry)),
             entry,
             generic: form(Vec::new()),
-            exact: has_word(kernel.text, EXACT).then(|| form(vec![format!("-DEXACT_K={}", launch.k)])),
+            exact: has_word(kernel.text, EXACT).then(|| form(kernel.defines(&launch.variant, launch.k))),
         })
     }
 }
@@ -122,23 +122,26 @@ pub(super) mod tests {
     pub const H200: Architecture = Architecture { major: 9, minor: 0 };
 
     pub fn launch(kernel: KernelId, dtype: Dtype, k: u64) -> Launch {
-        Launch { kernel, dtype, rows: 10, k, arguments: Vec::new() }
+        let variant = CudaKernel::of(kernel).map(CudaKernel::first_variant).unwrap_or_default();
+        Launch { kernel, variant, dtype, items: 10, k, arguments: Vec::new() }
     }
 
     #[test]
     fn every_kernel_has_its_ptx_with_both_entries() {
-        for kernel in CUDA_KERNELS {
-            for dtype in [Dtype::F64, Dtype::F32] {
-                let forms = Forms::of(&launch(kernel.id, dtype, 8), H200).unwrap();
+        let dtypes = [Dtype::F64, Dtype::F32];
+        let variants =
+            |kernel: &'static CudaKernel| kernel.variants.iter().map(move |variant| (kernel, *variant));
+        for (kernel, variant) in CUDA_KERNELS.iter().flat_map(variants) {
+            for dtype in dtypes {
+                let launch = Launch { variant, ..launch(kernel.id, dtype, 8) };
+                let forms = Forms::of(&launch, H200).unwrap();
                 let ptx = forms.ptx.unwrap_or_else(|| {
                     panic!("{} has no current PTX: run .ci/compile_kernels.py --write", kernel.file)
                 });
                 assert_eq!(ptx.matches(".visible .entry").count(), 1, "{}", forms.entry);
                 assert!(ptx.contains(&format!(".visible .entry {}(", forms.entry)));
-                assert!(
-                    ptx.contains(".version 8.") && ptx.contains(".target sm_75"),
-                    "for older drivers and cards"
-                );
+                let old_enough = ptx.contains(".version 8.") && ptx.contains(".target sm_75");
+                assert!(old_enough, "for older drivers and cards");
                 assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
             }
         }

@@ -13,6 +13,7 @@ use super::nvrtc::Nvrtc;
 use super::workshop::{Compile, Made, Workshop};
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::KernelId;
+use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 
 /// The kernels of one device, loaded as they are needed. Used and dropped by the thread that has the device's context.
@@ -35,13 +36,14 @@ type FormsOf = fn(&Launch, Architecture) -> Result<Forms, Fault>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Wanted {
     kernel: KernelId,
+    variant: Variant,
     dtype: Dtype,
     k: u64,
 }
 
 impl Wanted {
     fn by(launch: &Launch) -> Self {
-        Self { kernel: launch.kernel, dtype: launch.dtype, k: launch.k }
+        Self { kernel: launch.kernel, variant: launch.variant, dtype: launch.dtype, k: launch.k }
     }
 }
 
