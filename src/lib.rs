@@ -20,6 +20,8 @@
 //! | 8 | [`runtime`] | plan and open, prepare, run, recover, report |
 //! | 11 | [`cli`] | what was typed, what it means, one file per command |
 //!
+//! The CPU's vector kernels are a crate of their own below all floors, `kernels/cpu`.
+//!
 //! # A product
 //!
 //! ```

@@ -6,11 +6,7 @@
 //! chains, added first to last. Nothing else enters: not the device, not the number of threads, not where chunks
 //! begin. So all canonical kernels agree bit for bit.
 
-/// Nonzeros of one canonical segment.
-///
-/// Long enough that adding segments costs nothing beside the products, short enough that a row of some thousand
-/// nonzeros can feed many lanes at once.
-pub const SEGMENT: usize = 256;
+pub use rowloom_cpu::SEGMENT;
 
 /// How a kernel adds up a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

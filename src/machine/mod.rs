@@ -8,19 +8,18 @@ mod files;
 mod gpu;
 #[cfg(feature = "hwloc")]
 mod hwloc;
-mod isa;
 mod topology;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use rowloom_cpu::Isa;
 use serde::Serialize;
 
 pub use self::affinity::{affinity, bind_current_thread};
 use self::cgroup::Limits;
 use self::files::{kilobytes, text, value_of};
 pub use self::gpu::{Gpu, GpuList};
-pub use self::isa::Isa;
 pub use self::topology::{Cache, Cpu, NumaNode, Topology};
 
 /// Caches of one level that are alike.

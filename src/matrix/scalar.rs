@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use rowloom_cpu::Number;
+
 use crate::error::Error;
 
 /// A value type by name.
@@ -51,20 +53,10 @@ impl FromStr for Dtype {
     }
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f64 {}
-    impl Sealed for f32 {}
-}
-
 /// A real number that matrices hold: `f64` or `f32`.
-pub trait Scalar:
-    sealed::Sealed + bytemuck::Pod + PartialOrd + Default + fmt::Display + fmt::Debug + Send + Sync + 'static
-{
+pub trait Scalar: Number + bytemuck::Pod + PartialOrd + Default + fmt::Display + fmt::Debug {
     /// The type's name.
     const DTYPE: Dtype;
-    /// Zero.
-    const ZERO: Self;
     /// One.
     const ONE: Self;
     /// Half the distance from one to the next number: the relative error of one rounding.
@@ -76,15 +68,10 @@ pub trait Scalar:
     fn from_f64(value: f64) -> Self;
     /// The same value, exactly.
     fn to_f64(self) -> f64;
-    /// `self * factor + addend`, rounded once.
-    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
-    /// `self + other`, rounded.
-    fn plus(self, other: Self) -> Self;
 }
 
 impl Scalar for f64 {
     const DTYPE: Dtype = Dtype::F64;
-    const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
     const SMALLEST: f64 = 5e-324;
@@ -97,19 +84,10 @@ impl Scalar for f64 {
     fn to_f64(self) -> f64 {
         self
     }
-    #[inline(always)]
-    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
-        self.mul_add(factor, addend)
-    }
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
 }
 
 impl Scalar for f32 {
     const DTYPE: Dtype = Dtype::F32;
-    const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const UNIT_ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
     const SMALLEST: f64 = 1.401298464324817e-45;
@@ -121,13 +99,5 @@ impl Scalar for f32 {
     #[inline(always)]
     fn to_f64(self) -> f64 {
         f64::from(self)
-    }
-    #[inline(always)]
-    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
-        self.mul_add(factor, addend)
-    }
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
     }
 }

@@ -5,6 +5,7 @@
 //! a row keep their order among the lanes of their window.
 
 use rayon::prelude::*;
+pub use rowloom_cpu::FIRST_OF_ROW;
 
 use super::csr::CsrView;
 use super::ell::PADDING;
@@ -47,9 +48,6 @@ pub struct SlicedEll<T> {
     columns: Vec<u32>,
     values: Vec<T>,
 }
-
-/// Set in a lane's row where the lane is the first part of its row.
-pub const FIRST_OF_ROW: u32 = 1 << 31;
 
 impl<T: Scalar> SlicedEll<T> {
     /// The slices of `matrix`; refused where padding would need more than `memory_limit_bytes`.

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use super::blocks::SHIFTED_ROWS;
-use super::chains::Block;
+use rowloom_cpu::{Block, SHIFTED_ROWS};
+
 use super::layout::RowLayout;
 use crate::kernel::order::{SEGMENT, segments};
 use crate::matrix::sell::FIRST_OF_ROW;

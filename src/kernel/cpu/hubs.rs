@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use super::Kernels;
 use super::grouping::segments_of;
 use super::layout::RowLayout;
 use super::running::Run;
-use super::select::Kernels;
 use crate::error::Result;
 use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
 

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use rowloom_cpu::takes_uniform;
 
+use super::Kernels;
 use super::layout::RowLayout;
 use super::rows_plan::{CpuSettings, RowsPlan};
-use super::select::{Kernels, takes_uniform};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
 use crate::error::{Error, Result};

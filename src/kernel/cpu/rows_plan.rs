@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::Kernels;
 use super::grouping::{Grouping, GroupingRules, Segments};
 use super::hubs::Hubs;
 use super::layout::RowLayout;
 use super::running::{Group, Run, Slab};
-use super::select::Kernels;
 use super::tuning::Tuning;
 use crate::error::Result;
 use crate::kernel::order::SEGMENT;

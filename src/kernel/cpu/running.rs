@@ -4,11 +4,10 @@
 
 use std::ops::Range;
 
-use super::blocks::SHIFTED_ROWS;
-use super::chains::{Block, RowJob};
+use rowloom_cpu::{Block, Bodies, Body, RowJob, SHIFTED_ROWS, SlabShape, fence_streams, slab_widths};
+
+use super::Kernels;
 use super::layout::RowLayout;
-use super::select::{Bodies, Body, Kernels, SlabShape, slab_widths};
-use super::vector::fence_streams;
 use crate::error::{Error, Result};
 use crate::machine::Isa;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};

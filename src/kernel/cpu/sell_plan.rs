@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
+use super::Kernels;
 use super::layout::RowLayout;
 use super::rows_plan::CpuSettings;
 use super::running::{Group, Run, Slab};
-use super::select::Kernels;
 use crate::error::Result;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{self, Schedule, Weights};

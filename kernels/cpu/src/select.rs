@@ -5,55 +5,54 @@
 
 #![allow(unsafe_code)] // SIMD leaf
 
-use super::blocks::{identical, most_identical_rows, shifted};
-use super::chains::{FULL, MASKED, PACKED, RowJob, rows};
-use super::vector::{Single, Vector};
+use crate::blocks::{identical, most_identical_rows, shifted};
+use crate::chains::{FULL, MASKED, PACKED, RowJob, rows};
+use crate::isa::Isa;
+use crate::number::Number;
+use crate::vector::{Single, Vector};
 #[cfg(target_arch = "x86_64")]
-use super::x86::Pair;
-use crate::machine::Isa;
-use crate::matrix::Scalar;
+use crate::x86::Pair;
 
 /// A compiled body. Calling it is unsafe: the job must keep its promises and the processor must have the
 /// instructions it was selected for.
-pub(super) type Body<T> = unsafe fn(&RowJob<T>);
+pub type Body<T> = unsafe fn(&RowJob<T>);
 
 /// The bodies for one slab.
 #[derive(Clone, Copy)]
 pub struct Bodies<T> {
     /// Takes rows one way or another.
-    pub(super) rows: Body<T>,
+    pub rows: Body<T>,
     /// Takes rows whose entries are apart.
-    pub(super) strided: Body<T>,
+    pub strided: Body<T>,
     /// Takes blocks of rows with the same columns, up to `most_identical_rows` in each.
-    pub(super) identical: Body<T>,
+    pub identical: Body<T>,
     /// Takes blocks of rows with moved columns; only narrow slabs gain from them.
-    pub(super) shifted: Option<Body<T>>,
+    pub shifted: Option<Body<T>>,
     /// Columns in the last register.
-    pub(super) tail_lanes: usize,
+    pub tail_lanes: usize,
     /// Most rows of a block with the same columns; one means that blocks are not worth it.
-    pub(super) most_identical_rows: usize,
+    pub most_identical_rows: usize,
 }
 
 /// What a slab looks like to the kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct SlabShape {
     /// Columns, at least one and as [`slab_widths`] cuts them.
-    pub(super) width: usize,
+    pub width: usize,
     /// The slab is all of X, and rows of X follow each other.
-    pub(super) packed: bool,
+    pub packed: bool,
     /// All values of the matrix are equal.
-    pub(super) uniform: bool,
+    pub uniform: bool,
 }
 
-/// Scalars that have kernels: both of them.
-pub trait Kernels: Scalar {
+/// Numbers that have kernels: both of them.
+pub trait Kernels: Number {
     /// The bodies for a slab.
-    #[doc(hidden)]
     fn select(isa: Isa, shape: SlabShape) -> Bodies<Self>;
 }
 
 /// Widths of the slabs that `k` columns are cut into, each of a number of registers there is a body for.
-pub(super) fn slab_widths<T: Scalar>(isa: Isa, k: usize, most_units: usize) -> Vec<usize> {
+pub fn slab_widths<T: Number>(isa: Isa, k: usize, most_units: usize) -> Vec<usize> {
     let (lanes, most) = match isa {
         Isa::Portable => (1, 8),
         // Sixteen registers hold twelve sums beside what they are made of.
@@ -126,7 +125,7 @@ entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Whether there are bodies that read equal values once. They double what has to be compiled, so only the widest
 /// instruction set has them.
-pub(super) fn takes_uniform(isa: Isa) -> bool {
+pub fn takes_uniform(isa: Isa) -> bool {
     isa == Isa::Avx512
 }
 
@@ -242,6 +241,7 @@ macro_rules! bodies_by_width {
 }
 
 impl Kernels for f64 {
+    #[inline(never)]
     fn select(isa: Isa, shape: SlabShape) -> Bodies<f64> {
         #[cfg(target_arch = "x86_64")]
         {
@@ -263,6 +263,7 @@ impl Kernels for f64 {
 }
 
 impl Kernels for f32 {
+    #[inline(never)]
     fn select(isa: Isa, shape: SlabShape) -> Bodies<f32> {
         #[cfg(target_arch = "x86_64")]
         {

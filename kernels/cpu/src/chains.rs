@@ -16,30 +16,34 @@
 
 use std::ops::Range;
 
-use super::vector::Vector;
-use crate::kernel::order::SEGMENT;
-use crate::matrix::Scalar;
-use crate::matrix::sell::FIRST_OF_ROW;
+use crate::number::Number;
+use crate::vector::Vector;
+use crate::{FIRST_OF_ROW, SEGMENT};
 
 /// Rows to compute, and everything their chains read and write.
 ///
 /// Whoever makes one promises: rows are inside the layout, every entry lies inside `columns` and `values`, every
 /// column inside X, and `y` points at memory for all rows named, owned by this job alone.
-pub(super) struct RowJob<'a, T> {
+pub struct RowJob<'a, T> {
     /// Where each row starts in `columns` and `values`.
     pub starts: &'a [u64],
     /// How long each row is; without it a row ends where the next one starts.
     pub lengths: Option<&'a [u32]>,
+    /// Column of each entry.
     pub columns: &'a [u32],
+    /// Value of each entry.
     pub values: &'a [T],
     /// Distance of a row's entries; one unless the kernel is compiled for strides.
     pub stride: usize,
     /// First element of the slab in X's first row.
     pub x: *const T,
+    /// Distance of X's rows.
     pub x_leading_dimension: usize,
     /// First element of the slab in Y's row `first_row`.
     pub y: *mut T,
+    /// Distance of Y's rows.
     pub y_leading_dimension: usize,
+    /// The row that others are counted from.
     pub first_row: usize,
     /// Rows to take, `order`'s or those from `first_row` on.
     pub count: usize,
@@ -62,7 +66,7 @@ pub(super) struct RowJob<'a, T> {
 
 /// Consecutive rows of one length with the same columns, or with columns moved by a constant from row to row.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub struct Block {
     /// The first row, relative to the job's.
     pub leader: u32,
     /// Number of rows.
@@ -76,7 +80,7 @@ pub(super) const FULL: u8 = 1;
 /// The slab's last register is not full.
 pub(super) const MASKED: u8 = 2;
 
-impl<T: Scalar> RowJob<'_, T> {
+impl<T: Number> RowJob<'_, T> {
     /// The slab's part of the row of X that belongs to a column.
     #[inline(always)]
     pub(super) unsafe fn x_row<V: Vector<Element = T>, const U: usize, const FIT: u8>(

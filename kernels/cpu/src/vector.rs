@@ -5,12 +5,12 @@
 
 #![allow(unsafe_code)] // SIMD leaf
 
-use crate::matrix::Scalar;
+use crate::number::Number;
 
 /// A vector register of `LANES` values.
 pub(super) trait Vector: Copy {
     /// Type of a lane.
-    type Element: Scalar;
+    type Element: Number;
     /// Selects the first lanes.
     type Mask: Copy;
     /// Number of lanes.
@@ -48,7 +48,7 @@ pub(super) trait Vector: Copy {
 
 /// Orders everything this thread streamed before anything it does next. Streamed stores are in no order by themselves,
 /// and whoever reads Y relies on one.
-pub(super) fn fence_streams() {
+pub fn fence_streams() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction.
     unsafe {
@@ -60,7 +60,7 @@ pub(super) fn fence_streams() {
 #[derive(Clone, Copy)]
 pub(super) struct Single<T>(T);
 
-impl<T: Scalar> Vector for Single<T> {
+impl<T: Number> Vector for Single<T> {
     type Element = T;
     type Mask = ();
     const LANES: usize = 1;

@@ -8,11 +8,11 @@
 // Indices, as in `chains`.
 #![allow(clippy::needless_range_loop)]
 
-use super::chains::{MASKED, RowJob, finish};
-use super::vector::Vector;
+use crate::chains::{MASKED, RowJob, finish};
+use crate::vector::Vector;
 
 /// Rows of a block whose columns move along from row to row.
-pub(super) const SHIFTED_ROWS: usize = 4;
+pub const SHIFTED_ROWS: usize = 4;
 
 /// Most rows of a block with the same columns that a body of `units` registers computes at a time.
 pub(super) const fn most_identical_rows(units: usize) -> usize {

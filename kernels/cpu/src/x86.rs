@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::Vector;
+use crate::vector::Vector;
 
 /// Masks of the first 0..=8 lanes of 32 bits, as AVX2 wants them: a sliding window over ones, then zeros.
 static FIRST_LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,0 +1,44 @@
+//! What the kernels ask of a number.
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f64 {}
+    impl Sealed for f32 {}
+}
+
+/// A number that there are kernels for: `f64` or `f32`.
+pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// Zero.
+    const ZERO: Self;
+
+    /// `self * factor + addend`, rounded once.
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
+    /// `self + other`, rounded.
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Number for f64 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Number for f32 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
