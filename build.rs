@@ -25,6 +25,10 @@ fn main() {
         .collect();
     kernels.sort();
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for kernel in &kernels {
+        let name = kernel.file_name().unwrap_or_default();
+        fs::write(folder.join(name), whole_text(kernel)).expect("OUT_DIR is writable");
+    }
     fs::write(folder.join("embedded_ptx.rs"), embedded_ptx(&kernels)).expect("OUT_DIR is writable");
     kernels.push(TEST_KERNELS.into());
     let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, &folder)).collect();
@@ -42,6 +46,8 @@ fn main() {
         .flag("-ffp-contract=off")
         .flag("-fno-exceptions")
         .flag("-fno-rtti")
+        // `#pragma unroll` is for other compilers.
+        .flag("-Wno-unknown-pragmas")
         // Loops must not become calls that nobody watches.
         .flag("-fno-builtin")
         .flag_if_supported("-fno-tree-loop-distribute-patterns");
@@ -51,9 +57,20 @@ fn main() {
     build.files(&sources).compile("rowloom_kernels");
 }
 
+/// The kernel's text with the files it includes in their places: what every compiler is given.
+fn whole_text(kernel: &Path) -> String {
+    let text = fs::read_to_string(kernel).expect("kernels are readable");
+    let lines = text.lines().map(|line| match line.strip_prefix("#include \"") {
+        Some(name) => fs::read_to_string(Path::new("kernels").join(name.trim_end_matches('"')))
+            .expect("kernels include files beside them"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
 /// Writes the kernel's text, made ready for the C++ compiler, into `folder`.
 fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
-    let text = fs::read_to_string(kernel).expect("kernels are readable");
+    let text = whole_text(kernel);
     let text = match shared_words::rewrite(&text) {
         Ok(text) => text,
         Err(reason) => panic!("{}: {reason}", kernel.display()),
@@ -72,8 +89,7 @@ fn embedded_ptx(kernels: &[PathBuf]) -> String {
     for kernel in kernels {
         let name = kernel.file_name().unwrap_or_default().to_string_lossy();
         let ptx = Path::new("kernels/ptx").join(&*name).with_extension("ptx");
-        let text = fs::read(kernel).expect("kernels are readable");
-        let stamp = format!("// {name} {:016x} ", fingerprint(&text));
+        let stamp = format!("// {name} {:016x} ", fingerprint(whole_text(kernel).as_bytes()));
         if !fs::read_to_string(&ptx).is_ok_and(|ptx| ptx.starts_with(&stamp)) {
             println!(
                 "cargo::warning={} is not of this {name}: run .ci/compile_kernels.py --write",

@@ -22,7 +22,7 @@ import tempfile
 # driver refuses PTX that is newer than itself; kernels.txt pins it.
 ARCHITECTURES = ["75", "80", "90"]
 # The same as in src/device/cuda/forms.rs.
-OPTIONS = ["--std=c++17", "--fmad=false"]
+OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177"]
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"
 MISSING = "pip install -r .ci/kernels.txt, and run this with the Python it was installed for"
@@ -54,6 +54,15 @@ def compile_text(nvrtc, text, name, options):
     return ptx, log.value.decode().strip()
 
 
+def whole_text(path):
+    """The text with the files it includes in their places, as build.rs makes it."""
+    def line(text):
+        match = re.fullmatch(r'#include "(.*)"\n', text)
+        return (KERNELS / match.group(1)).read_text() if match else text
+
+    return "".join(map(line, path.read_text().splitlines(keepends=True)))
+
+
 def fingerprint(text):
     """FNV-1a, 64 bits; build.rs computes it too, and takes only PTX that was made of the text beside it."""
     value = 0xCBF29CE484222325
@@ -65,7 +74,7 @@ def fingerprint(text):
 def stamped(nvrtc, path, ptx):
     major, minor = ctypes.c_int(), ctypes.c_int()
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    text = path.read_text()
+    text = whole_text(path)
     # NVRTC puts constants of its own into every file; nothing refers to them.
     lines = [line for line in ptx.splitlines() if not (line.startswith(".global") and "nv6target" in line)]
     body = lines[next(at for at, line in enumerate(lines) if line.startswith(".version")):]
@@ -96,7 +105,7 @@ def spills(ptx, architecture):
 
 
 def check(nvrtc, path, write):
-    text = path.read_text()
+    text = whole_text(path)
     fast = "// fast: no spills" in text.splitlines()
     exact = [line.split()[2:] for line in text.splitlines() if line.startswith("// exact: ")]
     complaints = []

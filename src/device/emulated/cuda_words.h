@@ -74,7 +74,11 @@ ROWLOOM_VECTOR4(uint4, unsigned int)
 ROWLOOM_VECTOR4(float4, float)
 ROWLOOM_VECTOR4(double4, double)
 
+// Loads and stores with a word about caches.
 template <typename T> static inline T __ldg(const T *address) { return *address; }
+template <typename T> static inline T __ldcg(const T *address) { return *address; }
+template <typename T> static inline T __ldcs(const T *address) { return *address; }
+template <typename T> static inline void __stcs(T *address, T value) { *address = value; }
 
 // Rendezvous.
 static inline void __syncthreads(unsigned int line = __builtin_LINE()) { rowloom_barrier(line); }

@@ -3,7 +3,14 @@
 use super::{CudaKernel, Grid, Layout, Variant, parameter};
 use crate::kernel::KernelId;
 
-const CSR_SCALAR: &str = include_str!("../../../kernels/csr_scalar.cu");
+/// The text of a file in `kernels/`, with what it includes.
+macro_rules! text {
+    ($file:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/", $file))
+    };
+}
+
+const CSR_SCALAR: &str = text!("csr_scalar.cu");
 
 /// A thread for each element of Y, on compressed rows.
 const SCALAR: CudaKernel = CudaKernel {
@@ -25,14 +32,14 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
     CudaKernel {
         id: KernelId::CsrVector,
         file: "csr_vector.cu",
-        text: include_str!("../../../kernels/csr_vector.cu"),
+        text: text!("csr_vector.cu"),
         variants: &[Variant { ways: 32, ..Variant::PLAIN }],
         ..SCALAR
     },
     CudaKernel {
         id: KernelId::Ellpack,
         file: "ellpack.cu",
-        text: include_str!("../../../kernels/ellpack.cu"),
+        text: text!("ellpack.cu"),
         layout: Layout::Ellpack,
         parameters: parameter::ELLPACK,
         ..SCALAR

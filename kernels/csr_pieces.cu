@@ -1,0 +1,75 @@
+// Y = A X with lanes over the columns of X, A by compressed rows, the work listed piece by piece.
+//
+// An item is a whole row or a part of a row that is cut because it is long:
+//
+//   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits
+//   length          nonzeros; bit 31 marks a part of a cut row
+//   row             the row, or the number of the cut
+//
+// The first `heavy` items get a warp each, W = 32 / L ways; the others L * W lanes. A cut has a row, its first slot in
+// `scratch` and the number of its parts; `parts` says which one an item is. The part that is finished last adds all of
+// them, first to last, so that the result is the same at every run. The order within an item is the kernel's own.
+
+// fast: no spills
+
+#include "lanes.cuh"
+
+#define PIECE_PARAMETERS(T)                                                                                            \
+    unsigned long long items, unsigned long long k, const uint4 *__restrict__ list,                                    \
+        const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,                                        \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch, unsigned int *counters
+
+#define PIECE_ARGUMENTS items, k, list, parts, cuts, columns, values, x, ldx, y, ldy, scratch, counters
+
+#define PARAMETERS(T) unsigned long long heavy, PIECE_PARAMETERS(T)
+#define ARGUMENTS heavy, PIECE_ARGUMENTS
+
+template <typename T, int E, int L, int V, int W>
+static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARAMETERS(T))
+{
+    const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
+    const bool is_there = item < items;
+    uint4 about = make_uint4(0, 0, 0, 0);
+    if (is_there) about = __ldg(list + item);
+    const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
+    T sums[V][E];
+    chain<T, E, L, V, W>(begin, about.z & ~CUT, columns, values, x, ldx, column, width, way, sums);
+    if (W > 1) add_ways<T, E, L, V, W>(sums);
+    if (!is_there || way != 0) return;
+    if (about.z & CUT) {
+        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, ldy, scratch, counters);
+    } else {
+        store_row<T, E, L, V>(y + about.w * ldy, column, width, sums);
+    }
+}
+
+template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void csr_pieces(PARAMETERS(T))
+{
+    const unsigned int warps = blockDim.x / 32, heavy_blocks = (unsigned int)((heavy + warps - 1) / warps);
+    if (blockIdx.x < heavy_blocks) {
+        const unsigned long long item = (unsigned long long)blockIdx.x * warps + threadIdx.x / 32;
+        // Behind the last heavy item there is nothing for this block.
+        piece<T, E, L, V, 32 / L>(item < heavy ? item : items, PIECE_ARGUMENTS);
+    } else {
+        const unsigned int groups = blockDim.x / (L * W);
+        piece<T, E, L, V, W>(heavy + (unsigned long long)(blockIdx.x - heavy_blocks) * groups + threadIdx.x / (L * W),
+                             PIECE_ARGUMENTS);
+    }
+}
+
+#ifdef EXACT_K
+extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
+{
+    csr_pieces<SCALAR, ELEMENTS, LANES, VECTORS, WAYS>(ARGUMENTS);
+}
+#else
+#define PIECES(type, T, E, L, V, W)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) csr_pieces_##type##_e##E##l##L##v##V##w##W(PARAMETERS(T))        \
+    {                                                                                                                  \
+        csr_pieces<T, E, L, V, W>(ARGUMENTS);                                                                          \
+    }
+PIECES(f64, double, 1, 1, 1, 8) WAYS_LADDER(PIECES, f64, double, 2)
+PIECES(f32, float, 1, 1, 1, 8) PIECES(f32, float, 2, 1, 1, 8) WAYS_LADDER(PIECES, f32, float, 4)
+#endif

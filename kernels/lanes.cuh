@@ -1,0 +1,255 @@
+// What the kernels with lanes over the columns of X share. The build puts this text before theirs.
+//
+// A row of X is read in vectors of E elements, 16 bytes where K allows it. L lanes of a warp lie side by side over a row,
+// each with V vectors; W ways of L lanes share the nonzeros of a row. Entries of A are read four at a time from multiples
+// of four, so columns and values are readable up to the next multiple of four entries; rows of X are readable up to
+// the next vector. What lies there is never used. Blocks along y take one tile of E * L * V columns each.
+//
+// With EXACT_K the number of columns is a constant and one form is compiled, named ENTRY, in precision SCALAR; UNIFORM
+// says that all values of A are equal, and only the first of them is read.
+
+#define SEGMENT 256u
+#define CUT 0x80000000u
+
+#ifdef EXACT_K
+#define COLUMNS_OF(k) (unsigned int)(EXACT_K)
+#define PARTS_TOGETHER(width) ((width) >= 8 ? 4 : (width) >= 4 ? 8 : 16)
+#else
+#define COLUMNS_OF(k) (unsigned int)(k)
+#define PARTS_TOGETHER(width) 2 // short code: these forms are many
+#endif
+#ifdef UNIFORM
+#define IS_UNIFORM true
+#else
+#define IS_UNIFORM false
+#endif
+
+template <typename T, int E> struct Pack;
+template <> struct Pack<double, 1> { typedef double Raw; };
+template <> struct Pack<double, 2> { typedef double2 Raw; };
+template <> struct Pack<float, 1> { typedef float Raw; };
+template <> struct Pack<float, 2> { typedef float2 Raw; };
+template <> struct Pack<float, 4> { typedef float4 Raw; };
+
+static __device__ __forceinline__ void unpack(double from, double *to) { to[0] = from; }
+static __device__ __forceinline__ void unpack(double2 from, double *to) { to[0] = from.x, to[1] = from.y; }
+static __device__ __forceinline__ void unpack(float from, float *to) { to[0] = from; }
+static __device__ __forceinline__ void unpack(float2 from, float *to) { to[0] = from.x, to[1] = from.y; }
+static __device__ __forceinline__ void unpack(float4 from, float *to)
+{
+    to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
+}
+
+static __device__ __forceinline__ void pack(const double *from, double &to) { to = from[0]; }
+static __device__ __forceinline__ void pack(const double *from, double2 &to) { to.x = from[0], to.y = from[1]; }
+static __device__ __forceinline__ void pack(const float *from, float &to) { to = from[0]; }
+static __device__ __forceinline__ void pack(const float *from, float2 &to) { to.x = from[0], to.y = from[1]; }
+static __device__ __forceinline__ void pack(const float *from, float4 &to)
+{
+    to.x = from[0], to.y = from[1], to.z = from[2], to.w = from[3];
+}
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+template <typename T, int E> static __device__ __forceinline__ void load(const T *from, T *to)
+{
+    unpack(__ldg((const typename Pack<T, E>::Raw *)from), to);
+}
+
+static __device__ __forceinline__ void load_quad(const unsigned int *from, unsigned int *to)
+{
+    const uint4 raw = __ldg((const uint4 *)from);
+    to[0] = raw.x, to[1] = raw.y, to[2] = raw.z, to[3] = raw.w;
+}
+static __device__ __forceinline__ void load_quad(const double *from, double *to)
+{
+    load<double, 2>(from, to);
+    load<double, 2>(from + 2, to + 2);
+}
+static __device__ __forceinline__ void load_quad(const float *from, float *to) { load<float, 4>(from, to); }
+
+// The elements of a vector that lie inside the k columns, written past the caches.
+template <typename T, int E>
+static __device__ __forceinline__ void store(T *row, unsigned int column, unsigned int k, const T *from)
+{
+    if (column + E <= k) {
+        typename Pack<T, E>::Raw raw;
+        pack(from, raw);
+        __stcs((typename Pack<T, E>::Raw *)(row + column), raw);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < E; ++i)
+        if (column + i < k) row[column + i] = from[i];
+}
+
+// The same elements of a vector, read as other multiprocessors left them.
+template <typename T, int E>
+static __device__ __forceinline__ void load_shared_by_all(const T *row, unsigned int column, unsigned int k, T *to)
+{
+    if (column + E <= k) {
+        unpack(__ldcg((const typename Pack<T, E>::Raw *)(row + column)), to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < E; ++i)
+        if (column + i < k) to[i] = __ldcg(row + column + i);
+}
+
+template <typename T, int E, int V> static __device__ __forceinline__ void clear(T (&sums)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int i = 0; i < E; ++i) sums[v][i] = T(0);
+}
+
+template <typename T, int E, int V>
+static __device__ __forceinline__ void multiply_add(T factor, const T (&part)[V][E], T (&sums)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int i = 0; i < E; ++i) sums[v][i] = fused(factor, part[v][i], sums[v][i]);
+}
+
+// A lane's vectors of one row of X.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void load_row(const T *__restrict__ row, unsigned int column, unsigned int k,
+                                                T (&to)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+        if (column + v * (L * E) < k) load<T, E>(row + column + v * (L * E), to[v]);
+}
+
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void store_row(T *row, unsigned int column, unsigned int k, const T (&from)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v) store<T, E>(row, column + v * (L * E), k, from[v]);
+}
+
+// Four entries of A from `at` on, unless they begin behind the last.
+template <typename T>
+static __device__ __forceinline__ void load_entries(const unsigned int *__restrict__ columns,
+                                                    const T *__restrict__ values, unsigned int at, unsigned int length,
+                                                    unsigned int *from, T *factors)
+{
+    if (at >= length) return;
+    load_quad(columns + at, from);
+    if (!IS_UNIFORM) load_quad(values + at, factors);
+}
+
+// The sums of entries begin..end of A times their rows of X; way w of W ways takes every W-th four of them. With one way
+// it is a chain of fused multiply-adds in the order of the entries.
+template <typename T, int E, int L, int V, int W>
+static __device__ __forceinline__ void chain(unsigned long long begin, unsigned int count,
+                                             const unsigned int *__restrict__ columns, const T *__restrict__ values,
+                                             const T *__restrict__ x, unsigned int ldx, unsigned int column,
+                                             unsigned int k, unsigned int way, T (&sums)[V][E])
+{
+    clear<T, E, V>(sums);
+    const unsigned int skip = (unsigned int)(begin & 3), length = count + skip;
+    const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
+    columns += begin - skip;
+    values += begin - skip;
+    unsigned int from[4];
+    T factors[4];
+    load_entries<T>(columns, values, 4 * way, length, from, factors);
+    for (unsigned int at = 4 * way; at < length; at += 4 * W) {
+        T part[4][V][E], now[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            if (at + j >= skip && at + j < length)
+                load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
+            now[j] = IS_UNIFORM ? uniform : factors[j];
+        }
+        // The next entries are on their way before the sums wait for X.
+        load_entries<T>(columns, values, at + 4 * W, length, from, factors);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            if (at + j >= skip && at + j < length) multiply_add<T, E, V>(now[j], part[j], sums);
+    }
+}
+
+// Every way gets the sum of all ways, added as a tree. All lanes of the warp take part.
+template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void add_ways(T (&sums)[V][E])
+{
+#pragma unroll
+    for (int distance = L; distance < L * W; distance *= 2)
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+#pragma unroll
+            for (int i = 0; i < E; ++i) sums[v][i] += __shfl_xor_sync(0xffffffffu, sums[v][i], distance);
+}
+
+// True for the L lanes that are the last of `count` groups of lanes to come here for this counter, which is zero again then.
+// What the others wrote before they came can be read.
+template <int L>
+static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned int count, unsigned int lane)
+{
+    const unsigned int mask = L == 32 ? 0xffffffffu : ((1u << (L % 32)) - 1) << (threadIdx.x % 32 / L * L);
+    __threadfence();
+    __syncwarp(mask);
+    unsigned int before = 0;
+    if (lane == 0) {
+        before = atomicAdd(counter, 1u);
+        if (before + 1 == count) *counter = 0;
+    }
+    before = __shfl_sync(mask, before, 0, L);
+    __threadfence();
+    return before + 1 == count;
+}
+
+// The sum of `count` rows of partial sums, first to last.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void add_parts(const T *slots, unsigned int count, unsigned long long stride,
+                                                 unsigned int column, unsigned int k, T (&sums)[V][E])
+{
+    const int TOGETHER = PARTS_TOGETHER(V * E);
+    for (unsigned int first = 0; first < count; first += TOGETHER) {
+        T next[TOGETHER][V][E];
+#pragma unroll
+        for (int b = 0; b < TOGETHER; ++b)
+            if (first + b < count) {
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    load_shared_by_all<T, E>(slots + (first + b) * stride, column + v * (L * E), k, next[b][v]);
+            }
+#pragma unroll
+        for (int b = 0; b < TOGETHER; ++b)
+            if (first + b < count) {
+                // The sum begins with the first part, not with zero, so that a negative zero stays one.
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+#pragma unroll
+                    for (int i = 0; i < E; ++i)
+                        sums[v][i] = first + b == 0 ? next[b][v][i] : sums[v][i] + next[b][v][i];
+            }
+    }
+}
+
+// One part of a cut row is done; whoever finishes the last one adds all parts and stores the row.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
+                                                   unsigned int lane, unsigned int column, unsigned int k,
+                                                   T (&sums)[V][E], T *y, unsigned int ldy, T *scratch,
+                                                   unsigned int *counters)
+{
+    const uint4 about = __ldg(cuts + cut); // row, first slot, number of parts
+    T *slots = scratch + (unsigned long long)about.y * ldy;
+    store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
+    if (!is_last<L>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
+    add_parts<T, E, L, V>(slots, about.z, ldy, column, k, sums);
+    store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
+}
+
+// The forms that every file has for any number of columns: FORM(type, T, E, L, V), and with ways FORM(type, T, E, L, V, W).
+#define LADDER(FORM, type, T, E)                                                                                       \
+    FORM(type, T, E, 1, 1) FORM(type, T, E, 2, 1) FORM(type, T, E, 4, 1) FORM(type, T, E, 4, 2)                        \
+    FORM(type, T, E, 8, 2) FORM(type, T, E, 8, 4) FORM(type, T, E, 16, 4)
+#define WAYS_LADDER(FORM, type, T, E)                                                                                  \
+    FORM(type, T, E, 1, 1, 8) FORM(type, T, E, 2, 1, 4) FORM(type, T, E, 4, 1, 2) FORM(type, T, E, 4, 2, 2)            \
+    FORM(type, T, E, 8, 2, 4) FORM(type, T, E, 8, 4, 4) FORM(type, T, E, 16, 4, 2)

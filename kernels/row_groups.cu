@@ -1,0 +1,132 @@
+// Y = A X where neighbouring rows of A share columns: R rows a group, each row of X read once for all of them.
+//
+// A group has the union of its rows' columns in rising order, in octets of eight: `columns`, one byte of `masks` each (bit r:
+// row r of the group has it), and for each octet where its values begin, counted from the group's first. Values lie by
+// column, then by row. A padded place has no bit set.
+//
+// A launch covers `items` items of 32 bytes:
+//
+//   first_value              first value of the group (64 bits)
+//   first_octet, octets      its octets
+//   group                    rows R * group and on
+//   cut, part                where the group is cut: which cut, and which part of it; cut 0xffffffff: it is whole
+//
+//   row_groups      whole groups, one way: each row is a chain of fused multiply-adds, the canonical order for rows of up to
+//                   256 nonzeros
+//   row_groups_cut  cut groups and W ways; parts are added first to last by whoever finishes the last one
+
+// fast: no spills
+
+#include "lanes.cuh"
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long items, unsigned long long rows, unsigned long long k, const uint4 *__restrict__ groups,   \
+        const unsigned int *__restrict__ columns, const unsigned long long *__restrict__ masks,                        \
+        const unsigned int *__restrict__ offsets, const T *__restrict__ values, const uint2 *__restrict__ cuts,        \
+        const T *__restrict__ x, unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch,        \
+        unsigned int *counters
+
+#define ARGUMENTS                                                                                                      \
+    items, rows, k, groups, columns, masks, offsets, values, cuts, x, ldx, y, ldy, scratch, counters
+
+#define WHOLE 0xffffffffu
+
+// Columns, masks and first value of an octet.
+struct Octet {
+    unsigned int columns[8], offset;
+    unsigned long long masks;
+};
+
+static __device__ __forceinline__ void load_octet(const unsigned int *__restrict__ columns,
+                                                  const unsigned long long *__restrict__ masks,
+                                                  const unsigned int *__restrict__ offsets, unsigned int at,
+                                                  unsigned int last, Octet &octet)
+{
+    if (at >= last) return;
+    octet.masks = __ldg(masks + at);
+    load_quad(columns + 8ull * at, octet.columns);
+    load_quad(columns + 8ull * at + 4, octet.columns + 4);
+    octet.offset = IS_UNIFORM ? 0 : __ldg(offsets + at);
+}
+
+template <typename T, int E, int L, int V, int W, int R> static __device__ __forceinline__ void row_groups(PARAMETERS(T))
+{
+    const int TOGETHER = V == 1 ? 8 : 4;
+    const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
+    const unsigned long long item = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
+    uint4 head = make_uint4(0, 0, 0, 0), tail = make_uint4(0, WHOLE, 0, 0);
+    if (item < items) {
+        head = __ldg(groups + 2 * item);
+        tail = __ldg(groups + 2 * item + 1);
+    }
+    const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
+    values += head.x | (unsigned long long)head.y << 32;
+    const unsigned int last = head.z + head.w, pitch = (unsigned int)ldx;
+    T sums[R][V][E];
+#pragma unroll
+    for (int r = 0; r < R; ++r) clear<T, E, V>(sums[r]);
+    Octet next;
+    load_octet(columns, masks, offsets, head.z + way, last, next);
+    for (unsigned int at = head.z + way; at < last; at += W) {
+        const Octet octet = next;
+        const T *value = values + octet.offset;
+        load_octet(columns, masks, offsets, at + W, last, next);
+#pragma unroll
+        for (int first = 0; first < 8; first += TOGETHER) {
+            T part[TOGETHER][V][E];
+#pragma unroll
+            for (int j = 0; j < TOGETHER; ++j)
+                if (octet.masks >> (8 * (first + j)) & 0xff)
+                    load_row<T, E, L, V>(x + (unsigned long long)octet.columns[first + j] * pitch, column, width, part[j]);
+#pragma unroll
+            for (int j = 0; j < TOGETHER; ++j)
+#pragma unroll
+                for (int r = 0; r < R; ++r)
+                    if (octet.masks >> (8 * (first + j) + r) & 1) {
+                        multiply_add<T, E, V>(IS_UNIFORM ? uniform : __ldg(value), part[j], sums[r]);
+                        ++value;
+                    }
+        }
+    }
+    if (W > 1) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) add_ways<T, E, L, V, W>(sums[r]);
+    }
+    if (item >= items || way != 0) return;
+    const unsigned int first_row = tail.x * R;
+    if (tail.y != WHOLE) {
+        const uint2 cut = __ldg(cuts + tail.y); // first slot, number of parts
+        T *slots = scratch + (unsigned long long)cut.x * R * ldy;
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+            store_row<T, E, L, V>(slots + ((unsigned long long)tail.z * R + r) * ldy, column, width, sums[r]);
+        if (!is_last<L>(counters + (unsigned long long)tail.y * gridDim.y + blockIdx.y, cut.y, lane)) return;
+#pragma unroll
+        for (int r = 0; r < R; ++r) add_parts<T, E, L, V>(slots + r * ldy, cut.y, R * ldy, column, width, sums[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        if (first_row + r < rows) store_row<T, E, L, V>(y + (first_row + r) * ldy, column, width, sums[r]);
+}
+
+#ifdef EXACT_K
+extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
+{
+    row_groups<SCALAR, ELEMENTS, LANES, VECTORS, WAYS, ROWS>(ARGUMENTS);
+}
+#else
+#define GROUPS(type, T, E, L, V)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256) row_groups_##type##_e##E##l##L##v##V##r4(PARAMETERS(T))          \
+    {                                                                                                                  \
+        row_groups<T, E, L, V, 1, 4>(ARGUMENTS);                                                                       \
+    }
+#define GROUPS_CUT(type, T, E, L, V)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) row_groups_cut_##type##_e##E##l##L##v##V##w1r4(PARAMETERS(T))    \
+    {                                                                                                                  \
+        row_groups<T, E, L, V, 1, 4>(ARGUMENTS);                                                                       \
+    }
+#define FORMS(FORM) FORM(f64, double, 2, 4, 1) FORM(f64, double, 2, 8, 2) FORM(f64, double, 2, 16, 4)                       \
+    FORM(f32, float, 4, 4, 1) FORM(f32, float, 4, 8, 2) FORM(f32, float, 4, 16, 4)
+FORMS(GROUPS) FORMS(GROUPS_CUT)
+#endif

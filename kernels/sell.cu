@@ -1,0 +1,63 @@
+// Y = A X with one thread for each row, A in sliced ELLPACK: slices of 32 rows sorted by length, so that the lanes of a warp
+// read neighbouring entries and are done at nearly the same time. For few columns.
+//
+// Entry e of lane l of slice s is at slice_begins[s] + 32 e + l; `lengths` has each lane's own length, `lane_rows` its row, or
+// 0xffffffff where there is none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 256
+// nonzeros.
+
+// fast: no spills
+
+#include "lanes.cuh"
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ slice_begins,         \
+        const unsigned int *__restrict__ lengths, const unsigned int *__restrict__ lane_rows,                          \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+
+#define ARGUMENTS items, k, slice_begins, lengths, lane_rows, columns, values, x, ldx, y, ldy
+
+#define NOBODY 0xffffffffu
+
+template <typename T, int E, int V> static __device__ __forceinline__ void sell(PARAMETERS(T))
+{
+    const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, slice = thread / 32;
+    if (slice >= items) return;
+    const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(k), pitch = (unsigned int)ldx;
+    const unsigned long long begin = __ldg(slice_begins + slice) + thread % 32;
+    const unsigned int length = __ldg(lengths + thread), row = __ldg(lane_rows + thread);
+    const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
+    columns += begin;
+    values += begin;
+    T sums[V][E];
+    clear<T, E, V>(sums);
+    for (unsigned int at = 0; at < length; at += 2) {
+        unsigned int from[2];
+        T factors[2], part[2][V][E];
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+            if (at + j < length) {
+                from[j] = __ldcs(columns + 32ull * (at + j));
+                factors[j] = IS_UNIFORM ? uniform : __ldcs(values + 32ull * (at + j));
+            }
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+            if (at + j < length) load_row<T, E, 1, V>(x + (unsigned long long)from[j] * pitch, column, width, part[j]);
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+            if (at + j < length) multiply_add<T, E, V>(factors[j], part[j], sums);
+    }
+    if (row != NOBODY) store_row<T, E, 1, V>(y + row * ldy, column, width, sums);
+}
+
+#ifdef EXACT_K
+extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR)) { sell<SCALAR, ELEMENTS, VECTORS>(ARGUMENTS); }
+#else
+#define SELL(type, T, E, V)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) sell_##type##_e##E##v##V(PARAMETERS(T))                          \
+    {                                                                                                                  \
+        sell<T, E, V>(ARGUMENTS);                                                                                      \
+    }
+SELL(f64, double, 1, 1) SELL(f64, double, 2, 1) SELL(f64, double, 2, 2) SELL(f64, double, 2, 4)
+SELL(f32, float, 1, 1) SELL(f32, float, 2, 1) SELL(f32, float, 4, 1) SELL(f32, float, 4, 2) SELL(f32, float, 4, 4)
+#endif
