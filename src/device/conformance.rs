@@ -9,7 +9,7 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
     Argument, Completion, Device, FaultKind, Fence, LaneKind, Launch, Memory, MemoryRange, Operation,
-    PinnedRange, Reports, RowBytes,
+    PinnedRange, Reports, RowBytes, Transfer, lending,
 };
 use crate::graph::{Demand, DeviceId};
 use crate::kernel::KernelId;
@@ -59,6 +59,7 @@ pub(crate) fn conforms<'pool>(takes: Takes, open: impl Fn(Reports) -> Box<dyn De
     match takes {
         Takes::Copies => {
             uploads_come_back(&mut fresh());
+            lent_memory_is_copied_where_it_lies(&mut fresh());
             bad_ranges_are_faults(&mut fresh());
         }
         Takes::Jobs => failing_jobs_are_faults(&mut fresh()),
@@ -81,12 +82,12 @@ impl Subject<'_> {
                     // The bytes must have been written before they can be fetched.
                     LaneKind::Download => {
                         let lane = self.lane(LaneKind::Upload);
-                        let fence = self.submit(lane, Operation::Upload { from: from.clone(), to }, &[]);
+                        let fence = self.submit(lane, Operation::upload(from.clone(), to), &[]);
                         self.end_of(fence);
                         self.device.settle();
-                        Operation::Download { from: to, to: from, rows: RowBytes::ALL }
+                        Operation::download(to, from)
                     }
-                    _ => Operation::Upload { from, to },
+                    _ => Operation::upload(from, to),
                 }
             }
         }
@@ -293,17 +294,52 @@ fn uploads_come_back(subject: &mut Subject<'_>) {
         }
         let range = |pinned: &super::Pinned| PinnedRange { pinned: pinned.clone(), begin, end };
         let on_device = MemoryRange { memory, begin, end };
-        let upload = Operation::Upload { from: range(&there), to: on_device };
+        let upload = Operation::upload(range(&there), on_device);
         let first = subject.submit(up, upload, &[]);
         if !subject.device.describe().waits_by_itself {
             assert_eq!(subject.end_of(first).result, Ok(()));
         }
-        let download = Operation::Download { from: on_device, to: range(&back), rows: RowBytes::ALL };
+        let download = Operation::download(on_device, range(&back));
         let second = subject.submit(down, download, &[first]);
         assert_eq!(subject.end_of(second).result, Ok(()));
         subject.device.settle();
         let bytes = begin as usize..end as usize;
         assert_eq!(there.read().unwrap()[bytes.clone()], back.read().unwrap()[bytes]);
+    }
+}
+
+fn lent_memory_is_copied_where_it_lies(subject: &mut Subject<'_>) {
+    let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
+    let memory = subject.device.allocate(SIZE).unwrap();
+    let head: Vec<u8> = (0..100).collect();
+    let tail: Vec<u8> = (100..=255).rev().collect();
+    let mut back = vec![7u8; 600];
+    let registration = subject.device.register(&head).unwrap();
+    lending(|scope| {
+        let (head, tail, back) = (scope.read_only(&head), scope.read_only(&tail), scope.writable(&mut back));
+        let device = |begin, end| MemoryRange { memory, begin, end };
+        let host = |pinned: &super::Pinned, begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
+        let copies = vec![
+            Transfer::whole(host(&head, 10, 100), device(0, 90)),
+            Transfer::whole(host(&tail, 0, 150), device(90, 240)),
+        ];
+        let first = subject.submit(up, Operation::Upload(copies), &[]);
+        if !subject.device.describe().waits_by_itself {
+            assert_eq!(subject.end_of(first).result, Ok(()));
+        }
+        // Rows of 40 bytes, 60 apart on the device and 100 in the host's memory.
+        let rows = RowBytes { bytes: 40, pitch_bytes: 60, host_pitch_bytes: 100 };
+        let transfer = Transfer { host: host(&back, 200, 600), device: device(0, 240), rows };
+        let second = subject.submit(down, Operation::Download(transfer), &[first]);
+        assert_eq!(subject.end_of(second).result, Ok(()));
+        subject.device.settle();
+    });
+    drop(registration);
+    let all: Vec<u8> = head[10..].iter().chain(&tail[..150]).copied().collect();
+    for (at, &byte) in back.iter().enumerate() {
+        let (row, column) = ((at.max(200) - 200) / 100, (at.max(200) - 200) % 100);
+        let copied = at >= 200 && column < 40;
+        assert_eq!(byte, if copied { all[row * 60 + column] } else { 7 }, "byte {at}");
     }
 }
 
@@ -313,7 +349,7 @@ fn bad_ranges_are_faults(subject: &mut Subject<'_>) {
     let pinned = subject.device.allocate_pinned(SIZE).unwrap();
     let mut attempt = |memory: Memory, (begin, end): (u64, u64), (from, to): (u64, u64)| {
         let from = PinnedRange { pinned: pinned.clone(), begin: from, end: to };
-        let upload = Operation::Upload { from, to: MemoryRange { memory, begin, end } };
+        let upload = Operation::upload(from, MemoryRange { memory, begin, end });
         assert_eq!(subject.fault_of(lane, upload), FaultKind::Misuse);
     };
     attempt(memory, (0, SIZE + 1), (0, SIZE + 1));

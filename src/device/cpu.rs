@@ -8,7 +8,8 @@ use std::panic::{self, AssertUnwindSafe};
 use rayon::Scope;
 
 use super::{
-    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, Reports,
+    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
+    Registration, Reports,
 };
 use crate::graph::Demand;
 use crate::trace::Clock;
@@ -62,6 +63,10 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         Pinned::pageable(bytes as usize)
             .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        Ok(Registration::nothing())
     }
 
     fn submit(

@@ -14,6 +14,7 @@ pub(crate) mod conformance;
 mod cpu;
 pub mod cuda;
 pub mod emulated;
+mod lending;
 mod operation;
 mod pinned;
 pub mod simulated;
@@ -22,7 +23,8 @@ use crossbeam::channel::Sender;
 
 pub use cpu::Cpu;
 pub use emulated::{EmulatedDevice, EmulatedOptions};
-pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes};
+pub use lending::{Lending, Registration, lending};
+pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use pinned::Pinned;
 
 use crate::error::Error;
@@ -157,6 +159,11 @@ pub trait Device<'run> {
 
     /// Host memory that the device copies from and to at full speed.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;
+
+    /// Locks host memory that somebody lends in its place, so that the device copies from and to it at full speed, until
+    /// the registration is dropped. A refusal is no loss of the device: copies of memory that is not locked are slower
+    /// and right.
+    fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault>;
 
     /// Gives `operation` to lane number `lane`; it starts after what the lane was given before and after `waits`,
     /// which are fences of this device. Returns at once. An error means that nothing was submitted.

@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::{Fault, FaultKind};
 use crate::error;
@@ -22,6 +24,11 @@ pub trait HostBytes: Send + Sync {
 
     /// How many there are.
     fn bytes(&self) -> usize;
+
+    /// Whether they may be written.
+    fn writable(&self) -> bool {
+        true
+    }
 }
 
 impl HostBytes for AlignedBuffer<u8> {
@@ -40,10 +47,17 @@ pub struct Pinned {
     shared: Arc<Shared>,
 }
 
+/// How long whoever takes memory back sleeps before looking again; hardly ever, as copies have ended by then.
+const PATIENCE: Duration = Duration::from_micros(100);
+
+const WRITTEN: isize = -1;
+const TAKEN_BACK: isize = -2;
+
 struct Shared {
     address: NonNull<u8>,
     bytes: usize,
-    /// How many read the bytes; -1 while somebody writes them.
+    writable: bool,
+    /// How many read the bytes; [`WRITTEN`] while somebody writes them, [`TAKEN_BACK`] when nobody may any more.
     users: AtomicIsize,
     /// Frees the bytes when it is dropped.
     _owner: Box<dyn HostBytes>,
@@ -67,8 +81,9 @@ impl Pinned {
     /// From `address` on lie as many initialised bytes as `bytes` says, for as long as the owner lives and wherever it
     /// is moved to, and nobody else touches them.
     pub(crate) unsafe fn new(mut owner: Box<dyn HostBytes>) -> Self {
-        let (address, bytes) = (owner.address(), owner.bytes());
-        Self { shared: Arc::new(Shared { address, bytes, users: AtomicIsize::new(0), _owner: owner }) }
+        let (address, bytes, writable) = (owner.address(), owner.bytes(), owner.writable());
+        let users = AtomicIsize::new(0);
+        Self { shared: Arc::new(Shared { address, bytes, writable, users, _owner: owner }) }
     }
 
     /// Number of bytes.
@@ -85,8 +100,21 @@ impl Pinned {
 
     /// The bytes, to be written while nobody else uses them.
     pub fn write(&self) -> Result<PinnedWrite, Fault> {
-        let taken = self.shared.users.compare_exchange(0, -1, Ordering::Acquire, Ordering::Relaxed);
+        if !self.shared.writable {
+            return Err(Fault::new(FaultKind::Misuse, "memory that was lent to be read is to be written"));
+        }
+        let taken = self.shared.users.compare_exchange(0, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
         taken.map(|_| PinnedWrite(self.clone())).map_err(|_| in_use("written", "used"))
+    }
+}
+
+impl Pinned {
+    /// Admits nobody any more once those who use the bytes are done.
+    pub(super) fn take_back(&self) {
+        let users = &self.shared.users;
+        while users.compare_exchange(0, TAKEN_BACK, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            thread::sleep(PATIENCE);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::launch::BoundLaunch;
 use super::ledger::{LANES, Stamp};
 use super::memory::Allocation;
 use super::processor::Processor;
-use crate::device::{Fault, FaultKind, Fence, PinnedRange, Reports, RowBytes};
+use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
 use crate::trace::Clock;
 
 /// Longest delay that a seed puts before an operation.
@@ -27,10 +27,16 @@ pub struct Place {
     pub range: Range<usize>,
 }
 
+/// A copy, and where in the device's memory.
+pub struct Copy {
+    pub place: Place,
+    pub transfer: Transfer,
+}
+
 /// What a lane does.
 pub enum Action {
-    Upload { from: PinnedRange, to: Place },
-    Download { from: Place, to: PinnedRange, rows: RowBytes },
+    Upload(Vec<Copy>),
+    Download(Copy),
     Launch(BoundLaunch),
     Pass,
 }
@@ -181,26 +187,33 @@ impl Lane {
         }
         match &job.action {
             Action::Pass => Ok(()),
-            Action::Upload { from, to } => {
-                let bytes = from.pinned.read()?;
-                let from = slice_of(&bytes, from).ok_or_else(|| short(what, fence))?;
-                // SAFETY: inside, as checked when it was submitted, and the ledger keeps everybody else away.
-                unsafe { to.memory.write(to.range.start, from) };
+            Action::Upload(copies) => {
+                for Copy { place, transfer } in copies {
+                    let bytes = transfer.host.pinned.read()?;
+                    for (at, host_at, length) in transfer.pieces() {
+                        let from = bytes.get(within(transfer.host.begin, host_at, length));
+                        let from = from.ok_or_else(|| short(what, fence))?;
+                        // SAFETY: inside, as checked when it was submitted, and the ledger keeps everybody else away.
+                        unsafe { place.memory.write(place.range.start + at as usize, from) };
+                    }
+                }
                 Ok(())
             }
-            Action::Download { from, to, rows } => {
-                if let Some(at) = first_unwritten(from, rows) {
+            Action::Download(Copy { place: from, transfer }) => {
+                if let Some(at) = first_unwritten(from, &transfer.rows) {
                     let message = format!(
                         "{what} {} reads byte {at} of memory {}, which nobody has written",
                         fence.0, from.number
                     );
                     return Err(Fault::new(FaultKind::Misuse, message));
                 }
-                let mut bytes = to.pinned.write()?;
-                let place = to.begin as usize..to.end as usize;
-                let to = bytes.get_mut(place).ok_or_else(|| short(what, fence))?;
-                // SAFETY: inside, as checked when it was submitted, and the ledger keeps writers away.
-                unsafe { from.memory.read(from.range.start, to) };
+                let mut bytes = transfer.host.pinned.write()?;
+                for (at, host_at, length) in transfer.pieces() {
+                    let to = bytes.get_mut(within(transfer.host.begin, host_at, length));
+                    let to = to.ok_or_else(|| short(what, fence))?;
+                    // SAFETY: inside, as checked when it was submitted, and the ledger keeps writers away.
+                    unsafe { from.memory.read(from.range.start + at as usize, to) };
+                }
                 Ok(())
             }
             Action::Launch(launch) => {
@@ -227,8 +240,9 @@ fn first_unwritten(from: &Place, rows: &RowBytes) -> Option<usize> {
     })
 }
 
-fn slice_of<'a>(bytes: &'a [u8], range: &PinnedRange) -> Option<&'a [u8]> {
-    bytes.get(range.begin as usize..range.end as usize)
+fn within(begin: u64, offset: u64, length: u64) -> Range<usize> {
+    let begin = (begin + offset) as usize;
+    begin..begin + length as usize
 }
 
 fn short(what: &str, fence: Fence) -> Fault {

@@ -34,14 +34,14 @@ pub use fault::{AccessKind, Index3, KernelFault, Wrong};
 pub use options::{EmulatedOptions, Faults};
 
 use entries::entry;
-use lane::{Action, Injected, Job, Lane, Place, Shared};
+use lane::{Action, Copy, Injected, Job, Lane, Place, Shared};
 use launch::{Bound, BoundLaunch, BoundRange, Use};
 use ledger::{Intent, LANES, Ledger};
 use memory::Allocation;
 
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, PinnedRange, Reports,
+    Operation, Pinned, Registration, Reports, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -68,6 +68,7 @@ pub struct EmulatedDevice {
 struct Counts {
     allocated_bytes: u64,
     allocations: u64,
+    registrations: u64,
     launches: u64,
     copies: u64,
     operations: u64,
@@ -142,17 +143,23 @@ impl EmulatedDevice {
         Ok(Place { memory, number: range.memory.0, range: range.begin as usize..range.end as usize })
     }
 
+    fn copy(&self, transfer: Transfer) -> Result<Copy, Fault> {
+        check_lengths(&transfer)?;
+        Ok(Copy { place: self.place(&transfer.device)?, transfer })
+    }
+
     fn check(&self, operation: Operation<'_>, lane: LaneKind) -> Result<Checked, Fault> {
         match (operation, lane) {
-            (Operation::Upload { from, to }, LaneKind::Upload) => {
-                check_lengths(&from, &to)?;
-                let action = Action::Upload { from, to: self.place(&to)? };
-                Ok(Checked { action, what: "upload", reads: vec![], writes: vec![to] })
+            (Operation::Upload(transfers), LaneKind::Upload) => {
+                let writes = transfers.iter().map(|transfer| transfer.device).collect();
+                let copies = transfers.into_iter().map(|transfer| self.copy(transfer));
+                let action = Action::Upload(copies.collect::<Result<_, Fault>>()?);
+                Ok(Checked { action, what: "upload", reads: vec![], writes })
             }
-            (Operation::Download { from, to, rows }, LaneKind::Download) => {
-                check_lengths(&to, &from)?;
-                let action = Action::Download { from: self.place(&from)?, to, rows };
-                Ok(Checked { action, what: "download", reads: vec![from], writes: vec![] })
+            (Operation::Download(transfer), LaneKind::Download) => {
+                let reads = vec![transfer.device];
+                let action = Action::Download(self.copy(transfer)?);
+                Ok(Checked { action, what: "download", reads, writes: vec![] })
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
             (Operation::Pass, _) => {
@@ -212,7 +219,7 @@ impl EmulatedDevice {
                 counts.launches += 1;
                 faults.fail_launch == Some(counts.launches)
             }
-            Action::Upload { .. } | Action::Download { .. } => {
+            Action::Upload(_) | Action::Download(_) => {
                 counts.copies += 1;
                 faults.fail_copy == Some(counts.copies)
             }
@@ -258,6 +265,19 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.check_open()?;
         Pinned::pageable(bytes as usize)
             .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        self.check_open()?;
+        self.counts.registrations += 1;
+        if self.options.faults.refuse_registration == Some(self.counts.registrations) {
+            let name = &self.description.name;
+            return Err(Fault::new(
+                FaultKind::OutOfMemory,
+                format!("{name} locks no memory, as it was told to"),
+            ));
+        }
+        Ok(Registration::nothing())
     }
 
     fn submit(
@@ -315,9 +335,9 @@ fn misuse(message: String) -> Fault {
     Fault::new(FaultKind::Misuse, message)
 }
 
-fn check_lengths(pinned: &PinnedRange, memory: &MemoryRange) -> Result<(), Fault> {
-    let inside = pinned.begin <= pinned.end && pinned.end <= pinned.pinned.bytes() as u64;
-    if !inside || pinned.bytes() != memory.bytes() {
+fn check_lengths(transfer: &Transfer) -> Result<(), Fault> {
+    let Transfer { host: pinned, device: memory, .. } = transfer;
+    if !transfer.is_sound() {
         return Err(misuse(format!(
             "a copy between {} bytes of memory and bytes {}..{} of {} pinned ones",
             memory.bytes(),

@@ -5,11 +5,13 @@ use crate::error::{Error, Result};
 /// Memory of an emulated device unless told otherwise; it takes as much of the host's.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Faults to inject. Allocations, launches, copies and operations count from one, in the order they are asked for.
+/// Faults to inject. Allocations, registrations, launches, copies and operations count from one, in the order they are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The allocation that finds no memory.
     pub out_of_memory_at_allocation: Option<u64>,
+    /// The registration that is refused.
+    pub refuse_registration: Option<u64>,
     /// The launch that fails.
     pub fail_launch: Option<u64>,
     /// The copy, up or down, that fails.
@@ -37,10 +39,11 @@ impl Default for EmulatedOptions {
     }
 }
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "memory_bytes",
     "delay_seed",
     "out_of_memory_at_allocation",
+    "refuse_registration",
     "fail_launch",
     "fail_copy",
     "lost_at_operation",
@@ -58,6 +61,7 @@ impl EmulatedOptions {
                 "memory_bytes" => None,
                 "delay_seed" => Some(&mut options.delay_seed),
                 "out_of_memory_at_allocation" => Some(&mut faults.out_of_memory_at_allocation),
+                "refuse_registration" => Some(&mut faults.refuse_registration),
                 "fail_launch" => Some(&mut faults.fail_launch),
                 "fail_copy" => Some(&mut faults.fail_copy),
                 "lost_at_operation" => Some(&mut faults.lost_at_operation),

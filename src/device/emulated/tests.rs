@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
 use crate::device::conformance::{Takes, conforms};
-use crate::device::{Completion, RowBytes};
+use crate::device::{Completion, PinnedRange};
 use crate::graph::DeviceId;
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, reference};
@@ -54,13 +54,13 @@ impl Bench {
         let pinned = self.device.allocate_pinned(bytes.len() as u64).unwrap();
         pinned.write().unwrap().copy_from_slice(bytes);
         let from = PinnedRange { begin: 0, end: pinned.bytes() as u64, pinned };
-        self.submit(UPLOAD, Operation::Upload { from, to }, waits)
+        self.submit(UPLOAD, Operation::upload(from, to), waits)
     }
 
     fn download(&mut self, from: MemoryRange, waits: &[Fence]) -> Result<(Fence, Pinned), Fault> {
         let pinned = self.device.allocate_pinned(from.bytes()).unwrap();
         let to = PinnedRange { begin: 0, end: from.bytes(), pinned: pinned.clone() };
-        Ok((self.submit(DOWNLOAD, Operation::Download { from, to, rows: RowBytes::ALL }, waits)?, pinned))
+        Ok((self.submit(DOWNLOAD, Operation::download(from, to), waits)?, pinned))
     }
 
     /// How each of the next `count` operations ended.
@@ -326,12 +326,12 @@ fn wrong_operations_are_refused_and_change_nothing() {
     let beyond = MemoryRange { end: 65, ..range };
     let elsewhere = MemoryRange { memory: Memory(9), ..range };
     let wrong = [
-        (UPLOAD, Operation::Upload { from: from(0, 65), to: beyond }),
-        (UPLOAD, Operation::Upload { from: from(0, 64), to: elsewhere }),
-        (UPLOAD, Operation::Upload { from: from(0, 32), to: range }),
-        (UPLOAD, Operation::Upload { from: from(64, 0), to: MemoryRange { begin: 64, end: 0, ..range } }),
-        (COMPUTE, Operation::Upload { from: from(0, 64), to: range }),
-        (DOWNLOAD, Operation::Download { from: beyond, to: from(0, 64), rows: RowBytes::ALL }),
+        (UPLOAD, Operation::upload(from(0, 65), beyond)),
+        (UPLOAD, Operation::upload(from(0, 64), elsewhere)),
+        (UPLOAD, Operation::upload(from(0, 32), range)),
+        (UPLOAD, Operation::upload(from(64, 0), MemoryRange { begin: 64, end: 0, ..range })),
+        (COMPUTE, Operation::upload(from(0, 64), range)),
+        (DOWNLOAD, Operation::download(beyond, from(0, 64))),
         (COMPUTE, Operation::Job(Box::new(|| Ok(())))),
         (7, Operation::Pass),
     ];

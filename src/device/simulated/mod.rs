@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use clock::World;
 
 use super::{
-    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, Reports,
+    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
+    Registration, Reports,
 };
 use crate::graph::Demand;
 
@@ -142,6 +143,11 @@ impl<'run> Device<'run> for SimulatedDevice {
     fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
         self.open()?;
         Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        self.open()?;
+        Ok(Registration::nothing())
     }
 
     fn submit(

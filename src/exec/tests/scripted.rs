@@ -8,6 +8,7 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use crate::device::{
     Completion, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
+    Registration,
 };
 use crate::error::{self, Error};
 use crate::exec::{Binder, ExecOptions, HeldSlots, Outcome, Schedule, execute};
@@ -212,6 +213,10 @@ impl<'run> Device<'run> for ScriptedDevice {
 
     fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
         Err(Fault::new(FaultKind::OutOfMemory, "scripted devices have no memory"))
+    }
+
+    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        Ok(Registration::nothing())
     }
 
     fn submit(

@@ -14,7 +14,7 @@ use shuttle::thread;
 use super::scripted::check_cover;
 use crate::device::{
     Completion, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
-    Reports,
+    Registration, Reports,
 };
 use crate::error;
 use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
@@ -56,6 +56,10 @@ impl<'run> Device<'run> for ThreadedDevice {
 
     fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
         Err(Fault::new(FaultKind::OutOfMemory, "no memory"))
+    }
+
+    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        Ok(Registration::nothing())
     }
 
     fn submit(

@@ -2,7 +2,7 @@
 //! beside them. Allocated once, when the product is prepared.
 
 use crate::device::{
-    Argument, Device, Fault, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes,
+    Argument, Device, Fault, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -161,21 +161,22 @@ impl Accelerator {
     pub fn upload_x(&self) -> Operation<'static> {
         let to = self.x_range();
         let from = PinnedRange { pinned: self.x_pinned.clone(), begin: 0, end: to.bytes() };
-        Operation::Upload { from, to }
+        Operation::upload(from, to)
     }
 
     /// The copy of a staged chunk to the device.
     pub fn upload_chunk(&self, staged_in: u32, to: MemoryRange) -> Result<Operation<'static>> {
         let from = PinnedRange { pinned: self.staged(staged_in)?.clone(), begin: 0, end: to.bytes() };
-        Ok(Operation::Upload { from, to })
+        Ok(Operation::upload(from, to))
     }
 
     /// The copy of a slice of Y, `rows` rows of it, to the host.
     pub fn download(&self, y_slot: u32, returned_to: u32, rows: u64) -> Result<Operation<'static>> {
         let from = self.y.range(y_slot, rows * self.pitch_bytes)?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
-        let rows = RowBytes { bytes: self.row_bytes, pitch_bytes: self.pitch_bytes };
-        Ok(Operation::Download { from, to, rows })
+        let (bytes, pitch_bytes) = (self.row_bytes, self.pitch_bytes);
+        let rows = RowBytes { bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };
+        Ok(Operation::Download(Transfer { host: to, device: from, rows }))
     }
 
     /// The launch of `chunk`'s kernel, where it lies at `at` and its slice of Y is in `y_slot`.
