@@ -18,6 +18,7 @@
 //! | 6 | [`device`] | one trait, and the back ends that keep it |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`runtime`] | plan and open, prepare, run, recover, report |
+//! | 9 | [`study`] | every kernel measured alone, checked, beside the vendor's library |
 //! | 11 | [`cli`] | what was typed, what it means, one file per command |
 //!
 //! The CPU's vector kernels are a crate of their own below all floors, `kernels/cpu`.
@@ -93,6 +94,7 @@ pub mod machine;
 pub mod matrix;
 pub mod plan;
 pub mod runtime;
+pub mod study;
 pub mod trace;
 pub mod work;
 

@@ -6,8 +6,19 @@ use std::process::Command;
 
 use support::Place;
 
-const COMMANDS: [&str; 10] =
-    ["run", "plan", "inspect", "convert", "generate", "trace", "devices", "demo", "completions", "man"];
+const COMMANDS: [&str; 11] = [
+    "run",
+    "plan",
+    "bench",
+    "inspect",
+    "convert",
+    "generate",
+    "trace",
+    "devices",
+    "demo",
+    "completions",
+    "man",
+];
 
 #[test]
 fn help_of_every_command_goes_to_standard_output() {

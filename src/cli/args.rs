@@ -40,6 +40,8 @@ pub enum Command {
     Run(RunArguments),
     /// Decide what run would do, and why, and do nothing
     Plan(PlanArguments),
+    /// Measure every kernel alone, check it, and compare with the vendor's library
+    Bench(BenchArguments),
     /// Show a matrix: shape, row lengths, features, memory each format needs
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -64,6 +66,7 @@ impl Command {
         match self {
             Self::Run(_) => "run",
             Self::Plan(_) => "plan",
+            Self::Bench(_) => "bench",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
@@ -80,6 +83,7 @@ impl Command {
         match self {
             Self::Run(arguments) => &arguments.common,
             Self::Plan(arguments) => &arguments.common,
+            Self::Bench(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
@@ -144,6 +148,13 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
         _ => Err(format!("a number from 1 to {MOST_THREADS} is needed")),
+    }
+}
+
+fn parse_k(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(k @ 1..) => Ok(k),
+        _ => Err("numbers from 1 on are needed, such as 1,8,32".into()),
     }
 }
 
@@ -260,6 +271,22 @@ pub struct PlanningArguments {
     pub format: FormatChoice,
 }
 
+impl PlanningArguments {
+    /// These devices, and every other flag as if it were not typed.
+    pub fn of(devices: Devices) -> Self {
+        let auto = || String::from("auto");
+        Self {
+            devices,
+            mode: auto(),
+            chunks: None,
+            chunk_bytes: None,
+            mem_limit: None,
+            kernel: auto(),
+            format: FormatChoice::Auto,
+        }
+    }
+}
+
 /// `rowloom plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -295,6 +322,64 @@ pub struct PlanArguments {
     /// Matrix flags.
     #[command(flatten)]
     pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A is on the device before anything is timed, in each form that a kernel reads. Times are of the kernel alone.
+Every result is compared with the CPU's product, and that with the reference.
+
+Examples:
+  rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
+  rowloom bench a.mtx b.mtx gen:stencil27,n=128 --dtype f64,f32 --devices cuda:0 --json bench.json
+  rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector --devices emu:0")]
+pub struct BenchArguments {
+    #[doc = "Matrices."]
+    #[arg(value_name = "MATRIX", required = true, help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    pub matrices: Vec<OsString>,
+
+    /// Columns of X and Y, one number or several
+    #[arg(short, value_name = "K,...", value_delimiter = ',', default_value = "1,8,32", value_parser = parse_k)]
+    pub k: Vec<usize>,
+
+    /// all, or kernels by name, or forms of them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
+    pub kernels: Vec<String>,
+
+    /// Where to compute, each device alone: auto, cpu, cuda:0, emu:0 (emulated GPU), or a list of them
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    pub devices: Devices,
+
+    /// Peers to measure beside the kernels: cusparse
+    #[arg(long, value_name = "PEER,...", value_delimiter = ',', hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(["cusparse"]))]
+    pub against: Vec<String>,
+
+    /// Value types, f64, f32 or both
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f64", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(["f64", "f32"]).try_map(|text| text.parse::<Dtype>()))]
+    pub dtype: Vec<Dtype>,
+
+    /// Measured runs of a kernel; those that are far slower than the best get fewer
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Runs before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: u32,
+
+    /// Seed of everything random: generated matrices and X
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Threads to use [default: one for each core this process may use]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<usize>,
 
     /// Common flags.
     #[command(flatten)]

@@ -1,6 +1,8 @@
 //! The command line: what was typed, what it means, one file for each command.
 
 mod args;
+mod bench;
+mod bench_report;
 mod completions;
 mod console;
 mod convert;
@@ -23,7 +25,6 @@ mod run_report;
 mod run_simulated;
 mod session;
 mod table;
-mod times;
 mod trace;
 mod x;
 
@@ -64,6 +65,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     match command {
         Command::Run(arguments) => run::run(arguments, console),
         Command::Plan(arguments) => plan::run(arguments, console),
+        Command::Bench(arguments) => bench::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),

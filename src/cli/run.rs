@@ -12,7 +12,6 @@ use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact};
-use super::times::Times;
 use super::x;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
@@ -21,6 +20,7 @@ use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::Plan;
 use crate::runtime::{Job, Opened, Prepared, RunReport, Settings, open, open_planned};
+use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
 

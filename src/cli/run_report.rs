@@ -6,13 +6,13 @@ use super::args::RunArguments;
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, count, percent, seconds};
-use super::times::Times;
 use crate::device::Description;
 use crate::kernel::{Format, Verification};
 use crate::machine::peak_rss_bytes;
 use crate::matrix::{Loaded, Scalar};
 use crate::plan::Plan;
 use crate::runtime::{Computed, FaultReport, RunReport, Timeline};
+use crate::study::Times;
 use crate::trace::{DeviceSummary, Summary, Trace};
 use crate::work::ChunkRows;
 

@@ -9,11 +9,11 @@ use super::planning::{request, resolve};
 use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session};
-use super::times::Times;
 use crate::error::{Error, Result};
 use crate::matrix::{Loaded, Scalar};
 use crate::plan::{Plan, make};
 use crate::runtime::Simulated;
+use crate::study::Times;
 use crate::work::Work;
 
 /// Columns of X unless told otherwise.

@@ -58,10 +58,15 @@ pub struct Session {
 impl Session {
     /// Looks at the machine, starts the threads, watches for signals.
     pub fn open(arguments: &MatrixArguments) -> Result<Self> {
+        Self::with(arguments.threads, arguments.seed)
+    }
+
+    /// The same with as many threads, or all, and that seed.
+    pub fn with(threads: Option<usize>, seed: u64) -> Result<Self> {
         let interrupt = Interrupt::watch()?;
         let machine = Machine::detect();
-        let pool = Pool::new(&machine, arguments.threads)?;
-        Ok(Self { machine, pool, interrupt, seed: arguments.seed })
+        let pool = Pool::new(&machine, threads)?;
+        Ok(Self { machine, pool, interrupt, seed })
     }
 
     /// Most memory that anything may take.

@@ -175,6 +175,12 @@ pub trait Device<'run> {
         waits: &[Fence],
     ) -> Result<Fence, Fault>;
 
+    /// Gets everything ready that these launches need, so that none of them is slower for being the first. A fault names
+    /// something that could not be made better; the launches go on without it.
+    fn prepare(&mut self, _launches: &[Launch]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Says that the caller has seen the end of everything submitted so far, so all that follows happens after it.
     fn settle(&mut self);
 

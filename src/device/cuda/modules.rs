@@ -110,7 +110,9 @@ impl<L: Loader> Modules<L> {
             return Ok(());
         }
         forms.iter().for_each(|form| self.order(form));
-        forms.iter().try_for_each(|form| self.wait_for(form))
+        // All of them are waited for, whatever becomes of the first.
+        let waited: Vec<Result<(), Fault>> = forms.iter().map(|form| self.wait_for(form)).collect();
+        waited.into_iter().collect()
     }
 
     fn choose(&mut self, launch: &Launch) -> Result<Choice<L::Function>, Fault> {

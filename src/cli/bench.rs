@@ -1,0 +1,200 @@
+//! `rowloom bench`: every kernel alone, checked, beside the vendor's library.
+
+use super::args::{BenchArguments, PlanningArguments};
+use super::bench_report;
+use super::console::Console;
+use super::options::XSource;
+use super::planning::resolve;
+use super::session::{MatrixSource, Session, check_intact};
+use super::x;
+use crate::cost::Profile;
+use crate::device::EmulatedOptions;
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{Processor, Schedule};
+use crate::machine::Isa;
+use crate::matrix::{Csr, CsrView, Dtype};
+use crate::study::{
+    BenchSettings, CaseResult, Expected, HostBench, KernelNames, ResidentBench, Room, Sizes, Subject,
+    bench_kernels, compulsory_bytes, used_columns,
+};
+
+/// A device to measure on; the host has no room of its own.
+struct Place {
+    profile: Profile,
+    name: String,
+    room: Option<Room>,
+}
+
+/// What stays the same for all cases.
+struct Bench<'a> {
+    arguments: &'a BenchArguments,
+    session: &'a Session,
+    console: &'a Console,
+    names: KernelNames,
+    settings: BenchSettings,
+    cpu: CpuSettings,
+}
+
+/// Measures and reports.
+pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
+    let names = KernelNames::new(&arguments.kernels)?;
+    let session = Session::with(arguments.threads, arguments.seed)?;
+    let mut places = open(arguments, &session)?;
+    check_names(&names, &places, arguments)?;
+    for peer in &arguments.against {
+        console
+            .note(&format!("{peer} is not compared with: this version of rowloom has no CUDA devices yet"));
+    }
+    let settings = BenchSettings { warmup: arguments.warmup, repeat: arguments.repeat };
+    let threads = session.pool.threads();
+    let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let bench = Bench { arguments, session: &session, console, names, settings, cpu };
+    session.interrupt.defer();
+    let mut cases = Vec::new();
+    for matrix in &arguments.matrices {
+        let source = MatrixSource::new(matrix);
+        let (loaded, _) = session.load::<f64>(&source, false, console)?;
+        let used = used_columns(loaded.matrix.view());
+        for dtype in &arguments.dtype {
+            match dtype {
+                Dtype::F64 => {
+                    bench.matrix(&loaded.info.name, &loaded.matrix, used, &mut places, &mut cases)?
+                }
+                Dtype::F32 => {
+                    let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
+                    bench.matrix(&loaded.info.name, &single, used, &mut places, &mut cases)?;
+                }
+            }
+        }
+        check_intact(&loaded.matrix, &source)?;
+    }
+    bench_report::show(&cases, console)?;
+    console.json(&bench_report::json(&cases, arguments, &session))?;
+    session.interrupt.check()?;
+    verdict(&cases)
+}
+
+impl Bench<'_> {
+    /// Measures one matrix in one precision, and adds to `cases`. A signal ends it early.
+    fn matrix<T: Kernels>(
+        &self,
+        name: &str,
+        matrix: &Csr<T>,
+        used_columns: u64,
+        places: &mut [Place],
+        cases: &mut Vec<CaseResult>,
+    ) -> Result<()> {
+        let Self { session, console, .. } = self;
+        let a = matrix.view();
+        let sizes = session.pool.install(|| Sizes::of(a))?;
+        let limit = session.memory_limit_bytes();
+        let mut subjects: Vec<(&str, f64, Box<dyn Subject<T> + '_>)> = Vec::new();
+        for Place { profile, name, room } in places {
+            subjects.push((name, profile.stream_gb_per_s * 1e9, self.subject(a, room.as_mut(), limit)));
+        }
+        for &k in &self.arguments.k {
+            x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
+            let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+            let x = session.pool.install(load)?;
+            let expected = Expected::new(&session.pool, a, &sizes, x.view(), self.cpu)?;
+            for (device, bytes_per_s, subject) in &mut subjects {
+                let _spinner = console.spinner(format!("{name} {} k={k} on {device}", T::DTYPE.name()));
+                if let Some(note) = subject.take_x(x.view())? {
+                    console.note(&note);
+                }
+                let goes_on = || !session.interrupt.asked();
+                let kernels = bench_kernels(
+                    &session.pool,
+                    &mut **subject,
+                    x.view(),
+                    &expected,
+                    self.settings,
+                    &goes_on,
+                )?;
+                let Some(kernels) = kernels else { return Ok(()) };
+                let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
+                let compulsory_bytes = compulsory_bytes(rows, nnz, used_columns, k as u64, T::DTYPE);
+                let case = CaseResult {
+                    device: (*device).into(),
+                    matrix: name.into(),
+                    dtype: T::DTYPE.name(),
+                    k,
+                    flops: 2.0 * nnz as f64 * k as f64,
+                    compulsory_bytes,
+                    floor_s: compulsory_bytes as f64 / *bytes_per_s,
+                    kernels,
+                    peers: Vec::new(),
+                };
+                console.note(&bench_report::line(&case));
+                cases.push(case);
+            }
+        }
+        Ok(())
+    }
+
+    fn subject<'a, T: Kernels>(
+        &'a self,
+        matrix: CsrView<'a, T>,
+        room: Option<&'a mut Room>,
+        memory_limit_bytes: u64,
+    ) -> Box<dyn Subject<T> + 'a> {
+        match room {
+            Some(room) => Box::new(ResidentBench::new(room, matrix, &self.names)),
+            None => {
+                let pool = &self.session.pool;
+                Box::new(HostBench::new(pool, matrix, &self.names, self.cpu, memory_limit_bytes))
+            }
+        }
+    }
+}
+
+/// Opens the devices that were named.
+fn open(arguments: &BenchArguments, session: &Session) -> Result<Vec<Place>> {
+    let devices = arguments.devices.clone();
+    let emulated = devices.emulated()?;
+    let specs = resolve(&PlanningArguments::of(devices), session)?.devices;
+    let open = |spec: crate::plan::DeviceSpec| {
+        let name = spec.name;
+        let room = if name == "cpu" {
+            None
+        } else if name.starts_with("sim:") {
+            let reason = "a simulated device computes nothing; take cpu, cuda:0 or emu:0".into();
+            return Err(Error::Device { device: name, reason });
+        } else {
+            let special = emulated.iter().find(|(of, _)| *of == name);
+            let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
+            Some(Room::open(&name, options)?)
+        };
+        Ok(Place { profile: spec.profile, name, room })
+    };
+    specs.into_iter().map(open).collect()
+}
+
+/// An error where a device has nothing to do.
+fn check_names(names: &KernelNames, places: &[Place], arguments: &BenchArguments) -> Result<()> {
+    for place in places {
+        let processor = if place.room.is_some() { Processor::Gpu } else { Processor::Cpu };
+        if !names.any_for(processor) {
+            let (names, device) = (arguments.kernels.join(","), &place.name);
+            return Err(Error::Usage(format!(
+                "none of the kernels {names} runs on {device}; see rowloom run --help"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// An error where a kernel's Y was wrong.
+fn verdict(cases: &[CaseResult]) -> Result<()> {
+    let wrong = cases.iter().flat_map(|case| case.kernels.iter().map(move |kernel| (case, kernel)));
+    let mut wrong = wrong.filter(|(_, kernel)| kernel.checked.is_some_and(|checked| !checked.passed));
+    match wrong.next() {
+        None => Ok(()),
+        Some((case, kernel)) => {
+            let others = wrong.count();
+            let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+            Err(Error::Verification(format!("{} computed a wrong Y: {}{more}", kernel.kernel, case.name())))
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Every kernel alone: timed, checked, compared.
+
+use serde::Serialize;
+
+use super::check::{Checked, Expected};
+use super::times::Times;
+use crate::error::Result;
+use crate::kernel::cpu::Kernels;
+use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
+use crate::kernel::{KernelId, Order, Processor, kernels_of};
+use crate::matrix::{MultiVectorView, Scalar};
+use crate::runtime::Pool;
+
+/// Runs after which a kernel that cannot win is let go.
+const LEAST_RUNS: usize = 3;
+
+/// So many times slower than the best so far cannot win.
+const HOPELESS: f64 = 3.0;
+
+/// Seconds after which a kernel has been measured enough, if it has its least runs.
+const ENOUGH_S: f64 = 2.0;
+
+/// How to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct BenchSettings {
+    /// Runs before the measured ones.
+    pub warmup: u32,
+    /// Measured runs.
+    pub repeat: u32,
+}
+
+/// Which kernels to measure: all, or those with one of these names, be it the kernel's or one of its forms'.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelNames(Option<Vec<String>>);
+
+impl KernelNames {
+    /// All of them.
+    pub const ALL: Self = Self(None);
+
+    /// Those names, or all where one is `all`. An error names what is no kernel of any processor.
+    pub fn new(names: &[String]) -> Result<Self> {
+        if names.iter().any(|name| name == "all") {
+            return Ok(Self::ALL);
+        }
+        for name in names {
+            let is_form =
+                |kernel: &CudaKernel| kernel.variants.iter().any(|form| kernel.variant_name(form) == *name);
+            if !CUDA_KERNELS.iter().any(is_form) {
+                KernelId::by_name(name)?;
+            }
+        }
+        Ok(Self(Some(names.to_vec())))
+    }
+
+    /// Whether there is a kernel for such a processor among them.
+    pub fn any_for(&self, processor: Processor) -> bool {
+        let form_taken = |kernel: &CudaKernel| {
+            kernel.variants.iter().any(|form| self.take(kernel.id, &kernel.variant_name(form)))
+        };
+        match processor {
+            Processor::Cpu => kernels_of(processor).any(|info| self.take(info.id, info.name)),
+            Processor::Gpu => CUDA_KERNELS.iter().any(form_taken),
+        }
+    }
+
+    /// Whether the kernel, or this form of it, is among them.
+    pub fn take(&self, kernel: KernelId, form: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.iter().any(|name| name == kernel.name() || name == form))
+    }
+}
+
+/// A device with a matrix on it, and the kernels that can be run there. Numbers of kernels are places in `kernels`.
+pub trait Subject<T: Scalar> {
+    /// Names of the kernels' forms, and the order in which each adds.
+    fn kernels(&self) -> Vec<(String, Order)>;
+
+    /// Gets ready for `x`, and may say what could have been better.
+    fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>>;
+
+    /// Gets ready for runs of a kernel, or says why it cannot be run on this matrix.
+    fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>>;
+
+    /// Runs a kernel that is ready and gives its seconds, or why it failed. `x` is what it was made ready for.
+    fn run(&mut self, kernel: usize, x: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>>;
+
+    /// Has `read` read what the last run computed.
+    fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()>;
+}
+
+/// What was measured of a form of a kernel.
+#[derive(Debug, Clone, Serialize)]
+pub struct KernelResult {
+    /// Its name.
+    pub kernel: String,
+    /// The order in which it adds.
+    pub order: Order,
+    /// Its times, in seconds.
+    pub times: Times,
+    /// How its Y compares; unknown where it did not run.
+    pub checked: Option<Checked>,
+    /// Why it did not run, or not well.
+    pub reason: Option<String>,
+}
+
+impl KernelResult {
+    /// Its time where it counts: it ran and is right.
+    pub fn seconds(&self) -> Option<f64> {
+        self.times.median.filter(|_| self.checked.is_some_and(|checked| checked.passed))
+    }
+}
+
+/// What was measured of a peer.
+#[derive(Debug, Clone, Serialize)]
+pub struct PeerResult {
+    /// The peer's name.
+    pub peer: String,
+    /// Its algorithm and how X and Y lie: `ALG2 row-major`.
+    pub algorithm: String,
+    /// Its times, in seconds.
+    pub times: Times,
+}
+
+/// One matrix, K and precision on one device.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaseResult {
+    /// The device.
+    pub device: String,
+    /// The matrix.
+    pub matrix: String,
+    /// The precision.
+    pub dtype: &'static str,
+    /// Columns of X.
+    pub k: usize,
+    /// Additions and multiplications.
+    pub flops: f64,
+    /// Bytes that must move once.
+    pub compulsory_bytes: u64,
+    /// Seconds in which the device's memory moves those.
+    pub floor_s: f64,
+    /// Every kernel.
+    pub kernels: Vec<KernelResult>,
+    /// Every algorithm of every peer.
+    pub peers: Vec<PeerResult>,
+}
+
+impl CaseResult {
+    /// A name for people.
+    pub fn name(&self) -> String {
+        format!("{} {} k={} on {}", self.matrix, self.dtype, self.k, self.device)
+    }
+
+    /// The fastest right kernel, with its seconds.
+    pub fn best(&self) -> Option<(&KernelResult, f64)> {
+        let timed = self.kernels.iter().filter_map(|kernel| Some((kernel, kernel.seconds()?)));
+        timed.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The fastest algorithm of any peer, with its seconds.
+    pub fn best_peer(&self) -> Option<(&PeerResult, f64)> {
+        let timed = self.peers.iter().filter_map(|peer| Some((peer, peer.times.median?)));
+        timed.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// How many times faster the best kernel is than the best peer.
+    pub fn ratio(&self) -> Option<f64> {
+        let (own, peer) = (self.best()?.1, self.best_peer()?.1);
+        (own > 0.0).then_some(peer / own)
+    }
+
+    /// Thousand million operations a second at that time.
+    pub fn gflops(&self, seconds: f64) -> f64 {
+        self.flops / seconds * 1e-9
+    }
+
+    /// Share of the memory's rate at that time, counting the bytes that must move.
+    pub fn fraction(&self, seconds: f64) -> f64 {
+        self.floor_s / seconds
+    }
+}
+
+/// Measures and checks every kernel of `subject` with `x`, which it has taken, as long as `goes_on` says so; nothing where it did not.
+pub fn bench_kernels<T: Kernels>(
+    pool: &Pool,
+    subject: &mut dyn Subject<T>,
+    x: MultiVectorView<'_, T>,
+    expected: &Expected<'_, T>,
+    settings: BenchSettings,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Vec<KernelResult>>> {
+    let mut results = Vec::new();
+    let mut best_s = f64::INFINITY;
+    for (number, (kernel, order)) in subject.kernels().into_iter().enumerate() {
+        if !goes_on() {
+            return Ok(None);
+        }
+        let mut result = KernelResult { kernel, order, times: Times::new(&[]), checked: None, reason: None };
+        match subject.ready(number)? {
+            Err(reason) => result.reason = Some(reason),
+            Ok(()) => match measure(settings, best_s, || subject.run(number, x))? {
+                Err(reason) => result.reason = Some(reason),
+                Ok(seconds) => {
+                    result.times = Times::new(&seconds);
+                    subject
+                        .read_y(&mut |y| result.checked = Some(pool.install(|| expected.check(order, y))))?;
+                }
+            },
+        }
+        best_s = best_s.min(result.seconds().unwrap_or(f64::INFINITY));
+        results.push(result);
+    }
+    Ok(Some(results))
+}
+
+/// Seconds of repeated runs. What is far slower than `best_s`, or takes long, is repeated less.
+fn measure(
+    settings: BenchSettings,
+    best_s: f64,
+    mut run: impl FnMut() -> Result<std::result::Result<f64, String>>,
+) -> Result<std::result::Result<Vec<f64>, String>> {
+    for _ in 0..settings.warmup {
+        match run()? {
+            Ok(seconds) if seconds > HOPELESS * best_s => break,
+            Ok(_) => {}
+            Err(reason) => return Ok(Err(reason)),
+        }
+    }
+    let mut seconds = Vec::new();
+    while seconds.len() < settings.repeat as usize {
+        match run()? {
+            Ok(time) => seconds.push(time),
+            Err(reason) => return Ok(Err(reason)),
+        }
+        let hopeless = || seconds.iter().all(|&time| time > HOPELESS * best_s);
+        let enough = || seconds.iter().sum::<f64>() > ENOUGH_S;
+        if seconds.len() >= LEAST_RUNS && (hopeless() || enough()) {
+            break;
+        }
+    }
+    Ok(Ok(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(best_s: f64, time: f64) -> (usize, usize) {
+        let mut count = 0;
+        let settings = BenchSettings { warmup: 2, repeat: 10 };
+        let seconds = measure(settings, best_s, || {
+            count += 1;
+            Ok(Ok(time))
+        });
+        (count, seconds.unwrap().unwrap().len())
+    }
+
+    #[test]
+    fn only_kernels_that_may_win_get_all_their_runs() {
+        assert_eq!(runs(f64::INFINITY, 0.1), (12, 10));
+        assert_eq!(runs(0.1, 0.2), (12, 10));
+        assert_eq!(runs(0.1, 0.31), (4, 3), "hopeless");
+        assert_eq!(runs(f64::INFINITY, 0.5), (7, 5), "measured long enough");
+        assert_eq!(runs(f64::INFINITY, 60.0), (5, 3));
+    }
+
+    #[test]
+    fn a_failure_ends_the_runs_with_its_reason() {
+        let settings = BenchSettings { warmup: 0, repeat: 10 };
+        let failed = measure(settings, 1.0, || Ok(Err("too many registers".into()))).unwrap();
+        assert_eq!(failed, Err("too many registers".into()));
+    }
+
+    #[test]
+    fn wrong_results_never_win() {
+        let kernel = |name: &str, seconds: f64, passed: bool| KernelResult {
+            kernel: name.into(),
+            order: Order::Free,
+            times: Times::new(&[seconds]),
+            checked: Some(Checked { passed, bitwise: false, max_bound_ratio: 0.0 }),
+            reason: None,
+        };
+        let peer = |algorithm: &str, seconds: f64| PeerResult {
+            peer: "peer".into(),
+            algorithm: algorithm.into(),
+            times: Times::new(&[seconds]),
+        };
+        let case = CaseResult {
+            device: "emu:0".into(),
+            matrix: "a".into(),
+            dtype: "f64",
+            k: 1,
+            flops: 1e9,
+            compulsory_bytes: 1,
+            floor_s: 1.0,
+            kernels: vec![kernel("wrong", 1.0, false), kernel("slow", 8.0, true), kernel("right", 2.0, true)],
+            peers: vec![peer("one", 5.0), peer("two", 3.0)],
+        };
+        assert_eq!(case.best().unwrap().0.kernel, "right");
+        assert_eq!(case.best_peer().unwrap().0.algorithm, "two");
+        assert_eq!(case.ratio(), Some(1.5));
+        assert_eq!((case.gflops(2.0), case.fraction(2.0)), (0.5, 0.5));
+    }
+}

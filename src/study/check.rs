@@ -1,0 +1,203 @@
+//! What Y must be, for many kernels on one matrix and one X.
+//!
+//! The product of the CPU's kernel, of canonical order, is computed once and compared with the reference in twice the
+//! precision: wholly where that is quick, else on rows all over the matrix. Other kernels are compared with it. Those of
+//! canonical order must give the same bits; those of another order differ by no more than two roundings' bounds, as each
+//! is within one of the truth.
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use crate::kernel::{KernelId, Order, verify};
+use crate::matrix::{Csr, CsrView, MultiVector, MultiVectorView};
+use crate::runtime::Pool;
+
+/// Products of single numbers that the reference may take.
+const REFERENCE_PRODUCTS: usize = 1 << 25;
+
+/// Places of the matrix where rows are compared with the reference if not all are.
+const PLACES: usize = 64;
+
+/// How a kernel's Y compares with what it must be.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Checked {
+    /// It is right.
+    pub passed: bool,
+    /// It is the same bit for bit as that of canonical order.
+    pub bitwise: bool,
+    /// Largest share of its rounding bound that an element's difference takes.
+    pub max_bound_ratio: f64,
+}
+
+/// A with the sizes of its values.
+pub struct Sizes<T: Kernels>(Csr<T>);
+
+impl<T: Kernels> Sizes<T> {
+    /// Those of `matrix`.
+    pub fn of(matrix: CsrView<'_, T>) -> Result<Self> {
+        let values: Vec<T> = matrix.values().par_iter().map(|&value| size(value)).collect();
+        let (pointers, columns) = (matrix.row_pointers().to_vec(), matrix.columns().to_vec());
+        Ok(Self(Csr::try_new(matrix.rows(), matrix.cols(), pointers, columns, values)?))
+    }
+}
+
+/// What Y must be.
+pub struct Expected<'a, T: Kernels> {
+    matrix: CsrView<'a, T>,
+    y: MultiVector<T>,
+    /// For each element the sum of its terms' sizes.
+    sizes: MultiVector<T>,
+}
+
+impl<'a, T: Kernels> Expected<'a, T> {
+    /// Computes it on `pool`.
+    pub fn new(
+        pool: &Pool,
+        matrix: CsrView<'a, T>,
+        sizes: &Sizes<T>,
+        x: MultiVectorView<'_, T>,
+        settings: CpuSettings,
+    ) -> Result<Self> {
+        let settings = CpuSettings { k: x.k(), ..settings };
+        let product = |matrix: CsrView<'_, T>, x: MultiVectorView<'_, T>| {
+            let mut y = MultiVector::zeros(matrix.rows(), x.k())?;
+            CpuProduct::prepare(matrix, KernelId::CpuCsr, settings, u64::MAX)?.run(x, y.view_mut())?;
+            Ok::<_, Error>(y)
+        };
+        pool.install(|| {
+            let y = product(matrix, x)?;
+            check_against_reference(matrix, x, y.view())?;
+            let mut x_sizes = MultiVector::zeros(x.rows(), x.k())?;
+            let (k, pitch) = (x.k().max(1), x.leading_dimension().max(1));
+            let rows = x_sizes.data_mut().par_chunks_mut(k).zip(x.data().par_chunks(pitch));
+            rows.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, &from)| *to = size(from)));
+            let sizes = product(sizes.0.view(), x_sizes.view())?;
+            Ok(Self { matrix, y, sizes })
+        })
+    }
+
+    /// Compares `y`, which a kernel of that order computed; on the pool this is called in.
+    pub fn check(&self, order: Order, y: MultiVectorView<'_, T>) -> Checked {
+        if y.rows() != self.y.rows() || y.k() != self.y.k() {
+            return Checked { passed: false, bitwise: false, max_bound_ratio: f64::INFINITY };
+        }
+        let same = |row: usize| {
+            bytemuck::cast_slice::<T, u8>(self.y.row(row)) == bytemuck::cast_slice::<T, u8>(y.row(row))
+        };
+        let rows = 0..y.rows();
+        let (bitwise, max_bound_ratio) = rows
+            .into_par_iter()
+            .with_min_len(256)
+            .map(|row| if same(row) { (true, 0.0) } else { self.check_row(row, y.row(row)) })
+            .reduce(|| (true, 0.0), |a, b| (a.0 && b.0, a.1.max(b.1)));
+        let passed = match order {
+            Order::Canonical => bitwise,
+            Order::Free => max_bound_ratio <= 1.0,
+        };
+        Checked { passed, bitwise, max_bound_ratio }
+    }
+
+    /// Whether a row that differs in some bits is the same after all (NaN has many patterns), and its share of the bound.
+    fn check_row(&self, row: usize, y: &[T]) -> (bool, f64) {
+        let n = self.matrix.row_length(row) as f64;
+        let gamma = n * T::UNIT_ROUNDOFF / (1.0 - n * T::UNIT_ROUNDOFF);
+        let (mut bitwise, mut largest) = (true, 0.0f64);
+        for ((&y, &expected), &size) in y.iter().zip(self.y.row(row)).zip(self.sizes.row(row)) {
+            let (value, wanted) = (y.to_f64(), expected.to_f64());
+            if (value.is_nan() && wanted.is_nan()) || bytemuck::bytes_of(&y) == bytemuck::bytes_of(&expected)
+            {
+                continue;
+            }
+            bitwise = false;
+            let bound = 2.0 * (gamma * size.to_f64() * (1.0 + gamma) + n * T::SMALLEST);
+            let difference = (value - wanted).abs();
+            let ratio = if difference == 0.0 { 0.0 } else { difference / bound };
+            largest = largest.max(if ratio.is_nan() { f64::INFINITY } else { ratio });
+        }
+        (bitwise, largest)
+    }
+}
+
+fn size<T: Kernels>(value: T) -> T {
+    T::from_f64(value.to_f64().abs())
+}
+
+/// An error where rows of `y` are not those of the reference.
+fn check_against_reference<T: Kernels>(
+    matrix: CsrView<'_, T>,
+    x: MultiVectorView<'_, T>,
+    y: MultiVectorView<'_, T>,
+) -> Result<()> {
+    let (rows, k) = (matrix.rows(), x.k());
+    let products = matrix.nnz().saturating_mul(k).max(1);
+    let places = if products <= REFERENCE_PRODUCTS { 1 } else { PLACES };
+    let together = match places {
+        1 => rows,
+        _ => (rows / PLACES * (REFERENCE_PRODUCTS / 1024) / (products / 1024)).max(1),
+    };
+    for place in 0..places {
+        let begin = rows * place / places;
+        let piece = begin..(begin + together).min(rows);
+        let begin = (piece.start * y.leading_dimension()).min(y.data().len());
+        let slice = MultiVectorView::try_new(&y.data()[begin..], piece.len(), k, y.leading_dimension())?;
+        let verification = verify(matrix.slice_rows(piece.clone()), x, slice)?;
+        if !verification.passed {
+            let ratio = verification.max_bound_ratio;
+            let message =
+                format!("rows from {} on of the CPU's product are off by {ratio:.3} bounds", piece.start);
+            return Err(Error::Verification(message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Schedule;
+    use crate::machine::{Isa, Machine};
+    use crate::matrix::generate;
+
+    fn settings(pool: &Pool) -> CpuSettings {
+        CpuSettings { k: 0, threads: pool.threads(), isa: Isa::detect(), schedule: Schedule::Balanced }
+    }
+
+    #[test]
+    fn another_order_passes_and_another_number_does_not() {
+        let pool = Pool::new(&Machine::detect(), Some(2)).unwrap();
+        let a = generate::<f32>("uniform,rows=500,degree=40", 3, u64::MAX).unwrap().matrix;
+        let x = MultiVector::from_fn(a.cols(), 3, |row, k| ((row * 7 + k) % 13) as f32 / 13.0 - 0.4).unwrap();
+        let sizes = Sizes::of(a.view()).unwrap();
+        let expected = Expected::new(&pool, a.view(), &sizes, x.view(), settings(&pool)).unwrap();
+        let backwards = |row: usize, k: usize| {
+            let (columns, values) = a.view().row(row);
+            let terms = columns.iter().zip(values).rev();
+            terms.fold(0.0f32, |sum, (&column, &value)| sum + value * x.row(column as usize)[k])
+        };
+        let mut y = MultiVector::from_fn(a.rows(), 3, backwards).unwrap();
+        let checked = expected.check(Order::Free, y.view());
+        assert!(checked.passed && !checked.bitwise && checked.max_bound_ratio < 0.5, "{checked:?}");
+        assert!(!expected.check(Order::Canonical, y.view()).passed);
+        y.data_mut()[100] *= 1.001;
+        assert!(!expected.check(Order::Free, y.view()).passed);
+        y.data_mut()[100] = f32::NAN;
+        assert!(expected.check(Order::Free, y.view()).max_bound_ratio.is_infinite());
+        let same = expected.check(Order::Canonical, expected.y.view());
+        assert_eq!(same, Checked { passed: true, bitwise: true, max_bound_ratio: 0.0 });
+    }
+
+    #[test]
+    fn rows_that_are_not_the_reference_are_noticed() {
+        let pool = Pool::new(&Machine::detect(), Some(2)).unwrap();
+        let a = generate::<f64>("stencil5,n=40", 3, u64::MAX).unwrap().matrix;
+        let x = MultiVector::from_fn(a.cols(), 2, |row, k| (row + k) as f64).unwrap();
+        let sizes = Sizes::of(a.view()).unwrap();
+        let expected = Expected::new(&pool, a.view(), &sizes, x.view(), settings(&pool)).unwrap();
+        assert!(check_against_reference(a.view(), x.view(), expected.y.view()).is_ok());
+        let mut wrong = MultiVector::from_fn(a.rows(), 2, |row, k| expected.y.row(row)[k]).unwrap();
+        wrong.data_mut()[777] += 1e-3;
+        let error = check_against_reference(a.view(), x.view(), wrong.view()).unwrap_err();
+        assert_eq!(error.exit_code(), 5);
+    }
+}

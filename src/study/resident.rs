@@ -1,0 +1,200 @@
+//! Kernels on a device with memory of its own: A is there in every form that they read, X once for each K.
+
+use std::collections::HashMap;
+
+use super::bench::{KernelNames, Subject};
+use super::room::Room;
+use crate::device::{Argument, FaultKind, Launch, MemoryRange, RowBytes};
+use crate::error::{Error, Result};
+use crate::kernel::Order;
+use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Parameter, Variant};
+use crate::matrix::{CsrView, MultiVectorView, Scalar};
+use crate::work::{HeldColumns, Storage, pitch_bytes};
+
+/// What tells stored forms of one matrix apart.
+type StorageKey = (Layout, u32, u32);
+
+/// A, stored on the device.
+struct Stored {
+    storage: Storage,
+    at: MemoryRange,
+    scratch: MemoryRange,
+}
+
+/// X and Y of one K on the device.
+struct Vectors {
+    k: u64,
+    pitch_bytes: u64,
+    x: MemoryRange,
+    y: MemoryRange,
+}
+
+/// The kernels of a device on one matrix.
+pub struct ResidentBench<'a, T: Scalar> {
+    room: &'a mut Room,
+    matrix: CsrView<'a, T>,
+    kernels: Vec<(&'static CudaKernel, Variant)>,
+    /// For each form why A cannot have it, or where it is.
+    stored: HashMap<StorageKey, std::result::Result<Stored, String>>,
+    vectors: Option<Vectors>,
+}
+
+impl<'a, T: Scalar> ResidentBench<'a, T> {
+    /// The kernels for GPUs with those names. What lay in the room before is overwritten.
+    pub fn new(room: &'a mut Room, matrix: CsrView<'a, T>, names: &KernelNames) -> Self {
+        room.clear();
+        let forms =
+            |kernel: &'static CudaKernel| kernel.variants.iter().map(move |variant| (kernel, *variant));
+        let chosen =
+            |(kernel, variant): &(&CudaKernel, Variant)| names.take(kernel.id, &kernel.variant_name(variant));
+        let kernels = CUDA_KERNELS.iter().flat_map(forms).filter(chosen);
+        Self { room, matrix, kernels: kernels.collect(), stored: HashMap::new(), vectors: None }
+    }
+
+    /// Stores A as a form of a kernel reads it, unless it is there.
+    fn store(&mut self, key: StorageKey, variant: &Variant) -> Result<()> {
+        if self.stored.contains_key(&key) {
+            return Ok(());
+        }
+        let stored = match Storage::of(key.0, variant, self.matrix) {
+            Ok(storage) => {
+                let at = self.room.allocate(storage.bytes())?;
+                let scratch = self.room.allocate(storage.scratch_bytes)?;
+                let held = HeldColumns::Whole { cols: self.matrix.cols() };
+                self.room.upload(at, |slot| storage.write(self.matrix, &held, slot))?;
+                Ok(Stored { storage, at, scratch })
+            }
+            // Not every matrix has every form.
+            Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => Err(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        self.stored.insert(key, stored);
+        Ok(())
+    }
+
+    /// The launch of a kernel that is ready.
+    fn launch(&self, number: usize) -> Result<Launch> {
+        let missing = || Error::Internal("a kernel that is not ready".into());
+        let &(kernel, variant) = self.kernels.get(number).ok_or_else(missing)?;
+        let key = (kernel.layout, variant.piece, variant.rows);
+        let stored = self.stored.get(&key).and_then(|stored| stored.as_ref().ok()).ok_or_else(missing)?;
+        let (Stored { storage, at, scratch }, vectors) = (stored, self.vectors()?);
+        let pitch = vectors.pitch_bytes / size_of::<T>() as u64;
+        let unknown =
+            |name: &str| Error::Internal(format!("{} takes {name}, which no launch has", kernel.id.name()));
+        let number = |name: &str| match name {
+            "rows" => Ok(storage.rows),
+            "items" => Ok(storage.items),
+            "width" => Ok(storage.width),
+            "k" => Ok(vectors.k),
+            "ldx" | "ldy" => Ok(pitch),
+            _ => Err(unknown(name)),
+        };
+        let memory = |name: &str| match name {
+            "x" => Ok(vectors.x),
+            "y" => Ok(vectors.y),
+            "scratch" => Ok(*scratch),
+            _ => {
+                let range = storage.array(name).ok_or_else(|| unknown(name))?;
+                Ok(MemoryRange { begin: at.begin + range.start, end: at.begin + range.end, ..*at })
+            }
+        };
+        let argument = |parameter: &Parameter| {
+            Ok(match *parameter {
+                Parameter::Number(name) => Argument::Number(number(name)?),
+                Parameter::Read(name) => Argument::Read(memory(name)?),
+                Parameter::Write(name) => Argument::Write(memory(name)?),
+                Parameter::Update(name) => Argument::Update(memory(name)?),
+            })
+        };
+        let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
+        let (items, k) = (storage.items, vectors.k);
+        Ok(Launch { kernel: kernel.id, dtype: T::DTYPE, variant, items, k, arguments })
+    }
+
+    fn vectors(&self) -> Result<&Vectors> {
+        self.vectors.as_ref().ok_or_else(|| Error::Internal("a kernel without X".into()))
+    }
+}
+
+impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
+    fn kernels(&self) -> Vec<(String, Order)> {
+        let name = |(kernel, variant): &(&CudaKernel, Variant)| {
+            let (threads, piece) = (variant.threads, variant.piece);
+            let same_name = |(other, form): &&(&CudaKernel, Variant)| {
+                other.id == kernel.id && kernel.variant_name(form) == kernel.variant_name(variant)
+            };
+            let name = kernel.variant_name(variant);
+            // What an entry's name does not tell is told where it is needed.
+            match self.kernels.iter().filter(same_name).count() {
+                1 => name,
+                _ => format!("{name} t{threads} p{piece}"),
+            }
+        };
+        self.kernels.iter().map(|form| (name(form), form.0.id.info().order)).collect()
+    }
+
+    fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>> {
+        let row_bytes = (x.k() * size_of::<T>()) as u64;
+        let pitch_bytes = pitch_bytes(row_bytes);
+        let x_range = self.room.allocate(x.rows() as u64 * pitch_bytes)?;
+        let y = self.room.allocate(self.matrix.rows() as u64 * pitch_bytes)?;
+        let held = HeldColumns::Whole { cols: x.rows() };
+        self.room.upload(x_range, |bytes| {
+            let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
+            held.copy_rows(x, pitch_bytes as usize / size_of::<T>(), elements);
+            Ok(())
+        })?;
+        self.vectors = Some(Vectors { k: x.k() as u64, pitch_bytes, x: x_range, y });
+        let mut launches = Vec::new();
+        for number in 0..self.kernels.len() {
+            if self.ready(number)?.is_ok() {
+                launches.push(self.launch(number)?);
+            }
+        }
+        Ok(self.room.prepare(&launches).err().map(|fault| fault.message))
+    }
+
+    fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>> {
+        let Some(&(kernel, variant)) = self.kernels.get(kernel) else {
+            return Ok(Err("no such kernel".into()));
+        };
+        let key = (kernel.layout, variant.piece, variant.rows);
+        self.store(key, &variant)?;
+        let stored = match &self.stored[&key] {
+            Ok(stored) => stored,
+            Err(reason) => return Ok(Err(reason.clone())),
+        };
+        let vectors = self.vectors()?;
+        match kernel.shape(&variant, T::DTYPE, stored.storage.items, vectors.k) {
+            Ok(_) => Ok(Ok(())),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    fn run(&mut self, kernel: usize, _: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>> {
+        let launch = self.launch(kernel)?;
+        match self.room.launch(launch) {
+            Ok(seconds) => Ok(Ok(seconds)),
+            // The device goes on, with other kernels.
+            Err(fault) if fault.kind == FaultKind::Launch => Ok(Err(fault.message)),
+            Err(fault) => Err(fault.into_error(self.room.name())),
+        }
+    }
+
+    fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()> {
+        let &Vectors { k, pitch_bytes, y: from, .. } = self.vectors()?;
+        let (value_bytes, rows) = (size_of::<T>() as u64, self.matrix.rows());
+        let row_bytes = RowBytes { bytes: k * value_bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };
+        self.room.download(from, row_bytes, |bytes| {
+            let elements: &[T] = bytemuck::try_cast_slice(bytes).map_err(misaligned)?;
+            let pitch = (pitch_bytes / value_bytes) as usize;
+            read(MultiVectorView::try_new(elements, rows, k as usize, pitch)?);
+            Ok(())
+        })?
+    }
+}
+
+fn misaligned(error: bytemuck::PodCastError) -> Error {
+    Error::Internal(format!("pinned memory is not aligned: {error}"))
+}
