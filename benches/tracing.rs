@@ -58,6 +58,7 @@ fn main() -> rowloom::Result<()> {
         memory_limit_bytes: u64::MAX,
         patience: Duration::from_secs(30),
         emulated: Vec::new(),
+        cuda: Vec::new(),
     };
     let clock = Clock::start();
     let (job, opened) = open(&pool, a.view(), request, &settings, clock)?;

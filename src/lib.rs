@@ -67,6 +67,7 @@
 //!     memory_limit_bytes: u64::MAX,
 //!     patience: Duration::from_secs(30),
 //!     emulated: Vec::new(),
+//!     cuda: Vec::new(),
 //! };
 //! let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
 //! for reason in &job.plan().reasons {

@@ -210,8 +210,8 @@ fn a_k_beyond_the_memory_is_refused() {
 
 #[test]
 fn a_device_asked_for_by_name_is_exit_code_4() {
-    small().fail("run small.mtx --devices cuda:0", 4, "device cuda:0");
-    small().fail("run small.mtx --devices cpu,cuda", 4, "device cpu,cuda");
+    small().fail("run small.mtx --devices cuda:999", 4, "device cuda:999");
+    small().fail("run small.mtx --devices cpu,cuda:999", 4, "device cuda:999");
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn compute_and_report<T: Kernels>(
         repeat: case.runs,
     };
     let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
-    let settings = Settings { cpu, memory_limit_bytes: u64::MAX, patience: case.patience, emulated };
+    let settings =
+        Settings { cpu, memory_limit_bytes: u64::MAX, patience: case.patience, emulated, cuda: Vec::new() };
     let (job, opened) = open(pool, a.view(), request, &settings, Clock::start())?;
     let mut prepared = Prepared::new(pool, &job, opened, settings)?;
     let x = x_for::<T>(a.cols(), k);

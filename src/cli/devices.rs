@@ -4,20 +4,42 @@ use super::args::DevicesArguments;
 use super::console::Console;
 use super::report::Report;
 use super::table::{Table, count};
+use crate::device::cuda::{CardRates, measure_card};
 use crate::error::{Bytes, Result};
 use crate::machine::{CacheLevel, Machine};
 
-/// Looks at the machine and shows it.
+/// A card, measured.
+#[derive(Debug, serde::Serialize)]
+struct Card {
+    /// As `--devices` takes it.
+    name: String,
+    /// None where it could not be measured.
+    measured: Option<CardRates>,
+    /// Why not.
+    error: Option<String>,
+}
+
+/// Looks at the machine, measures its cards, and shows it.
 pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
     let machine = Machine::detect();
     for note in &machine.notes {
         console.note(note);
     }
-    console.table(&table(&machine))?;
-    console.json(&Report::new("devices").with("machine", &machine))
+    let cards: Vec<Card> = machine.gpus.iter().map(|gpu| measured(gpu.index as u32, console)).collect();
+    console.table(&table(&machine, &cards))?;
+    console.json(&Report::new("devices").with("machine", &machine).with("cards", &cards))
 }
 
-fn table(machine: &Machine) -> Table {
+fn measured(card: u32, console: &Console) -> Card {
+    let name = format!("cuda:{card}");
+    let _spinner = console.spinner(format!("measuring {name}"));
+    match measure_card(card) {
+        Ok(rates) => Card { name, measured: Some(rates), error: None },
+        Err(fault) => Card { name, measured: None, error: Some(fault.message) },
+    }
+}
+
+fn table(machine: &Machine, cards: &[Card]) -> Table {
     let mut table = Table::facts();
     table.fact("host", format!("{}, {}", machine.host, machine.kernel));
     table.fact("cpu", format!("{}, {}", machine.cpu, machine.isa.name()));
@@ -47,12 +69,34 @@ fn table(machine: &Machine) -> Table {
             &format!("cuda:{}", gpu.index),
             format!("{}, {}, driver {}", gpu.name, Bytes(gpu.memory_bytes), gpu.driver),
         );
+        for card in cards.iter().filter(|card| card.name == format!("cuda:{}", gpu.index)) {
+            add_rates(&mut table, card);
+        }
     }
     if machine.gpus.is_empty() {
         table.fact("GPUs", "none");
     }
     table.fact("told by", machine.topology.source);
     table
+}
+
+/// What was measured, in GB/s of 10^9 bytes.
+fn add_rates(table: &mut Table, card: &Card) {
+    let Some(rates) = &card.measured else {
+        table.fact("", card.error.as_deref().unwrap_or("not measured"));
+        return;
+    };
+    let link = format!(
+        "{:.1} GB/s to it, {:.1} from it, {:.1} both at once; from pageable memory {:.1} and {:.1}",
+        rates.to_device_gb_per_s,
+        rates.from_device_gb_per_s,
+        rates.both_gb_per_s,
+        rates.pageable_to_device_gb_per_s,
+        rates.pageable_from_device_gb_per_s
+    );
+    table.fact("  link", link);
+    table.fact("  page-locking", format!("{:.3} s for each GB, where it lies", rates.register_s_per_gb));
+    table.fact("  its memory", format!("{:.0} GB/s, copied within it", rates.memory_gb_per_s));
 }
 
 fn counted(number: usize, thing: &str) -> String {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::cost::preset;
 use crate::device::EmulatedOptions;
+use crate::device::cuda::{self, CudaOptions};
 use crate::error::{Error, Result};
 
 /// Where to compute.
@@ -22,8 +23,13 @@ pub enum Devices {
 pub enum DeviceWord {
     /// The CPU's cores.
     Cpu,
-    /// A CUDA device, or all of them.
-    Cuda(Option<u32>),
+    /// A device on a CUDA card, or on each of them.
+    Cuda {
+        /// The card's number; none for all of them.
+        card: Option<u32>,
+        /// What was typed behind the question mark, `key=value` pairs.
+        options: Vec<(String, String)>,
+    },
     /// An emulated GPU.
     Emulated {
         /// Its number.
@@ -43,19 +49,32 @@ impl DeviceWord {
     pub fn name(&self) -> String {
         match self {
             Self::Cpu => "cpu".into(),
-            Self::Cuda(None) => "cuda".into(),
-            Self::Cuda(Some(index)) => format!("cuda:{index}"),
+            Self::Cuda { card: None, .. } => "cuda".into(),
+            Self::Cuda { card: Some(card), .. } => format!("cuda:{card}"),
             Self::Emulated { index, .. } => format!("emu:{index}"),
             Self::Simulated { machine } => format!("sim:{machine}"),
         }
     }
 
     fn with_options(&self) -> String {
-        let Self::Emulated { options, .. } = self else { return self.name() };
+        let (Self::Emulated { options, .. } | Self::Cuda { options, .. }) = self else { return self.name() };
         let pairs: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let question = if pairs.is_empty() { "" } else { "?" };
         format!("{}{question}{}", self.name(), pairs.join("&"))
     }
+}
+
+/// A device on a CUDA card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaWord {
+    /// The number of the word that asks for it.
+    pub word: usize,
+    /// Its name.
+    pub name: String,
+    /// The number of the card.
+    pub card: u32,
+    /// What is special about it.
+    pub options: CudaOptions,
 }
 
 impl Devices {
@@ -75,13 +94,33 @@ impl Devices {
         }
     }
 
-    /// An error if CUDA is asked for, which this version does not have.
+    /// An error if a card is asked for that is not there.
     pub fn check_known(&self) -> Result<()> {
-        if self.words().iter().any(|word| matches!(word, DeviceWord::Cuda(_))) {
-            let reason = "this version of rowloom has no CUDA devices yet; take --devices cpu".into();
-            return Err(Error::Device { device: self.name(), reason });
+        self.cuda().map(|_| ())
+    }
+
+    /// The devices on CUDA cards among them, each with the number of its word. Several on one card have names of their
+    /// own.
+    pub fn cuda(&self) -> Result<Vec<CudaWord>> {
+        let mut devices: Vec<CudaWord> = Vec::new();
+        for (word, typed) in self.words().iter().enumerate() {
+            let DeviceWord::Cuda { card, options } = typed else { continue };
+            let missing = |reason| Error::Device { device: typed.name(), reason };
+            let driver = cuda::Driver::get().map_err(missing)?;
+            let cards = match *card {
+                None => 0..driver.cards,
+                Some(card) if card < driver.cards => card..card + 1,
+                Some(_) => {
+                    return Err(missing(format!("the driver shows {} cards, from cuda:0 on", driver.cards)));
+                }
+            };
+            for card in cards {
+                let again = devices.iter().filter(|before| before.card == card).count();
+                let (name, options) = (cuda::device_name(card, again), CudaOptions::parse(options)?);
+                devices.push(CudaWord { word, name, card, options });
+            }
         }
-        Ok(())
+        Ok(devices)
     }
 
     /// What is special about the emulated devices among them, by name.
@@ -109,7 +148,7 @@ impl FromStr for Devices {
         for (index, word) in words.iter().enumerate() {
             // Naming a CUDA device twice gives two devices on one card; nothing else can be had twice.
             let again = words[..index].iter().any(|before| before.name() == word.name());
-            if again && !matches!(word, DeviceWord::Cuda(_)) {
+            if again && !matches!(word, DeviceWord::Cuda { .. }) {
                 return Err(format!("{} is named twice", word.name()));
             }
         }
@@ -140,10 +179,9 @@ impl FromStr for DeviceWord {
         };
         match text.split_once(':') {
             None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "cuda" => Ok(Self::Cuda(None)),
+            None if text == "cuda" => Ok(Self::Cuda { card: None, options: Vec::new() }),
             None if text == "auto" => Err("auto stands alone".into()),
-            Some(("cuda", index)) => Ok(Self::Cuda(Some(number(index)?))),
-            Some(("emu", rest)) => {
+            Some((kind @ ("cuda" | "emu"), rest)) => {
                 let (index, options) = rest.split_once('?').unwrap_or((rest, ""));
                 let pairs = options.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
                     let (key, value) = pair.split_once('=').ok_or_else(|| {
@@ -152,7 +190,11 @@ impl FromStr for DeviceWord {
                     Ok((key.to_owned(), value.to_owned()))
                 });
                 let options = pairs.collect::<std::result::Result<_, String>>()?;
-                Ok(Self::Emulated { index: number(index)?, options })
+                let index = number(index)?;
+                match kind {
+                    "cuda" => Ok(Self::Cuda { card: Some(index), options }),
+                    _ => Ok(Self::Emulated { index, options }),
+                }
             }
             Some(("sim", machine)) => {
                 preset(machine).map_err(|error| error.to_string())?;
@@ -250,11 +292,6 @@ mod tests {
     #[test]
     fn devices_by_name_are_told_from_nonsense() {
         assert_eq!("cpu".parse(), Ok(Devices::List(vec![DeviceWord::Cpu])));
-        for cuda in ["cuda", "cuda:0", "cpu,cuda:0", "cuda:0,cuda:0"] {
-            let devices: Devices = cuda.parse().unwrap();
-            assert_eq!(devices.check_known().unwrap_err().exit_code(), 4, "{cuda}");
-            assert_eq!(devices.check_known().unwrap_err().exit_code(), 4, "{cuda}");
-        }
         for nonsense in [
             "",
             "gpu",
@@ -276,6 +313,28 @@ mod tests {
             "emu:99999999999",
         ] {
             assert!(nonsense.parse::<Devices>().is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn cards_are_there_or_an_error_of_the_device() {
+        for (words, names) in [
+            ("cuda:0", &["cuda:0"][..]),
+            ("cpu,cuda:0,cuda:0?illegal_address_at_launch=2", &["cuda:0", "cuda:0#2"]),
+            ("cuda:12345", &[]),
+        ] {
+            let devices: Devices = words.parse().unwrap();
+            assert_eq!(devices.name(), words);
+            match (devices.cuda(), cuda::Driver::get()) {
+                (Ok(found), Ok(_)) => {
+                    assert_eq!(found.iter().map(|device| &device.name).collect::<Vec<_>>(), names);
+                }
+                (Err(error), driver) => {
+                    assert!(driver.is_err() || names.is_empty());
+                    assert_eq!(error.exit_code(), 4, "{words}");
+                }
+                (Ok(_), Err(missing)) => panic!("{words} without a driver: {missing}"),
+            }
         }
     }
 

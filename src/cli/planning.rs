@@ -3,7 +3,8 @@
 use super::args::PlanningArguments;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
-use crate::cost::{HostRates, Preset, cpu_profile, emulated_profile, host_rates, preset};
+use crate::cost::{HostRates, Preset, card_profile, cpu_profile, emulated_profile, host_rates, preset};
+use crate::device::cuda::look_at_card;
 use crate::error::Result;
 use crate::kernel::{Format, KernelId};
 use crate::plan::{DeviceSpec, Mode, PlanRequest};
@@ -19,14 +20,14 @@ pub struct Resolved {
 
 /// Finds out what the devices that were named can do.
 pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resolved> {
-    arguments.devices.check_known()?;
+    let cuda = arguments.devices.cuda()?;
     let threads = session.pool.threads();
     let required = arguments.devices != Devices::Auto;
     let memory_limit_bytes = arguments.mem_limit;
     let presets = simulated(&arguments.devices)?;
     let emulated = arguments.devices.emulated()?;
     let mut devices = Vec::new();
-    for word in arguments.devices.words() {
+    for (number, word) in arguments.devices.words().iter().enumerate() {
         let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
         match word {
             DeviceWord::Cpu => devices.push(spec(
@@ -51,7 +52,14 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
                         .map(|(index, gpu)| spec(format!("sim:{machine}/{index}"), gpu)),
                 );
             }
-            DeviceWord::Cuda(_) => {}
+            DeviceWord::Cuda { .. } => {
+                for device in cuda.iter().filter(|device| device.word == number) {
+                    let sharing = cuda.iter().filter(|other| other.card == device.card).count();
+                    let facts = look_at_card(device.card, sharing as u64);
+                    let facts = facts.map_err(|fault| fault.into_error(&device.name))?;
+                    devices.push(spec(device.name.clone(), card_profile(&facts)?));
+                }
+            }
         }
     }
     let host = match presets.split_first() {

@@ -41,6 +41,9 @@ impl Recording {
         for (run, report) in traced.iter().chain(outcome.last).enumerate() {
             timeline.add_run(&mut trace, report, run as u64);
         }
+        for (device, error_ns) in &outcome.clock_errors {
+            trace.clock_error(device, *error_ns);
+        }
         trace.metadata("config", config(outcome));
         trace.metadata(
             "machine",

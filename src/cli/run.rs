@@ -49,6 +49,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let emulated = planning.devices.emulated()?;
+    let cuda = planning.devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect();
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
@@ -71,7 +72,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let threads = session.pool.threads();
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
-    let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated };
+    let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
     let start = Instant::now();
     let (job, opened) = opened(arguments, &session, matrix, k, saved, &settings, clock)?;
     let plan_s = opened.plan_s;
@@ -94,7 +95,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         file.write(&y)?;
     }
 
-    let descriptions = prepared.descriptions();
+    let (descriptions, clock_errors) = (prepared.descriptions(), prepared.clock_errors());
     let outcome = Outcome {
         arguments,
         session: &session,
@@ -105,6 +106,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         prepare_s,
         plan: job.plan(),
         descriptions: &descriptions,
+        clock_errors,
         host_reasons: (0..job.plan().chunks.len()).map(|chunk| prepared.host_reason(chunk)).collect(),
         times: Times::new(&measured.seconds),
         last: measured.last.as_ref(),

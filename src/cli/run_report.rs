@@ -36,6 +36,8 @@ pub struct Outcome<'a, T: Scalar> {
     pub plan: &'a Plan,
     /// What each device is.
     pub descriptions: &'a [Description],
+    /// By how much the times of devices with a clock of their own may be off, by their names.
+    pub clock_errors: Vec<(String, u64)>,
     /// For each chunk why the host computes it the way it does, where it may.
     pub host_reasons: Vec<Option<String>>,
     /// The measured products.

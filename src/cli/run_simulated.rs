@@ -84,6 +84,7 @@ pub fn run<T: Scalar>(
         prepare_s,
         plan: &plan,
         descriptions: &descriptions,
+        clock_errors: Vec::new(),
         host_reasons: vec![None; plan.chunks.len()],
         // Virtual time has no noise: every repeat would be the same.
         times: Times::new(&[report.seconds()]),

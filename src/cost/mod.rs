@@ -3,8 +3,10 @@
 //! Rates are plain data. Those of known machines lie in `configs/machines/` with the source of every figure and are
 //! built in; [`preset`] finds them by name.
 
+mod cards;
 mod presets;
 mod profile;
 
+pub use cards::{CardFacts, card_profile};
 pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
 pub use profile::{HostRates, Link, Load, Profile};

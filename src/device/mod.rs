@@ -22,6 +22,7 @@ pub mod simulated;
 use crossbeam::channel::Sender;
 
 pub use cpu::Cpu;
+pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use lending::{Lending, Registration, lending};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
@@ -190,6 +191,11 @@ pub trait Device<'run> {
 
     /// Nanoseconds on the clock that its completions carry.
     fn now_ns(&self) -> u64;
+
+    /// By how much the times of its completions may be off against the host's clock, where it has a clock of its own.
+    fn clock_error_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// Gives everything back. What is still under way is abandoned, hung operations included; later calls fail.
     fn close(&mut self);

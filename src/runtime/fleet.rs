@@ -7,7 +7,9 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::planned::Planned;
 use super::pool::Pool;
-use crate::device::{Completion, Cpu, Description, Device, EmulatedDevice, EmulatedOptions, Reports};
+use crate::device::{
+    Completion, Cpu, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Reports,
+};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, Outcome, execute};
 use crate::graph::DeviceId;
@@ -29,14 +31,28 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Opens every device of `plan`; their times are on `clock`. `options` has what is special about emulated ones.
-    pub fn open(plan: &Plan, clock: Clock, options: &[(String, EmulatedOptions)]) -> Result<Self> {
+    /// Opens every device of `plan`; their times are on `clock`. `emulated` and `cuda` have what is special about some.
+    pub fn open(
+        plan: &Plan,
+        clock: Clock,
+        emulated: &[(String, EmulatedOptions)],
+        cuda: &[(String, CudaOptions)],
+    ) -> Result<Self> {
         let (sender, receiver) = unbounded();
         let mut devices: Vec<AnyDevice> = Vec::new();
         for (index, device) in plan.devices.iter().enumerate().skip(1) {
             let reports = Reports { device: DeviceId(index as u32), sender: sender.clone() };
-            let special = options.iter().find(|(name, _)| *name == device.name).map(|(_, options)| *options);
-            devices.push(open(&device.name, special.unwrap_or_default(), clock, reports)?);
+            let name = device.name.as_str();
+            devices.push(if name.starts_with("cuda:") {
+                let opened = CudaDevice::open(name, options_of(name, cuda), clock, reports);
+                Box::new(opened.map_err(|fault| fault.into_error(name))?)
+            } else if name.starts_with("emu:") {
+                let opened = EmulatedDevice::open(name, options_of(name, emulated), clock, reports);
+                Box::new(opened.map_err(|fault| fault.into_error(name))?)
+            } else {
+                let reason = "it can be simulated and not opened; take cpu, cuda:0 or emu:0".into();
+                return Err(Error::Device { device: name.into(), reason });
+            });
         }
         Ok(Self { clock, sender, receiver, devices, alive: vec![true; plan.devices.len()] })
     }
@@ -55,6 +71,12 @@ impl Fleet {
     pub fn descriptions(&self) -> Vec<Description> {
         let host = Cpu::description();
         std::iter::once(host).chain(self.devices.iter().map(|device| device.describe().clone())).collect()
+    }
+
+    /// By how much the times of devices with a clock of their own may be off, by their names.
+    pub fn clock_errors(&self) -> Vec<(String, u64)> {
+        let error = |device: &AnyDevice| Some((device.describe().name.clone(), device.clock_error_ns()?));
+        self.devices.iter().filter_map(error).collect()
     }
 
     /// Runs a graph, jobs of the host on `pool`. An error where the caller is a worker of it: it would wait for itself.
@@ -85,16 +107,9 @@ impl Fleet {
     }
 }
 
-fn open(name: &str, options: EmulatedOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
-    if !name.starts_with("emu:") {
-        return Err(Error::Device {
-            device: name.into(),
-            reason: "this version of rowloom computes on the CPU and on emulated devices; take cpu or emu:0"
-                .into(),
-        });
-    }
-    let device = EmulatedDevice::open(name, options, clock, reports);
-    Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
+/// What is special about the device of that name.
+fn options_of<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
+    options.iter().find(|(of, _)| of == name).map(|(_, options)| *options).unwrap_or_default()
 }
 
 impl Drop for Fleet {

@@ -1,11 +1,387 @@
-//! Real NVIDIA cards, through libraries that are found at run time.
+//! A CUDA device: a card, or a share of one, through NVIDIA's driver, which is found at run time or not.
+//!
+//! Every logical device has a context of its own on its card, so `cuda:0` twice gives two devices that fail each for
+//! itself, three streams (uploads, kernels, downloads), one thread that issues work and one for each stream that waits
+//! for its ends. Device memory is freed when the device closes; host memory when nobody uses it any more.
 
+mod cards;
+mod clock;
+mod context;
+mod driver;
 mod forms;
+mod host_memory;
+mod host_time;
+mod illegal_address;
 mod kernel_cache;
 mod loader;
+mod measure;
 mod modules;
 mod nvrtc;
+mod options;
+mod owner;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod waiter;
 mod workshop;
 
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+pub use cards::look_at_card;
+pub use driver::Driver;
 pub use forms::Architecture;
+pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
+pub use options::CudaOptions;
+
+use clock::{CardClock, Placed};
+use context::{Context, DeviceMemory, Stream};
+use owner::{Action, Command, Copy, Owner};
+use shared::Shared;
+use waiter::{Held, Waiter};
+
+use super::{
+    Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
+    Operation, Pinned, Registration, Reports, Transfer,
+};
+use crate::graph::Demand;
+use crate::kernel::cuda::{CudaKernel, Parameter};
+use crate::trace::Clock;
+
+/// Operations that a lane takes before the first has ended: enough that the card does not wait for the host.
+const DEPTH: usize = 64;
+
+/// How long a closing device waits for what is under way before it leaves it to itself.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// A CUDA device.
+pub struct CudaDevice {
+    description: Description,
+    options: CudaOptions,
+    clock: Clock,
+    context: Arc<Context>,
+    shared: Arc<Shared>,
+    placed: Placed,
+    memories: Vec<DeviceMemory>,
+    allocated_bytes: u64,
+    next_fence: u64,
+    launches: u64,
+    /// None once the device is closed.
+    threads: Option<Threads>,
+}
+
+struct Threads {
+    commands: Sender<Command>,
+    handles: Vec<JoinHandle<()>>,
+    /// Nothing is ever sent: it is disconnected once every thread has ended.
+    ended: Receiver<Infallible>,
+}
+
+/// The number of the card in a device's name: `cuda:1`, or `cuda:1#2` for the second device on it.
+pub fn card_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("cuda:")?;
+    number.split_once('#').map_or(number, |(number, _)| number).parse().ok()
+}
+
+/// The name of the `again`-th device, counted from zero, on a card.
+pub fn device_name(card: u32, again: usize) -> String {
+    if again == 0 { format!("cuda:{card}") } else { format!("cuda:{card}#{}", again + 1) }
+}
+
+/// What a device may allocate of so many free bytes: the driver and kernels need some beside it.
+pub fn usable_bytes(free_bytes: u64) -> u64 {
+    const LEAST_MARGIN: u64 = 256 << 20;
+    free_bytes - (free_bytes / 64).max(LEAST_MARGIN).min(free_bytes / 2)
+}
+
+impl CudaDevice {
+    /// Opens a device that goes by `name`, is timed by `clock` and reports to `reports`.
+    pub fn open(
+        name: impl Into<String>,
+        options: CudaOptions,
+        clock: Clock,
+        reports: Reports,
+    ) -> Result<Self, Fault> {
+        let name = name.into();
+        let card = card_number(&name)
+            .ok_or_else(|| Fault::new(FaultKind::Misuse, format!("'{name}' names no card; take cuda:0")))?;
+        let context = cards::context(card)?;
+        let (free_bytes, _) = context.memory()?;
+        let unknown = || Fault::new(FaultKind::Lost, "the card does not tell its compute capability");
+        let (major, minor) = context.compute_capability().ok_or_else(unknown)?;
+        let kinds =
+            [("upload", LaneKind::Upload), ("compute", LaneKind::Compute), ("download", LaneKind::Download)];
+        let lanes = kinds.map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: DEPTH }).to_vec();
+        let card_clock = CardClock::start(&context, clock)?;
+        let placed = card_clock.placed().clone();
+        let shared = Arc::new(Shared::default());
+        let (commands, to_issue) = unbounded();
+        let (alive, ended) = bounded::<Infallible>(0);
+        let (seen, seen_ends) = unbounded();
+        let mut handles = Vec::new();
+        let mut start = |role: &str, work: Box<dyn FnOnce() + Send>| {
+            let alive = alive.clone();
+            let thread = thread::Builder::new().name(format!("{name} {role}"));
+            let thread = thread.spawn(move || {
+                work();
+                drop(alive);
+            });
+            thread
+                .map(|handle| handles.push(handle))
+                .map_err(|error| Fault::new(FaultKind::Lost, format!("no thread for {role}: {error}")))
+        };
+        let mut waiters = Vec::new();
+        for (role, kind) in kinds {
+            let (sender, issued) = unbounded();
+            waiters.push(sender);
+            let waiter = Waiter {
+                shared: shared.clone(),
+                context: context.clone(),
+                kind,
+                issued,
+                ended: seen.clone(),
+                placed: placed.clone(),
+                clock,
+                reports: reports.clone(),
+            };
+            start(role, Box::new(move || waiter.work()))?;
+        }
+        let owner = Owner {
+            shared: shared.clone(),
+            context: context.clone(),
+            architecture: Architecture { major, minor },
+            driver_major: Driver::get().map_or(0, |driver| driver.cuda_major),
+            streams: kinds.iter().map(|_| Stream::create(&context)).collect::<Result<_, _>>()?,
+            waiters,
+            ended: seen_ends,
+            card_clock,
+            clock,
+            reports,
+            spare: Vec::new(),
+            under_way: HashMap::new(),
+            failed: HashSet::new(),
+            illegal_address: None,
+        };
+        start("owner", Box::new(move || owner.work(&to_issue)))?;
+        let memory_bytes = Some(usable_bytes(free_bytes));
+        Ok(Self {
+            description: Description { name, memory_bytes, lanes, waits_by_itself: true },
+            options,
+            clock,
+            context,
+            shared,
+            placed,
+            memories: Vec::new(),
+            allocated_bytes: 0,
+            next_fence: 0,
+            launches: 0,
+            threads: Some(Threads { commands, handles, ended }),
+        })
+    }
+
+    fn check_open(&self) -> Result<(), Fault> {
+        if self.threads.is_none() {
+            return Err(Fault::new(FaultKind::Lost, format!("{} is closed", self.description.name)));
+        }
+        self.shared.check_alive()
+    }
+
+    /// Where a range begins on the card, if it lies in memory of this device.
+    fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
+        let outside =
+            || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
+        let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?;
+        if range.begin > range.end || range.end > memory.bytes() {
+            return Err(outside());
+        }
+        Ok(memory.address() + range.begin)
+    }
+
+    /// Where a transfer begins on the card, if all of it lies inside both memories.
+    fn check_transfer(&self, transfer: &Transfer) -> Result<u64, Fault> {
+        if !transfer.is_sound() {
+            return Err(misuse(format!(
+                "a copy between {} bytes of memory and bytes {}..{} of {} pinned ones",
+                transfer.device.bytes(),
+                transfer.host.begin,
+                transfer.host.end,
+                transfer.host.pinned.bytes()
+            )));
+        }
+        self.address(&transfer.device)
+    }
+
+    /// Looks at an operation for lane `kind`: what it is for the driver, its name, and the host memory it uses.
+    fn bind(
+        &mut self,
+        operation: Operation<'_>,
+        kind: LaneKind,
+    ) -> Result<(Action, &'static str, Vec<Held>), Fault> {
+        match (operation, kind) {
+            (Operation::Upload(transfers), LaneKind::Upload) => {
+                let (mut copies, mut held) = (Vec::new(), Vec::new());
+                for transfer in &transfers {
+                    let card = self.check_transfer(transfer)?;
+                    let read = transfer.host.pinned.read()?;
+                    let host = read[transfer.host.begin as usize..].as_ptr().cast_mut();
+                    copies.push(copy(transfer, host, card));
+                    held.push(Held::Read(read));
+                }
+                Ok((Action::Upload(copies), "upload", held))
+            }
+            (Operation::Download(transfer), LaneKind::Download) => {
+                let card = self.check_transfer(&transfer)?;
+                let mut written = transfer.host.pinned.write()?;
+                let host = written[transfer.host.begin as usize..].as_mut_ptr();
+                let action = Action::Download(copy(&transfer, host, card));
+                Ok((action, "download", vec![Held::Written(written)]))
+            }
+            (Operation::Launch(launch), LaneKind::Compute) => {
+                let (action, what) = self.bind_launch(launch)?;
+                self.launches += 1;
+                let faults = self.options.illegal_address_at_launch == Some(self.launches);
+                Ok((if faults { Action::IllegalAddress } else { action }, what, Vec::new()))
+            }
+            (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
+            (Operation::Job(_), _) => Err(misuse("a CUDA device runs no jobs of the host".into())),
+            (_, kind) => Err(misuse(format!("that operation is not for the lane {kind:?}"))),
+        }
+    }
+
+    fn bind_launch(&self, launch: Launch) -> Result<(Action, &'static str), Fault> {
+        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
+        let Launch { variant, dtype, items, k, .. } = &launch;
+        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
+        let name = launch.kernel.name();
+        let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
+        if given != wanted {
+            return Err(misuse(format!("{name} is given {given} arguments instead of {wanted}")));
+        }
+        let word = |(argument, parameter): (&Argument, &Parameter)| match (argument, parameter) {
+            (Argument::Number(number), Parameter::Number(_)) => Ok(*number),
+            (Argument::Read(range), Parameter::Read(_))
+            | (Argument::Write(range), Parameter::Write(_))
+            | (Argument::Update(range), Parameter::Update(_)) => self.address(range),
+            _ => {
+                let parameter = parameter.name();
+                Err(misuse(format!("{name} is given something else than its parameter {parameter}")))
+            }
+        };
+        let words = launch.arguments.iter().zip(kernel.parameters).map(word).collect::<Result<_, _>>()?;
+        Ok((Action::Launch { launch, shape, words }, name))
+    }
+}
+
+impl<'run> Device<'run> for CudaDevice {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault> {
+        self.check_open()?;
+        let limit = self.description.memory_bytes.unwrap_or(0);
+        let left = limit.saturating_sub(self.allocated_bytes);
+        if bytes > left {
+            let message = format!("{left} of {limit} bytes are left, and {bytes} were asked for");
+            return Err(Fault::new(FaultKind::OutOfMemory, message));
+        }
+        self.memories.push(DeviceMemory::allocate(&self.context, bytes)?);
+        self.allocated_bytes += bytes;
+        Ok(Memory(self.memories.len() as u32 - 1))
+    }
+
+    fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
+        self.check_open()?;
+        host_memory::allocate(&self.context, bytes)
+    }
+
+    fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+        self.check_open()?;
+        host_memory::register(&self.context, bytes)
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'run>,
+        _demand: Demand,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        self.check_open()?;
+        let no_lane = || misuse(format!("there is no lane {lane}"));
+        let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
+        if let Some(unknown) = waits.iter().find(|wait| wait.0 >= self.next_fence) {
+            return Err(misuse(format!("nothing goes by fence {}", unknown.0)));
+        }
+        let (action, what, held) = self.bind(operation, kind)?;
+        let fence = Fence(self.next_fence);
+        let command = Command { fence, lane, waits: waits.to_vec(), action, what, held };
+        if self.threads.as_ref().is_none_or(|threads| threads.commands.send(command).is_err()) {
+            return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
+        }
+        self.next_fence += 1;
+        Ok(fence)
+    }
+
+    fn settle(&mut self) {}
+
+    fn advance(&mut self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn clock_error_ns(&self) -> Option<u64> {
+        Some(self.placed.largest_error_ns())
+    }
+
+    fn close(&mut self) {
+        let Some(Threads { commands, handles, ended }) = self.threads.take() else { return };
+        self.shared.close();
+        drop(commands);
+        let memories = std::mem::take(&mut self.memories);
+        if ended.recv_timeout(CLOSING) == Err(RecvTimeoutError::Disconnected) {
+            for handle in handles {
+                // A thread that panicked has nothing left to do.
+                let _ = handle.join();
+            }
+        } else {
+            // Something hangs on the card and may still use its memory, which then goes with the process.
+            std::mem::forget(memories);
+        }
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        Device::close(self);
+    }
+}
+
+fn misuse(message: String) -> Fault {
+    Fault::new(FaultKind::Misuse, message)
+}
+
+/// A checked transfer for the driver.
+fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
+    if transfer.is_plain() {
+        let bytes = transfer.device.bytes() as usize;
+        return Copy { host, card, bytes, rows: 1, host_pitch: bytes, card_pitch: bytes };
+    }
+    Copy {
+        host,
+        card,
+        bytes: transfer.rows.bytes as usize,
+        rows: transfer.rows() as usize,
+        host_pitch: transfer.rows.host_pitch_bytes as usize,
+        card_pitch: transfer.rows.pitch_bytes as usize,
+    }
+}

@@ -100,7 +100,7 @@ impl Opened {
         clock: Clock,
     ) -> Result<std::result::Result<Self, Shortage>> {
         let plan = job.plan();
-        let mut fleet = Fleet::open(plan, clock, &settings.emulated)?;
+        let mut fleet = Fleet::open(plan, clock, &settings.emulated, &settings.cuda)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_columns(job, device, planned.x)?;

@@ -79,6 +79,11 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.opened.fleet.descriptions()
     }
 
+    /// By how much the times of devices with a clock of their own may be off, by their names.
+    pub fn clock_errors(&self) -> Vec<(String, u64)> {
+        self.opened.fleet.clock_errors()
+    }
+
     /// What bringing A to its devices did, where it stays there.
     pub fn set_up(&self) -> Option<&Round> {
         self.set_up.as_ref()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::device::EmulatedOptions;
+use crate::device::{CudaOptions, EmulatedOptions};
 use crate::kernel::cpu::CpuSettings;
 
 /// How products are computed, beside the plan.
@@ -16,4 +16,6 @@ pub struct Settings {
     pub patience: Duration,
     /// What is special about emulated devices, by their names.
     pub emulated: Vec<(String, EmulatedOptions)>,
+    /// What is special about CUDA devices, by their names.
+    pub cuda: Vec<(String, CudaOptions)>,
 }

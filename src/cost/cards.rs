@@ -1,0 +1,70 @@
+//! The rates of a real card, by its name where it is known and by what it tells about itself where it is not.
+
+use super::presets::preset;
+use super::profile::Profile;
+use crate::error::{Error, Result};
+
+/// Cards whose rates were measured or looked up; the first whose name appears in a card's own is taken.
+const KNOWN: [&str; 3] = ["h200", "h100", "a100"];
+
+/// What a card tells about itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CardFacts {
+    /// Its name.
+    pub name: String,
+    /// Memory that may be used.
+    pub memory_bytes: u64,
+    /// Rate of its memory on paper.
+    pub memory_gb_per_s: Option<f64>,
+    /// Size of its last cache.
+    pub cache_bytes: Option<u64>,
+}
+
+/// Rates of that card. Of one that is not known they are assumed in proportion to its memory's.
+pub fn card_profile(card: &CardFacts) -> Result<Profile> {
+    let name = card.name.to_lowercase();
+    let known = KNOWN.into_iter().find(|known| name.contains(known));
+    let profile = preset(known.unwrap_or("a100"))?.gpus.into_iter().next();
+    let mut profile = profile.ok_or_else(|| Error::Internal("a described machine has no GPU".into()))?;
+    profile.memory_bytes = card.memory_bytes;
+    if known.is_none() {
+        profile.name = "card".into();
+        if let Some(rate) = card.memory_gb_per_s {
+            // Nine tenths of what is on paper is what copies reach.
+            let factor = 0.9 * rate / profile.stream_gb_per_s.max(1.0);
+            profile.stream_gb_per_s *= factor;
+            profile.gather_gb_per_s *= factor;
+            profile.far_gather_gb_per_s *= factor;
+        }
+        if let Some(bytes) = card.cache_bytes {
+            profile.cache_bytes = bytes / 2;
+        }
+    }
+    Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(name: &str) -> CardFacts {
+        let (memory_gb_per_s, cache_bytes) = (Some(1000.0), Some(4 << 20));
+        CardFacts { name: name.into(), memory_bytes: 7 << 30, memory_gb_per_s, cache_bytes }
+    }
+
+    #[test]
+    fn known_cards_have_their_own_rates_and_others_what_they_tell() {
+        for (name, known) in
+            [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA A100-SXM4-40GB", "a100")]
+        {
+            let profile = card_profile(&facts(name)).unwrap();
+            let preset = preset(known).unwrap().gpus.remove(0);
+            assert_eq!(profile, Profile { memory_bytes: 7 << 30, ..preset });
+        }
+        let profile = card_profile(&facts("NVIDIA L4")).unwrap();
+        assert!(
+            (profile.stream_gb_per_s - 900.0).abs() < 1.0 && profile.cache_bytes == 2 << 20,
+            "{profile:?}"
+        );
+    }
+}

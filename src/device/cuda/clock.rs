@@ -1,0 +1,143 @@
+//! Anchors on a real card: an event on a stream of its own, between two looks at the host's clock.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::result::DriverError;
+
+use super::context::{Context, Event, Stream, Waiting};
+use super::driver::fault;
+use super::host_time::{Anchor, Bracket, HostTime, between};
+use crate::device::{Fault, FaultKind};
+use crate::trace::Clock;
+
+/// Time after which a new anchor is due. `cuEventElapsedTime` gives single precision: 60 ns of it after a second.
+const EVERY_NS: u64 = 1_000_000_000;
+
+/// The same for the second anchor, before which nothing is known of how fast the card's clock runs.
+const FIRST_NS: u64 = 100_000_000;
+
+/// Events of an anchor: each bounds it from both sides.
+const ATTEMPTS: usize = 8;
+
+/// The longest wait for an anchor's event before the attempt is given up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// An event at a known place of the card's time.
+#[derive(Debug)]
+pub struct Epoch {
+    event: Event,
+    card_ns: f64,
+}
+
+impl Epoch {
+    /// The card's time of `event`, which has happened.
+    pub fn card_ns(&self, event: &Event) -> Result<f64, DriverError> {
+        Ok(self.card_ns + event.ns_since(&self.event)?)
+    }
+}
+
+/// The card's time on the host's clock, for all threads of a device.
+#[derive(Debug, Clone)]
+pub struct Placed(Arc<Mutex<HostTime>>);
+
+impl Placed {
+    fn line(&self) -> MutexGuard<'_, HostTime> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host's times of two moments on the card.
+    pub fn host_ns(&self, start_ns: f64, end_ns: f64) -> (u64, u64) {
+        let line = self.line();
+        (line.host_ns(start_ns), line.host_ns(end_ns))
+    }
+
+    /// By how much a time may have been off at most.
+    pub fn largest_error_ns(&self) -> u64 {
+        self.line().largest_error_ns()
+    }
+}
+
+/// Sets anchors; owned by the thread that gives the card its work.
+#[derive(Debug)]
+pub struct CardClock {
+    clock: Clock,
+    context: Arc<Context>,
+    stream: Stream,
+    placed: Placed,
+    epoch: Arc<Epoch>,
+    due_ns: u64,
+}
+
+impl CardClock {
+    /// The first anchor.
+    pub fn start(context: &Arc<Context>, clock: Clock) -> Result<Self, Fault> {
+        let stream = Stream::create(context)?;
+        let _entered = context.enter()?;
+        // The first records of a stream take far longer than the later ones.
+        anchor(context, &stream, clock)?;
+        let (event, host_ns, error_ns) = anchor(context, &stream, clock)?;
+        let anchor = Anchor { card_ns: 0.0, host_ns, error_ns };
+        let placed = Placed(Arc::new(Mutex::new(HostTime::new(anchor))));
+        let epoch = Arc::new(Epoch { event, card_ns: 0.0 });
+        Ok(Self { clock, context: context.clone(), stream, placed, epoch, due_ns: clock.now_ns() + FIRST_NS })
+    }
+
+    /// Where the card's times are placed.
+    pub fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    /// What to measure the times of work from that is submitted now; sets a new anchor where one is due. `idle` says
+    /// that no work is under way.
+    pub fn epoch(&mut self, idle: bool) -> Arc<Epoch> {
+        if self.clock.now_ns() >= self.due_ns {
+            // A card that cannot be asked now keeps its old anchor; what is wrong with it shows in the work itself.
+            if let Ok((event, host_ns, error_ns)) = anchor(&self.context, &self.stream, self.clock)
+                && let Ok(passed_ns) = event.ns_since(&self.epoch.event)
+            {
+                let card_ns = self.epoch.card_ns + passed_ns;
+                self.placed.line().add(Anchor { card_ns, host_ns, error_ns }, idle);
+                self.epoch = Arc::new(Epoch { event, card_ns });
+            }
+            self.due_ns = self.clock.now_ns() + EVERY_NS;
+        }
+        self.epoch.clone()
+    }
+}
+
+/// Records a few events. The last of them, its time on the host, and by how much that may be off.
+fn anchor(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Event, f64, f64), Fault> {
+    let mut brackets = Vec::with_capacity(ATTEMPTS);
+    let (first, before_ns, after_ns) = attempt(context, stream, clock)?;
+    brackets.push(Bracket { card_ns: 0.0, before_ns, after_ns });
+    let mut last = Event::create(context, Waiting::Awake)?;
+    for _ in 1..ATTEMPTS {
+        let (event, before_ns, after_ns) = attempt(context, stream, clock)?;
+        let card_ns = event.ns_since(&first).map_err(no_clock)?;
+        brackets.push(Bracket { card_ns, before_ns, after_ns });
+        last = event;
+    }
+    let card_ns = last.ns_since(&first).map_err(no_clock)?;
+    let (offset_ns, error_ns) = between(&brackets);
+    Ok((last, card_ns + offset_ns, error_ns))
+}
+
+/// An event with the times at which the host told the card of it and saw that it had happened.
+fn attempt(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Event, f64, f64), Fault> {
+    let event = Event::create(context, Waiting::Awake)?;
+    let before_ns = clock.now_ns();
+    event.record(stream).map_err(no_clock)?;
+    let started = Instant::now();
+    while !event.has_happened().map_err(no_clock)? {
+        if started.elapsed() > PATIENCE {
+            return Err(Fault::new(FaultKind::Lost, "the card's clock does not answer"));
+        }
+        std::hint::spin_loop();
+    }
+    Ok((event, before_ns as f64, clock.now_ns() as f64))
+}
+
+fn no_clock(error: DriverError) -> Fault {
+    fault(FaultKind::Lost, "the card's clock cannot be read", error)
+}

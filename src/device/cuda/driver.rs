@@ -1,0 +1,141 @@
+//! The CUDA driver: found at run time or not, and what its errors mean.
+
+#![allow(unsafe_code)] // asks the CUDA driver
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use cudarc::driver::{result, sys};
+
+use crate::device::{Fault, FaultKind};
+
+/// Every function of the driver that this back end calls. cudarc panics where one is missing, so all are looked for
+/// before the first is called.
+const SYMBOLS: &[&str] = &[
+    "cuCtxCreate_v2",
+    "cuCtxDestroy_v2",
+    "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent_v2",
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemcpy2DAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuPointerGetAttribute",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+/// The driver, loaded and started: who has one may call it.
+#[derive(Debug, Clone, Copy)]
+pub struct Driver {
+    /// Number of cards that it shows.
+    pub cards: u32,
+    /// The CUDA version that it serves: 12 of 12.8.
+    pub cuda_major: u32,
+}
+
+impl Driver {
+    /// The driver of this machine, or a sentence that says what is missing and how to get it.
+    pub fn get() -> Result<Self, String> {
+        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        DRIVER.get_or_init(load).clone()
+    }
+}
+
+fn load() -> Result<Driver, String> {
+    // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(
+            "there is no CUDA driver (libcuda.so.1); install NVIDIA's driver, or take --devices cpu".into()
+        );
+    }
+    // SAFETY: the library is there, as just seen.
+    let library = unsafe { sys::culib() };
+    for symbol in SYMBOLS {
+        // SAFETY: the address is looked up and not used.
+        if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
+            return Err(format!("the CUDA driver has no {symbol}; install a newer NVIDIA driver"));
+        }
+    }
+    let failed = |what: &str, error| {
+        format!("the CUDA driver {what} ({}); check that nvidia-smi lists the GPUs", words(error))
+    };
+    result::init().map_err(|error| failed("does not start", error))?;
+    let count: c_int =
+        result::device::get_count().map_err(|error| failed("does not count its cards", error))?;
+    let mut version: c_int = 0;
+    // SAFETY: the driver writes one integer to the address of one.
+    let told = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    told.map_err(|error| failed("does not tell its version", error))?;
+    match u32::try_from(count) {
+        Ok(cards @ 1..) => Ok(Driver { cards, cuda_major: version.max(0) as u32 / 1000 }),
+        _ => Err("the CUDA driver shows no GPU; check that nvidia-smi lists one".into()),
+    }
+}
+
+/// An error of the driver in its own words.
+pub fn words(error: result::DriverError) -> String {
+    let text = |text: Result<&std::ffi::CStr, _>| text.ok().map(|text| text.to_string_lossy().into_owned());
+    match (text(error.error_string()), text(error.error_name())) {
+        (Some(string), Some(name)) => format!("{string}, {name}"),
+        _ => format!("error {}", error.0 as u32),
+    }
+}
+
+/// The fault that `error` is: the device is gone, or out of memory, or it goes on after a fault of `kind`.
+pub fn fault(kind: FaultKind, what: &str, error: result::DriverError) -> Fault {
+    use sys::cudaError_enum as e;
+    let kind = match error.0 {
+        e::CUDA_ERROR_OUT_OF_MEMORY => FaultKind::OutOfMemory,
+        e::CUDA_ERROR_INVALID_VALUE
+        | e::CUDA_ERROR_INVALID_IMAGE
+        | e::CUDA_ERROR_INVALID_PTX
+        | e::CUDA_ERROR_INVALID_SOURCE
+        | e::CUDA_ERROR_INVALID_HANDLE
+        | e::CUDA_ERROR_NOT_FOUND
+        | e::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | e::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        | e::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+        | e::CUDA_ERROR_JIT_COMPILATION_DISABLED
+        | e::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+        | e::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+        | e::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+        | e::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+        | e::CUDA_ERROR_OPERATING_SYSTEM
+        | e::CUDA_ERROR_NOT_PERMITTED
+        | e::CUDA_ERROR_NOT_SUPPORTED => kind,
+        // Whatever else the driver says, kernel faults above all, spoils its context for good.
+        _ => FaultKind::Lost,
+    };
+    Fault::new(kind, format!("{what}: {}", words(error)))
+}

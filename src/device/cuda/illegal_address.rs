@@ -1,0 +1,52 @@
+//! A kernel that writes where nothing is: for tests of what a kernel fault does to a run.
+
+#![allow(unsafe_code)] // loads a module
+
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::context::Context;
+use super::driver::fault;
+use crate::device::{Fault, FaultKind};
+
+const PTX: &std::ffi::CStr = c"
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry illegal_address()
+{
+    .reg .b32 %r1;
+    .reg .b64 %rd1;
+    mov.u32 %r1, 7;
+    mov.u64 %rd1, 16;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+";
+
+/// The kernel, loaded; it goes with its context.
+pub struct IllegalAddress {
+    function: sys::CUfunction,
+}
+
+// SAFETY: a handle of the driver, good on any thread.
+unsafe impl Send for IllegalAddress {}
+
+impl IllegalAddress {
+    /// Loads it into the context of the calling thread.
+    pub fn load(context: &Arc<Context>) -> Result<Self, Fault> {
+        let _entered = context.enter()?;
+        let failed = |error| fault(FaultKind::Launch, "the faulting kernel cannot be loaded", error);
+        // SAFETY: the image is text that ends with a zero byte.
+        let module = unsafe { result::module::load_data(PTX.as_ptr().cast()) }.map_err(failed)?;
+        // SAFETY: the module was loaded just now and is not unloaded before its context.
+        let function = unsafe { result::module::get_function(module, c"illegal_address".into()) };
+        Ok(Self { function: function.map_err(failed)? })
+    }
+
+    /// The kernel.
+    pub fn function(&self) -> sys::CUfunction {
+        self.function
+    }
+}

@@ -1,0 +1,159 @@
+//! What a real card must do. Without one the tests say aloud that they skip.
+
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, unbounded};
+
+use super::super::conformance::{Takes, conforms};
+use super::*;
+use crate::device::{Completion, PinnedRange};
+use crate::graph::DeviceId;
+
+/// Whether there is a card; says so where there is none.
+fn card() -> bool {
+    match Driver::get() {
+        Ok(_) => true,
+        Err(missing) => {
+            eprintln!("SKIPPED: {missing}");
+            false
+        }
+    }
+}
+
+fn open(name: &str, options: CudaOptions) -> (CudaDevice, Receiver<Completion>) {
+    let (sender, receiver) = unbounded();
+    let reports = Reports { device: DeviceId(1), sender };
+    (CudaDevice::open(name, options, Clock::start(), reports).unwrap(), receiver)
+}
+
+fn next(completions: &Receiver<Completion>) -> Completion {
+    completions.recv_timeout(Duration::from_secs(20)).expect("the device stays silent")
+}
+
+#[test]
+fn cuda_devices_conform() {
+    if card() {
+        conforms(Takes::Copies, |reports| {
+            Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+        });
+    }
+}
+
+#[test]
+fn without_a_driver_opening_says_what_is_missing() {
+    let (sender, _receiver) = unbounded();
+    let reports = Reports { device: DeviceId(1), sender };
+    let opened = CudaDevice::open("cuda:99", CudaOptions::default(), Clock::start(), reports);
+    let fault = opened.err().expect("there is no card 99");
+    assert_eq!(fault.kind, FaultKind::Lost);
+    assert!(fault.message.contains("driver") || fault.message.contains("card 99"), "{}", fault.message);
+}
+
+#[test]
+fn names_and_cards_belong_together() {
+    for (card, again, name) in [(0, 0, "cuda:0"), (0, 1, "cuda:0#2"), (12, 2, "cuda:12#3")] {
+        assert_eq!(device_name(card, again), name);
+        assert_eq!(card_number(name), Some(card));
+    }
+    for name in ["cuda", "cuda:", "cuda:x", "emu:0", "cuda:0x"] {
+        assert_eq!(card_number(name), None, "{name}");
+    }
+}
+
+#[test]
+fn some_memory_is_left_to_the_driver() {
+    for free in [0, 1 << 20, 1 << 30, 140 << 30] {
+        assert!(usable_bytes(free) <= free && usable_bytes(free) >= free / 2);
+    }
+    assert!((140_u64 << 30) - usable_bytes(140 << 30) >= 1 << 30);
+}
+
+/// Operations with real lengths in time: what is reported lies between issuing and hearing, and in order.
+#[test]
+fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
+    if !card() {
+        return;
+    }
+    let (mut device, completions) = open("cuda:0", CudaOptions::default());
+    let device: &mut dyn Device<'_> = &mut device;
+    const SIZE: u64 = 8 << 20;
+    let memory = device.allocate(SIZE).unwrap();
+    let pinned = device.allocate_pinned(SIZE).unwrap();
+    let back = device.allocate_pinned(SIZE).unwrap();
+    pinned.write().unwrap().fill(9);
+    let began = std::time::Instant::now();
+    let mut last_ns = [0; 3];
+    // Longer than the time between two anchors.
+    while began.elapsed() < Duration::from_millis(2300) {
+        let submitted_ns = device.now_ns();
+        let on_card = MemoryRange { memory, begin: 0, end: SIZE };
+        let range = |pinned: &Pinned| PinnedRange { pinned: pinned.clone(), begin: 0, end: SIZE };
+        let upload = Operation::upload(range(&pinned), on_card);
+        let first = device.submit(0, upload, Demand::default(), &[]).unwrap();
+        let download = Operation::download(on_card, range(&back));
+        let second = device.submit(2, download, Demand::default(), &[first]).unwrap();
+        let mut ends = [next(&completions), next(&completions)];
+        ends.sort_by_key(|end| end.fence);
+        let heard_ns = device.now_ns();
+        assert_eq!((ends[0].fence, ends[1].fence), (first, second));
+        for (end, lane) in ends.iter().zip([0, 2]) {
+            assert_eq!(end.result, Ok(()));
+            assert!(submitted_ns <= end.start_ns && end.end_ns <= heard_ns, "{end:?}");
+            assert!(last_ns[lane] <= end.start_ns, "a span overlaps the one before it");
+            last_ns[lane] = end.end_ns;
+            let gb_per_s = SIZE as f64 / (end.end_ns - end.start_ns) as f64;
+            assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
+        }
+        assert!(ends[0].end_ns <= ends[1].start_ns, "{ends:?}");
+        assert!(back.read().unwrap().iter().all(|byte| *byte == 9));
+    }
+    let error_ns = device.clock_error_ns().unwrap();
+    eprintln!("clock error at most {error_ns} ns");
+    assert!(error_ns < 1_000_000, "{error_ns}");
+}
+
+/// In a process of its own: a fault may take more than its context.
+#[test]
+fn a_kernel_fault_takes_its_device_and_says_so() {
+    if card() {
+        let name = "device::cuda::tests::a_kernel_faults_in_this_process";
+        let arguments = ["--exact", name, "--ignored", "--nocapture"];
+        let child =
+            std::process::Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
+        let said =
+            String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+        eprintln!("{said}");
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "a child process of the test above"]
+fn a_kernel_faults_in_this_process() {
+    let (mut lost, completions) = open("cuda:0", CudaOptions { illegal_address_at_launch: Some(1) });
+    let (mut other, other_completions) = open("cuda:0#2", CudaOptions::default());
+    let fence = lost.next_fence;
+    let command = Command {
+        fence: Fence(fence),
+        lane: 1,
+        waits: Vec::new(),
+        action: Action::IllegalAddress,
+        what: "a kernel",
+        held: Vec::new(),
+    };
+    lost.next_fence += 1;
+    lost.threads.as_ref().unwrap().commands.send(command).unwrap();
+    let end = next(&completions);
+    let fault = end.result.expect_err("an illegal address is a fault");
+    assert_eq!(fault.kind, FaultKind::Lost);
+    assert!(fault.message.contains("illegal") && fault.message.contains("a kernel"), "{}", fault.message);
+    let lost: &mut dyn Device<'_> = &mut lost;
+    assert_eq!(lost.allocate(16).unwrap_err().kind, FaultKind::Lost);
+    let refused = lost.submit(0, Operation::Pass, Demand::default(), &[]);
+    assert_eq!(refused.unwrap_err().kind, FaultKind::Lost);
+    lost.close();
+    let other: &mut dyn Device<'_> = &mut other;
+    other.submit(0, Operation::Pass, Demand::default(), &[]).unwrap();
+    let end = next(&other_completions);
+    eprintln!("the other device on the card after the fault: {:?}", end.result);
+}

@@ -1,0 +1,119 @@
+//! The thread that waits for a stream's operations, in their order, and reports each end with its times.
+//!
+//! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
+//! wakes it. Functions that the driver calls on the stream would hold up the next operation until they return.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender};
+use cudarc::driver::result::DriverError;
+
+use super::clock::{Epoch, Placed};
+use super::context::{Context, Event};
+use super::driver::words;
+use super::owner::Events;
+use super::shared::Shared;
+use crate::device::pinned::{PinnedRead, PinnedWrite};
+use crate::device::{Fence, LaneKind, Reports};
+use crate::trace::Clock;
+
+/// How long an event is looked at before the thread sleeps. Waking up takes about as long.
+const LOOKING: Duration = Duration::from_micros(20);
+
+/// Host memory that an operation uses until it has ended.
+#[expect(dead_code, reason = "kept for its drop")]
+pub enum Held {
+    /// Memory it reads.
+    Read(PinnedRead),
+    /// Memory it writes.
+    Written(PinnedWrite),
+}
+
+/// An operation on its stream.
+pub struct Issued {
+    /// The fence it goes by.
+    pub fence: Fence,
+    /// The events around it.
+    pub events: Arc<Events>,
+    /// What its times are measured from.
+    pub epoch: Arc<Epoch>,
+    /// When the driver was first told of it.
+    pub issued_ns: u64,
+    /// Its name in messages.
+    pub what: &'static str,
+    /// The host memory it uses.
+    pub held: Vec<Held>,
+}
+
+/// Waits for the operations of one lane.
+pub struct Waiter {
+    /// What all threads of the device know.
+    pub shared: Arc<Shared>,
+    /// Where everything is.
+    pub context: Arc<Context>,
+    /// What the lane is for.
+    pub kind: LaneKind,
+    /// The operations, in the order they were issued.
+    pub issued: Receiver<Issued>,
+    /// Who takes the events back.
+    pub ended: Sender<Fence>,
+    /// The card's time on the host's clock.
+    pub placed: Placed,
+    /// The host's clock.
+    pub clock: Clock,
+    /// Where ends are reported.
+    pub reports: Reports,
+}
+
+impl Waiter {
+    /// Waits until no more operations can come.
+    pub fn work(self) {
+        let entered = self.context.enter();
+        if let Err(fault) = &entered {
+            self.shared.lose(&fault.message);
+        }
+        let mut lane_end_ns = 0;
+        for Issued { fence, events, epoch, issued_ns, what, held } in &self.issued {
+            let computes = self.kind == LaneKind::Compute;
+            if computes {
+                self.shared.set_computing(Some(what));
+            }
+            let times = wait(&events.end).and_then(|()| {
+                let seen_ns = self.clock.now_ns();
+                Ok((epoch.card_ns(&events.start)?, epoch.card_ns(&events.end)?, seen_ns))
+            });
+            let (start_ns, end_ns, result) = match times {
+                Ok((start_ns, end_ns, seen_ns)) => {
+                    let (start_ns, end_ns) = self.placed.host_ns(start_ns, end_ns);
+                    // Nothing starts before it was issued or ends after its end was seen.
+                    let start_ns = start_ns.max(issued_ns).max(lane_end_ns).min(seen_ns);
+                    (start_ns, end_ns.clamp(start_ns, seen_ns), Ok(()))
+                }
+                Err(error) => {
+                    let now_ns = self.clock.now_ns();
+                    (issued_ns.max(lane_end_ns), now_ns, Err(self.shared.lose(&words(error))))
+                }
+            };
+            if computes {
+                self.shared.set_computing(None);
+            }
+            lane_end_ns = end_ns;
+            // Whoever hears of the end may use the memory at once, and its fence's events again.
+            drop(held);
+            let _ = self.ended.send(fence);
+            self.reports.send(fence, start_ns, end_ns, result);
+        }
+    }
+}
+
+fn wait(event: &Event) -> Result<(), DriverError> {
+    let started = Instant::now();
+    while !event.has_happened()? {
+        if started.elapsed() >= LOOKING {
+            return event.wait();
+        }
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
