@@ -12,8 +12,13 @@ fn devices_shows_this_machine() {
     assert!(report["machine"]["cores"].as_u64().unwrap() >= 1);
     assert!(report["machine"]["numa_nodes"].as_u64().unwrap() >= 1);
     assert!(report["machine"]["gpus"].is_array());
+    let gpus = report["machine"]["gpus"].as_array().unwrap().len();
+    assert_eq!(report["cards"].as_array().unwrap().len(), gpus, "every card is measured");
+    for library in report["libraries"].as_array().unwrap() {
+        assert!(library["found"].is_string() || library["advice"].as_str().unwrap().contains("install"));
+    }
     let table = place.succeed("devices").stdout;
-    for part in ["cores", "memory"] {
+    for part in ["cores", "memory", "CUDA driver", "NVRTC", "cuSPARSE"] {
         assert!(table.contains(part), "{part} is not in\n{table}");
     }
 }

@@ -4,7 +4,7 @@ use super::args::DevicesArguments;
 use super::console::Console;
 use super::report::Report;
 use super::table::{Table, count};
-use crate::device::cuda::{CardRates, measure_card};
+use crate::device::cuda::{CardRates, Library, libraries, measure_card};
 use crate::error::{Bytes, Result};
 use crate::machine::{CacheLevel, Machine};
 
@@ -26,8 +26,10 @@ pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
         console.note(note);
     }
     let cards: Vec<Card> = machine.gpus.iter().map(|gpu| measured(gpu.index as u32, console)).collect();
-    console.table(&table(&machine, &cards))?;
-    console.json(&Report::new("devices").with("machine", &machine).with("cards", &cards))
+    let libraries = libraries();
+    console.table(&table(&machine, &cards, &libraries))?;
+    let report = Report::new("devices").with("machine", &machine);
+    console.json(&report.with("cards", &cards).with("libraries", &libraries))
 }
 
 fn measured(card: u32, console: &Console) -> Card {
@@ -39,7 +41,7 @@ fn measured(card: u32, console: &Console) -> Card {
     }
 }
 
-fn table(machine: &Machine, cards: &[Card]) -> Table {
+fn table(machine: &Machine, cards: &[Card], libraries: &[Library]) -> Table {
     let mut table = Table::facts();
     table.fact("host", format!("{}, {}", machine.host, machine.kernel));
     table.fact("cpu", format!("{}, {}", machine.cpu, machine.isa.name()));
@@ -75,6 +77,10 @@ fn table(machine: &Machine, cards: &[Card]) -> Table {
     }
     if machine.gpus.is_empty() {
         table.fact("GPUs", "none");
+    }
+    for Library { name, found, use_for, advice } in libraries {
+        let missing = || format!("missing; it is for {use_for}; {advice}");
+        table.fact(name, found.clone().unwrap_or_else(missing));
     }
     table.fact("told by", machine.topology.source);
     table

@@ -8,7 +8,8 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 use super::planned::Planned;
 use super::pool::Pool;
 use crate::device::{
-    Completion, Cpu, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Reports,
+    Completion, Cpu, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Fault,
+    Reports,
 };
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, Outcome, execute};
@@ -43,16 +44,8 @@ impl Fleet {
         for (index, device) in plan.devices.iter().enumerate().skip(1) {
             let reports = Reports { device: DeviceId(index as u32), sender: sender.clone() };
             let name = device.name.as_str();
-            devices.push(if name.starts_with("cuda:") {
-                let opened = CudaDevice::open(name, options_of(name, cuda), clock, reports);
-                Box::new(opened.map_err(|fault| fault.into_error(name))?)
-            } else if name.starts_with("emu:") {
-                let opened = EmulatedDevice::open(name, options_of(name, emulated), clock, reports);
-                Box::new(opened.map_err(|fault| fault.into_error(name))?)
-            } else {
-                let reason = "it can be simulated and not opened; take cpu, cuda:0 or emu:0".into();
-                return Err(Error::Device { device: name.into(), reason });
-            });
+            let (emulated, cuda) = (options_of(name, emulated), options_of(name, cuda));
+            devices.push(open_device(name, emulated, cuda, clock, reports)?);
         }
         Ok(Self { clock, sender, receiver, devices, alive: vec![true; plan.devices.len()] })
     }
@@ -105,6 +98,25 @@ impl Fleet {
             execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
         })
     }
+}
+
+/// Opens the device of that name, on a card or emulated; of the options its own kind's are taken.
+pub fn open_device(
+    name: &str,
+    emulated: EmulatedOptions,
+    cuda: CudaOptions,
+    clock: Clock,
+    reports: Reports,
+) -> Result<AnyDevice> {
+    let failed = |fault: Fault| fault.into_error(name);
+    if name.starts_with("cuda:") {
+        return Ok(Box::new(CudaDevice::open(name, cuda, clock, reports).map_err(failed)?));
+    }
+    if name.starts_with("emu:") {
+        return Ok(Box::new(EmulatedDevice::open(name, emulated, clock, reports).map_err(failed)?));
+    }
+    let reason = "it can be simulated and not opened; take cpu, cuda:0 or emu:0".into();
+    Err(Error::Device { device: name.into(), reason })
 }
 
 /// What is special about the device of that name.

@@ -12,7 +12,7 @@ mod simulate;
 mod spmm;
 mod timeline;
 
-pub use fleet::AnyDevice;
+pub use fleet::{AnyDevice, open_device};
 pub use planned::Planned;
 pub use pool::Pool;
 pub use report::{Computed, FaultReport, Round, RunReport};

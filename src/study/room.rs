@@ -5,12 +5,12 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use crate::device::{
-    Completion, EmulatedDevice, EmulatedOptions, Fault, FaultKind, LaneKind, Launch, Memory, MemoryRange,
+    Completion, CudaOptions, EmulatedOptions, Fault, FaultKind, LaneKind, Launch, Memory, MemoryRange,
     Operation, Pinned, PinnedRange, Reports, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
 use crate::graph::{Demand, DeviceId};
-use crate::runtime::AnyDevice;
+use crate::runtime::{AnyDevice, open_device};
 use crate::trace::Clock;
 
 /// Least bytes that are asked of a device at once.
@@ -42,8 +42,7 @@ impl Room {
     pub fn open(name: &str, emulated: EmulatedOptions) -> Result<Self> {
         let (sender, completions) = unbounded();
         let reports = Reports { device: DeviceId(1), sender };
-        let device = EmulatedDevice::open(name, emulated, Clock::start(), reports);
-        let device: AnyDevice = Box::new(device.map_err(|fault| fault.into_error(name))?);
+        let device = open_device(name, emulated, CudaOptions::default(), Clock::start(), reports)?;
         Ok(Self { device, completions, slabs: Vec::new(), pinned: None })
     }
 

@@ -13,6 +13,7 @@ mod host_memory;
 mod host_time;
 mod illegal_address;
 mod kernel_cache;
+mod libraries;
 mod loader;
 mod measure;
 mod modules;
@@ -36,13 +37,14 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded}
 pub use cards::look_at_card;
 pub use driver::Driver;
 pub use forms::Architecture;
+pub use libraries::{Library, libraries};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
 pub use options::CudaOptions;
 
 use clock::{CardClock, Placed};
 use context::{Context, DeviceMemory, Stream};
-use owner::{Action, Command, Copy, Owner};
+use owner::{Action, Command, Copy, Order, Owner};
 use shared::Shared;
 use waiter::{Held, Waiter};
 
@@ -77,7 +79,7 @@ pub struct CudaDevice {
 }
 
 struct Threads {
-    commands: Sender<Command>,
+    orders: Sender<Order>,
     handles: Vec<JoinHandle<()>>,
     /// Nothing is ever sent: it is disconnected once every thread has ended.
     ended: Receiver<Infallible>,
@@ -121,7 +123,7 @@ impl CudaDevice {
         let card_clock = CardClock::start(&context, clock)?;
         let placed = card_clock.placed().clone();
         let shared = Arc::new(Shared::default());
-        let (commands, to_issue) = unbounded();
+        let (orders, to_do) = unbounded();
         let (alive, ended) = bounded::<Infallible>(0);
         let (seen, seen_ends) = unbounded();
         let mut handles = Vec::new();
@@ -168,7 +170,7 @@ impl CudaDevice {
             failed: HashSet::new(),
             illegal_address: None,
         };
-        start("owner", Box::new(move || owner.work(&to_issue)))?;
+        start("owner", Box::new(move || owner.work(&to_do)))?;
         let memory_bytes = Some(usable_bytes(free_bytes));
         Ok(Self {
             description: Description { name, memory_bytes, lanes, waits_by_itself: true },
@@ -181,7 +183,7 @@ impl CudaDevice {
             allocated_bytes: 0,
             next_fence: 0,
             launches: 0,
-            threads: Some(Threads { commands, handles, ended }),
+            threads: Some(Threads { orders, handles, ended }),
         })
     }
 
@@ -306,6 +308,15 @@ impl<'run> Device<'run> for CudaDevice {
         host_memory::register(&self.context, bytes)
     }
 
+    fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
+        self.check_open()?;
+        let (answer, answered) = bounded(1);
+        let order = Order::Prepare(launches.to_vec(), answer);
+        let sent = self.threads.as_ref().is_some_and(|threads| threads.orders.send(order).is_ok());
+        let ended = || Fault::new(FaultKind::Lost, "the thread that issues work has ended");
+        if sent { answered.recv().unwrap_or_else(|_| Err(ended())) } else { Err(ended()) }
+    }
+
     fn submit(
         &mut self,
         lane: usize,
@@ -322,7 +333,7 @@ impl<'run> Device<'run> for CudaDevice {
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
         let command = Command { fence, lane, waits: waits.to_vec(), action, what, held };
-        if self.threads.as_ref().is_none_or(|threads| threads.commands.send(command).is_err()) {
+        if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Order::Issue(command)).is_err()) {
             return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
         }
         self.next_fence += 1;
@@ -344,9 +355,9 @@ impl<'run> Device<'run> for CudaDevice {
     }
 
     fn close(&mut self) {
-        let Some(Threads { commands, handles, ended }) = self.threads.take() else { return };
+        let Some(Threads { orders, handles, ended }) = self.threads.take() else { return };
         self.shared.close();
-        drop(commands);
+        drop(orders);
         let memories = std::mem::take(&mut self.memories);
         if ended.recv_timeout(CLOSING) == Err(RecvTimeoutError::Disconnected) {
             for handle in handles {

@@ -75,6 +75,14 @@ pub struct Command {
 // SAFETY: the addresses are those of memory that `held` keeps, and nobody else goes through them.
 unsafe impl Send for Command {}
 
+/// What the owner is told.
+pub enum Order {
+    /// To issue an operation.
+    Issue(Command),
+    /// To compile what these launches need, and to answer when that is done.
+    Prepare(Vec<Launch>, Sender<Result<(), Fault>>),
+}
+
 /// The two events around an operation.
 #[derive(Debug)]
 pub struct Events {
@@ -117,8 +125,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Issues what it is given, until nobody can give it anything any more.
-    pub fn work(mut self, commands: &Receiver<Command>) {
+    /// Does what it is told, until nobody can tell it anything any more.
+    pub fn work(mut self, orders: &Receiver<Order>) {
         let context = self.context.clone();
         let entered = context.enter();
         if let Err(fault) = &entered {
@@ -126,7 +134,16 @@ impl Owner {
         }
         // Kernels are loaded into the context that is current here, and unloaded before it is left.
         let mut modules = Modules::new(self.architecture, self.driver_major);
-        for command in commands {
+        for order in orders {
+            let command = match order {
+                Order::Issue(command) => command,
+                Order::Prepare(launches, answer) => {
+                    let done = self.shared.check_alive().and_then(|()| modules.prepare(&launches));
+                    // Who does not wait any more needs no answer.
+                    let _ = answer.send(done);
+                    continue;
+                }
+            };
             let (fence, now_ns) = (command.fence, self.clock.now_ns());
             // What an operation holds is given back before anybody hears of its end.
             if let Err(mut fault) = self.issue(command, now_ns, &mut modules) {

@@ -142,7 +142,7 @@ fn a_kernel_faults_in_this_process() {
         held: Vec::new(),
     };
     lost.next_fence += 1;
-    lost.threads.as_ref().unwrap().commands.send(command).unwrap();
+    lost.threads.as_ref().unwrap().orders.send(Order::Issue(command)).unwrap();
     let end = next(&completions);
     let fault = end.result.expect_err("an illegal address is a fault");
     assert_eq!(fault.kind, FaultKind::Lost);

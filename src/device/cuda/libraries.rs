@@ -1,0 +1,68 @@
+//! NVIDIA's libraries beside the driver: which are there, and how to get those that are not.
+
+#![allow(unsafe_code)] // looks for libraries
+
+use serde::Serialize;
+
+use super::driver::Driver;
+use super::nvrtc::Nvrtc;
+use super::workshop::Compile;
+
+/// The newest CUDA that is looked for where no driver says which it serves.
+const NEWEST_CUDA: u32 = 13;
+
+/// A library that Rowloom uses where it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Library {
+    /// Its name.
+    pub name: &'static str,
+    /// What was found of it; none where it is missing.
+    pub found: Option<String>,
+    /// What Rowloom does with it.
+    pub use_for: &'static str,
+    /// How to get it.
+    pub advice: &'static str,
+}
+
+/// Looks for the driver and the libraries.
+pub fn libraries() -> Vec<Library> {
+    let driver = Driver::get();
+    let cuda_major = driver.as_ref().map_or(NEWEST_CUDA, |driver| driver.cuda_major);
+    // SAFETY: looks for the library by name and opens it; its start-up code has no demands on its caller.
+    let cusparse = unsafe { cudarc::cusparse::sys::is_culib_present() };
+    vec![
+        Library {
+            name: "CUDA driver",
+            found: driver.ok().map(|driver| format!("for CUDA {}", driver.cuda_major)),
+            use_for: "everything on cards",
+            advice: "install NVIDIA's driver (Debian and Ubuntu: nvidia-driver)",
+        },
+        Library {
+            name: "NVRTC",
+            found: Nvrtc::find(cuda_major).map(|nvrtc| nvrtc.version()),
+            use_for: "kernels compiled for one K; without it the built-in ones are used",
+            advice: "install libnvrtc of the CUDA toolkit, or pip install nvidia-cuda-nvrtc and add its folder to \
+                     LD_LIBRARY_PATH",
+        },
+        Library {
+            name: "cuSPARSE",
+            found: cusparse.then(|| "there".into()),
+            use_for: "rowloom bench --against cusparse",
+            advice: "install libcusparse of the CUDA toolkit, or pip install nvidia-cusparse and add its folder to \
+                     LD_LIBRARY_PATH",
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_library_is_found_or_has_advice_and_nothing_panics() {
+        let libraries = libraries();
+        assert_eq!(libraries.len(), 3);
+        assert_eq!(libraries[0].found.is_some(), Driver::get().is_ok());
+        assert!(libraries.iter().all(|library| library.advice.contains("install")));
+    }
+}
