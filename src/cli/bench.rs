@@ -9,14 +9,15 @@ use super::session::{MatrixSource, Session, check_intact};
 use super::x;
 use crate::cost::Profile;
 use crate::device::EmulatedOptions;
+use crate::device::cuda::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix, card_number};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
-use crate::kernel::{Processor, Schedule};
+use crate::kernel::{Order, Processor, Schedule};
 use crate::machine::Isa;
-use crate::matrix::{Csr, CsrView, Dtype};
+use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use crate::study::{
-    BenchSettings, CaseResult, Expected, HostBench, KernelNames, ResidentBench, Room, Sizes, Subject,
-    bench_kernels, compulsory_bytes, used_columns,
+    BenchSettings, CaseResult, Expected, HostBench, KernelNames, PeerResult, ResidentBench, Room, Sizes,
+    Subject, Times, bench_kernels, compulsory_bytes, used_columns,
 };
 
 /// A device to measure on; the host has no room of its own.
@@ -34,6 +35,7 @@ struct Bench<'a> {
     names: KernelNames,
     settings: BenchSettings,
     cpu: CpuSettings,
+    cusparse: Option<Cusparse>,
 }
 
 /// Measures and reports.
@@ -42,14 +44,11 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut places = open(arguments, &session)?;
     check_names(&names, &places, arguments)?;
-    for peer in &arguments.against {
-        console
-            .note(&format!("{peer} is not compared with: this version of rowloom has no CUDA devices yet"));
-    }
+    let cusparse = cusparse(arguments, &places, console);
     let settings = BenchSettings { warmup: arguments.warmup, repeat: arguments.repeat };
     let threads = session.pool.threads();
     let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
-    let bench = Bench { arguments, session: &session, console, names, settings, cpu };
+    let bench = Bench { arguments, session: &session, console, names, settings, cpu, cusparse };
     session.interrupt.defer();
     let mut cases = Vec::new();
     for matrix in &arguments.matrices {
@@ -91,13 +90,19 @@ impl Bench<'_> {
         let limit = session.memory_limit_bytes();
         let mut subjects: Vec<(&str, f64, Box<dyn Subject<T> + '_>)> = Vec::new();
         for Place { profile, name, room } in places {
-            subjects.push((name, profile.stream_gb_per_s * 1e9, self.subject(a, room.as_mut(), limit)));
+            let subject: Box<dyn Subject<T> + '_> = match room {
+                Some(room) => Box::new(ResidentBench::new(room, a, &self.names)),
+                None => Box::new(HostBench::new(&session.pool, a, &self.names, self.cpu, limit)),
+            };
+            subjects.push((name, profile.stream_gb_per_s * 1e9, subject));
         }
+        let peer = self.peer_matrix(a);
         for &k in &self.arguments.k {
             x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
             let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
             let x = session.pool.install(load)?;
             let expected = Expected::new(&session.pool, a, &sizes, x.view(), self.cpu)?;
+            let peers = peer.as_ref().map_or_else(Vec::new, |matrix| self.peers(matrix, &x, &expected));
             for (device, bytes_per_s, subject) in &mut subjects {
                 let _spinner = console.spinner(format!("{name} {} k={k} on {device}", T::DTYPE.name()));
                 if let Some(note) = subject.take_x(x.view())? {
@@ -124,7 +129,7 @@ impl Bench<'_> {
                     compulsory_bytes,
                     floor_s: compulsory_bytes as f64 / *bytes_per_s,
                     kernels,
-                    peers: Vec::new(),
+                    peers: peers.clone(),
                 };
                 console.note(&bench_report::line(&case));
                 cases.push(case);
@@ -133,18 +138,58 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn subject<'a, T: Kernels>(
-        &'a self,
-        matrix: CsrView<'a, T>,
-        room: Option<&'a mut Room>,
-        memory_limit_bytes: u64,
-    ) -> Box<dyn Subject<T> + 'a> {
-        match room {
-            Some(room) => Box::new(ResidentBench::new(room, matrix, &self.names)),
-            None => {
-                let pool = &self.session.pool;
-                Box::new(HostBench::new(pool, matrix, &self.names, self.cpu, memory_limit_bytes))
-            }
+    /// The matrix on the peer's side.
+    fn peer_matrix<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Option<CusparseMatrix<'_, T>> {
+        let arrays = CsrArrays {
+            cols: matrix.cols(),
+            row_pointers: matrix.row_pointers(),
+            columns: matrix.columns(),
+            values: matrix.values(),
+        };
+        let held = self.cusparse.as_ref()?.matrix(T::DTYPE, arrays);
+        held.map_err(|fault| self.console.note(&format!("cusparse has no matrix: {}", fault.message))).ok()
+    }
+
+    /// Every algorithm of the peer.
+    fn peers<T: Kernels>(
+        &self,
+        matrix: &CusparseMatrix<'_, T>,
+        x: &MultiVector<T>,
+        expected: &Expected<'_, T>,
+    ) -> Vec<PeerResult> {
+        let mut checks = Vec::new();
+        let check = |algorithm: &str, y: &[T]| {
+            let view = MultiVectorView::try_new(y, matrix.rows(), x.k(), x.k());
+            let check = |view| self.session.pool.install(|| expected.check(Order::Free, view));
+            checks.push((algorithm.to_string(), view.ok().map(check)));
+        };
+        let times =
+            matrix.time(x.k(), x.data(), self.arguments.repeat as usize, check).unwrap_or_else(|fault| {
+                self.console.note(&format!("cusparse failed: {}", fault.message));
+                Vec::new()
+            });
+        let result = |AlgorithmTimes { algorithm, seconds }: AlgorithmTimes| {
+            let checked = checks.iter().find(|(of, _)| *of == algorithm).and_then(|(_, checked)| *checked);
+            PeerResult { peer: "cusparse".into(), algorithm, times: Times::new(&seconds), checked }
+        };
+        times.into_iter().map(result).collect()
+    }
+}
+
+/// The peer, where it was asked for and is there.
+fn cusparse(arguments: &BenchArguments, places: &[Place], console: &Console) -> Option<Cusparse> {
+    if arguments.against.is_empty() {
+        return None;
+    }
+    let card = places.iter().find_map(|place| card_number(&place.name)).unwrap_or(0);
+    match Cusparse::open(card) {
+        Ok(cusparse) => {
+            console.note(&format!("cusparse {} on card {card}", cusparse.version()));
+            Some(cusparse)
+        }
+        Err(missing) => {
+            console.note(&format!("cusparse is not compared with: {missing}"));
+            None
         }
     }
 }

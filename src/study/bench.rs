@@ -118,6 +118,8 @@ pub struct PeerResult {
     pub algorithm: String,
     /// Its times, in seconds.
     pub times: Times,
+    /// How its Y compares, where X and Y lie as ours do.
+    pub checked: Option<Checked>,
 }
 
 /// One matrix, K and precision on one device.
@@ -155,9 +157,10 @@ impl CaseResult {
         timed.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The fastest algorithm of any peer, with its seconds.
+    /// The fastest algorithm of any peer that is not known to be wrong, with its seconds.
     pub fn best_peer(&self) -> Option<(&PeerResult, f64)> {
-        let timed = self.peers.iter().filter_map(|peer| Some((peer, peer.times.median?)));
+        let right = self.peers.iter().filter(|peer| peer.checked.is_none_or(|checked| checked.passed));
+        let timed = right.filter_map(|peer| Some((peer, peer.times.median?)));
         timed.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -282,6 +285,7 @@ mod tests {
             peer: "peer".into(),
             algorithm: algorithm.into(),
             times: Times::new(&[seconds]),
+            checked: None,
         };
         let case = CaseResult {
             device: "emu:0".into(),

@@ -3,10 +3,10 @@
 
 use std::ffi::CString;
 
-use cudarc::driver::DriverError;
-use cudarc::driver::sys::{CUfunction, CUmodule, CUresult};
-use cudarc::driver::{result::module, sys};
+use cudarc::driver::result::module;
+use cudarc::driver::sys::{self, CUfunction, CUmodule};
 
+use super::driver::fault;
 use crate::device::{Fault, FaultKind};
 
 /// A compiled kernel.
@@ -46,20 +46,20 @@ impl Loader for Driver {
     fn load(&self, image: Image<'_>) -> Result<CUmodule, Fault> {
         let loaded = match image {
             Image::Ptx(text) => {
-                let text = CString::new(text).map_err(|error| fault("PTX", error.to_string()))?;
+                let text = CString::new(text).map_err(|_| unusable("PTX with a zero in it"))?;
                 // SAFETY: PTX as a string that ends.
                 unsafe { module::load_data(text.as_ptr().cast()) }
             }
             // SAFETY: machine code carries its own length; it was made by NVRTC and its hash was checked.
             Image::MachineCode(code) => unsafe { module::load_data(code.as_ptr().cast()) },
         };
-        loaded.map_err(|error| refused("a compiled kernel", error))
+        loaded.map_err(|error| fault(FaultKind::Launch, "the driver does not take a compiled kernel", error))
     }
 
     fn function(&self, module: &CUmodule, entry: &str) -> Result<CUfunction, Fault> {
-        let name = CString::new(entry).map_err(|error| fault(entry, error.to_string()))?;
+        let name = CString::new(entry).map_err(|_| unusable("a name with a zero in it"))?;
         // SAFETY: the module was loaded by this loader and is not unloaded before it is dropped.
-        unsafe { module::get_function(*module, name) }.map_err(|error| refused(entry, error))
+        unsafe { module::get_function(*module, name) }.map_err(|error| fault(FaultKind::Launch, entry, error))
     }
 
     fn unload(&self, module: CUmodule) {
@@ -68,23 +68,6 @@ impl Loader for Driver {
     }
 }
 
-fn fault(what: &str, reason: String) -> Fault {
-    Fault::new(FaultKind::Launch, format!("the driver cannot take {what}: {reason}"))
-}
-
-fn refused(what: &str, error: DriverError) -> Fault {
-    let lost = [
-        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUresult::CUDA_ERROR_LAUNCH_FAILED,
-        CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
-    ];
-    let kind = if lost.contains(&error.0) {
-        FaultKind::Lost
-    } else if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        FaultKind::OutOfMemory
-    } else {
-        FaultKind::Launch
-    };
-    Fault { kind, ..fault(what, error.to_string()) }
+fn unusable(what: &str) -> Fault {
+    Fault::new(FaultKind::Misuse, format!("a kernel cannot be loaded: {what}"))
 }

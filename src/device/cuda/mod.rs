@@ -7,6 +7,7 @@
 mod cards;
 mod clock;
 mod context;
+mod cusparse;
 mod driver;
 mod forms;
 mod host_memory;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 pub use cards::look_at_card;
+pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
 pub use driver::Driver;
 pub use forms::Architecture;
 pub use libraries::{Library, libraries};
