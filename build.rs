@@ -3,11 +3,13 @@
 //!
 //! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), and misaligned addresses are looked
 //! for, but no sanitizer is linked: the emulator defines the functions that the compiler calls, and so sees each access
-//! before it happens.
+//! before it happens. The kernels' entries are found in the preprocessed text and listed for the emulator.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+#[path = "src/device/emulated/entry_names.rs"]
+mod entry_names;
 #[path = "src/device/emulated/shared_words.rs"]
 mod shared_words;
 
@@ -55,6 +57,24 @@ fn main() {
         build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
     }
     build.files(&sources).compile("rowloom_kernels");
+
+    let (tests, kernels): (Vec<_>, Vec<_>) =
+        sources.iter().partition(|source| source.ends_with("faulty_emulated.cc"));
+    list_entries("entry", &kernels, &folder.join("entries.rs"));
+    list_entries("test_entry", &tests, &folder.join("test_entries.rs"));
+}
+
+/// Writes the call that lists the entries of `sources` to `file`.
+fn list_entries(function: &str, sources: &[&PathBuf], file: &Path) {
+    let mut list = format!("entries! {{ {function}:\n");
+    for source in sources {
+        let text = cc::Build::new().cpp(true).std("c++17").warnings(false).file(source).expand();
+        for (name, parameters) in entry_names::entries(&String::from_utf8_lossy(&text)) {
+            list.push_str(&format!("    {name}({parameters})\n"));
+        }
+    }
+    list.push_str("}\n");
+    fs::write(file, list).expect("OUT_DIR is writable");
 }
 
 /// The kernel's text with the files it includes in their places: what every compiler is given.

@@ -57,6 +57,7 @@
 //!     host: host_rates(threads)?,
 //!     mode: None,
 //!     kernel: None,
+//!     variant: None,
 //!     format: None,
 //!     chunks: None,
 //!     chunk_bytes: None,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
 use rowloom::device::EmulatedOptions;
 use rowloom::kernel::cpu::{CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, Schedule, reference};
+use rowloom::kernel::cuda::{CUDA_KERNELS, Variant};
+use rowloom::kernel::{KernelId, Order, Schedule, reference};
 use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::{Csr, MultiVector, Scalar, generate};
 use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
@@ -23,6 +24,7 @@ struct Case<'a> {
     mode: Option<Mode>,
     chunks: Option<usize>,
     kernel: Option<KernelId>,
+    variant: Option<Variant>,
     runs: u64,
     patience: Duration,
 }
@@ -30,7 +32,8 @@ struct Case<'a> {
 impl Default for Case<'_> {
     fn default() -> Self {
         let patience = Duration::from_secs(20);
-        Self { devices: &[], mode: Some(Mode::Oneshot), chunks: None, kernel: None, runs: 1, patience }
+        let (chunks, kernel, variant) = (None, None, None);
+        Self { devices: &[], mode: Some(Mode::Oneshot), chunks, kernel, variant, runs: 1, patience }
     }
 }
 
@@ -98,6 +101,7 @@ fn compute_and_report<T: Kernels>(
         host: host_rates(2)?,
         mode: case.mode,
         kernel: case.kernel,
+        variant: case.variant,
         format: None,
         chunks: case.chunks,
         chunk_bytes: None,
@@ -190,23 +194,39 @@ fn a_row_longer_than_a_chunk_is_split_and_added_in_order() {
 }
 
 #[test]
-fn every_gpu_kernel_computes_its_share() {
+fn every_form_of_every_gpu_kernel_computes_its_share() {
     let pool = pool();
-    let a = generate::<f64>("fem3,n=4", 2, u64::MAX).unwrap().matrix;
-    let devices = words("emu:0");
-    for kernel in [
-        KernelId::CsrScalarV1,
-        KernelId::CsrScalarV2,
-        KernelId::CsrScalarV3,
-        KernelId::CsrVector,
-        KernelId::Ellpack,
-    ] {
-        let case = Case { devices: &devices, kernel: Some(kernel), ..Case::default() };
-        let (y, _) = compute(&pool, &a, 3, &case).unwrap();
-        let want = expected(&a, 3);
-        for (&got, &want) in y.iter().zip(&want) {
-            let (got, want) = (f64::from_bits(got), f64::from_bits(want));
-            assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "{}", kernel.name());
+    let devices = words("cpu,emu:0");
+    for spec in ["fem3,n=4", "hub,rows=700,degree=3,hubs=2", "holes,rows=90,degree=4"] {
+        let a = generate::<f64>(spec, 2, u64::MAX).unwrap().matrix;
+        for kernel in CUDA_KERNELS {
+            for (&variant, mode) in kernel.variants.iter().zip([Mode::Stream, Mode::Resident].iter().cycle())
+            {
+                let (id, mode) = (kernel.id, Some(*mode));
+                let case = Case {
+                    devices: &devices,
+                    mode,
+                    chunks: Some(5),
+                    kernel: Some(id),
+                    variant: Some(variant),
+                    runs: 2,
+                    ..Case::default()
+                };
+                for k in [3, 8] {
+                    let name = format!("{} on {spec}, k = {k}", kernel.variant_name(&variant));
+                    let (y, _) = match compute(&pool, &a, k, &case) {
+                        // Some formats hold short rows only.
+                        Err(Error::Usage(reason)) if reason.contains("nonzeros") => continue,
+                        done => done.unwrap_or_else(|error| panic!("{name}: {error}")),
+                    };
+                    let want = expected(&a, k);
+                    for (&got, &want) in y.iter().zip(&want) {
+                        let (got, want) = (f64::from_bits(got), f64::from_bits(want));
+                        assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "{name}");
+                    }
+                    assert!(id.info().order != Order::Canonical || y == want, "{name}");
+                }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use super::session::Session;
 use crate::cost::{HostRates, Preset, card_profile, cpu_profile, emulated_profile, host_rates, preset};
 use crate::device::cuda::look_at_card;
 use crate::error::Result;
+use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId};
 use crate::plan::{DeviceSpec, Mode, PlanRequest};
 use crate::work::Work;
@@ -89,12 +90,14 @@ pub fn request<'a>(
     work: Work<'a>,
     repeat: u64,
 ) -> Result<PlanRequest<'a>> {
+    let (kernel, variant) = kernel(&arguments.kernel)?;
     Ok(PlanRequest {
         work,
         devices: resolved.devices,
         host: resolved.host,
         mode: mode(&arguments.mode),
-        kernel: kernel(&arguments.kernel)?,
+        kernel,
+        variant,
         format: match arguments.format {
             FormatChoice::Auto => None,
             FormatChoice::Csr => Some(Format::Csr),
@@ -107,9 +110,13 @@ pub fn request<'a>(
     })
 }
 
-/// The kernel of that name; `None` for auto.
-pub fn kernel(name: &str) -> Result<Option<KernelId>> {
-    if name == "auto" { Ok(None) } else { KernelId::by_name(name).map(Some) }
+/// The kernel of that name and its form, where the name has one; none for auto.
+pub fn kernel(name: &str) -> Result<(Option<KernelId>, Option<Variant>)> {
+    match CudaKernel::by_name(name) {
+        _ if name == "auto" => Ok((None, None)),
+        Some((kernel, variant)) => Ok((Some(kernel), Some(variant))),
+        None => Ok((Some(KernelId::by_name(name)?), None)),
+    }
 }
 
 fn mode(name: &str) -> Option<Mode> {

@@ -65,8 +65,18 @@ pub enum KernelId {
     CsrScalarV3,
     /// A warp an element.
     CsrVector,
+    /// A few GPU threads an element.
+    CsrVectorSubwarp,
+    /// A warp a row.
+    CsrVectorByRow,
+    /// A GPU block a block of rows and column.
+    CsrAdaptive,
+    /// A GPU block a block of rows.
+    CsrAdaptiveSubblocks,
     /// A GPU thread an element, padded ELLPACK.
     Ellpack,
+    /// A few GPU threads an element, padded ELLPACK.
+    EllpackSubwarp,
 }
 
 /// What is known of a kernel.
@@ -177,12 +187,52 @@ pub const TABLE: &[KernelInfo] = &[
         summary: "a warp an element of Y; long rows and small K",
     },
     KernelInfo {
+        id: KernelId::CsrVectorSubwarp,
+        name: "csr_vector_subwarp",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "2 GPU threads an element of Y, or 4, 8, 16, 32 with _w4 and so on behind the name; short rows",
+    },
+    KernelInfo {
+        id: KernelId::CsrVectorByRow,
+        name: "csr_vector_by_row",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "a warp a row of Y, 4 threads a column, X by columns; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::CsrAdaptive,
+        name: "csr_adaptive",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "a GPU block a block of rows and column, X by columns; rows of all lengths and small K",
+    },
+    KernelInfo {
+        id: KernelId::CsrAdaptiveSubblocks,
+        name: "csr_adaptive_subblocks",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "the same for all columns, 128 threads a column; larger K",
+    },
+    KernelInfo {
         id: KernelId::Ellpack,
         name: "ellpack",
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Canonical,
         summary: "a GPU thread an element of Y on padded ELLPACK; rows of nearly one length",
+    },
+    KernelInfo {
+        id: KernelId::EllpackSubwarp,
+        name: "ellpack_subwarp",
+        runs_on: Processor::Gpu,
+        format: Format::EllPadded,
+        order: Order::Free,
+        summary: "2 GPU threads an element of Y on padded ELLPACK, or more as csr_vector_subwarp",
     },
 ];
 

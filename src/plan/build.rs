@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
                 XPlan::Columns { first, end } => end.saturating_sub(first),
                 XPlan::Gather { columns } => columns,
             };
-            let bytes = rows.saturating_mul(plan.pitch_bytes());
+            let bytes = plan.x_bytes(rows);
             if bytes == 0 {
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::cost::{HostRates, Load, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
-use crate::work::{ChunkRows, Features, Fingerprint, pitch_bytes};
+use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
 pub const PLAN_VERSION: u32 = 2;
@@ -175,6 +175,8 @@ pub struct Plan {
     pub dtype: Dtype,
     /// How A gets to the devices.
     pub mode: Mode,
+    /// How X lies on the devices.
+    pub x_order: XOrder,
     /// The host's memory.
     pub host: HostRates,
     /// The devices, the host first.
@@ -198,6 +200,11 @@ impl Plan {
     /// Bytes from one row of X or Y to the next on a device.
     pub fn pitch_bytes(&self) -> u64 {
         pitch_bytes(self.row_bytes())
+    }
+
+    /// Bytes of some rows of X on a device.
+    pub fn x_bytes(&self, rows: u64) -> u64 {
+        self.x_order.bytes(rows, self.k, self.dtype.bytes() as u64)
     }
 
     /// The kernel that computes a chunk on a device.

@@ -45,6 +45,7 @@ impl Draft<'_> {
             k: work.k() as u64,
             dtype: work.dtype(),
             mode,
+            x_order: self.kernels.x_order()?,
             host: self.request.host.clone(),
             devices: Vec::new(),
             chunks: Vec::new(),
@@ -248,7 +249,7 @@ impl Draft<'_> {
         let work = &self.request.work;
         let (layout, gpu_variant) = self.kernels.gpu_form()?;
         for (piece, features) in part.pieces.iter().zip(&part.features) {
-            let footprint = work.footprint(piece, layout, &gpu_variant, features.max);
+            let footprint = work.footprint(piece, layout, &gpu_variant, features.max)?;
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,

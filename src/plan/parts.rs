@@ -35,6 +35,7 @@ impl Draft<'_> {
     /// Chunks, X and memory of every device; chunks become smaller until the memory suffices.
     pub fn parts(&self, devices: &[Option<DeviceSpec>], shares: &[f64], spans: &[Span]) -> Result<Vec<Part>> {
         let work = &self.request.work;
+        let order = self.kernels.x_order()?;
         let mut counts = self.counts(devices, shares, spans)?;
         loop {
             let pieces: Vec<Vec<ChunkRows>> =
@@ -45,8 +46,10 @@ impl Draft<'_> {
                 .map(|(pieces, device)| {
                     let features = features(work, &pieces);
                     let x = match device {
-                        Some(device) if device.profile.link.is_some() => choose(work, &pieces, &features),
-                        Some(_) => XChoice::whole(work, "X is read where it lies"),
+                        Some(device) if device.profile.link.is_some() => {
+                            choose(work, order, &pieces, &features)
+                        }
+                        Some(_) => XChoice::whole(work, order, "X is read where it lies"),
                         None => XChoice::nothing(),
                     };
                     Part { pieces, features, x, slots: Slots::default() }
@@ -128,21 +131,21 @@ impl Draft<'_> {
         let footprint =
             |piece: &ChunkRows, features: &Features| work.footprint(piece, layout, &variant, features.max);
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
-        let sizes: Vec<Sizes> = parts
+        let sizes = parts
             .iter()
             .map(|part| {
                 let all = part.pieces.iter().zip(&part.features);
                 let mut sizes = Sizes::default();
                 for (piece, features) in all {
-                    let footprint = footprint(piece, features);
+                    let footprint = footprint(piece, features)?;
                     sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
                     sizes.largest = footprint.slot_bytes.max(sizes.largest);
                     sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);
                     sizes.slice = work.slice_bytes(piece).max(sizes.slice);
                 }
-                sizes
+                Ok(sizes)
             })
-            .collect();
+            .collect::<Result<Vec<Sizes>>>()?;
         let most = |of: fn(&Sizes) -> u64| on_gpus().map(|index| of(&sizes[index])).max().unwrap_or(0);
         let any_staged_bytes = most(|sizes| sizes.largest);
         let scratch_bytes = most(|sizes| sizes.scratch);

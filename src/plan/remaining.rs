@@ -93,7 +93,7 @@ impl Plan {
         let slots = &device.slots;
         let x_bytes = match device.x {
             XPlan::Whole => slots.x_bytes,
-            _ => self.matrix.cols.saturating_mul(self.pitch_bytes()),
+            _ => self.x_bytes(self.matrix.cols),
         };
         let needed = slots.device_bytes().saturating_sub(slots.x_bytes).saturating_add(x_bytes);
         slots.a_slots > 0

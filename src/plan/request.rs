@@ -5,7 +5,7 @@ use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Layout, Variant};
 use crate::kernel::{Format, KernelId, Processor};
-use crate::work::Work;
+use crate::work::{Work, XOrder};
 
 /// A device that may be used.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,8 @@ pub struct PlanRequest<'a> {
     pub mode: Option<Mode>,
     /// A kernel, where the caller insists.
     pub kernel: Option<KernelId>,
+    /// A form of that kernel, where the caller insists.
+    pub variant: Option<Variant>,
     /// A format, where the caller insists.
     pub format: Option<Format>,
     /// Number of chunks, where the caller insists.
@@ -48,13 +50,20 @@ pub struct PlanRequest<'a> {
 pub(super) struct KernelPair {
     pub cpu: KernelId,
     pub gpu: KernelId,
+    /// A form of the GPU's kernel, where the caller insists.
+    pub variant: Option<Variant>,
 }
 
 impl KernelPair {
     /// How the GPU's kernel wants its chunks to lie, and which form of it is taken.
     pub fn gpu_form(&self) -> Result<(Layout, Variant)> {
         let kernel = CudaKernel::of(self.gpu)?;
-        Ok((kernel.layout, kernel.first_variant()))
+        Ok((kernel.layout, self.variant.unwrap_or(kernel.first_variant())))
+    }
+
+    /// How the GPU's kernel reads X.
+    pub fn x_order(&self) -> Result<XOrder> {
+        Ok(if CudaKernel::of(self.gpu)?.transposes_x() { XOrder::Columns } else { XOrder::Rows })
     }
 }
 
@@ -62,10 +71,12 @@ impl PlanRequest<'_> {
     /// The kernels to take; an error where kernel, format and devices contradict each other.
     pub(super) fn kernels(&self) -> Result<KernelPair> {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
-        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrScalarV3 };
+        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrScalarV3, variant: None };
         let of_format = match self.format {
             None | Some(Format::Csr) => default,
-            Some(Format::EllPadded) => KernelPair { cpu: KernelId::CpuEllPadded, gpu: KernelId::Ellpack },
+            Some(Format::EllPadded) => {
+                KernelPair { cpu: KernelId::CpuEllPadded, gpu: KernelId::Ellpack, ..default }
+            }
             Some(format) if has(Processor::Gpu) => {
                 let name = format.name();
                 return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
@@ -91,7 +102,7 @@ impl PlanRequest<'_> {
             Processor::Cpu if !has(Processor::Cpu) => {
                 Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)))
             }
-            Processor::Gpu => Ok(KernelPair { gpu: kernel, ..of_format }),
+            Processor::Gpu => Ok(KernelPair { gpu: kernel, variant: self.variant, ..of_format }),
             Processor::Cpu => Ok(KernelPair { cpu: kernel, ..of_format }),
         }
     }

@@ -39,6 +39,7 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         host: host_rates(2).unwrap(),
         mode: None,
         kernel: None,
+        variant: None,
         format: None,
         chunks: None,
         chunk_bytes: None,

@@ -6,7 +6,7 @@
 use super::data::XPlan;
 use crate::error::Bytes;
 use crate::work::columns::{column_span, distinct_columns};
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::{ChunkRows, Features, Work, XOrder};
 
 /// A part of X must be smaller than this share of it to be worth the trouble of finding its place.
 const WORTH_SHARE: f64 = 0.8;
@@ -23,8 +23,9 @@ pub(super) struct XChoice {
 
 impl XChoice {
     /// All of X.
-    pub fn whole(work: &Work<'_>, reason: impl Into<String>) -> Self {
-        Self { x: XPlan::Whole, bytes: work.x_bytes(), reason: reason.into() }
+    pub fn whole(work: &Work<'_>, order: XOrder, reason: impl Into<String>) -> Self {
+        let bytes = work.x_rows_bytes(work.cols() as u64, order);
+        Self { x: XPlan::Whole, bytes, reason: reason.into() }
     }
 
     /// Nothing of X.
@@ -34,12 +35,12 @@ impl XChoice {
 }
 
 /// Decides for the chunks of one device.
-pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
+pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
     if pieces.is_empty() {
         return XChoice::nothing();
     }
     if pieces.iter().any(|piece| work.piece_columns(piece).is_none()) {
-        return XChoice::whole(work, "all of X: the columns are not known");
+        return XChoice::whole(work, order, "all of X: the columns are not known");
     }
     let (cols, row_bytes) = (work.cols() as u64, work.pitch_bytes());
     let nnz: u64 = features.iter().map(|chunk| chunk.nnz).sum();
@@ -50,7 +51,7 @@ pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features
     // With so many entries for a column hardly any column is left out.
     let may_be_sparse = nnz < cols;
     if !may_be_narrow && !may_be_sparse {
-        return XChoice::whole(work, "all of X: its rows name columns from one end to the other");
+        return XChoice::whole(work, order, "all of X: its rows name columns from one end to the other");
     }
     let span = column_span(work, pieces);
     let (first, end) = (span.start as u64, (span.end as u64).max(span.start as u64 + 1).min(cols));
@@ -60,7 +61,7 @@ pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features
         let saved = (width - columns.min(width)) * row_bytes;
         let is_worth_it = (columns as f64) < WORTH_SHARE * width as f64;
         if columns > 0 && is_worth_it && saved > GATHER_GAIN * 4 * nnz {
-            let bytes = columns * row_bytes;
+            let bytes = work.x_rows_bytes(columns, order);
             let reason = format!(
                 "{columns} of {cols} rows of X, close together: its nonzeros name no others, which saves {}",
                 Bytes((cols - columns.min(cols)) * row_bytes)
@@ -71,9 +72,9 @@ pub(super) fn choose(work: &Work<'_>, pieces: &[ChunkRows], features: &[Features
     if (width as f64) < WORTH_SHARE * cols as f64 {
         let saved = Bytes((cols - width) * row_bytes);
         let reason = format!("rows {first}..{end} of X: its nonzeros name no others, which saves {saved}");
-        return XChoice { x: XPlan::Columns { first, end }, bytes: width * row_bytes, reason };
+        return XChoice { x: XPlan::Columns { first, end }, bytes: work.x_rows_bytes(width, order), reason };
     }
-    XChoice::whole(work, "all of X: a part of it would save little")
+    XChoice::whole(work, order, "all of X: a part of it would save little")
 }
 
 #[cfg(test)]
@@ -86,7 +87,7 @@ mod tests {
         let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
         let work = Work::spmm(&matrix.view(), 8).unwrap();
         let pieces = [ChunkRows::Rows { begin, end: end.min(matrix.rows()) }];
-        choose(&work, &pieces, &features(&work, &pieces)).x
+        choose(&work, XOrder::Rows, &pieces, &features(&work, &pieces)).x
     }
 
     #[test]
@@ -122,7 +123,7 @@ mod tests {
         let work = Work::spmm_pattern(&pointers, Some(&columns), rows as usize, 8, crate::matrix::Dtype::F64)
             .unwrap();
         let pieces = [ChunkRows::Rows { begin: 0, end: 2000 }];
-        let choice = choose(&work, &pieces, &features(&work, &pieces));
+        let choice = choose(&work, XOrder::Rows, &pieces, &features(&work, &pieces));
         match choice.x {
             XPlan::Columns { first, end } => assert_eq!((first, end), (0, u64::from(rows))),
             XPlan::Gather { columns } => assert_eq!(columns, 251),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Order;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Parameter, Variant};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
-use crate::work::{HeldColumns, Storage, pitch_bytes};
+use crate::work::{HeldColumns, Storage, XOrder, pitch_bytes};
 
 /// What tells stored forms of one matrix apart.
 type StorageKey = (Layout, u32, u32);
@@ -18,7 +18,6 @@ type StorageKey = (Layout, u32, u32);
 struct Stored {
     storage: Storage,
     at: MemoryRange,
-    scratch: MemoryRange,
 }
 
 /// X and Y of one K on the device.
@@ -26,7 +25,11 @@ struct Vectors {
     k: u64,
     pitch_bytes: u64,
     x: MemoryRange,
+    /// X by columns, where some kernel reads it so.
+    x_transposed: Option<MemoryRange>,
     y: MemoryRange,
+    /// For the kernel that needs most.
+    scratch: MemoryRange,
 }
 
 /// The kernels of a device on one matrix.
@@ -56,13 +59,13 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         if self.stored.contains_key(&key) {
             return Ok(());
         }
-        let stored = match Storage::of(key.0, variant, self.matrix) {
+        // Pieces in the order of their rows, as where X fits a device's cache.
+        let stored = match Storage::of(key.0, variant, self.matrix, false) {
             Ok(storage) => {
                 let at = self.room.allocate(storage.bytes())?;
-                let scratch = self.room.allocate(storage.scratch_bytes)?;
                 let held = HeldColumns::Whole { cols: self.matrix.cols() };
                 self.room.upload(at, |slot| storage.write(self.matrix, &held, slot))?;
-                Ok(Stored { storage, at, scratch })
+                Ok(Stored { storage, at })
             }
             // Not every matrix has every form.
             Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => Err(error.to_string()),
@@ -78,8 +81,10 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         let &(kernel, variant) = self.kernels.get(number).ok_or_else(missing)?;
         let key = (kernel.layout, variant.piece, variant.rows);
         let stored = self.stored.get(&key).and_then(|stored| stored.as_ref().ok()).ok_or_else(missing)?;
-        let (Stored { storage, at, scratch }, vectors) = (stored, self.vectors()?);
-        let pitch = vectors.pitch_bytes / size_of::<T>() as u64;
+        let (Stored { storage, at }, vectors) = (stored, self.vectors()?);
+        let value_bytes = size_of::<T>() as u64;
+        let x_order = if kernel.transposes_x() { XOrder::Columns } else { XOrder::Rows };
+        let x_pitch_bytes = x_order.pitch_bytes(self.matrix.cols() as u64, vectors.k, value_bytes);
         let unknown =
             |name: &str| Error::Internal(format!("{} takes {name}, which no launch has", kernel.id.name()));
         let number = |name: &str| match name {
@@ -87,13 +92,18 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
             "items" => Ok(storage.items),
             "width" => Ok(storage.width),
             "k" => Ok(vectors.k),
-            "ldx" | "ldy" => Ok(pitch),
+            "ldx" => Ok(x_pitch_bytes / value_bytes),
+            "ldy" => Ok(vectors.pitch_bytes / value_bytes),
             _ => Err(unknown(name)),
         };
         let memory = |name: &str| match name {
             "x" => Ok(vectors.x),
             "y" => Ok(vectors.y),
-            "scratch" => Ok(*scratch),
+            "x_transposed" => vectors.x_transposed.ok_or_else(|| unknown(name)),
+            "scratch" => Ok(MemoryRange {
+                end: vectors.scratch.begin + storage.scratch_rows * vectors.pitch_bytes,
+                ..vectors.scratch
+            }),
             _ => {
                 let range = storage.array(name).ok_or_else(|| unknown(name))?;
                 Ok(MemoryRange { begin: at.begin + range.start, end: at.begin + range.end, ..*at })
@@ -145,13 +155,33 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
             held.copy_rows(x, pitch_bytes as usize / size_of::<T>(), elements);
             Ok(())
         })?;
-        self.vectors = Some(Vectors { k: x.k() as u64, pitch_bytes, x: x_range, y });
-        let mut launches = Vec::new();
+        let x_transposed = if self.kernels.iter().any(|(kernel, _)| kernel.transposes_x()) {
+            let (rows, k, value_bytes) = (x.rows() as u64, x.k() as u64, size_of::<T>() as u64);
+            let range = self.room.allocate(XOrder::Columns.bytes(rows, k, value_bytes))?;
+            self.room.upload(range, |bytes| {
+                let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
+                let pitch_bytes = XOrder::Columns.pitch_bytes(rows, k, value_bytes);
+                held.copy_columns(x, pitch_bytes as usize / size_of::<T>(), elements);
+                Ok(())
+            })?;
+            Some(range)
+        } else {
+            None
+        };
+        let scratch = self.room.allocate(0)?;
+        self.vectors = Some(Vectors { k: x.k() as u64, pitch_bytes, x: x_range, x_transposed, y, scratch });
+        let mut ready = Vec::new();
         for number in 0..self.kernels.len() {
             if self.ready(number)?.is_ok() {
-                launches.push(self.launch(number)?);
+                ready.push(number);
             }
         }
+        let scratch_rows = self.stored.values().flatten().map(|stored| stored.storage.scratch_rows).max();
+        let scratch = self.room.allocate(scratch_rows.unwrap_or(0).saturating_mul(pitch_bytes))?;
+        if let Some(vectors) = &mut self.vectors {
+            vectors.scratch = scratch;
+        }
+        let launches = ready.into_iter().map(|number| self.launch(number)).collect::<Result<Vec<_>>>()?;
         Ok(self.room.prepare(&launches).err().map(|fault| fault.message))
     }
 

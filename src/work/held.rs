@@ -80,6 +80,30 @@ impl HeldColumns {
         Ok(())
     }
 
+    /// The column of A whose row of X lies at `place`.
+    fn column_at(&self, place: usize) -> usize {
+        match self {
+            Self::Whole { .. } => place,
+            Self::Range { first, .. } => *first as usize + place,
+            Self::Gather { columns, .. } => columns[place] as usize,
+        }
+    }
+
+    /// Copies the rows of `x` that are held to `to`, transposed: column after column, `pitch` elements apart, with zeros
+    /// behind each.
+    pub fn copy_columns<T: Scalar>(&self, x: MultiVectorView<'_, T>, pitch: usize, to: &mut [T]) {
+        let rows = self.rows();
+        if rows == 0 || pitch < rows {
+            return;
+        }
+        to.par_chunks_exact_mut(pitch).take(x.k()).enumerate().for_each(|(k, to)| {
+            for (place, to) in to[..rows].iter_mut().enumerate() {
+                *to = x.row(self.column_at(place))[k];
+            }
+            to[rows..].fill(T::ZERO);
+        });
+    }
+
     /// Copies the rows of `x` that are held to `to`, `pitch` elements apart, with zeros between them.
     pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, pitch: usize, to: &mut [T]) {
         /// Rows that one piece of work copies, so that few rows are not shared out.
@@ -91,12 +115,7 @@ impl HeldColumns {
         to.par_chunks_mut(pitch * ROWS_TOGETHER).enumerate().for_each(|(piece, to)| {
             for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
                 let place = piece * ROWS_TOGETHER + row;
-                let column = match self {
-                    Self::Whole { .. } => place,
-                    Self::Range { first, .. } => *first as usize + place,
-                    Self::Gather { columns, .. } => columns[place] as usize,
-                };
-                to[..k].copy_from_slice(x.row(column));
+                to[..k].copy_from_slice(x.row(self.column_at(place)));
                 to[k..].fill(T::ZERO);
             }
         });
@@ -117,10 +136,14 @@ mod tests {
         for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
             let mut copied = vec![9.0; held.rows() * 4];
             held.copy_rows(x.view(), 4, &mut copied);
+            let mut transposed = vec![9.0; 2 * 12];
+            held.copy_columns(x.view(), 12, &mut transposed);
+            assert!(transposed[held.rows()..12].iter().all(|&value| value == 0.0));
             for column in [2u32, 4, 7] {
                 let place = held.place(column).unwrap() as usize;
                 let row = x.row(column as usize);
                 assert_eq!(copied[4 * place..4 * place + 4], [row[0], row[1], 0.0, 0.0], "{held:?}");
+                assert_eq!([transposed[place], transposed[12 + place]], *row, "{held:?}");
             }
         }
     }

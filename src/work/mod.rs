@@ -7,7 +7,11 @@ pub mod columns;
 pub mod features;
 mod held;
 mod partition;
+pub mod pieces;
 mod pitch;
+pub mod row_blocks;
+pub mod row_groups;
+mod slices;
 pub mod spmm;
 mod storage;
 
@@ -16,7 +20,7 @@ use std::ops::Range;
 pub use features::Features;
 pub use held::HeldColumns;
 pub use partition::{ChunkRows, Position, Span, position_at, split};
-pub use pitch::pitch_bytes;
+pub use pitch::{XOrder, pitch_bytes};
 pub use storage::{Array, Footprint, Storage};
 
 use crate::kernel::order::{SEGMENT, segments};
@@ -143,9 +147,14 @@ impl<'a> Work<'a> {
         pitch_bytes(self.row_bytes())
     }
 
-    /// Bytes of X on a device.
+    /// Bytes of all of X on a device, row after row.
     pub fn x_bytes(&self) -> u64 {
-        self.cols as u64 * self.pitch_bytes()
+        self.x_rows_bytes(self.cols as u64, XOrder::Rows)
+    }
+
+    /// Bytes of some rows of X on a device.
+    pub fn x_rows_bytes(&self, rows: u64, order: XOrder) -> u64 {
+        order.bytes(rows, self.k as u64, self.dtype.bytes() as u64)
     }
 
     /// Bytes of Y on a device.

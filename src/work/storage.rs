@@ -3,11 +3,14 @@
 use std::ops::Range;
 
 use super::held::HeldColumns;
-use super::{ChunkRows, Work};
+use super::{ChunkRows, Work, pieces, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
+
+/// The bytes of a chunk's arrays, in their order.
+pub(super) type Arrays<'a, const N: usize> = [&'a mut [u8]; N];
 
 /// Every array starts at a multiple of this, which suits the widest load of any device; so does what lies behind them.
 const ALIGNMENT: u64 = 256;
@@ -25,7 +28,10 @@ pub struct Array {
 /// How a chunk lies in its slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
-    layout: Layout,
+    pub(super) layout: Layout,
+    pub(super) variant: Variant,
+    /// Whether pieces are in the order of their first columns.
+    pub(super) by_column: bool,
     /// Rows, or segments, of the chunk.
     pub rows: u64,
     /// What the grid of a launch counts: rows, pieces of rows, or groups of them.
@@ -34,8 +40,9 @@ pub struct Storage {
     pub width: u64,
     /// Its arrays, in the order in which they lie.
     pub arrays: Vec<Array>,
-    /// Device memory that a launch needs beside the slot. One is enough for a device, as its launches follow each other.
-    pub scratch_bytes: u64,
+    /// Rows, as far apart as those of Y, that a launch needs beside the slot. One such memory is enough for a device, as its
+    /// launches follow each other.
+    pub scratch_rows: u64,
 }
 
 /// Memory that a chunk takes on a device.
@@ -51,18 +58,23 @@ impl Storage {
     /// CSR of `rows` rows with `nnz` nonzeros together.
     pub fn csr(rows: u64, nnz: u64, value_bytes: u64) -> Self {
         let arrays = [("row_pointers", rows + 1, 8), ("columns", nnz, 4), ("values", nnz, value_bytes)];
-        Self::lay_out(Layout::Csr, rows, rows, &arrays)
+        Self::lay_out((Layout::Csr, &Variant::PLAIN), rows, rows, &arrays)
     }
 
     /// ELLPACK of `rows` rows padded to `width`.
     pub fn ell(rows: u64, width: u64, value_bytes: u64) -> Self {
         let entries = rows.saturating_mul(width);
         let arrays = [("columns", entries, 4), ("values", entries, value_bytes)];
-        Self { width, ..Self::lay_out(Layout::Ellpack, rows, rows, &arrays) }
+        Self { width, ..Self::lay_out((Layout::Ellpack, &Variant::PLAIN), rows, rows, &arrays) }
     }
 
-    /// How `rows` lie for a kernel's form.
-    pub fn of<T: Scalar>(layout: Layout, _variant: &Variant, rows: CsrView<'_, T>) -> Result<Self> {
+    /// How `rows` lie for a kernel's form. Pieces are in the order of their first columns if `by_column`. An error where a format cannot hold such rows. Runs in the rayon pool it is called in.
+    pub fn of<T: Scalar>(
+        layout: Layout,
+        variant: &Variant,
+        rows: CsrView<'_, T>,
+        by_column: bool,
+    ) -> Result<Self> {
         let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
         match layout {
             Layout::Csr => Ok(Self::csr(count, rows.nnz() as u64, value_bytes)),
@@ -70,11 +82,20 @@ impl Storage {
                 let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
                 Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes))
             }
+            Layout::Pieces => pieces::storage(variant, rows, by_column),
+            Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
+            Layout::RowGroups => row_groups::storage(variant, rows),
+            Layout::Slices => slices::storage(variant, rows),
         }
     }
 
     /// Arrays of that many elements of that many bytes, one after the other.
-    fn lay_out(layout: Layout, rows: u64, items: u64, arrays: &[(&'static str, u64, u64)]) -> Self {
+    pub(super) fn lay_out(
+        (layout, variant): (Layout, &Variant),
+        rows: u64,
+        items: u64,
+        arrays: &[(&'static str, u64, u64)],
+    ) -> Self {
         let mut begin = 0;
         let place = |&(name, count, size): &(&'static str, u64, u64)| {
             let range = begin..u64::saturating_add(begin, count.saturating_mul(size));
@@ -82,7 +103,8 @@ impl Storage {
             Array { name, range }
         };
         let arrays = arrays.iter().map(place).collect();
-        Self { layout, rows, items, width: 0, arrays, scratch_bytes: 0 }
+        let variant = *variant;
+        Self { layout, variant, by_column: false, rows, items, width: 0, arrays, scratch_rows: 0 }
     }
 
     /// Where the array of that name lies.
@@ -95,9 +117,10 @@ impl Storage {
         self.arrays.last().map_or(0, |array| aligned(array.range.end))
     }
 
-    /// Memory it takes.
-    pub fn footprint(&self) -> Footprint {
-        Footprint { slot_bytes: self.bytes(), scratch_bytes: self.scratch_bytes }
+    /// Memory it takes where rows of Y are `pitch_bytes` apart.
+    pub fn footprint(&self, pitch_bytes: u64) -> Footprint {
+        let scratch_bytes = self.scratch_rows.saturating_mul(pitch_bytes);
+        Footprint { slot_bytes: self.bytes(), scratch_bytes }
     }
 
     /// Writes `rows` into `slot`; columns become places in `held`.
@@ -125,11 +148,15 @@ impl Storage {
                 }
                 Ok(())
             }
+            Layout::Pieces => pieces::write(self, rows, held, self.split(slot)?),
+            Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
+            Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
+            Layout::Slices => slices::write(rows, held, self.split(slot)?),
         }
     }
 
     /// The bytes of each array, in their order.
-    fn split<'a, const N: usize>(&self, slot: &'a mut [u8]) -> Result<[&'a mut [u8]; N]> {
+    fn split<'a, const N: usize>(&self, slot: &'a mut [u8]) -> Result<Arrays<'a, N>> {
         let mut rest = slot;
         let mut at = 0;
         let mut parts = Vec::with_capacity(N);
@@ -145,24 +172,30 @@ impl Storage {
 
 impl Work<'_> {
     /// Memory that `piece` takes on a device at most; `longest` is its longest row. Known from row lengths alone, so
-    /// that a plan needs no columns.
+    /// that a plan needs no columns; an error where a format cannot hold rows of such lengths.
     pub fn footprint(
         &self,
         piece: &ChunkRows,
         layout: Layout,
-        _variant: &Variant,
+        variant: &Variant,
         longest: u64,
-    ) -> Footprint {
-        let (rows, value_bytes) = (self.slice_rows(piece) as u64, self.dtype().bytes() as u64);
-        match layout {
-            Layout::Csr => Storage::csr(rows, self.piece_nnz(piece), value_bytes).footprint(),
-            Layout::Ellpack => Storage::ell(rows, longest, value_bytes).footprint(),
-        }
+    ) -> Result<Footprint> {
+        let (rows, nnz) = (self.slice_rows(piece) as u64, self.piece_nnz(piece));
+        let value_bytes = self.dtype().bytes() as u64;
+        let most = match layout {
+            Layout::Csr => Storage::csr(rows, nnz, value_bytes),
+            Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
+            Layout::Pieces => pieces::most(variant, (rows, nnz, longest), value_bytes),
+            Layout::RowBlocks => row_blocks::most(variant, (rows, nnz), value_bytes),
+            Layout::RowGroups => row_groups::most(variant, (rows, nnz, longest), value_bytes)?,
+            Layout::Slices => slices::most(variant, self.lengths(piece), rows, value_bytes)?,
+        };
+        Ok(most.footprint(self.pitch_bytes()))
     }
 }
 
 /// The columns and values of `rows`, one after the other.
-fn write_entries<T: Scalar>(
+pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
     held: &HeldColumns,
     columns: &mut [u32],
@@ -179,13 +212,13 @@ fn aligned(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
-fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T]> {
+pub(super) fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T]> {
     bytemuck::try_cast_slice_mut(bytes)
         .map_err(|error| Error::Internal(format!("a slot is not aligned for its arrays: {error}")))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::matrix::{AlignedBuffer, Csr};
 
@@ -193,16 +226,43 @@ mod tests {
         Csr::try_new(3, 9, vec![0, 2, 2, 5], vec![2, 7, 3, 4, 5], vec![1.0, 2.0, 3.0, 4.0, 5.0]).unwrap()
     }
 
-    fn part<T: bytemuck::Pod>(slot: &[u8], storage: &Storage, name: &str) -> Vec<T> {
+    /// A matrix with rows of those lengths; columns rise within each.
+    pub(in crate::work) fn random_matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
+        let (mut pointers, mut columns) = (vec![0u64], Vec::new());
+        for (row, &length) in lengths.iter().enumerate() {
+            let mut own: Vec<u32> = (0..length).map(|at| ((at * 7 + row * 13) % cols) as u32).collect();
+            own.sort_unstable();
+            own.dedup();
+            columns.extend(own);
+            pointers.push(columns.len() as u64);
+        }
+        let values: Vec<f64> = (0..columns.len()).map(|at| at as f64 + 0.5).collect();
+        Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
+    }
+
+    /// What a slot holds once `rows` are written.
+    pub(in crate::work) fn written(storage: &Storage, rows: CsrView<'_, f64>) -> AlignedBuffer<u8> {
+        let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
+        slot.fill(0xa5);
+        storage.write(rows, &HeldColumns::Whole { cols: rows.cols() }, &mut slot).unwrap();
+        slot
+    }
+
+    /// An array of a slot.
+    pub(in crate::work) fn part<T: bytemuck::Pod>(slot: &[u8], storage: &Storage, name: &str) -> Vec<T> {
         let range = storage.array(name).unwrap();
-        bytemuck::cast_slice(&slot[range.start as usize..range.end as usize]).to_vec()
+        let size = size_of::<T>();
+        slot[range.start as usize..range.end as usize]
+            .chunks_exact(size)
+            .map(bytemuck::pod_read_unaligned)
+            .collect()
     }
 
     #[test]
     fn csr_keeps_its_entries_and_moves_its_columns() {
         let a = matrix();
         let rows = a.view().slice_rows(1..3);
-        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows).unwrap();
+        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows, false).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         storage.write(rows, &HeldColumns::Range { first: 3, end: 6 }, &mut slot).unwrap();
         assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), [2, 2, 5]);
@@ -213,7 +273,7 @@ mod tests {
     #[test]
     fn ell_pads_every_row_to_the_longest() {
         let a = matrix();
-        let storage = Storage::of(Layout::Ellpack, &Variant::PLAIN, a.view()).unwrap();
+        let storage = Storage::of(Layout::Ellpack, &Variant::PLAIN, a.view(), false).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).unwrap();
         let p = PADDING;
@@ -225,7 +285,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_too_small_is_an_error() {
         let a = matrix();
-        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, a.view()).unwrap();
+        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, a.view(), false).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize - 1).unwrap();
         assert!(storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).is_err());
     }

@@ -2,6 +2,9 @@
 // The build puts this before each file; declarations of shared variables are rewritten first (see shared_words.rs).
 #pragma once
 
+// Set where a kernel must do without what only a GPU's assembler understands.
+#define ROWLOOM_EMULATED 1
+
 #define __global__
 #define __device__
 #define __host__

@@ -241,3 +241,51 @@ fn votes_shuffles_atomics_and_vector_loads_mean_what_cuda_says() {
         assert_eq!(counts[thread as usize * 8..][..8], expected, "thread {thread}");
     }
 }
+
+#[test]
+fn the_last_block_to_come_adds_what_all_of_them_left_and_resets_the_counter() {
+    let slab = memory_of(&[0u32; 64]);
+    let mut processor = Processor::new().unwrap();
+    for blocks in [1u32, 7, 7, 40] {
+        let (scratch, to) = (unwritten(blocks as usize * 8), unwritten(8));
+        let shape = LaunchShape { grid: [blocks, 1, 1], block: [64, 1, 1], dynamic_shared_bytes: 0 };
+        let counter = range("counter", &slab, 4..8, Use::Update);
+        let arguments =
+            vec![counter, range("scratch", &scratch, 0..blocks as usize * 8, Use::Write), writes(&to)];
+        launch_shaped(&mut processor, "last_block_adds", shape, arguments).unwrap();
+        assert_eq!(values_of::<f64>(&to), [f64::from(blocks * (blocks + 1) / 2)]);
+        assert_eq!(values_of::<u32>(&slab), [0; 64]);
+    }
+    let (counter, scratch, to) = (unwritten(4), unwritten(8), unwritten(8));
+    let arguments = vec![range("counter", &counter, 0..4, Use::Update), writes(&scratch), writes(&to)];
+    assert_reported(
+        launch("last_block_adds", arguments),
+        &["reads 4 bytes at byte 0 of counter, which nobody"],
+    );
+}
+
+#[test]
+fn vectors_bits_and_parts_of_warps_mean_what_cuda_says() {
+    let doubles: Vec<f64> = (0..64).map(f64::from).collect();
+    let floats: Vec<f32> = (0..128u8).map(f32::from).collect();
+    let words: Vec<u32> = (0..128).collect();
+    let (doubles, floats, words) = (memory_of(&doubles), memory_of(&floats), memory_of(&words));
+    let (out, bits) = (unwritten(32 * 32), unwritten(32 * 16));
+    let shape = LaunchShape { grid: [1, 1, 1], block: [32, 1, 1], dynamic_shared_bytes: 0 };
+    let arguments = vec![reads(&doubles), reads(&floats), reads(&words), writes(&out), writes(&bits)];
+    launch_shaped(&mut Processor::new().unwrap(), "vectors_and_bits", shape, arguments).unwrap();
+    let (out, bits) = (values_of::<f64>(&out), values_of::<u32>(&bits));
+    for lane in 0..32u32 {
+        // The four lanes of a group hold eight numbers that follow each other.
+        let group = lane / 4 * 8;
+        let sum: u32 = (group..group + 8).sum();
+        let first = lane / 16 * 16 * 4;
+        let next = if lane % 8 == 7 { lane } else { lane + 1 } * 4 + 3;
+        let expected = [sum, 4 * first + 6, next, 4 * lane + 1].map(f64::from);
+        assert_eq!(out[lane as usize * 4..][..4], expected, "lane {lane}");
+        let set = (4 * lane) << 3;
+        let first_set = if set == 0 { 0 } else { set.trailing_zeros() + 1 };
+        let expected = [8, first_set, (4 * lane + 1).min(9) + (2 * lane).max(4), 1];
+        assert_eq!(bits[lane as usize * 4..][..4], expected, "lane {lane}");
+    }
+}

@@ -65,6 +65,49 @@ extern "C" __global__ void __launch_bounds__(64) words_of_cuda(const double *pai
     mine[7] = atomicCAS(&count, 64u, 7u) + first + max(gridDim.x, blockDim.y);
 }
 
+// Each block leaves its number, and the last to come adds them up, in the order of the blocks, and resets the counter.
+extern "C" __global__ void last_block_adds(unsigned int *counter, double *scratch, double *to)
+{
+    __shared__ unsigned int before;
+    if (threadIdx.x == 0) {
+        scratch[blockIdx.x] = (double)(blockIdx.x + 1);
+        __threadfence();
+        before = atomicAdd(counter, 1u);
+    }
+    __syncthreads();
+    if (before + 1 != gridDim.x || threadIdx.x != 0) return;
+    __threadfence();
+    double sum = 0.0;
+    for (unsigned int block = 0; block < gridDim.x; ++block) sum += scratch[block];
+    *to = sum;
+    *counter = 0;
+}
+
+// 16-byte loads and stores of every kind, bits, and shuffles within parts of a warp, for 32 threads.
+extern "C" __global__ void vectors_and_bits(const double *doubles, const float *floats, const unsigned int *words,
+                                            double *out, unsigned int *bits)
+{
+    const unsigned int lane = threadIdx.x;
+    const double2 two = __ldg((const double2 *)doubles + lane);
+    const float4 four = __ldg((const float4 *)floats + lane);
+    const uint4 some = *((const uint4 *)words + lane);
+    const int4 same = *((const int4 *)words + lane);
+    const uint2 half = *((const uint2 *)words + lane);
+    const float2 pair = *((const float2 *)floats + lane);
+    const unsigned int low = 0x0000ffffu << (lane / 16 * 16);
+    __syncwarp(low);
+    double sum = two.x + two.y;
+    for (int distance = 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(low, sum, distance, 4);
+    const float first = __shfl_sync(low, four.x + four.y + four.z + four.w, 0, 16);
+    const unsigned int next = __shfl_down_sync(low, some.w, 1, 8);
+    ((double2 *)out)[2 * lane] = make_double2(sum, (double)first);
+    ((double2 *)out)[2 * lane + 1] = make_double2((double)next, (double)(pair.x + pair.y));
+    const unsigned int odd = __ballot_sync(low, lane & 1);
+    const uint4 answer = make_uint4((unsigned int)__popc(odd), (unsigned int)__ffs((int)(some.x << 3)),
+                                    min(some.y, 9u) + max(half.x, 4u), (unsigned int)(same.z - same.w + 2));
+    ((uint4 *)bits)[lane] = answer;
+}
+
 extern "C" __global__ void reads_beyond(unsigned long long n, const double *from, double *to)
 {
     to[threadIdx.x] = from[threadIdx.x + n];

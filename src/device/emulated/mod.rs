@@ -7,6 +7,8 @@
 
 mod bridge;
 mod entries;
+#[cfg(test)]
+mod entry_names;
 mod fault;
 #[cfg(test)]
 mod fault_tests;

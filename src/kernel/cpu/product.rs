@@ -79,11 +79,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
                 let plan = SellPlan::new(&sliced, settings);
                 Stored::Sell(sliced, plan)
             }
-            KernelId::CsrScalarV1
-            | KernelId::CsrScalarV2
-            | KernelId::CsrScalarV3
-            | KernelId::CsrVector
-            | KernelId::Ellpack => {
+            _ => {
                 return Err(Error::Usage(format!(
                     "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
                     kernel.name()

@@ -24,6 +24,14 @@ pub enum Layout {
     Csr,
     /// Every row padded to the longest, number `width`: arrays `columns`, `values`.
     Ellpack,
+    /// Compressed rows whose long rows are cut: `work::pieces`.
+    Pieces,
+    /// Compressed rows in blocks of few nonzeros: `work::row_blocks`.
+    RowBlocks,
+    /// Groups of rows with the columns they share: `work::row_groups`.
+    RowGroups,
+    /// Sliced ELLPACK: `work::slices`.
+    Slices,
 }
 
 /// A kernel for CUDA devices.
@@ -54,6 +62,19 @@ impl CudaKernel {
             .iter()
             .find(|kernel| kernel.id == id)
             .ok_or_else(|| Error::Usage(format!("kernel {} does not run on a GPU", id.name())))
+    }
+
+    /// Whether it reads X by columns.
+    pub fn transposes_x(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.name() == "x_transposed")
+    }
+
+    /// The kernel and form of a name such as `csr_vector_subwarp_w4`; nothing where the name has no form.
+    pub fn by_name(name: &str) -> Option<(KernelId, Variant)> {
+        CUDA_KERNELS.iter().filter(|kernel| !kernel.constants.is_empty()).find_map(|kernel| {
+            let variant = kernel.variants.iter().find(|variant| kernel.variant_name(variant) == name)?;
+            Some((kernel.id, *variant))
+        })
     }
 
     /// The form to take where nothing is known of the matrix.
@@ -130,6 +151,9 @@ mod tests {
         assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3");
         let defines = kernel.defines(&variant, 32);
         assert_eq!(defines, ["-DEXACT_K=32", "-DLANES=8", "-DVECTORS=2", "-DWAYS=4", "-DROWS=3"]);
+        let named = CudaKernel::by_name("csr_vector_subwarp_w8");
+        assert_eq!(named, Some((KernelId::CsrVectorSubwarp, Variant { ways: 8, ..Variant::PLAIN })));
+        assert_eq!(CudaKernel::by_name("csr_vector_subwarp_w7"), None);
         let plain = CudaKernel::of(KernelId::CsrVector).unwrap();
         assert_eq!(plain.entry(Dtype::F32, &plain.first_variant()), "csr_vector_f32");
     }

@@ -2,7 +2,8 @@
 //!
 //! - numbers: `rows`, `k`, `items` (what the grid counts), `width`, `ldx` and `ldy` (elements from one row to the next);
 //! - the arrays of the chunk, as its storage names them;
-//! - `x`, `y`, and `scratch`, device memory that is the launch's own while it runs.
+//! - `x`, or `x_transposed` where the kernel reads X by columns (`ldx` is then from one column to the next);
+//! - `y`, and `scratch`, device memory that is the launch's own while it runs.
 
 /// What an entry takes at one place of its parameter list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,32 @@ pub const CSR: &[Parameter] = &[
     Parameter::Read("columns"),
     Parameter::Read("values"),
     Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];
+
+/// The same for kernels that read X by columns.
+pub const CSR_TRANSPOSED: &[Parameter] = &[
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Read("row_pointers"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x_transposed"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];
+
+/// What kernels on row blocks take; they read X by columns.
+pub const ROW_BLOCKS: &[Parameter] = &[
+    Parameter::Number("k"),
+    Parameter::Read("row_blocks"),
+    Parameter::Read("row_pointers"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x_transposed"),
     Parameter::Number("ldx"),
     Parameter::Write("y"),
     Parameter::Number("ldy"),

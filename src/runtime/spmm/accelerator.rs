@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::matrix::Dtype;
 use crate::plan::{Chunk, Mode, Plan};
-use crate::work::{HeldColumns, Storage};
+use crate::work::{HeldColumns, Storage, XOrder};
 
 /// Slots of one kind: so many, each so large.
 #[derive(Debug)]
@@ -51,6 +51,9 @@ pub struct Accelerator {
     x_pinned: Pinned,
     row_bytes: u64,
     pitch_bytes: u64,
+    k: u64,
+    value_bytes: u64,
+    x_order: XOrder,
     scratch: SlotMemory,
     a: SlotMemory,
     y: SlotMemory,
@@ -71,7 +74,7 @@ impl Accelerator {
     ) -> std::result::Result<Self, Fault> {
         let (row_bytes, pitch_bytes) = (plan.row_bytes(), plan.pitch_bytes());
         let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
-        let x_bytes = held.rows() as u64 * pitch_bytes;
+        let x_bytes = plan.x_bytes(held.rows() as u64);
         let x = device.allocate(x_bytes)?;
         let x_pinned = device.allocate_pinned(x_bytes)?;
         let scratch = SlotMemory::allocate(device, 1, slots.scratch_bytes)?;
@@ -103,6 +106,9 @@ impl Accelerator {
             x_pinned,
             row_bytes,
             pitch_bytes,
+            k: plan.k,
+            value_bytes: plan.dtype.bytes() as u64,
+            x_order: plan.x_order,
             scratch,
             a,
             y,
@@ -114,7 +120,7 @@ impl Accelerator {
 
     /// Holds other rows of X from now on. No chunk may stay on the device whose columns count from the old ones.
     pub fn hold(&mut self, device: &mut dyn Device<'_>, held: HeldColumns) -> std::result::Result<(), Fault> {
-        let bytes = held.rows() as u64 * self.pitch_bytes;
+        let bytes = self.x_order.bytes(held.rows() as u64, self.k, self.value_bytes);
         if bytes > self.x_bytes {
             self.x = device.allocate(bytes)?;
             self.x_pinned = device.allocate_pinned(bytes)?;
@@ -125,12 +131,26 @@ impl Accelerator {
     }
 
     fn x_range(&self) -> MemoryRange {
-        MemoryRange { memory: self.x, begin: 0, end: self.held.rows() as u64 * self.pitch_bytes }
+        MemoryRange {
+            memory: self.x,
+            begin: 0,
+            end: self.x_order.bytes(self.held.rows() as u64, self.k, self.value_bytes),
+        }
     }
 
-    /// Bytes from one row of X or Y to the next.
-    pub fn pitch_bytes(&self) -> u64 {
-        self.pitch_bytes
+    /// How X lies.
+    pub fn x_order(&self) -> XOrder {
+        self.x_order
+    }
+
+    /// Elements from one row, or column, of X to the next.
+    pub fn x_pitch(&self) -> u64 {
+        self.x_order.pitch_bytes(self.held.rows() as u64, self.k, self.value_bytes) / self.value_bytes
+    }
+
+    /// Elements from one row of Y to the next.
+    pub fn y_pitch(&self) -> u64 {
+        self.pitch_bytes / self.value_bytes
     }
 
     /// Pinned memory for X.
@@ -189,20 +209,20 @@ impl Accelerator {
         y_slot: u32,
     ) -> Result<Operation<'static>> {
         let kernel = CudaKernel::of(chunk.gpu_kernel)?;
-        let pitch = self.pitch_bytes / dtype.bytes() as u64;
-        let k = self.row_bytes / dtype.bytes() as u64;
         let number = |name: &str| match name {
             "rows" => Some(storage.rows),
             "items" => Some(storage.items),
             "width" => Some(storage.width),
-            "k" => Some(k),
-            "ldx" | "ldy" => Some(pitch),
+            "k" => Some(self.k),
+            "ldx" => Some(self.x_pitch()),
+            "ldy" => Some(self.y_pitch()),
             _ => None,
         };
         let memory = |name: &str| match name {
-            "x" => Some(Ok(self.x_range())),
+            "x" if self.x_order == XOrder::Rows => Some(Ok(self.x_range())),
+            "x_transposed" if self.x_order == XOrder::Columns => Some(Ok(self.x_range())),
             "y" => Some(self.y.range(y_slot, storage.rows * self.pitch_bytes)),
-            "scratch" => Some(self.scratch.range(0, storage.scratch_bytes)),
+            "scratch" => Some(self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)),
             _ => storage.array(name).map(|range| {
                 Ok(MemoryRange {
                     memory: at.memory,
@@ -224,7 +244,7 @@ impl Accelerator {
             })
         };
         let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
-        let (variant, items) = (chunk.gpu_variant, storage.items);
+        let (variant, items, k) = (chunk.gpu_variant, storage.items, self.k);
         Ok(Operation::Launch(Launch { kernel: chunk.gpu_kernel, dtype, variant, items, k, arguments }))
     }
 }

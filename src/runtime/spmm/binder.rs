@@ -14,6 +14,7 @@ use crate::kernel::cpu::{CpuProduct, Kernels};
 use crate::matrix::MultiVectorView;
 use crate::plan::Item;
 use crate::runtime::planned::Planned;
+use crate::work::XOrder;
 
 /// A chunk's product on the host's pool, made when it is first needed.
 pub type HostProduct<'a, T> = Mutex<Option<CpuProduct<'a, T>>>;
@@ -115,8 +116,11 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
     fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
         let mut bytes = accelerator.x_pinned().write().map_err(misuse)?;
         let values = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
-        let pitch = accelerator.pitch_bytes() as usize / size_of::<T>();
-        accelerator.held.copy_rows(self.x, pitch, values);
+        let pitch = accelerator.x_pitch() as usize;
+        match accelerator.x_order() {
+            XOrder::Rows => accelerator.held.copy_rows(self.x, pitch, values),
+            XOrder::Columns => accelerator.held.copy_columns(self.x, pitch, values),
+        }
         Ok(())
     }
 
@@ -124,7 +128,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
         let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
-        let (k, pitch) = (slice.k(), accelerator.pitch_bytes() as usize / size_of::<T>());
+        let (k, pitch) = (slice.k(), accelerator.y_pitch() as usize);
         for row in 0..slice.rows() {
             slice.row_mut(row).copy_from_slice(&values[row * pitch..row * pitch + k]);
         }

@@ -43,7 +43,11 @@ impl<'a, T: Scalar> Job<'a, T> {
 
     fn lay_out(&self, chunk: usize) -> Result<Storage> {
         let planned = self.chunk(chunk)?;
-        Storage::of(CudaKernel::of(planned.gpu_kernel)?.layout, &planned.gpu_variant, self.rows(chunk)?)
+        let layout = CudaKernel::of(planned.gpu_kernel)?.layout;
+        // Where X is larger than its device's cache, pieces that need the same part of it should run together.
+        let home = self.plan.devices.get(planned.home as usize);
+        let by_column = home.is_some_and(|home| home.slots.x_bytes > home.profile.cache_bytes);
+        Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?, by_column)
     }
 
     /// A chunk of the plan.

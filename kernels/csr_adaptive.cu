@@ -1,0 +1,62 @@
+// Y = A X with one block of threads for each block of rows and column of Y, A by compressed rows, X by columns.
+//
+// Rows are put together in blocks of few nonzeros, so that a thread block has about the same work whatever the rows are.
+// A block with several rows streams: its threads write all products into shared memory, then each thread adds up the rows
+// it gets. A block with one row, which may be long, is a vector: all threads stride over the row, and a tree adds
+// their sums. The order of addition is the kernel's own, not the canonical one.
+//
+// A launch covers rows of a larger matrix, `items` blocks of them; block b has the rows from row_blocks[b] on to
+// row_blocks[b + 1], and 1024 nonzeros at most where it has several. Row pointers count from that matrix's start; columns and values
+// begin at the first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i]. Thread block t computes
+// row block t / k, column t % k.
+
+#define THREADS 128
+#define MOST_NONZEROS 1024
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long k, const unsigned long long *__restrict__ row_blocks,                                           \
+        const unsigned long long *__restrict__ row_pointers, const unsigned int *__restrict__ columns,                 \
+        const T *__restrict__ values, const T *__restrict__ x_transposed, unsigned long long ldx, T *__restrict__ y,   \
+        unsigned long long ldy
+
+#define ARGUMENTS k, row_blocks, row_pointers, columns, values, x_transposed, ldx, y, ldy
+
+template <typename T> static __device__ __forceinline__ void csr_adaptive(PARAMETERS(T))
+{
+    __shared__ T shared[MOST_NONZEROS];
+    const unsigned long long block = blockIdx.x / k, column = blockIdx.x % k;
+    const unsigned long long first_row = row_blocks[block], end_row = row_blocks[block + 1];
+    const unsigned long long first = row_pointers[0];
+    const unsigned long long start = row_pointers[first_row] - first, end = row_pointers[end_row] - first;
+    const T *__restrict__ from = x_transposed + column * ldx;
+    if (end_row - first_row > 1) {
+        for (unsigned long long at = start + threadIdx.x; at < end; at += THREADS) {
+            shared[at - start] = values[at] * from[columns[at]];
+        }
+        __syncthreads();
+        for (unsigned long long row = first_row + threadIdx.x; row < end_row; row += THREADS) {
+            const unsigned long long row_end = row_pointers[row + 1] - first - start;
+            T sum = T(0);
+            for (unsigned long long at = row_pointers[row] - first - start; at < row_end; ++at) sum += shared[at];
+            y[row * ldy + column] = sum;
+        }
+    } else {
+        T sum = T(0);
+        for (unsigned long long at = start + threadIdx.x; at < end; at += THREADS) {
+            sum = fused(values[at], from[columns[at]], sum);
+        }
+        shared[threadIdx.x] = sum;
+        __syncthreads();
+        for (unsigned int distance = THREADS / 2; distance > 0; distance /= 2) {
+            if (threadIdx.x < distance) shared[threadIdx.x] += shared[threadIdx.x + distance];
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) y[first_row * ldy + column] = shared[0];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) csr_adaptive_f64(PARAMETERS(double)) { csr_adaptive(ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS) csr_adaptive_f32(PARAMETERS(float)) { csr_adaptive(ARGUMENTS); }

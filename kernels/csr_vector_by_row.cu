@@ -1,0 +1,58 @@
+// Y = A X with one warp for each row of Y, A by compressed rows, X by columns.
+//
+// The warp is cut into 8 sub-warps of 4 threads, which share the row's K columns: each takes one column at a time, its
+// threads stride over the row's nonzeros, and the first half of it adds up in shared memory. Threads beside each other
+// read values and columns beside each other, and X column by column. The order of addition is the kernel's own, not the
+// canonical one.
+//
+// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
+// values begin at the first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i].
+
+#define THREADS 512
+#define WARP 32
+#define SUBWARP 4
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x_transposed,    \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+
+#define ARGUMENTS rows, k, row_pointers, columns, values, x_transposed, ldx, y, ldy
+
+template <typename T> static __device__ __forceinline__ void csr_vector_by_row(PARAMETERS(T))
+{
+    __shared__ T partial[THREADS];
+    const unsigned int subwarp = threadIdx.x % WARP / SUBWARP, lane = threadIdx.x % SUBWARP;
+    const unsigned long long row = (unsigned long long)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
+    if (row >= rows) return; // a whole warp, so no lane waits for it below
+    const unsigned long long first = row_pointers[0];
+    const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;
+    for (unsigned long long some = 0; some < k; some += WARP / SUBWARP) {
+        const unsigned long long column = some + subwarp;
+        T sum = T(0);
+        if (column < k) {
+            for (unsigned long long at = start + lane; at < end; at += SUBWARP) {
+                sum = fused(values[at], x_transposed[column * ldx + columns[at]], sum);
+            }
+        }
+        partial[threadIdx.x] = sum;
+        __syncwarp();
+        for (unsigned int distance = SUBWARP / 2; distance > 0; distance /= 2) {
+            if (lane < distance) partial[threadIdx.x] += partial[threadIdx.x + distance];
+            __syncwarp();
+        }
+        if (lane == 0 && column < k) y[row * ldy + column] = partial[threadIdx.x];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_by_row_f64(PARAMETERS(double))
+{
+    csr_vector_by_row(ARGUMENTS);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_by_row_f32(PARAMETERS(float))
+{
+    csr_vector_by_row(ARGUMENTS);
+}

@@ -1,0 +1,60 @@
+// Y = A X with a few threads for each element of Y, A by compressed rows.
+//
+// The warp is cut into sub-warps of `ways` threads: 2, 4, 8, 16 or 32. The threads of a sub-warp stride over the row, a
+// tree in shared memory adds their sums, and the first of them stores the element. Short rows so keep more threads busy
+// than a whole warp would. The order of addition is the kernel's own, not the canonical one.
+//
+// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
+// values begin at the first row's first nonzero. Sub-warp s computes row s / k, column s % k.
+
+#define THREADS 512
+
+static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+
+#define PARAMETERS(T)                                                                                                  \
+    unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
+        const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+
+#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
+
+template <unsigned int ways, typename T> static __device__ __forceinline__ void csr_vector_subwarp(PARAMETERS(T))
+{
+    __shared__ T partial[THREADS];
+    const unsigned int lane = threadIdx.x % ways;
+    const unsigned long long element = (unsigned long long)blockIdx.x * (THREADS / ways) + threadIdx.x / ways;
+    const bool inside = element < rows * k; // sub-warps outside stay, since their warp waits for them below
+    const unsigned long long row = inside ? element / k : 0, column = inside ? element % k : 0;
+    T sum = T(0);
+    if (inside) {
+        const unsigned long long first = row_pointers[0];
+        const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;
+        for (unsigned long long at = start + lane; at < end; at += ways) {
+            sum = fused(values[at], x[columns[at] * ldx + column], sum);
+        }
+    }
+    partial[threadIdx.x] = sum;
+    __syncwarp();
+    for (unsigned int distance = ways / 2; distance > 0; distance /= 2) {
+        if (lane < distance) partial[threadIdx.x] += partial[threadIdx.x + distance];
+        __syncwarp();
+    }
+    if (inside && lane == 0) y[row * ldy + column] = partial[threadIdx.x];
+}
+
+#define ENTRIES(ways)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_subwarp_f64_w##ways(PARAMETERS(double))           \
+    {                                                                                                                  \
+        csr_vector_subwarp<ways>(ARGUMENTS);                                                                           \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) csr_vector_subwarp_f32_w##ways(PARAMETERS(float))            \
+    {                                                                                                                  \
+        csr_vector_subwarp<ways>(ARGUMENTS);                                                                           \
+    }
+
+ENTRIES(2)
+ENTRIES(4)
+ENTRIES(8)
+ENTRIES(16)
+ENTRIES(32)
