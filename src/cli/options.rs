@@ -105,6 +105,7 @@ impl Devices {
         let mut devices: Vec<CudaWord> = Vec::new();
         for (word, typed) in self.words().iter().enumerate() {
             let DeviceWord::Cuda { card, options } = typed else { continue };
+            let options = CudaOptions::parse(options)?;
             let missing = |reason| Error::Device { device: typed.name(), reason };
             let driver = cuda::Driver::get().map_err(missing)?;
             let cards = match *card {
@@ -116,7 +117,7 @@ impl Devices {
             };
             for card in cards {
                 let again = devices.iter().filter(|before| before.card == card).count();
-                let (name, options) = (cuda::device_name(card, again), CudaOptions::parse(options)?);
+                let name = cuda::device_name(card, again);
                 devices.push(CudaWord { word, name, card, options });
             }
         }
@@ -314,6 +315,12 @@ mod tests {
         ] {
             assert!(nonsense.parse::<Devices>().is_err(), "{nonsense}");
         }
+    }
+
+    #[test]
+    fn a_wrong_option_of_a_card_is_usage_whether_the_card_is_there_or_not() {
+        let devices: Devices = "cuda:0?fail_launch=3".parse().unwrap();
+        assert_eq!(devices.cuda().unwrap_err().exit_code(), 2);
     }
 
     #[test]
