@@ -10,7 +10,7 @@ use rowloom::kernel::cuda::{CUDA_KERNELS, Variant};
 use rowloom::kernel::{KernelId, Order, Schedule, reference};
 use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::{Csr, MultiVector, Scalar, generate};
-use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
+use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, Registered, XPlan};
 use rowloom::runtime::{FaultReport, Pool, Prepared, RunReport, Settings, open};
 use rowloom::trace::Clock;
 use rowloom::work::Work;
@@ -25,6 +25,8 @@ struct Case<'a> {
     chunks: Option<usize>,
     kernel: Option<KernelId>,
     variant: Option<Variant>,
+    /// A, X and Y cross from where they lie, where the device takes them so.
+    register: bool,
     runs: u64,
     patience: Duration,
 }
@@ -33,7 +35,8 @@ impl Default for Case<'_> {
     fn default() -> Self {
         let patience = Duration::from_secs(20);
         let (chunks, kernel, variant) = (None, None, None);
-        Self { devices: &[], mode: Some(Mode::Oneshot), chunks, kernel, variant, runs: 1, patience }
+        let mode = Some(Mode::Oneshot);
+        Self { devices: &[], mode, chunks, kernel, variant, register: false, runs: 1, patience }
     }
 }
 
@@ -73,7 +76,7 @@ fn compute<T: Kernels>(
 
 /// Y of the last run, and all faults from the first allocation on.
 fn faulty(pool: &Pool, a: &Csr<f64>, case: &Case<'_>) -> Result<(Vec<u64>, Vec<FaultReport>)> {
-    let (y, reports, mut faults) = compute_and_report(pool, a, 2, case)?;
+    let (y, reports, mut faults) = compute_and_report(pool, a, 4, case)?;
     faults.extend(reports.into_iter().flat_map(|report| report.faults));
     Ok((y, faults))
 }
@@ -85,6 +88,26 @@ fn compute_and_report<T: Kernels>(
     k: usize,
     case: &Case<'_>,
 ) -> Result<(Vec<u64>, Vec<RunReport>, Vec<FaultReport>)> {
+    with_prepared(pool, a, k, case, |prepared| {
+        let x = x_for::<T>(a.cols(), k);
+        let mut y = MultiVector::<T>::zeros(a.rows(), k)?;
+        let mut reports = Vec::new();
+        for _ in 0..case.runs {
+            y.data_mut().fill(T::from_f64(f64::NAN));
+            prepared.repeat(x.view(), y.view_mut(), 1, None, |_, report| reports.push(report))?;
+        }
+        Ok((bits(&y), reports, prepared.faults().to_vec()))
+    })
+}
+
+/// Prepares the product and hands it to `with`.
+fn with_prepared<T: Kernels, R>(
+    pool: &Pool,
+    a: &Csr<T>,
+    k: usize,
+    case: &Case<'_>,
+    with: impl FnOnce(&mut Prepared<'_, T>) -> Result<R>,
+) -> Result<R> {
     let mut devices = Vec::new();
     let mut emulated = Vec::new();
     for word in case.devices {
@@ -92,6 +115,11 @@ fn compute_and_report<T: Kernels>(
         let mut profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
         // Taken to be as slow as the emulator, the CPU leaves it a fair share.
         profile.product_ns = emulated_profile()?.product_ns;
+        if let Some(link) = profile.link.as_mut().filter(|_| case.register) {
+            // Faster than the host copies, and locking costs nothing.
+            (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
+            link.register_s_per_gb = Some(0.0);
+        }
         devices.push(DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, required: true });
         emulated.push((name.to_string(), EmulatedOptions::parse(options)?));
     }
@@ -111,15 +139,22 @@ fn compute_and_report<T: Kernels>(
     let settings =
         Settings { cpu, memory_limit_bytes: u64::MAX, patience: case.patience, emulated, cuda: Vec::new() };
     let (job, opened) = open(pool, a.view(), request, &settings, Clock::start())?;
-    let mut prepared = Prepared::new(pool, &job, opened, settings)?;
-    let x = x_for::<T>(a.cols(), k);
-    let mut y = MultiVector::<T>::zeros(a.rows(), k)?;
-    let mut reports = Vec::new();
-    for _ in 0..case.runs {
-        y.data_mut().fill(T::from_f64(f64::NAN));
-        prepared.repeat(x.view(), y.view_mut(), 1, None, |_, report| reports.push(report))?;
+    check_registered(job.plan(), case, k * size_of::<T>());
+    with(&mut Prepared::new(pool, &job, opened, settings)?)
+}
+
+/// Where everything is to cross from where it lies, it does.
+fn check_registered(plan: &Plan, case: &Case<'_>, row_bytes: usize) {
+    if case.devices.iter().any(|device| device.contains("refuse")) {
+        return;
     }
-    Ok((bits(&y), reports, prepared.faults().to_vec()))
+    for device in plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0) {
+        let of_a = case.register && case.kernel.is_none() && plan.mode != Mode::Resident;
+        let of_rows = case.register && row_bytes.is_multiple_of(32);
+        let gathered = matches!(device.x, XPlan::Gather { .. });
+        let wanted = Registered { a: of_a, x: of_rows && !gathered, y: of_rows };
+        assert_eq!(device.registered, wanted, "{} in {:?}: {:?}", device.name, plan.mode, plan.reasons);
+    }
 }
 
 fn devices_used(reports: &[RunReport]) -> Vec<u32> {
@@ -181,6 +216,75 @@ fn every_mode_precision_kind_of_matrix_and_repeat_gives_the_same_bits() {
 }
 
 #[test]
+fn what_crosses_from_where_it_lies_gives_the_same_bits() {
+    let pool = pool();
+    for spec in ["stencil27,n=5", "hub,rows=700,degree=2,hubs=2", "holes,rows=300,degree=3", "empty,rows=9"] {
+        let a = generate::<f64>(spec, 5, u64::MAX).unwrap().matrix;
+        let single = a.cast::<f32>().unwrap();
+        for list in ["cpu,emu:0", "emu:0", "cpu,emu:0?delay_seed=4,emu:1"] {
+            let devices = words(list);
+            for mode in [Mode::Resident, Mode::Oneshot, Mode::Stream] {
+                for chunks in [None, Some(24)] {
+                    let (mode, register) = (Some(mode), true);
+                    let case = Case { devices: &devices, mode, chunks, register, runs: 2, ..Case::default() };
+                    let (y, _) = compute(&pool, &a, 4, &case).unwrap();
+                    assert!(y == expected(&a, 4), "{spec} on {list}, {mode:?}, {chunks:?} chunks");
+                    let (y, _) = compute(&pool, &a, 5, &case).unwrap();
+                    assert!(y == expected(&a, 5), "{spec}, K = 5, on {list}, {mode:?}, {chunks:?} chunks");
+                    let (y, _) = compute(&pool, &single, 8, &case).unwrap();
+                    assert!(
+                        y == expected(&single, 8),
+                        "{spec} in f32 on {list}, {mode:?}, {chunks:?} chunks"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_x_and_y_that_lie_apart_cross_one_by_one_and_nothing_between_them_is_touched() {
+    let pool = pool();
+    let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    let devices = words("emu:0");
+    let case = Case { devices: &devices, register: true, ..Case::default() };
+    let (k, apart) = (4, 7);
+    let packed = x_for::<f64>(a.cols(), k);
+    let mut x = MultiVector::<f64>::zeros_with_leading_dimension(a.cols(), k, apart).unwrap();
+    let mut y = MultiVector::<f64>::zeros_with_leading_dimension(a.rows(), k, apart).unwrap();
+    x.data_mut().fill(f64::NAN);
+    y.data_mut().fill(-1.0);
+    for row in 0..a.cols() {
+        x.data_mut()[row * apart..][..k].copy_from_slice(packed.row(row));
+    }
+    with_prepared(&pool, &a, k, &case, |prepared| prepared.run(x.view(), y.view_mut(), None).map(drop))
+        .unwrap();
+    let want = expected(&a, k);
+    for (at, &value) in y.data().iter().enumerate() {
+        let (row, column) = (at / apart, at % apart);
+        let right = if column < k { f64::from_bits(want[row * k + column]) } else { -1.0 };
+        assert_eq!(value.to_bits(), right.to_bits(), "row {row}, column {column}");
+    }
+}
+
+#[test]
+fn memory_that_a_device_does_not_lock_is_staged_and_said_so() {
+    let pool = pool();
+    let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    for place in 1..=5 {
+        let devices = words(&format!("emu:0?refuse_registration={place}"));
+        let case = Case { devices: &devices, register: true, ..Case::default() };
+        let (y, faults) = faulty(&pool, &a, &case).unwrap();
+        assert!(y == expected(&a, 4), "registration {place}");
+        assert_eq!(faults.len(), 1, "registration {place}: {faults:?}");
+        assert_eq!(
+            (faults[0].task.as_str(), faults[0].recovered_on.as_deref()),
+            ("registration", Some("emu:0"))
+        );
+    }
+}
+
+#[test]
 fn a_row_longer_than_a_chunk_is_split_and_added_in_order() {
     let pool = pool();
     let a = generate::<f64>("uniform,rows=5,degree=3000,cols=9000", 2, u64::MAX).unwrap().matrix;
@@ -232,9 +336,16 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
 }
 
 /// Injects `fault` at every place up to one that no longer matters, and gives the number of places that mattered.
-fn at_every_place(pool: &Pool, list: &str, fault: &str, mode: Mode, patience: Duration) -> usize {
+fn at_every_place(
+    pool: &Pool,
+    list: &str,
+    fault: &str,
+    mode: Mode,
+    register: bool,
+    patience: Duration,
+) -> usize {
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
-    let want = expected(&a, 2);
+    let want = expected(&a, 4);
     let mut mattered = 0;
     for place in 1..500 {
         let devices = words(&list.replace("FAULT", &format!("{fault}={place}")));
@@ -242,6 +353,7 @@ fn at_every_place(pool: &Pool, list: &str, fault: &str, mode: Mode, patience: Du
             devices: &devices,
             mode: Some(mode),
             chunks: Some(6),
+            register,
             runs: 2,
             patience,
             ..Case::default()
@@ -273,9 +385,9 @@ fn a_fault_at_any_task_is_made_up_for_or_reported() {
     let pool = pool();
     let patience = Duration::from_secs(20);
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
-        for mode in [Mode::Resident, Mode::Stream] {
+        for (mode, register) in [(Mode::Resident, false), (Mode::Stream, false), (Mode::Stream, true)] {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
-                let mattered = at_every_place(&pool, list, fault, mode, patience);
+                let mattered = at_every_place(&pool, list, fault, mode, register, patience);
                 let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
                 assert!(mattered >= least, "{fault} mattered at {mattered} places only on {list}, {mode:?}");
             }
@@ -287,9 +399,12 @@ fn a_fault_at_any_task_is_made_up_for_or_reported() {
 fn a_device_that_hangs_at_any_task_is_given_up() {
     let pool = pool();
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {
-        let mattered =
-            at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, Duration::from_millis(150));
-        assert!(mattered >= 10, "{mattered} places on {list}");
+        for register in [false, true] {
+            let patience = Duration::from_millis(150);
+            let mattered =
+                at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, register, patience);
+            assert!(mattered >= 10, "{mattered} places on {list}, registered: {register}");
+        }
     }
 }
 

@@ -135,7 +135,7 @@ fn opened<'a, T: Kernels>(
     saved: Option<Plan>,
     settings: &Settings,
     clock: Clock,
-) -> Result<(Job<'a, T>, Opened)> {
+) -> Result<(Job<'a, T>, Opened<'a>)> {
     let _span = tracing::info_span!("plan").entered();
     let work = Work::spmm(&matrix, k)?;
     if let Some(plan) = saved {

@@ -47,6 +47,10 @@ pub struct Link {
     pub from_device_gb_per_s: f64,
     /// Rate of both directions together when both are busy.
     pub both_gb_per_s: f64,
+    /// Seconds to register a gigabyte of the host's memory, so that it crosses from where it lies; none where that cannot
+    /// be done.
+    #[serde(default)]
+    pub register_s_per_gb: Option<f64>,
 }
 
 /// What the host's memory can do for everybody together.

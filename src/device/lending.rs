@@ -24,6 +24,12 @@ impl Registration<'_> {
         Self { _lock: Some(lock), borrowed: PhantomData }
     }
 
+    /// The same without the borrow, for memory that is written meanwhile. Whoever holds it drops it before the memory is
+    /// freed; later it unlocks what is no longer there, which devices refuse.
+    pub fn detached(self) -> Registration<'static> {
+        Registration { _lock: self._lock, borrowed: PhantomData }
+    }
+
     /// For devices to which all host memory is alike.
     pub fn nothing() -> Self {
         Self { _lock: None, borrowed: PhantomData }

@@ -26,7 +26,7 @@ pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use lending::{Lending, Registration, lending};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
-pub use pinned::Pinned;
+pub use pinned::{Pinned, PinnedWrite};
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};

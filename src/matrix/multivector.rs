@@ -182,6 +182,11 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
         self.data
     }
 
+    /// All elements, for as long as they were borrowed.
+    pub fn into_data(self) -> &'a mut [T] {
+        self.data
+    }
+
     /// The elements of a row, to be changed.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.leading_dimension..][..self.k]

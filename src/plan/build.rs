@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
         Ok(self.finish())
     }
 
-    /// Stages and uploads X for every GPU that computes something.
+    /// Brings X to every GPU that computes something.
     fn bring_x(&mut self, takers: &[Vec<u32>]) {
         let plan = self.plan;
         for (index, device) in plan.devices.iter().enumerate() {
@@ -215,27 +215,31 @@ impl<'a> Builder<'a> {
             let first = if let XPlan::Columns { first, .. } = self.x[index] { first } else { 0 };
             let strand = self.graph.strand(None);
             let item = self.item(Item::X(number));
-            let pinned = self.graph.buffer(Role::Scratch, bytes);
             let on_device = self.graph.buffer(Role::Scratch, bytes);
-            let staged = Access { buffer: pinned, begin: 0, end: bytes };
             let begin = first.saturating_mul(plan.row_bytes());
             let from = match self.x[index] {
                 XPlan::Gather { .. } => (0, plan.matrix.cols.saturating_mul(plan.row_bytes())),
                 _ => (begin, begin + rows.saturating_mul(plan.row_bytes())),
             };
             let read = Access { buffer: self.host_x, begin: from.0, end: from.1 };
-            let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
-            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
-            let stage = self.graph.task(stage, &[], &[read], &[staged]);
+            let (before, from) = if device.registered.x {
+                (Vec::new(), read)
+            } else {
+                let pinned = self.graph.buffer(Role::Scratch, bytes);
+                let staged = Access { buffer: pinned, begin: 0, end: bytes };
+                let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
+                let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
+                (vec![self.graph.task(stage, &[], &[read], &[staged])], staged)
+            };
             let cross = demand(device.profile.upload_s(bytes), bytes, bytes);
             let upload = task(TaskKind::Upload, DeviceId(number), strand, item, None, None, cross);
             let arrived = Access { buffer: on_device, begin: 0, end: bytes };
-            let upload = self.graph.task(upload, &[stage], &[staged], &[arrived]);
+            let upload = self.graph.task(upload, &before, &[from], &[arrived]);
             self.x_ready[index] = Some((arrived, upload));
         }
     }
 
-    /// Stages and uploads a chunk of A; the bytes on the device and the task that brings them.
+    /// Brings a chunk of A to a device; the bytes on the device and the task that brings them.
     fn bring(
         &mut self,
         chunk: &Chunk,
@@ -249,22 +253,27 @@ impl<'a> Builder<'a> {
         let steps = self.steps(chunk, device);
         let pools = self.pools[device as usize];
         let bytes = chunk.staged_bytes;
-        let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
         let arrived = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
         let read =
             Access { buffer: self.host_a, begin: 0, end: plan.matrix.nnz * (4 + plan.dtype.bytes() as u64) };
-        let copy = demand(steps.stage_s, 0, bytes.saturating_mul(2));
-        let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
-        let stage = self.graph.task(stage, &[], &nonempty(read), &nonempty(staged));
+        let (before, from) = if plan.devices[device as usize].registered.a {
+            (Vec::new(), read)
+        } else {
+            let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
+            let copy = demand(steps.stage_s, 0, bytes.saturating_mul(2));
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+            (vec![self.graph.task(stage, &[], &nonempty(read), &nonempty(staged))], staged)
+        };
         let cross = demand(steps.upload_s, bytes, bytes);
-        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, a, pools.pinned_in, cross);
-        let upload = self.graph.task(upload, &[stage], &nonempty(staged), &nonempty(arrived));
+        let gives = pools.pinned_in.filter(|_| !before.is_empty());
+        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, a, gives, cross);
+        let upload = self.graph.task(upload, &before, &nonempty(from), &nonempty(arrived));
         (arrived, upload)
     }
 
     fn steps(&self, chunk: &Chunk, device: u32) -> Steps {
-        let profile = &self.plan.devices[device as usize].profile;
-        Steps::of_chunk(profile, &self.plan.host, chunk, self.plan.k, self.plan.dtype)
+        let device = &self.plan.devices[device as usize];
+        Steps::of_chunk(device, &self.plan.host, chunk, self.plan.k, self.plan.dtype)
     }
 
     /// Everything that brings one chunk through one device into `target`; the task that writes it.
@@ -301,13 +310,17 @@ impl<'a> Builder<'a> {
         let reads: Vec<Access> = nonempty(a).into_iter().chain(x.map(|(access, _)| access)).collect();
         let slice =
             Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
-        let pinned =
-            Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
         let id = DeviceId(device);
         let gives = if route == Route::Brought { pools.a } else { None };
         let kernel = task(TaskKind::Kernel, id, strand, item, pools.y, gives, demand(steps.kernel_s, 0, 0));
         let kernel = self.graph.task(kernel, &before, &reads, &nonempty(slice));
         let cross = demand(steps.download_s, slice_bytes, slice_bytes);
+        if plan.devices[device as usize].registered.y {
+            let download = task(TaskKind::Download, id, strand, item, None, pools.y, cross);
+            return self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(target));
+        }
+        let pinned =
+            Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
         let download = task(TaskKind::Download, id, strand, item, pools.pinned_out, pools.y, cross);
         let download = self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(pinned));
         let copy = demand(steps.merge_s, 0, slice_bytes.saturating_mul(2));

@@ -9,7 +9,7 @@ use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 2;
+pub const PLAN_VERSION: u32 = 4;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,18 @@ pub enum XPlan {
         /// How many there are.
         columns: u64,
     },
+}
+
+/// What crosses a device's link from and to where it lies, registered with the device; the rest is copied into and out of
+/// pinned memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Registered {
+    /// The arrays of A.
+    pub a: bool,
+    /// X.
+    pub x: bool,
+    /// Y, and the carries of cut rows.
+    pub y: bool,
 }
 
 /// Memory of a device and of the host's pinned memory for it, cut once.
@@ -106,6 +118,8 @@ pub struct DevicePlan {
     pub memory_budget_bytes: u64,
     /// How its memory is cut; nothing for the host.
     pub slots: Slots,
+    /// What crosses its link from where it lies.
+    pub registered: Registered,
     /// What it is sent of X.
     pub x: XPlan,
     /// Why so.

@@ -1,14 +1,16 @@
 //! One attempt at a plan: these devices, this mode. Shares, where each device's part lies, and the plan's description.
 
 use super::balance::{Line, balance};
-use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, XPlan};
+use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, XPlan};
 use super::memory::budget;
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::predict::{whole, x_s};
 use super::request::{DeviceSpec, KernelPair, PlanRequest};
 use super::tail::{describe, float_the_tail, predict, split_rows};
+use super::transfer::{Traffic, choose};
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
+use crate::kernel::cuda::Layout;
 use crate::work::features::outlines;
 use crate::work::{ChunkRows, Position, Span, position_at, split};
 
@@ -37,7 +39,8 @@ impl Draft<'_> {
         let devices = self.ordered();
         let shares = self.shares(&devices, &mut reasons)?;
         let spans = self.spans(&devices, &shares);
-        let parts = self.parts(&devices, &shares, &spans)?;
+        let registered = self.registered(&devices, &shares, &mut reasons)?;
+        let parts = self.parts(&devices, &shares, &spans, &registered)?;
         let mode = self.resolved_mode(&devices, &parts, &mut reasons);
         let mut plan = Plan {
             version: PLAN_VERSION,
@@ -101,8 +104,11 @@ impl Draft<'_> {
         let pieces = split(work, Span::all(work), PROBES);
         let probes = outlines(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
+        let as_it_lies = self.is_csr_wanted()?;
         let line = |device: &DeviceSpec| {
+            let (registered, _) = choose(&device.profile, &host, &self.traffic(1.0, as_it_lies));
             let steps = whole(&device.profile, &host, &probes, k, work.dtype()).in_mode(self.mode);
+            let steps = steps.with(registered);
             let starts = probes.len() as f64 * device.profile.launch_us * 1e-6;
             let room = budget(device).saturating_sub(work.x_bytes());
             let most = if device.profile.link.is_some() && self.mode == Mode::Resident {
@@ -112,7 +118,7 @@ impl Draft<'_> {
                 1.0
             };
             Line {
-                fixed_s: x_s(&device.profile, &host, work.x_bytes()),
+                fixed_s: x_s(&device.profile, &host, work.x_bytes(), registered),
                 whole_s: (steps.longest_s() - starts).max(0.0),
                 most,
             }
@@ -142,6 +148,43 @@ impl Draft<'_> {
             keep_largest(&mut shares, limit);
         }
         Ok(shares)
+    }
+
+    /// Whether the GPUs' kernel reads A's own arrays.
+    fn is_csr_wanted(&self) -> Result<bool> {
+        Ok(self.kernels.gpu_form()?.0 == Layout::Csr)
+    }
+
+    /// What a device with that share of the job has to be sent and sends back.
+    fn traffic(&self, share: f64, a_as_it_lies: bool) -> Traffic {
+        let work = &self.request.work;
+        let part = |bytes: u64| (bytes as f64 * share) as u64;
+        Traffic {
+            mode: self.mode,
+            a_bytes: part(work.a_bytes()),
+            x_bytes: work.x_bytes(),
+            y_bytes: part(work.y_bytes()),
+            a_as_it_lies,
+            rows_as_they_lie: work.row_bytes() == work.pitch_bytes(),
+            repeat: self.request.repeat,
+        }
+    }
+
+    /// What crosses each device's link from where it lies.
+    fn registered(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        shares: &[f64],
+        reasons: &mut Vec<String>,
+    ) -> Result<Vec<Registered>> {
+        let (host, as_it_lies) = (self.host_share(), self.is_csr_wanted()?);
+        let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| {
+            let Some(device) = device.as_ref().filter(|_| share > 0.0) else { return Registered::default() };
+            let (registered, reason) = choose(&device.profile, &host, &self.traffic(share, as_it_lies));
+            reasons.extend(reason.map(|reason| format!("{}: {reason}", device.name)));
+            registered
+        };
+        Ok(devices.iter().zip(shares).map(of_device).collect())
     }
 
     /// The shares with those of devices that were named brought up to a chunk's.
@@ -279,6 +322,7 @@ impl Draft<'_> {
             profile,
             memory_budget_bytes: budget_bytes,
             slots: part.slots,
+            registered: part.registered,
             x: if spec.is_some() && !part.pieces.is_empty() { part.x.x } else { XPlan::Nothing },
             x_reason: part.x.reason.clone(),
             rows: rows.sum(),

@@ -1,6 +1,6 @@
 //! Makes plans: compares devices and modes, and keeps the fastest.
 
-use super::data::{DevicePlan, Mode, Plan};
+use super::data::{DevicePlan, Mode, Plan, Registered};
 use super::draft::Draft;
 use super::predict::x_s;
 use super::request::{DeviceSpec, PlanRequest};
@@ -65,8 +65,22 @@ fn device_sets(devices: &[DeviceSpec]) -> Vec<Vec<DeviceSpec>> {
     sets
 }
 
-/// Seconds to bring what stays on the devices.
+/// Seconds to bring what stays on the devices, and to register what crosses from where it lies.
 fn prepare_s(plan: &Plan) -> f64 {
-    let bring = |device: &DevicePlan| x_s(&device.profile, &plan.host, device.slots.resident_bytes);
-    plan.devices.iter().map(bring).fold(0.0, f64::max)
+    let bring = |(index, device): (usize, &DevicePlan)| {
+        let staged = Registered::default();
+        x_s(&device.profile, &plan.host, device.slots.resident_bytes, staged) + register_s(plan, index)
+    };
+    plan.devices.iter().enumerate().map(bring).fold(0.0, f64::max)
+}
+
+fn register_s(plan: &Plan, index: usize) -> f64 {
+    let Some(device) = plan.devices.get(index) else { return 0.0 };
+    let own = || plan.chunks.iter().filter(|chunk| chunk.home == index as u32);
+    let a: u64 = own().map(|chunk| chunk.staged_bytes).sum();
+    let y: u64 = own().map(|chunk| chunk.slice_bytes(plan.k, plan.dtype)).sum();
+    let Registered { a: is_a, x: is_x, y: is_y } = device.registered;
+    let bytes = u64::from(is_a) * a + u64::from(is_x) * device.slots.x_bytes + u64::from(is_y) * y;
+    let rate = device.profile.link.as_ref().and_then(|link| link.register_s_per_gb);
+    bytes as f64 * 1e-9 * rate.unwrap_or(0.0)
 }

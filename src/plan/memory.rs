@@ -1,6 +1,6 @@
 //! Cuts a device's memory into X, chunks that stay, and rings of slots.
 
-use super::data::{Mode, Slots};
+use super::data::{Mode, Registered, Slots};
 use super::request::DeviceSpec;
 
 /// Share of a device's memory that is planned for; the rest is for its driver.
@@ -14,6 +14,8 @@ pub(super) const RING: u32 = 3;
 pub(super) struct Need {
     pub mode: Mode,
     pub x_bytes: u64,
+    /// What needs no pinned memory.
+    pub registered: Registered,
     /// Number of chunks that the device may get.
     pub chunks: u32,
     /// All of its own chunks.
@@ -45,9 +47,9 @@ pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
                     a_slot_bytes,
                     y_slots: ring,
                     y_slot_bytes: need.slice_bytes,
-                    pinned_in_slots: ring,
+                    pinned_in_slots: if need.registered.a { 0 } else { ring },
                     pinned_in_slot_bytes: a_slot_bytes,
-                    pinned_out_slots: ring,
+                    pinned_out_slots: if need.registered.y { 0 } else { ring },
                     pinned_out_slot_bytes: need.slice_bytes,
                 };
                 if slots.device_bytes() <= budget_bytes {
@@ -73,6 +75,7 @@ mod tests {
     const NEED: Need = Need {
         mode: Mode::Oneshot,
         x_bytes: 100,
+        registered: Registered { a: false, x: false, y: false },
         chunks: 8,
         all_staged_bytes: 800,
         staged_bytes: 100,

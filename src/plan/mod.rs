@@ -17,10 +17,11 @@ mod predict;
 mod remaining;
 mod request;
 mod tail;
+mod transfer;
 mod x;
 
 pub use build::{Item, PlannedGraph, Pools};
-pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Slots, SplitRow, XPlan};
+pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, Slots, SplitRow, XPlan};
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};

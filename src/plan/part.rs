@@ -1,6 +1,6 @@
 //! A device's part of a draft: what it computes, what it is sent of X, how its memory is cut.
 
-use super::data::Slots;
+use super::data::{Registered, Slots};
 use super::x::XChoice;
 use crate::work::{ChunkRows, Features};
 
@@ -12,5 +12,6 @@ pub(super) struct Part {
     pub pieces: Vec<ChunkRows>,
     pub features: Vec<Features>,
     pub x: XChoice,
+    pub registered: Registered,
     pub slots: Slots,
 }

@@ -1,7 +1,7 @@
 //! Chunks, X and memory of every device of a draft.
 
 use super::balance::apportion;
-use super::data::{Mode, Slots};
+use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::Draft;
 use super::memory::{Need, RING, budget, cut};
 use super::part::{CHUNKS_A_DEVICE, Part};
@@ -9,7 +9,7 @@ use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Features, Span, split};
+use crate::work::{ChunkRows, Features, Position, Span, XOrder, split};
 
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
@@ -33,26 +33,42 @@ fn is_gpu(device: &Option<DeviceSpec>) -> bool {
 
 impl Draft<'_> {
     /// Chunks, X and memory of every device; chunks become smaller until the memory suffices.
-    pub fn parts(&self, devices: &[Option<DeviceSpec>], shares: &[f64], spans: &[Span]) -> Result<Vec<Part>> {
+    pub fn parts(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        shares: &[f64],
+        spans: &[Span],
+        registered: &[Registered],
+    ) -> Result<Vec<Part>> {
         let work = &self.request.work;
         let order = self.kernels.x_order()?;
         let mut counts = self.counts(devices, shares, spans)?;
         loop {
-            let pieces: Vec<Vec<ChunkRows>> =
-                spans.iter().zip(&counts).map(|(span, &count)| split(work, *span, count)).collect();
+            let pieces = spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| {
+                let pieces = split(work, *span, count);
+                if is_gpu(device) { self.tapered(pieces) } else { pieces }
+            });
+            let pieces: Vec<Vec<ChunkRows>> = pieces.collect();
             let mut parts: Vec<Part> = pieces
                 .into_iter()
-                .zip(devices)
-                .map(|(pieces, device)| {
+                .zip(devices.iter().zip(registered))
+                .map(|(pieces, (device, &registered))| {
                     let features = features(work, &pieces);
                     let x = match device {
+                        Some(_) if registered.a && !pieces.is_empty() => {
+                            let reason = "all of X: A crosses as it lies, with the columns it has";
+                            XChoice::whole(work, order, reason)
+                        }
                         Some(device) if device.profile.link.is_some() => {
                             choose(work, order, &pieces, &features)
                         }
                         Some(_) => XChoice::whole(work, order, "X is read where it lies"),
                         None => XChoice::nothing(),
                     };
-                    Part { pieces, features, x, slots: Slots::default() }
+                    // Rows that are picked one by one, and columns, do not cross from where they lie.
+                    let as_it_lies = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
+                    let registered = Registered { x: registered.x && as_it_lies, ..registered };
+                    Part { pieces, features, x, registered, slots: Slots::default() }
                 })
                 .collect();
             let cut = self.cut_memory(devices, &mut parts);
@@ -75,6 +91,42 @@ impl Draft<'_> {
             }
             counts = finer;
         }
+    }
+
+    /// The last chunk in parts of a half, a quarter and two eighths: what is left to compute and to bring back when the
+    /// last byte has arrived is then little.
+    fn tapered(&self, mut pieces: Vec<ChunkRows>) -> Vec<ChunkRows> {
+        const PARTS: [usize; 4] = [4, 2, 1, 1];
+        let work = &self.request.work;
+        let insists = self.request.chunks.is_some() || self.request.chunk_bytes.is_some();
+        if self.mode == Mode::Resident || insists || pieces.len() < CHUNKS_A_DEVICE {
+            return pieces;
+        }
+        let Some(&ChunkRows::Rows { begin, end }) = pieces.last() else { return pieces };
+        let eighths: usize = PARTS.iter().sum();
+        if work.piece_bytes(&ChunkRows::Rows { begin, end }) < eighths as u64 * SMALLEST_CHUNK_BYTES {
+            return pieces;
+        }
+        let at = |row| Position { row, segment: 0 };
+        let parts = split(work, Span { begin: at(begin), end: at(end) }, eighths);
+        let ends: Vec<usize> = parts
+            .iter()
+            .filter_map(|part| match part {
+                ChunkRows::Rows { end, .. } => Some(*end),
+                ChunkRows::Segments { .. } => None,
+            })
+            .collect();
+        if ends.len() != eighths || parts.len() != eighths {
+            return pieces;
+        }
+        pieces.pop();
+        let (mut from, mut taken) = (begin, 0);
+        for part in PARTS {
+            taken += part;
+            pieces.push(ChunkRows::Rows { begin: from, end: ends[taken - 1] });
+            from = ends[taken - 1];
+        }
+        pieces
     }
 
     /// Whether chunks are so large that too few slots fit for copies to go on while a kernel runs.
@@ -160,6 +212,7 @@ impl Draft<'_> {
             let need = Need {
                 mode: self.mode,
                 x_bytes: part.x.bytes,
+                registered: part.registered,
                 chunks: part.pieces.len() as u32,
                 all_staged_bytes: sizes[index].all,
                 staged_bytes: sizes[index].largest,

@@ -1,6 +1,6 @@
 //! Predicted times of the steps that bring a chunk through a device.
 
-use super::data::{Chunk, DevicePlan, Mode, load};
+use super::data::{Chunk, DevicePlan, Mode, Registered, load};
 use crate::cost::{HostRates, Load, Profile};
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
@@ -38,9 +38,10 @@ impl Steps {
     }
 
     /// Steps of a chunk.
-    pub fn of_chunk(profile: &Profile, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
+    pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
         let slice_bytes = chunk.slice_bytes(k, dtype);
-        Self::new(profile, host, &chunk.load(k, dtype), chunk.staged_bytes, slice_bytes)
+        Self::new(&device.profile, host, &chunk.load(k, dtype), chunk.staged_bytes, slice_bytes)
+            .with(device.registered)
     }
 
     /// The same without what happens only once where A stays.
@@ -48,6 +49,15 @@ impl Steps {
         match mode {
             Mode::Resident => Self { stage_s: 0.0, upload_s: 0.0, ..self },
             Mode::Oneshot | Mode::Stream => self,
+        }
+    }
+
+    /// The same without the host's copies of what crosses from where it lies.
+    pub fn with(self, registered: Registered) -> Self {
+        Self {
+            stage_s: if registered.a { 0.0 } else { self.stage_s },
+            merge_s: if registered.y { 0.0 } else { self.merge_s },
+            ..self
         }
     }
 
@@ -87,8 +97,12 @@ pub(super) fn whole(profile: &Profile, host: &HostRates, parts: &[Features], k: 
 }
 
 /// Seconds to bring X to a device.
-pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64) -> f64 {
-    if profile.link.is_none() { 0.0 } else { host.copy_s(x_bytes) + profile.upload_s(x_bytes) }
+pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64, registered: Registered) -> f64 {
+    if profile.link.is_none() {
+        return 0.0;
+    }
+    let staged_s = if registered.x { 0.0 } else { host.copy_s(x_bytes) };
+    staged_s + profile.upload_s(x_bytes)
 }
 
 /// When a device is done with its chunks: X, then a pipeline that fills with the first chunk and drains with the last.
@@ -100,7 +114,7 @@ pub(super) fn finish_s(
     k: u64,
     dtype: Dtype,
 ) -> f64 {
-    let steps = |chunk: &&Chunk| Steps::of_chunk(&device.profile, host, chunk, k, dtype).in_mode(mode);
+    let steps = |chunk: &&Chunk| Steps::of_chunk(device, host, chunk, k, dtype).in_mode(mode);
     let all = chunks.iter().map(steps).fold(Steps::default(), Steps::plus);
     let ends = match (chunks.first(), chunks.last()) {
         (Some(first), Some(last)) => {
@@ -112,18 +126,23 @@ pub(super) fn finish_s(
         }
         _ => return 0.0,
     };
-    x_s(&device.profile, host, device.slots.x_bytes)
+    x_s(&device.profile, host, device.slots.x_bytes, device.registered)
         + all.longest_s()
-        + if all.stage_s + all.download_s > 0.0 { ends } else { 0.0 }
+        + if all.upload_s + all.download_s > 0.0 { ends } else { 0.0 }
 }
 
+/// How often the host's memory is touched by a byte that is staged: read, written, and read by the copy.
+pub(super) const STAGED_TIMES: u64 = 3;
+
 /// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
-/// for its slice on the way back; a CPU reads A and writes Y.
-pub(super) fn host_bytes(profile: &Profile, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
+/// for its slice on the way back; once for what crosses from where it lies; a CPU reads A and writes Y.
+pub(super) fn host_bytes(device: &DevicePlan, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
-    if profile.link.is_none() {
+    if device.profile.link.is_none() {
         return chunk.load(k, dtype).compulsory_bytes;
     }
     let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
-    staged.saturating_mul(3).saturating_add(slice_bytes.saturating_mul(3))
+    let times = |registered: bool| if registered { 1 } else { STAGED_TIMES };
+    let Registered { a, y, .. } = device.registered;
+    staged.saturating_mul(times(a)).saturating_add(slice_bytes.saturating_mul(times(y)))
 }

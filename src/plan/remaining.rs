@@ -76,9 +76,9 @@ impl Plan {
     }
 
     fn chunk_s(&self, chunk: &Chunk, device: u32) -> f64 {
-        self.devices.get(device as usize).map_or(0.0, |device| {
-            Steps::of_chunk(&device.profile, &self.host, chunk, self.k, self.dtype).longest_s()
-        })
+        self.devices
+            .get(device as usize)
+            .map_or(0.0, |device| Steps::of_chunk(device, &self.host, chunk, self.k, self.dtype).longest_s())
     }
 
     /// Whether there is room on `device` for a chunk of another, and for all of X.

@@ -1,7 +1,7 @@
 //! The last steps of a plan: cut rows, predicted times, the floating tail, and every chunk's reason in words.
 
 use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
-use super::predict::{Steps, finish_s, host_bytes};
+use super::predict::{STAGED_TIMES, Steps, finish_s, host_bytes};
 use crate::work::{ChunkRows, Work};
 
 /// Share of a device's chunks that float.
@@ -31,7 +31,7 @@ pub(super) fn predict(plan: &mut Plan) {
     let (k, dtype, mode) = (plan.k, plan.dtype, plan.mode);
     for chunk in &mut plan.chunks {
         if let Some(device) = plan.devices.get(chunk.home as usize) {
-            let steps = Steps::of_chunk(&device.profile, &plan.host, chunk, k, dtype);
+            let steps = Steps::of_chunk(device, &plan.host, chunk, k, dtype);
             chunk.predicted_s = steps.in_mode(mode).sum_s();
         }
     }
@@ -39,8 +39,10 @@ pub(super) fn predict(plan: &mut Plan) {
     let mut latest: f64 = 0.0;
     for (index, device) in plan.devices.iter_mut().enumerate() {
         let own: Vec<&Chunk> = plan.chunks.iter().filter(|chunk| chunk.home == index as u32).collect();
-        let moved = own.iter().map(|chunk| host_bytes(&device.profile, chunk, mode, k, dtype)).sum();
-        host_moved = host_moved.saturating_add(moved).saturating_add(device.slots.x_bytes.saturating_mul(3));
+        let moved = own.iter().map(|chunk| host_bytes(device, chunk, mode, k, dtype)).sum();
+        let x_times = if device.registered.x { 1 } else { STAGED_TIMES };
+        host_moved =
+            host_moved.saturating_add(moved).saturating_add(device.slots.x_bytes.saturating_mul(x_times));
         device.predicted_s = finish_s(device, &plan.host, &own, mode, k, dtype);
         latest = latest.max(device.predicted_s);
     }
@@ -92,7 +94,7 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
     let (Some(to), Some(from)) = (plan.devices.get(device as usize), plan.devices.get(home as usize)) else {
         return false;
     };
-    let steps = Steps::of_chunk(&to.profile, &plan.host, chunk, plan.k, plan.dtype);
+    let steps = Steps::of_chunk(to, &plan.host, chunk, plan.k, plan.dtype);
     if steps.in_mode(plan.mode).sum_s() > longest_s {
         return false;
     }

@@ -55,6 +55,15 @@ impl Fleet {
         id.index().checked_sub(1).and_then(|index| self.devices.get_mut(index))
     }
 
+    /// Closes the devices that `alive` no longer has: whatever they have under way, they leave the host's memory alone.
+    pub fn close_dead(&mut self, alive: &[bool]) {
+        for (device, alive) in self.devices.iter_mut().zip(alive.iter().skip(1)) {
+            if !alive {
+                device.close();
+            }
+        }
+    }
+
     /// The clock of all times.
     pub fn clock(&self) -> Clock {
         self.clock

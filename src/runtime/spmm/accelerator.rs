@@ -6,9 +6,9 @@ use crate::device::{
 };
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Parameter};
-use crate::matrix::Dtype;
+use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan};
-use crate::work::{HeldColumns, Storage, XOrder};
+use crate::work::{Array, HeldColumns, Storage, XOrder};
 
 /// Slots of one kind: so many, each so large.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub struct Accelerator {
     pub held: HeldColumns,
     x: Memory,
     x_bytes: u64,
-    x_pinned: Pinned,
+    /// None where X crosses from where it lies.
+    x_pinned: Option<Pinned>,
     row_bytes: u64,
     pitch_bytes: u64,
     k: u64,
@@ -76,7 +77,8 @@ impl Accelerator {
         let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
         let x_bytes = plan.x_bytes(held.rows() as u64);
         let x = device.allocate(x_bytes)?;
-        let x_pinned = device.allocate_pinned(x_bytes)?;
+        let registered = plan.devices.get(index).map(|device| device.registered).unwrap_or_default();
+        let x_pinned = if registered.x { None } else { Some(device.allocate_pinned(x_bytes)?) };
         let scratch = SlotMemory::allocate(device, 1, slots.scratch_bytes)?;
         let a = SlotMemory::allocate(device, slots.a_slots, slots.a_slot_bytes)?;
         let y = SlotMemory::allocate(device, slots.y_slots, slots.y_slot_bytes)?;
@@ -123,7 +125,9 @@ impl Accelerator {
         let bytes = self.x_order.bytes(held.rows() as u64, self.k, self.value_bytes);
         if bytes > self.x_bytes {
             self.x = device.allocate(bytes)?;
-            self.x_pinned = device.allocate_pinned(bytes)?;
+            if self.x_pinned.is_some() {
+                self.x_pinned = Some(device.allocate_pinned(bytes)?);
+            }
             self.x_bytes = bytes;
         }
         self.held = held;
@@ -154,8 +158,8 @@ impl Accelerator {
     }
 
     /// Pinned memory for X.
-    pub fn x_pinned(&self) -> &Pinned {
-        &self.x_pinned
+    pub fn x_pinned(&self) -> Result<&Pinned> {
+        self.x_pinned.as_ref().ok_or_else(|| Error::Internal("there is no pinned memory for X".into()))
     }
 
     /// The pinned slot that a chunk of A is staged in.
@@ -177,11 +181,57 @@ impl Accelerator {
         }
     }
 
-    /// The copy of X to the device.
-    pub fn upload_x(&self) -> Operation<'static> {
+    /// The copy of X, as it was staged, to the device.
+    pub fn upload_x(&self) -> Result<Operation<'static>> {
         let to = self.x_range();
-        let from = PinnedRange { pinned: self.x_pinned.clone(), begin: 0, end: to.bytes() };
-        Operation::upload(from, to)
+        let from = PinnedRange { pinned: self.x_pinned()?.clone(), begin: 0, end: to.bytes() };
+        Ok(Operation::upload(from, to))
+    }
+
+    /// The copy of the rows that are held of `x`, which lies at `pinned`, to the device.
+    pub fn upload_lent_x<T: Scalar>(
+        &self,
+        pinned: &Pinned,
+        x: MultiVectorView<'_, T>,
+    ) -> Result<Operation<'static>> {
+        let first = match self.held {
+            HeldColumns::Whole { .. } => 0,
+            HeldColumns::Range { first, .. } => u64::from(first),
+            HeldColumns::Gather { .. } => {
+                return Err(Error::Internal("rows of X that lie apart are to cross together".into()));
+            }
+        };
+        let device = self.x_range();
+        let host_pitch_bytes = (x.leading_dimension() * size_of::<T>()) as u64;
+        let apart = host_pitch_bytes != self.row_bytes && self.held.rows() > 1;
+        let rows = match apart {
+            true => RowBytes { bytes: self.row_bytes, pitch_bytes: self.pitch_bytes, host_pitch_bytes },
+            false => RowBytes::ALL,
+        };
+        let begin = first * host_pitch_bytes;
+        let end = if apart { pinned.bytes() as u64 } else { begin + device.bytes() };
+        let host = PinnedRange { pinned: pinned.clone(), begin, end };
+        Ok(Operation::Upload(vec![Transfer { host, device, rows }]))
+    }
+
+    /// The copies of a chunk's arrays to where `storage` has them in `at`; `from` says where each of them lies.
+    pub fn upload_arrays(
+        &self,
+        storage: &Storage,
+        at: MemoryRange,
+        from: impl Fn(&str) -> Result<PinnedRange>,
+    ) -> Result<Operation<'static>> {
+        let copy = |array: &Array| {
+            let (begin, end) = (at.begin + array.range.start, at.begin + array.range.end);
+            Ok(Transfer::whole(from(array.name)?, MemoryRange { memory: at.memory, begin, end }))
+        };
+        let filled = storage.arrays.iter().filter(|array| !array.range.is_empty());
+        Ok(Operation::Upload(filled.map(copy).collect::<Result<_>>()?))
+    }
+
+    /// Where a slice of `rows` rows of Y lies.
+    pub fn slice_range(&self, y_slot: u32, rows: u64) -> Result<MemoryRange> {
+        self.y.range(y_slot, rows * self.pitch_bytes)
     }
 
     /// The copy of a staged chunk to the device.
@@ -192,7 +242,7 @@ impl Accelerator {
 
     /// The copy of a slice of Y, `rows` rows of it, to the host.
     pub fn download(&self, y_slot: u32, returned_to: u32, rows: u64) -> Result<Operation<'static>> {
-        let from = self.y.range(y_slot, rows * self.pitch_bytes)?;
+        let from = self.slice_range(y_slot, rows)?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
         let (bytes, pitch_bytes) = (self.row_bytes, self.pitch_bytes);
         let rows = RowBytes { bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };

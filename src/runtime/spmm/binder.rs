@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::accelerator::Accelerator;
 use super::job::Job;
+use super::lent::Lent;
 use super::outputs::Outputs;
 use super::settings::Settings;
 use crate::device::{Fault, Operation};
@@ -12,7 +13,7 @@ use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
 use crate::kernel::cpu::{CpuProduct, Kernels};
 use crate::matrix::MultiVectorView;
-use crate::plan::Item;
+use crate::plan::{Item, Registered};
 use crate::runtime::planned::Planned;
 use crate::work::XOrder;
 
@@ -31,6 +32,8 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
     pub settings: &'run Settings,
     /// X.
     pub x: MultiVectorView<'run, T>,
+    /// A and X where they lie.
+    pub lent: &'run Lent,
     /// The slices of Y.
     pub outputs: &'run Outputs<'y, T>,
 }
@@ -52,7 +55,14 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
                 let accelerator = shared.accelerator(device)?;
                 Ok(Operation::Job(Box::new(move || shared.stage_x(accelerator))))
             }
-            (Item::X(_), _) => Ok(shared.accelerator(device)?.upload_x()),
+            (Item::X(_), _) => {
+                let accelerator = shared.accelerator(device)?;
+                if shared.registered(device).x {
+                    accelerator.upload_lent_x(shared.lent.x(), shared.x)
+                } else {
+                    accelerator.upload_x()
+                }
+            }
             (Item::SplitRow(index), _) => {
                 Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
             }
@@ -92,11 +102,19 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
             }
             TaskKind::Upload => {
                 let to = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
+                if shared.registered(device).a {
+                    return accelerator
+                        .upload_arrays(storage, to, |name| shared.lent.array(shared.job, chunk, name));
+                }
                 accelerator.upload_chunk(held(pools.pinned_in)?, to)
             }
             TaskKind::Kernel => {
                 let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
                 accelerator.launch(shared.job.chunk(chunk)?, T::DTYPE, storage, at, held(pools.y)?)
+            }
+            TaskKind::Download if shared.registered(device).y => {
+                let from = accelerator.slice_range(held(pools.y)?, storage.rows)?;
+                Ok(shared.outputs.slice(chunk)?.download::<T>(from))
             }
             TaskKind::Download => accelerator.download(held(pools.y)?, held(pools.pinned_out)?, storage.rows),
             TaskKind::Merge | TaskKind::CpuCompute => {
@@ -113,8 +131,13 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         accelerator.ok_or_else(|| Error::Internal(format!("device {} of the plan is not open", device.0)))
     }
 
+    /// What crosses the device's link from where it lies.
+    fn registered(&self, device: DeviceId) -> Registered {
+        self.job.plan().devices.get(device.index()).map(|device| device.registered).unwrap_or_default()
+    }
+
     fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
-        let mut bytes = accelerator.x_pinned().write().map_err(misuse)?;
+        let mut bytes = accelerator.x_pinned()?.write().map_err(misuse)?;
         let values = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
         let pitch = accelerator.x_pitch() as usize;
         match accelerator.x_order() {
@@ -128,6 +151,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
         let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
+        let mut slice = slice.view()?;
         let (k, pitch) = (slice.k(), accelerator.y_pitch() as usize);
         for row in 0..slice.rows() {
             slice.row_mut(row).copy_from_slice(&values[row * pitch..row * pitch + k]);
@@ -151,7 +175,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
             *product = Some(self.job.host_product(chunk, self.settings)?);
         }
         let product = product.as_mut().ok_or_else(none)?;
-        product.run(self.x, self.outputs.chunk(chunk)?.reborrow())
+        product.run(self.x, self.outputs.chunk(chunk)?.view()?)
     }
 }
 

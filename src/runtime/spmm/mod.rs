@@ -3,6 +3,7 @@
 mod accelerator;
 mod binder;
 mod job;
+mod lent;
 mod opened;
 mod outputs;
 mod prepared;

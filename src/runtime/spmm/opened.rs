@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::accelerator::Accelerator;
 use super::job::Job;
 use super::settings::Settings;
-use crate::device::Fault;
+use crate::device::{Fault, Registration};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
@@ -16,34 +16,43 @@ use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::report::FaultReport;
 use crate::trace::Clock;
-use crate::work::HeldColumns;
+use crate::work::{ChunkRows, HeldColumns};
 
 /// Open devices and what they hold.
-pub struct Opened {
+pub struct Opened<'a> {
     pub(super) fleet: Fleet,
     /// For each device of the plan but the host.
     pub(super) accelerators: Vec<Option<Accelerator>>,
+    /// Locks on the parts of A that cross from where they lie.
+    _registrations: Vec<Registration<'a>>,
     /// Devices that had to be asked for less, or left out.
     pub(super) faults: Vec<FaultReport>,
     /// Seconds that planning took.
     pub plan_s: f64,
 }
 
-/// A device that has not the memory its plan gives it.
+/// A device that has not the memory its plan gives it, or does not lock the host's as planned.
 struct Shortage {
     device: usize,
     fault: Fault,
+    of: Lack,
+}
+
+/// What a device did not give.
+enum Lack {
+    Memory,
+    Registration,
 }
 
 /// Makes the plan that `request` asks for and opens its devices. A device that runs out of memory is asked for half as
-/// much, once, and then left out.
+/// much, once, and then left out; for one that does not lock A where it lies, A is staged.
 pub fn open<'a, T: Kernels>(
     pool: &Pool,
     matrix: CsrView<'a, T>,
     mut request: PlanRequest<'a>,
     settings: &Settings,
     clock: Clock,
-) -> Result<(Job<'a, T>, Opened)> {
+) -> Result<(Job<'a, T>, Opened<'a>)> {
     let mut faults: Vec<FaultReport> = Vec::new();
     let mut plan_s = 0.0;
     loop {
@@ -51,11 +60,18 @@ pub fn open<'a, T: Kernels>(
         let plan = pool.install(|| make(&request))?;
         plan_s += start.elapsed().as_secs_f64();
         let job = Job::new(matrix, plan)?;
-        let Shortage { device, fault } = match Opened::new(&job, settings, clock)? {
+        let Shortage { device, fault, of } = match Opened::new(&job, settings, clock)? {
             Ok(opened) => return Ok((job, Opened { faults, plan_s, ..opened })),
             Err(shortage) => shortage,
         };
         let planned = &job.plan().devices[device];
+        if let Lack::Registration = of {
+            for device in request.devices.iter_mut().filter(|device| device.name == planned.name) {
+                device.profile.link.iter_mut().for_each(|link| link.register_s_per_gb = None);
+            }
+            faults.push(refusal(&planned.name, fault));
+            continue;
+        }
         let again = faults.iter().any(|known| known.device == planned.name);
         let budget = planned.memory_budget_bytes;
         let place = request.devices.iter().position(|device| device.name == planned.name);
@@ -85,33 +101,53 @@ pub fn open_planned<'a, T: Kernels>(
     plan: Plan,
     settings: &Settings,
     clock: Clock,
-) -> Result<(Job<'a, T>, Opened)> {
+) -> Result<(Job<'a, T>, Opened<'a>)> {
     let job = Job::new(matrix, plan)?;
     match Opened::new(&job, settings, clock)? {
         Ok(opened) => Ok((job, opened)),
-        Err(Shortage { device, fault }) => Err(fault.into_error(&job.plan().devices[device].name)),
+        Err(Shortage { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
     }
 }
 
-impl Opened {
+/// The host's memory stays as it is, and the device that did not lock it goes on.
+pub(super) fn refusal(device: &str, fault: Fault) -> FaultReport {
+    FaultReport {
+        device: device.into(),
+        task: "registration".into(),
+        error: fault.message,
+        recovered_on: Some(device.into()),
+    }
+}
+
+impl<'a> Opened<'a> {
     fn new<T: Kernels>(
-        job: &Job<'_, T>,
+        job: &Job<'a, T>,
         settings: &Settings,
         clock: Clock,
     ) -> Result<std::result::Result<Self, Shortage>> {
         let plan = job.plan();
         let mut fleet = Fleet::open(plan, clock, &settings.emulated, &settings.cuda)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
+        let mut registrations = Vec::new();
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_columns(job, device, planned.x)?;
             let opened = fleet.device(DeviceId(device as u32));
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
             match Accelerator::allocate(&mut **opened, plan, device, held) {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
-                Err(fault) => return Ok(Err(Shortage { device, fault })),
+                Err(fault) => return Ok(Err(Shortage { device, fault, of: Lack::Memory })),
+            }
+            if planned.registered.a {
+                for bytes in arrays(job, device) {
+                    match opened.register(bytes) {
+                        Ok(registration) => registrations.push(registration),
+                        Err(fault) => return Ok(Err(Shortage { device, fault, of: Lack::Registration })),
+                    }
+                }
             }
         }
-        Ok(Ok(Self { fleet, accelerators, faults: Vec::new(), plan_s: 0.0 }))
+        let (_registrations, faults) = (registrations, Vec::new());
+        Ok(Ok(Self { fleet, accelerators, _registrations, faults, plan_s: 0.0 }))
     }
 
     /// Makes room for all of X where a device has taken over chunks that may need it.
@@ -128,6 +164,27 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+/// The parts of A's arrays that the chunks of device number `index` lie in.
+fn arrays<'a, T: Scalar>(job: &Job<'a, T>, index: usize) -> Vec<&'a [u8]> {
+    let (matrix, number) = (job.matrix(), index as u32);
+    let own = job.plan().chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
+    let rows = own.map(|chunk| match chunk.rows {
+        ChunkRows::Rows { begin, end } => (begin, end),
+        ChunkRows::Segments { row, .. } => (row, row + 1),
+    });
+    let Some((begin, end)) = rows.reduce(|all, rows| (all.0.min(rows.0), all.1.max(rows.1))) else {
+        return Vec::new();
+    };
+    let pointers = matrix.row_pointers().get(begin..=end).unwrap_or_default();
+    let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else { return Vec::new() };
+    let entries = first as usize..last as usize;
+    let columns = matrix.columns().get(entries.clone()).unwrap_or_default();
+    let values = matrix.values().get(entries).unwrap_or_default();
+    let arrays: [&[u8]; 3] =
+        [bytemuck::cast_slice(pointers), bytemuck::cast_slice(columns), bytemuck::cast_slice(values)];
+    arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()
 }
 
 /// The rows of X that device number `index` is planned to hold.

@@ -1,18 +1,70 @@
 //! Y, and the carries of split rows, cut into the slices that chunks write.
 //!
-//! Every slice belongs to one chunk, so jobs of different chunks never meet. The locks are there because a chunk may be
-//! computed again elsewhere after a fault; the graph sees to it that they are never waited for.
+//! Every slice belongs to one chunk, so jobs and copies of different chunks never meet. Slices are lent: a device may copy
+//! to where they lie. A chunk may be computed again elsewhere after a fault; the graph sees to it that whoever had its
+//! slice before is done with it.
 
+use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::device::{Lending, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVector, MultiVectorViewMut, Scalar};
 use crate::plan::SplitRow;
 use crate::work::ChunkRows;
 
+/// A chunk's rows of Y, or of carries.
+pub struct Slice {
+    pinned: Pinned,
+    rows: usize,
+    k: usize,
+    leading_dimension: usize,
+}
+
+/// A slice that nobody else uses meanwhile.
+pub struct SliceWrite<T> {
+    bytes: PinnedWrite,
+    rows: usize,
+    k: usize,
+    leading_dimension: usize,
+    values: PhantomData<T>,
+}
+
+impl<T: Scalar> SliceWrite<T> {
+    /// Its rows.
+    pub fn view(&mut self) -> Result<MultiVectorViewMut<'_, T>> {
+        let values = bytemuck::try_cast_slice_mut(&mut self.bytes).map_err(|error| {
+            Error::Internal(format!("a slice of Y is not aligned for its values: {error}"))
+        })?;
+        MultiVectorViewMut::try_new(values, self.rows, self.k, self.leading_dimension)
+    }
+}
+
+impl Slice {
+    fn lend<'run, T: Scalar>(view: MultiVectorViewMut<'run, T>, scope: &Lending<'run>) -> Self {
+        let (rows, k, leading_dimension) = (view.rows(), view.k(), view.leading_dimension());
+        let pinned = scope.writable(bytemuck::cast_slice_mut(view.into_data()));
+        Self { pinned, rows, k, leading_dimension }
+    }
+
+    /// The copy of all of its rows from `device`, where they follow each other.
+    pub fn download<T: Scalar>(&self, device: MemoryRange) -> Operation<'static> {
+        let row_bytes = (self.k * size_of::<T>()) as u64;
+        let pitch_bytes = (self.leading_dimension * size_of::<T>()) as u64;
+        let apart = pitch_bytes != row_bytes && self.rows > 1;
+        let rows = match apart {
+            true => RowBytes { bytes: row_bytes, pitch_bytes: row_bytes, host_pitch_bytes: pitch_bytes },
+            false => RowBytes::ALL,
+        };
+        let end = if apart { self.pinned.bytes() as u64 } else { device.bytes() };
+        let host = PinnedRange { pinned: self.pinned.clone(), begin: 0, end };
+        Operation::Download(Transfer { host, device, rows })
+    }
+}
+
 /// The slices of one run.
 pub struct Outputs<'run, T: Scalar> {
-    chunks: Vec<Mutex<MultiVectorViewMut<'run, T>>>,
+    chunks: Vec<Slice>,
     split_rows: Vec<Mutex<MultiVectorViewMut<'run, T>>>,
 }
 
@@ -22,6 +74,7 @@ impl<'run, T: Scalar> Outputs<'run, T> {
         y: MultiVectorViewMut<'run, T>,
         carries: &'run mut [MultiVector<T>],
         chunks: &[ChunkRows],
+        scope: &Lending<'run>,
     ) -> Result<Self> {
         let mut y = Rest { rows: y, begin: 0 };
         let mut carries = carries.iter_mut();
@@ -40,14 +93,22 @@ impl<'run, T: Scalar> Outputs<'run, T> {
                     rest.take(begin, end)?
                 }
             };
-            outputs.chunks.push(Mutex::new(slice));
+            outputs.chunks.push(Slice::lend(slice, scope));
         }
         Ok(outputs)
     }
 
     /// The slice of a chunk.
-    pub fn chunk(&self, index: usize) -> Result<MutexGuard<'_, MultiVectorViewMut<'run, T>>> {
-        lock(self.chunks.get(index))
+    pub fn slice(&self, index: usize) -> Result<&Slice> {
+        self.chunks.get(index).ok_or_else(|| lacking("slices"))
+    }
+
+    /// The slice of a chunk, to be written.
+    pub fn chunk(&self, index: usize) -> Result<SliceWrite<T>> {
+        let Slice { pinned, rows, k, leading_dimension } = self.slice(index)?;
+        let bytes = pinned.write().map_err(|fault| Error::Internal(fault.message))?;
+        let (rows, k, leading_dimension) = (*rows, *k, *leading_dimension);
+        Ok(SliceWrite { bytes, rows, k, leading_dimension, values: PhantomData })
     }
 
     /// Adds the carries of a split row, first to last, into its row of Y.
@@ -55,7 +116,8 @@ impl<'run, T: Scalar> Outputs<'run, T> {
         let mut row = lock(self.split_rows.get(index))?;
         let sum = row.row_mut(0);
         for (place, &chunk) in split.chunks.iter().enumerate() {
-            let mut carries = self.chunk(chunk as usize)?;
+            let mut slice = self.chunk(chunk as usize)?;
+            let mut carries = slice.view()?;
             for segment in 0..carries.rows() {
                 let carry = carries.row_mut(segment);
                 if place == 0 && segment == 0 {
@@ -101,6 +163,7 @@ fn lock<'a, T>(slice: Option<&'a Mutex<T>>) -> Result<MutexGuard<'a, T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::lending;
 
     #[test]
     fn slices_lie_where_their_rows_are() {
@@ -113,14 +176,18 @@ mod tests {
         let split = SplitRow { row: 2, chunks: vec![1, 2], segments: 3 };
         let mut y = MultiVector::<f64>::zeros_with_leading_dimension(4, 2, 3).unwrap();
         let mut carries = [MultiVector::<f64>::zeros(3, 2).unwrap()];
-        let outputs = Outputs::cut(y.view_mut(), &mut carries, &chunks).unwrap();
-        outputs.chunk(0).unwrap().row_mut(1).fill(1.0);
-        outputs.chunk(3).unwrap().row_mut(0).fill(4.0);
-        outputs.chunk(1).unwrap().row_mut(0).fill(10.0);
-        outputs.chunk(2).unwrap().row_mut(0).fill(20.0);
-        outputs.chunk(2).unwrap().row_mut(1).fill(30.0);
-        outputs.merge_split_row(0, &split).unwrap();
-        drop(outputs);
+        lending(|scope| {
+            let outputs = Outputs::cut(y.view_mut(), &mut carries, &chunks, scope).unwrap();
+            let fill = |chunk, row, value| {
+                outputs.chunk(chunk).unwrap().view().unwrap().row_mut(row).fill(value);
+            };
+            fill(0, 1, 1.0);
+            fill(3, 0, 4.0);
+            fill(1, 0, 10.0);
+            fill(2, 0, 20.0);
+            fill(2, 1, 30.0);
+            outputs.merge_split_row(0, &split).unwrap();
+        });
         let rows: Vec<f64> = (0..4).map(|row| y.row(row)[1]).collect();
         assert_eq!(rows, [0.0, 1.0, 60.0, 4.0]);
     }
@@ -129,8 +196,8 @@ mod tests {
     fn chunks_beyond_y_are_an_error() {
         let chunks = [ChunkRows::Rows { begin: 0, end: 5 }];
         let mut y = MultiVector::<f64>::zeros(4, 1).unwrap();
-        assert!(Outputs::cut(y.view_mut(), &mut [], &chunks).is_err());
+        lending(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &chunks, scope).is_err()));
         let segments = [ChunkRows::Segments { row: 0, begin: 0, end: 1 }];
-        assert!(Outputs::cut(y.view_mut(), &mut [], &segments).is_err());
+        lending(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &segments, scope).is_err()));
     }
 }

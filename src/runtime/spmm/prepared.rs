@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use super::binder::{HostProduct, Shared, SpmmBinder};
 use super::job::Job;
-use super::opened::Opened;
+use super::lent::Lent;
+use super::opened::{Opened, refusal};
 use super::outputs::Outputs;
 use super::settings::Settings;
-use crate::device::Description;
+use crate::device::{Description, Registration, lending};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
@@ -26,7 +27,7 @@ pub struct Prepared<'job, T: Kernels> {
     job: &'job Job<'job, T>,
     settings: Settings,
     chunk_rows: Vec<ChunkRows>,
-    opened: Opened,
+    opened: Opened<'job>,
     products: Vec<HostProduct<'job, T>>,
     carries: Vec<MultiVector<T>>,
     /// The graph of a whole product on the devices that are alive.
@@ -42,7 +43,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     pub fn new(
         pool: &'job Pool,
         job: &'job Job<'job, T>,
-        mut opened: Opened,
+        mut opened: Opened<'job>,
         settings: Settings,
     ) -> Result<Self> {
         let plan = job.plan();
@@ -126,8 +127,9 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                 Ok(())
             });
         }
+        let _registrations = self.register(x, &mut y);
         for run in (0..runs).take_while(|_| !stop()) {
-            let report = self.run(x, y.reborrow(), cancel)?;
+            let report = self.run_registered(x, y.reborrow(), cancel)?;
             let cancelled = report.cancelled;
             seen(run, report);
             if cancelled {
@@ -151,44 +153,90 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     pub fn run(
         &mut self,
         x: MultiVectorView<'_, T>,
+        mut y: MultiVectorViewMut<'_, T>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<RunReport> {
+        let _registrations = self.register(x, &mut y);
+        self.run_registered(x, y, cancel)
+    }
+
+    /// Locks X and Y for the devices that copy from and to where they lie. Where one refuses, its copies are slower.
+    fn register(
+        &mut self,
+        x: MultiVectorView<'_, T>,
+        y: &mut MultiVectorViewMut<'_, T>,
+    ) -> Vec<Registration<'static>> {
+        let mut registrations = Vec::new();
+        for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
+            let (wants, alive) = (planned.registered, self.opened.fleet.alive.get(index) == Some(&true));
+            let Some(device) = self.opened.fleet.device(DeviceId(index as u32)).filter(|_| alive) else {
+                continue;
+            };
+            let x: Option<&[u8]> = wants.x.then(|| bytemuck::cast_slice(x.data()));
+            let y: Option<&[u8]> = wants.y.then(|| bytemuck::cast_slice(y.data_mut()));
+            for bytes in x.into_iter().chain(y).filter(|bytes| !bytes.is_empty()) {
+                match device.register(bytes) {
+                    // Y is written while it is locked; both locks end with the runs, and the borrows after them.
+                    Ok(registration) => registrations.push(registration.detached()),
+                    Err(fault) => {
+                        let report = refusal(&planned.name, fault);
+                        if !self.faults.contains(&report) {
+                            self.faults.push(report);
+                        }
+                    }
+                }
+            }
+        }
+        registrations
+    }
+
+    fn run_registered(
+        &mut self,
+        x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
-        let plan = self.job.plan();
         self.check_shapes(&x, &y)?;
-        let clock = self.opened.fleet.clock();
+        let Self { pool, job, settings, chunk_rows, opened, products, carries, whole, .. } = self;
+        let plan = job.plan();
+        let clock = opened.fleet.clock();
         let start_ns = clock.now_ns();
-        let mut recovery = Recovery::new(plan, &self.opened.fleet.alive);
+        let mut recovery = Recovery::new(plan, &opened.fleet.alive);
         let mut rounds = Vec::new();
-        let outputs = Outputs::cut(y, &mut self.carries, &self.chunk_rows)?;
-        let mut planned = self.whole.clone();
-        let cancelled = loop {
-            self.opened.hold_x(self.job, &planned)?;
-            let shared = Shared {
-                job: self.job,
-                accelerators: &self.opened.accelerators,
-                products: &self.products,
-                settings: &self.settings,
-                x,
-                outputs: &outputs,
-            };
-            let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-            let outcome =
-                self.opened.fleet.run(self.pool, &planned, &mut binder, cancel, self.settings.patience)?;
-            let round = Round { planned: planned.clone(), outcome };
-            let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
-            recovery.take_stock(rounds.len(), &round)?;
-            rounds.push(round);
-            if complete || cancelled {
-                break cancelled;
+        let cancelled = lending(|scope| {
+            let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
+            let lent = Lent::new(job, x, scope)?;
+            let mut planned = whole.clone();
+            loop {
+                opened.hold_x(job, &planned)?;
+                let shared = Shared {
+                    job,
+                    accelerators: &opened.accelerators,
+                    products,
+                    settings,
+                    x,
+                    lent: &lent,
+                    outputs: &outputs,
+                };
+                let mut binder = SpmmBinder { shared: &shared, planned: &planned };
+                let outcome = opened.fleet.run(pool, &planned, &mut binder, cancel, settings.patience)?;
+                let round = Round { planned: planned.clone(), outcome };
+                let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
+                let stock = recovery.take_stock(rounds.len(), &round);
+                opened.fleet.close_dead(&recovery.remaining.alive);
+                stock?;
+                rounds.push(round);
+                if complete || cancelled {
+                    return Ok::<bool, Error>(cancelled);
+                }
+                planned = Arc::new(Planned::new(plan.graph(&recovery.remaining)?)?);
             }
-            planned = Arc::new(Planned::new(plan.graph(&recovery.remaining)?)?);
-        };
-        if recovery.remaining.alive != self.opened.fleet.alive {
+        })?;
+        if recovery.remaining.alive != opened.fleet.alive {
             // Later runs do not ask those again that failed.
-            self.opened.fleet.alive.clone_from(&recovery.remaining.alive);
-            let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
-            self.whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+            opened.fleet.alive.clone_from(&recovery.remaining.alive);
+            let all = Remaining { alive: opened.fleet.alive.clone(), ..Remaining::all(plan) };
+            *whole = Arc::new(Planned::new(plan.graph(&all)?)?);
         }
         let faults = recovery.into_faults(&rounds);
         Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled })
@@ -234,18 +282,22 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             return Ok(());
         }
         let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
-        let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[])?;
-        let shared = Shared {
-            job: self.job,
-            accelerators: &self.opened.accelerators,
-            products: &self.products,
-            settings: &self.settings,
-            x: nothing,
-            outputs: &outputs,
-        };
-        let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-        let outcome =
-            self.opened.fleet.run(self.pool, &planned, &mut binder, None, self.settings.patience)?;
+        let Self { pool, job, settings, opened, products, .. } = self;
+        let outcome = lending(|scope| {
+            let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[], scope)?;
+            let lent = Lent::new(job, nothing, scope)?;
+            let shared = Shared {
+                job,
+                accelerators: &opened.accelerators,
+                products,
+                settings,
+                x: nothing,
+                lent: &lent,
+                outputs: &outputs,
+            };
+            let mut binder = SpmmBinder { shared: &shared, planned: &planned };
+            opened.fleet.run(pool, &planned, &mut binder, None, settings.patience)
+        })?;
         let round = Round { planned, outcome };
         let mut recovery = Recovery::new(plan, &self.opened.fleet.alive);
         recovery.take_stock(0, &round)?;

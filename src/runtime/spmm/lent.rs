@@ -1,0 +1,73 @@
+//! A and X where they lie, lent to devices for one run.
+
+use crate::device::{Lending, Pinned, PinnedRange};
+use crate::error::{Error, Result};
+use crate::matrix::{MultiVectorView, Scalar};
+use crate::runtime::spmm::job::Job;
+use crate::work::ChunkRows;
+
+/// The arrays of A, and X.
+pub struct Lent {
+    row_pointers: Pinned,
+    columns: Pinned,
+    values: Pinned,
+    /// For each chunk that is a part of a row the boundaries of its segments.
+    segments: Vec<Option<Pinned>>,
+    x: Pinned,
+}
+
+impl Lent {
+    /// Lends what `job` multiplies, and `x`, for as long as `scope`.
+    pub fn new<'env, T: Scalar>(
+        job: &'env Job<'env, T>,
+        x: MultiVectorView<'env, T>,
+        scope: &Lending<'env>,
+    ) -> Result<Self> {
+        let matrix = job.matrix();
+        let chunks = job.plan().chunks.iter().enumerate();
+        let segments = chunks.map(|(index, chunk)| match chunk.rows {
+            ChunkRows::Rows { .. } => Ok(None),
+            ChunkRows::Segments { .. } => {
+                let boundaries = job.rows(index)?.row_pointers();
+                Ok(Some(scope.read_only(bytemuck::cast_slice(boundaries))))
+            }
+        });
+        Ok(Self {
+            segments: segments.collect::<Result<_>>()?,
+            row_pointers: scope.read_only(bytemuck::cast_slice(matrix.row_pointers())),
+            columns: scope.read_only(bytemuck::cast_slice(matrix.columns())),
+            values: scope.read_only(bytemuck::cast_slice(matrix.values())),
+            x: scope.read_only(bytemuck::cast_slice(x.data())),
+        })
+    }
+
+    /// X.
+    pub fn x(&self) -> &Pinned {
+        &self.x
+    }
+
+    /// The bytes of an array of a chunk, by the name that its storage gives it.
+    pub fn array<T: Scalar>(&self, job: &Job<'_, T>, chunk: usize, name: &str) -> Result<PinnedRange> {
+        let rows = job.rows(chunk)?;
+        let pointers = rows.row_pointers();
+        let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else {
+            return Err(Error::Internal(format!("chunk {chunk} has no row pointers")));
+        };
+        let range = |pinned: &Pinned, begin: u64, end: u64, size: u64| PinnedRange {
+            pinned: pinned.clone(),
+            begin: begin * size,
+            end: end * size,
+        };
+        match (name, job.chunk(chunk)?.rows, self.segments.get(chunk)) {
+            ("row_pointers", ChunkRows::Rows { begin, end }, _) => {
+                Ok(range(&self.row_pointers, begin as u64, end as u64 + 1, 8))
+            }
+            ("row_pointers", ChunkRows::Segments { .. }, Some(Some(boundaries))) => {
+                Ok(range(boundaries, 0, pointers.len() as u64, 8))
+            }
+            ("columns", ..) => Ok(range(&self.columns, first, last, 4)),
+            ("values", ..) => Ok(range(&self.values, first, last, size_of::<T>() as u64)),
+            _ => Err(Error::Internal(format!("array {name} of chunk {chunk} lies nowhere in A"))),
+        }
+    }
+}
