@@ -48,6 +48,7 @@ fn main() -> rowloom::Result<()> {
         host: host_rates(threads)?,
         mode: None,
         kernel: None,
+        variant: None,
         format: None,
         chunks: Some(CHUNKS),
         chunk_bytes: None,

@@ -62,14 +62,14 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
 #ifdef EXACT_K
 extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 {
-    csr_pieces<SCALAR, ELEMENTS, LANES, VECTORS, WAYS>(ARGUMENTS);
+    csr_pieces<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS>(ARGUMENTS);
 }
 #else
-#define PIECES(type, T, E, L, V, W)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) csr_pieces_##type##_e##E##l##L##v##V##w##W(PARAMETERS(T))        \
+#define PIECES(type, T, B, L, V, W)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) csr_pieces_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))        \
     {                                                                                                                  \
-        csr_pieces<T, E, L, V, W>(ARGUMENTS);                                                                          \
+        csr_pieces<T, B / sizeof(T), L, V, W>(ARGUMENTS);                                                              \
     }
-PIECES(f64, double, 1, 1, 1, 8) WAYS_LADDER(PIECES, f64, double, 2)
-PIECES(f32, float, 1, 1, 1, 8) PIECES(f32, float, 2, 1, 1, 8) WAYS_LADDER(PIECES, f32, float, 4)
+PIECES(f64, double, 8, 1, 1, 8) WAYS_LADDER(PIECES, f64, double)
+PIECES(f32, float, 4, 1, 1, 8) PIECES(f32, float, 8, 1, 1, 8) WAYS_LADDER(PIECES, f32, float)
 #endif

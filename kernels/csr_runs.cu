@@ -14,8 +14,8 @@
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
-    unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ row_pointers,         \
-        const uint4 *__restrict__ list, const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,       \
+    unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ row_pointers,               \
+        const uint4 *__restrict__ list, const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,        \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
         unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch, unsigned int *counters
 
@@ -82,14 +82,14 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
 #ifdef EXACT_K
 extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 {
-    csr_runs<SCALAR, ELEMENTS, LANES, VECTORS>(ARGUMENTS);
+    csr_runs<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS>(ARGUMENTS);
 }
 #else
-#define RUNS(type, T, E, L, V)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256) csr_runs_##type##_e##E##l##L##v##V(PARAMETERS(T))                \
+#define RUNS(type, T, B, L, V)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) csr_runs_##type##_b##B##l##L##v##V(PARAMETERS(T))                \
     {                                                                                                                  \
-        csr_runs<T, E, L, V>(ARGUMENTS);                                                                               \
+        csr_runs<T, B / sizeof(T), L, V>(ARGUMENTS);                                                                   \
     }
-RUNS(f64, double, 1, 1, 1) LADDER(RUNS, f64, double, 2)
-RUNS(f32, float, 1, 1, 1) RUNS(f32, float, 2, 1, 1) LADDER(RUNS, f32, float, 4)
+RUNS(f64, double, 8, 1, 1) LADDER(RUNS, f64, double)
+RUNS(f32, float, 4, 1, 1) RUNS(f32, float, 8, 1, 1) LADDER(RUNS, f32, float)
 #endif

@@ -50,21 +50,21 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
 #ifdef EXACT_K
 extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 {
-    csr_subwarp<SCALAR, ELEMENTS, LANES, VECTORS, WAYS>(ARGUMENTS);
+    csr_subwarp<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS>(ARGUMENTS);
 }
 #else
-#define SUBWARP(type, T, E, L, V)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(256) csr_subwarp_##type##_e##E##l##L##v##V(PARAMETERS(T))             \
+#define SUBWARP(type, T, B, L, V)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(256) csr_subwarp_##type##_b##B##l##L##v##V(PARAMETERS(T))             \
     {                                                                                                                  \
-        csr_subwarp<T, E, L, V, 1>(ARGUMENTS);                                                                         \
+        csr_subwarp<T, B / sizeof(T), L, V, 1>(ARGUMENTS);                                                             \
     }
-#define WAYS_FORM(type, T, E, L, V, W)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256) csr_ways_##type##_e##E##l##L##v##V##w##W(PARAMETERS(T))          \
+#define WAYS_FORM(type, T, B, L, V, W)                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256) csr_ways_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))          \
     {                                                                                                                  \
-        csr_subwarp<T, E, L, V, W>(ARGUMENTS);                                                                         \
+        csr_subwarp<T, B / sizeof(T), L, V, W>(ARGUMENTS);                                                             \
     }
-SUBWARP(f64, double, 1, 1, 1) LADDER(SUBWARP, f64, double, 2)
-SUBWARP(f32, float, 1, 1, 1) SUBWARP(f32, float, 2, 1, 1) LADDER(SUBWARP, f32, float, 4)
-WAYS_FORM(f64, double, 1, 1, 1, 8) WAYS_LADDER(WAYS_FORM, f64, double, 2)
-WAYS_FORM(f32, float, 1, 1, 1, 8) WAYS_FORM(f32, float, 2, 1, 1, 8) WAYS_LADDER(WAYS_FORM, f32, float, 4)
+SUBWARP(f64, double, 8, 1, 1) LADDER(SUBWARP, f64, double)
+SUBWARP(f32, float, 4, 1, 1) SUBWARP(f32, float, 8, 1, 1) LADDER(SUBWARP, f32, float)
+WAYS_FORM(f64, double, 8, 1, 1, 8) WAYS_LADDER(WAYS_FORM, f64, double)
+WAYS_FORM(f32, float, 4, 1, 1, 8) WAYS_FORM(f32, float, 8, 1, 1, 8) WAYS_LADDER(WAYS_FORM, f32, float)
 #endif

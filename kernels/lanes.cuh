@@ -246,10 +246,11 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
     store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
 }
 
-// The forms that every file has for any number of columns: FORM(type, T, E, L, V), and with ways FORM(type, T, E, L, V, W).
-#define LADDER(FORM, type, T, E)                                                                                       \
-    FORM(type, T, E, 1, 1) FORM(type, T, E, 2, 1) FORM(type, T, E, 4, 1) FORM(type, T, E, 4, 2)                        \
-    FORM(type, T, E, 8, 2) FORM(type, T, E, 8, 4) FORM(type, T, E, 16, 4)
-#define WAYS_LADDER(FORM, type, T, E)                                                                                  \
-    FORM(type, T, E, 1, 1, 8) FORM(type, T, E, 2, 1, 4) FORM(type, T, E, 4, 1, 2) FORM(type, T, E, 4, 2, 2)            \
-    FORM(type, T, E, 8, 2, 4) FORM(type, T, E, 8, 4, 4) FORM(type, T, E, 16, 4, 2)
+// The forms that every file has for any number of columns: FORM(type, T, B, L, V), and with ways FORM(type, T, B, L, V, W),
+// B bytes a vector.
+#define LADDER(FORM, type, T)                                                                                          \
+    FORM(type, T, 16, 1, 1) FORM(type, T, 16, 2, 1) FORM(type, T, 16, 4, 1) FORM(type, T, 16, 4, 2)                        \
+    FORM(type, T, 16, 8, 2) FORM(type, T, 16, 8, 4) FORM(type, T, 16, 16, 4)
+#define WAYS_LADDER(FORM, type, T)                                                                                     \
+    FORM(type, T, 16, 1, 1, 8) FORM(type, T, 16, 2, 1, 4) FORM(type, T, 16, 4, 1, 2) FORM(type, T, 16, 4, 2, 2)            \
+    FORM(type, T, 16, 8, 2, 4) FORM(type, T, 16, 8, 4, 4) FORM(type, T, 16, 16, 4, 2)

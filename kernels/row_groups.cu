@@ -20,7 +20,7 @@
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
-    unsigned long long items, unsigned long long rows, unsigned long long k, const uint4 *__restrict__ groups,   \
+    unsigned long long items, unsigned long long rows, unsigned long long k, const uint4 *__restrict__ groups,         \
         const unsigned int *__restrict__ columns, const unsigned long long *__restrict__ masks,                        \
         const unsigned int *__restrict__ offsets, const T *__restrict__ values, const uint2 *__restrict__ cuts,        \
         const T *__restrict__ x, unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch,        \
@@ -113,20 +113,20 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
 #ifdef EXACT_K
 extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 {
-    row_groups<SCALAR, ELEMENTS, LANES, VECTORS, WAYS, ROWS>(ARGUMENTS);
+    row_groups<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, ROWS>(ARGUMENTS);
 }
 #else
-#define GROUPS(type, T, E, L, V)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256) row_groups_##type##_e##E##l##L##v##V##r4(PARAMETERS(T))          \
+#define GROUPS(type, T, B, L, V)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256) row_groups_##type##_b##B##l##L##v##V##r4(PARAMETERS(T))          \
     {                                                                                                                  \
-        row_groups<T, E, L, V, 1, 4>(ARGUMENTS);                                                                       \
+        row_groups<T, B / sizeof(T), L, V, 1, 4>(ARGUMENTS);                                                           \
     }
-#define GROUPS_CUT(type, T, E, L, V)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256) row_groups_cut_##type##_e##E##l##L##v##V##w1r4(PARAMETERS(T))    \
+#define GROUPS_CUT(type, T, B, L, V)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) row_groups_cut_##type##_b##B##l##L##v##V##w1r4(PARAMETERS(T))    \
     {                                                                                                                  \
-        row_groups<T, E, L, V, 1, 4>(ARGUMENTS);                                                                       \
+        row_groups<T, B / sizeof(T), L, V, 1, 4>(ARGUMENTS);                                                           \
     }
-#define FORMS(FORM) FORM(f64, double, 2, 4, 1) FORM(f64, double, 2, 8, 2) FORM(f64, double, 2, 16, 4)                       \
-    FORM(f32, float, 4, 4, 1) FORM(f32, float, 4, 8, 2) FORM(f32, float, 4, 16, 4)
+#define FORMS(FORM) FORM(f64, double, 16, 4, 1) FORM(f64, double, 16, 8, 2) FORM(f64, double, 16, 16, 4)               \
+    FORM(f32, float, 16, 4, 1) FORM(f32, float, 16, 8, 2) FORM(f32, float, 16, 16, 4)
 FORMS(GROUPS) FORMS(GROUPS_CUT)
 #endif

@@ -1,7 +1,7 @@
 // Y = A X with one thread for each row, A in sliced ELLPACK: slices of 32 rows sorted by length, so that the lanes of a warp
 // read neighbouring entries and are done at nearly the same time. For few columns.
 //
-// Entry e of lane l of slice s is at slice_begins[s] + 32 e + l; `lengths` has each lane's own length, `lane_rows` its row, or
+// Entry e of lane l of slice s is at slice_starts[s] + 32 e + l; `lane_lengths` has each lane's own length, `lane_rows` its row, or
 // 0xffffffff where there is none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 256
 // nonzeros.
 
@@ -10,12 +10,12 @@
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
-    unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ slice_begins,         \
-        const unsigned int *__restrict__ lengths, const unsigned int *__restrict__ lane_rows,                          \
+    unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ slice_starts,               \
+        const unsigned int *__restrict__ lane_lengths, const unsigned int *__restrict__ lane_rows,                     \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
         unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
 
-#define ARGUMENTS items, k, slice_begins, lengths, lane_rows, columns, values, x, ldx, y, ldy
+#define ARGUMENTS items, k, slice_starts, lane_lengths, lane_rows, columns, values, x, ldx, y, ldy
 
 #define NOBODY 0xffffffffu
 
@@ -24,8 +24,8 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, slice = thread / 32;
     if (slice >= items) return;
     const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(k), pitch = (unsigned int)ldx;
-    const unsigned long long begin = __ldg(slice_begins + slice) + thread % 32;
-    const unsigned int length = __ldg(lengths + thread), row = __ldg(lane_rows + thread);
+    const unsigned long long begin = __ldg(slice_starts + slice) + thread % 32;
+    const unsigned int length = __ldg(lane_lengths + thread), row = __ldg(lane_rows + thread);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     columns += begin;
     values += begin;
@@ -51,13 +51,16 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
 }
 
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR)) { sell<SCALAR, ELEMENTS, VECTORS>(ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
+{
+    sell<SCALAR, BYTES / sizeof(SCALAR), VECTORS>(ARGUMENTS);
+}
 #else
-#define SELL(type, T, E, V)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) sell_##type##_e##E##v##V(PARAMETERS(T))                          \
+#define SELL(type, T, B, V)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) sell_##type##_b##B##v##V(PARAMETERS(T))                          \
     {                                                                                                                  \
-        sell<T, E, V>(ARGUMENTS);                                                                                      \
+        sell<T, B / sizeof(T), V>(ARGUMENTS);                                                                          \
     }
-SELL(f64, double, 1, 1) SELL(f64, double, 2, 1) SELL(f64, double, 2, 2) SELL(f64, double, 2, 4)
-SELL(f32, float, 1, 1) SELL(f32, float, 2, 1) SELL(f32, float, 4, 1) SELL(f32, float, 4, 2) SELL(f32, float, 4, 4)
+SELL(f64, double, 8, 1) SELL(f64, double, 16, 1) SELL(f64, double, 16, 2) SELL(f64, double, 16, 4)
+SELL(f32, float, 4, 1) SELL(f32, float, 8, 1) SELL(f32, float, 16, 1) SELL(f32, float, 16, 2) SELL(f32, float, 16, 4)
 #endif

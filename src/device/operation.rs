@@ -3,7 +3,7 @@
 use super::{Memory, Pinned};
 use crate::error::Result;
 use crate::kernel::KernelId;
-use crate::kernel::cuda::Variant;
+use crate::kernel::cuda::{Items, Variant};
 use crate::matrix::Dtype;
 
 /// Bytes `begin..end` of a device's memory.
@@ -141,7 +141,9 @@ pub struct Launch {
     /// Which of its forms.
     pub variant: Variant,
     /// Rows, pieces or groups it is launched for; with `k` this gives the shape of the grid.
-    pub items: u64,
+    pub items: Items,
+    /// Whether all values of the matrix are equal, so that a form may read one of them only.
+    pub uniform: bool,
     /// Columns of X and Y.
     pub k: u64,
     /// What it is called with.

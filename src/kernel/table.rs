@@ -15,6 +15,8 @@ pub enum Format {
     EllUnpadded,
     /// Sliced ELLPACK.
     Sell,
+    /// Groups of rows with the columns they share.
+    RowGroups,
 }
 
 impl Format {
@@ -25,6 +27,7 @@ impl Format {
             Self::EllPadded => "ell_padded",
             Self::EllUnpadded => "ell_unpadded",
             Self::Sell => "sell",
+            Self::RowGroups => "row_groups",
         }
     }
 }
@@ -77,6 +80,20 @@ pub enum KernelId {
     Ellpack,
     /// A few GPU threads an element, padded ELLPACK.
     EllpackSubwarp,
+    /// Lanes over the columns of X, a row at a time.
+    CsrSubwarp,
+    /// The same, several lanes sharing a row's nonzeros.
+    CsrWays,
+    /// Lanes over the columns of X, long rows cut.
+    CsrPieces,
+    /// Lanes over the columns of X, short rows joined.
+    CsrRuns,
+    /// Lanes over the columns of X, rows that share columns together.
+    RowGroups,
+    /// The same, groups cut.
+    RowGroupsCut,
+    /// A GPU thread a row, sliced ELLPACK.
+    Sell,
 }
 
 /// What is known of a kernel.
@@ -233,6 +250,62 @@ pub const TABLE: &[KernelInfo] = &[
         format: Format::EllPadded,
         order: Order::Free,
         summary: "2 GPU threads an element of Y on padded ELLPACK, or more as csr_vector_subwarp",
+    },
+    KernelInfo {
+        id: KernelId::CsrSubwarp,
+        name: "csr_subwarp",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "lanes over the columns of X in 16-byte vectors, a group of them a row; rows of some length",
+    },
+    KernelInfo {
+        id: KernelId::CsrWays,
+        name: "csr_ways",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "the same with several groups a row; small K, or too few rows to fill a device",
+    },
+    KernelInfo {
+        id: KernelId::CsrPieces,
+        name: "csr_pieces",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Free,
+        summary: "the same on a list that cuts long rows and sorts short ones; rows of very different length",
+    },
+    KernelInfo {
+        id: KernelId::CsrRuns,
+        name: "csr_runs",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "lanes over the columns of X, short rows joined, long ones cut at segments; the default",
+    },
+    KernelInfo {
+        id: KernelId::RowGroups,
+        name: "row_groups",
+        runs_on: Processor::Gpu,
+        format: Format::RowGroups,
+        order: Order::Canonical,
+        summary: "four rows together, each row of X read once for all; meshes and finite elements, K from 16 on",
+    },
+    KernelInfo {
+        id: KernelId::RowGroupsCut,
+        name: "row_groups_cut",
+        runs_on: Processor::Gpu,
+        format: Format::RowGroups,
+        order: Order::Free,
+        summary: "the same with long groups cut; rows of any length that share columns",
+    },
+    KernelInfo {
+        id: KernelId::Sell,
+        name: "sell",
+        runs_on: Processor::Gpu,
+        format: Format::Sell,
+        order: Order::Canonical,
+        summary: "a GPU thread a row on slices of rows sorted by length; small K and rows of similar length",
     },
 ];
 

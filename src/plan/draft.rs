@@ -290,7 +290,7 @@ impl Draft<'_> {
     /// Adds a device and its chunks to the plan.
     fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) -> Result<()> {
         let work = &self.request.work;
-        let (layout, gpu_variant) = self.kernels.gpu_form()?;
+        let (layout, gpu_variant) = self.kernels.gpu_form(work.dtype(), work.k() as u64)?;
         for (piece, features) in part.pieces.iter().zip(&part.features) {
             let footprint = work.footprint(piece, layout, &gpu_variant, features.max)?;
             plan.chunks.push(Chunk {

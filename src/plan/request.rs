@@ -5,6 +5,7 @@ use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Layout, Variant};
 use crate::kernel::{Format, KernelId, Processor};
+use crate::matrix::Dtype;
 use crate::work::{Work, XOrder};
 
 /// A device that may be used.
@@ -55,10 +56,18 @@ pub(super) struct KernelPair {
 }
 
 impl KernelPair {
-    /// How the GPU's kernel wants its chunks to lie, and which form of it is taken.
-    pub fn gpu_form(&self) -> Result<(Layout, Variant)> {
+    /// How the GPU's kernel wants its chunks to lie, and which form of it is taken for `k` columns.
+    pub fn gpu_form(&self, dtype: Dtype, k: u64) -> Result<(Layout, Variant)> {
         let kernel = CudaKernel::of(self.gpu)?;
-        Ok((kernel.layout, self.variant.unwrap_or(kernel.first_variant())))
+        let suits = |variant: &Variant| kernel.variants_for(dtype, k).any(|other| other == variant);
+        let variant = match self.variant {
+            Some(variant) => Some(variant).filter(suits),
+            None => kernel.variant_for(dtype, k),
+        };
+        let none = || {
+            Error::Usage(format!("kernel {} has no such form for k = {k}; take another", kernel.id.name()))
+        };
+        Ok((kernel.layout, variant.ok_or_else(none)?))
     }
 
     /// How the GPU's kernel reads X.
@@ -71,7 +80,7 @@ impl PlanRequest<'_> {
     /// The kernels to take; an error where kernel, format and devices contradict each other.
     pub(super) fn kernels(&self) -> Result<KernelPair> {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
-        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrScalarV3, variant: None };
+        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrRuns, variant: None };
         let of_format = match self.format {
             None | Some(Format::Csr) => default,
             Some(Format::EllPadded) => {
@@ -80,6 +89,9 @@ impl PlanRequest<'_> {
             Some(format) if has(Processor::Gpu) => {
                 let name = format.name();
                 return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
+            }
+            Some(Format::RowGroups) => {
+                return Err(Error::Usage("only GPU kernels read row groups; name one with --kernel".into()));
             }
             Some(Format::EllUnpadded) => KernelPair { cpu: KernelId::CpuEllUnpadded, ..default },
             Some(Format::Sell) => KernelPair { cpu: KernelId::CpuSell, ..default },

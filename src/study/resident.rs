@@ -36,7 +36,11 @@ struct Vectors {
 pub struct ResidentBench<'a, T: Scalar> {
     room: &'a mut Room,
     matrix: CsrView<'a, T>,
+    names: KernelNames,
+    /// The forms that suit the present K.
     kernels: Vec<(&'static CudaKernel, Variant)>,
+    /// Whether all values are equal.
+    uniform: bool,
     /// For each form why A cannot have it, or where it is.
     stored: HashMap<StorageKey, std::result::Result<Stored, String>>,
     vectors: Option<Vectors>,
@@ -46,12 +50,24 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
     /// The kernels for GPUs with those names. What lay in the room before is overwritten.
     pub fn new(room: &'a mut Room, matrix: CsrView<'a, T>, names: &KernelNames) -> Self {
         room.clear();
-        let forms =
-            |kernel: &'static CudaKernel| kernel.variants.iter().map(move |variant| (kernel, *variant));
-        let chosen =
-            |(kernel, variant): &(&CudaKernel, Variant)| names.take(kernel.id, &kernel.variant_name(variant));
-        let kernels = CUDA_KERNELS.iter().flat_map(forms).filter(chosen);
-        Self { room, matrix, kernels: kernels.collect(), stored: HashMap::new(), vectors: None }
+        let uniform = is_uniform(matrix.values());
+        let names = names.clone();
+        Self { room, matrix, names, kernels: Vec::new(), uniform, stored: HashMap::new(), vectors: None }
+    }
+
+    /// The forms worth trying for `k` columns: where a compiler is at hand all that can be made, else those at hand.
+    fn forms(&self, k: u64) -> Vec<(&'static CudaKernel, Variant)> {
+        let forms = |kernel: &'static CudaKernel| -> Vec<Variant> {
+            if self.room.compiles() {
+                return kernel.exact_variants(T::DTYPE, k);
+            }
+            kernel.variants_for(T::DTYPE, k).copied().collect()
+        };
+        let chosen = |(kernel, variant): &(&CudaKernel, Variant)| {
+            self.names.take(kernel.id, &kernel.variant_name(variant))
+        };
+        let all = CUDA_KERNELS.iter().flat_map(|kernel| forms(kernel).into_iter().map(move |form| (kernel, form)));
+        all.filter(chosen).collect()
     }
 
     /// Stores A as a form of a kernel reads it, unless it is there.
@@ -59,8 +75,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         if self.stored.contains_key(&key) {
             return Ok(());
         }
-        // Pieces in the order of their rows, as where X fits a device's cache.
-        let stored = match Storage::of(key.0, variant, self.matrix, false) {
+        let stored = match Storage::of(key.0, variant, self.matrix) {
             Ok(storage) => {
                 let at = self.room.allocate(storage.bytes())?;
                 let held = HeldColumns::Whole { cols: self.matrix.cols() };
@@ -90,6 +105,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         let number = |name: &str| match name {
             "rows" => Ok(storage.rows),
             "items" => Ok(storage.items),
+            "heavy" => Ok(storage.heavy),
             "width" => Ok(storage.width),
             "k" => Ok(vectors.k),
             "ldx" => Ok(x_pitch_bytes / value_bytes),
@@ -118,8 +134,8 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
             })
         };
         let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
-        let (items, k) = (storage.items, vectors.k);
-        Ok(Launch { kernel: kernel.id, dtype: T::DTYPE, variant, items, k, arguments })
+        let (items, uniform, k) = (storage.grid_items(), self.uniform, vectors.k);
+        Ok(Launch { kernel: kernel.id, dtype: T::DTYPE, variant, items, uniform, k, arguments })
     }
 
     fn vectors(&self) -> Result<&Vectors> {
@@ -145,6 +161,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
     }
 
     fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>> {
+        self.kernels = self.forms(x.k() as u64);
         let row_bytes = (x.k() * size_of::<T>()) as u64;
         let pitch_bytes = pitch_bytes(row_bytes);
         let x_range = self.room.allocate(x.rows() as u64 * pitch_bytes)?;
@@ -196,7 +213,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
             Err(reason) => return Ok(Err(reason.clone())),
         };
         let vectors = self.vectors()?;
-        match kernel.shape(&variant, T::DTYPE, stored.storage.items, vectors.k) {
+        match kernel.shape(&variant, T::DTYPE, stored.storage.grid_items(), vectors.k) {
             Ok(_) => Ok(Ok(())),
             Err(error) => Ok(Err(error.to_string())),
         }
@@ -223,6 +240,13 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
             Ok(())
         })?
     }
+}
+
+fn is_uniform<T: Scalar>(values: &[T]) -> bool {
+    values.first().is_some_and(|first| {
+        let bits = bytemuck::bytes_of(first);
+        values.iter().all(|value| bytemuck::bytes_of(value) == bits)
+    })
 }
 
 fn misaligned(error: bytemuck::PodCastError) -> Error {

@@ -6,8 +6,8 @@
 pub mod columns;
 pub mod features;
 mod held;
+mod items;
 mod partition;
-pub mod pieces;
 mod pitch;
 pub mod row_blocks;
 pub mod row_groups;

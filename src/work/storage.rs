@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::held::HeldColumns;
-use super::{ChunkRows, Work, pieces, row_blocks, row_groups, slices};
+use super::{ChunkRows, Work, items, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{Layout, Variant};
+use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 
@@ -30,12 +30,12 @@ pub struct Array {
 pub struct Storage {
     pub(super) layout: Layout,
     pub(super) variant: Variant,
-    /// Whether pieces are in the order of their first columns.
-    pub(super) by_column: bool,
     /// Rows, or segments, of the chunk.
     pub rows: u64,
     /// What the grid of a launch counts: rows, pieces of rows, or groups of them.
     pub items: u64,
+    /// How many of them, the first ones, get a warp each.
+    pub heavy: u64,
     /// Entries of a row in padded ELLPACK; elsewhere 0.
     pub width: u64,
     /// Its arrays, in the order in which they lie.
@@ -57,7 +57,9 @@ pub struct Footprint {
 impl Storage {
     /// CSR of `rows` rows with `nnz` nonzeros together.
     pub fn csr(rows: u64, nnz: u64, value_bytes: u64) -> Self {
-        let arrays = [("row_pointers", rows + 1, 8), ("columns", nnz, 4), ("values", nnz, value_bytes)];
+        let entries = padded_entries(nnz);
+        let arrays =
+            [("row_pointers", rows + 1, 8), ("columns", entries, 4), ("values", entries, value_bytes)];
         Self::lay_out((Layout::Csr, &Variant::PLAIN), rows, rows, &arrays)
     }
 
@@ -68,13 +70,8 @@ impl Storage {
         Self { width, ..Self::lay_out((Layout::Ellpack, &Variant::PLAIN), rows, rows, &arrays) }
     }
 
-    /// How `rows` lie for a kernel's form. Pieces are in the order of their first columns if `by_column`. An error where a format cannot hold such rows. Runs in the rayon pool it is called in.
-    pub fn of<T: Scalar>(
-        layout: Layout,
-        variant: &Variant,
-        rows: CsrView<'_, T>,
-        by_column: bool,
-    ) -> Result<Self> {
+    /// How `rows` lie for a kernel's form. An error where a format cannot hold such rows. Runs in the rayon pool it is called in.
+    pub fn of<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrView<'_, T>) -> Result<Self> {
         let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
         match layout {
             Layout::Csr => Ok(Self::csr(count, rows.nnz() as u64, value_bytes)),
@@ -82,7 +79,7 @@ impl Storage {
                 let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
                 Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes))
             }
-            Layout::Pieces => pieces::storage(variant, rows, by_column),
+            Layout::Runs | Layout::Pieces => items::storage(layout, variant, rows),
             Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
             Layout::RowGroups => row_groups::storage(variant, rows),
             Layout::Slices => slices::storage(variant, rows),
@@ -104,7 +101,7 @@ impl Storage {
         };
         let arrays = arrays.iter().map(place).collect();
         let variant = *variant;
-        Self { layout, variant, by_column: false, rows, items, width: 0, arrays, scratch_rows: 0 }
+        Self { layout, variant, rows, items, heavy: 0, width: 0, arrays, scratch_rows: 0 }
     }
 
     /// Where the array of that name lies.
@@ -115,6 +112,11 @@ impl Storage {
     /// Bytes of all arrays, those between and behind them included.
     pub fn bytes(&self) -> u64 {
         self.arrays.last().map_or(0, |array| aligned(array.range.end))
+    }
+
+    /// What a launch works through.
+    pub fn grid_items(&self) -> Items {
+        Items { count: self.items, heavy: self.heavy }
     }
 
     /// Memory it takes where rows of Y are `pitch_bytes` apart.
@@ -148,7 +150,7 @@ impl Storage {
                 }
                 Ok(())
             }
-            Layout::Pieces => pieces::write(self, rows, held, self.split(slot)?),
+            Layout::Runs | Layout::Pieces => items::write(self, rows, held, self.split(slot)?),
             Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
             Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
             Layout::Slices => slices::write(rows, held, self.split(slot)?),
@@ -185,7 +187,7 @@ impl Work<'_> {
         let most = match layout {
             Layout::Csr => Storage::csr(rows, nnz, value_bytes),
             Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
-            Layout::Pieces => pieces::most(variant, (rows, nnz, longest), value_bytes),
+            Layout::Runs | Layout::Pieces => items::most(layout, variant, (rows, nnz, longest), value_bytes),
             Layout::RowBlocks => row_blocks::most(variant, (rows, nnz), value_bytes),
             Layout::RowGroups => row_groups::most(variant, (rows, nnz, longest), value_bytes)?,
             Layout::Slices => slices::most(variant, self.lengths(piece), rows, value_bytes)?,
@@ -194,7 +196,12 @@ impl Work<'_> {
     }
 }
 
-/// The columns and values of `rows`, one after the other.
+/// Entries of an array that kernels read four at a time.
+pub(super) fn padded_entries(nnz: u64) -> u64 {
+    nnz.checked_next_multiple_of(4).unwrap_or(u64::MAX)
+}
+
+/// The columns and values of `rows`, one after the other, and zeros behind them.
 pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
     held: &HeldColumns,
@@ -203,6 +210,10 @@ pub(super) fn write_entries<T: Scalar>(
 ) -> Result<()> {
     let pointers = rows.row_pointers();
     let range = pointers[0] as usize..pointers[pointers.len() - 1] as usize;
+    let (values, no_values) = values.split_at_mut(range.len());
+    let (columns, no_columns) = columns.split_at_mut(range.len());
+    no_values.fill(T::ZERO);
+    no_columns.fill(0);
     values.copy_from_slice(&rows.values()[range.clone()]);
     held.place_all(&rows.columns()[range], columns)
 }
@@ -262,18 +273,19 @@ pub(super) mod tests {
     fn csr_keeps_its_entries_and_moves_its_columns() {
         let a = matrix();
         let rows = a.view().slice_rows(1..3);
-        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows, false).unwrap();
+        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         storage.write(rows, &HeldColumns::Range { first: 3, end: 6 }, &mut slot).unwrap();
         assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), [2, 2, 5]);
-        assert_eq!(part::<u32>(&slot, &storage, "columns"), [0, 1, 2]);
-        assert_eq!(part::<f64>(&slot, &storage, "values"), [3.0, 4.0, 5.0]);
+        // Filled up to a multiple of four, as kernels read them.
+        assert_eq!(part::<u32>(&slot, &storage, "columns"), [0, 1, 2, 0]);
+        assert_eq!(part::<f64>(&slot, &storage, "values"), [3.0, 4.0, 5.0, 0.0]);
     }
 
     #[test]
     fn ell_pads_every_row_to_the_longest() {
         let a = matrix();
-        let storage = Storage::of(Layout::Ellpack, &Variant::PLAIN, a.view(), false).unwrap();
+        let storage = Storage::of(Layout::Ellpack, &Variant::PLAIN, a.view()).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).unwrap();
         let p = PADDING;
@@ -285,7 +297,7 @@ pub(super) mod tests {
     #[test]
     fn a_slot_that_is_too_small_is_an_error() {
         let a = matrix();
-        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, a.view(), false).unwrap();
+        let storage = Storage::of(Layout::Csr, &Variant::PLAIN, a.view()).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize - 1).unwrap();
         assert!(storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).is_err());
     }

@@ -77,7 +77,8 @@ impl Forms {
             ptx: ptx.and_then(|(_, ptx)| only_entry(ptx, &entry)),
             entry,
             generic: form(Vec::new()),
-            exact: has_word(kernel.text, EXACT).then(|| form(kernel.defines(&launch.variant, launch.k))),
+            exact: has_word(kernel.text, EXACT)
+                .then(|| form(kernel.defines(&launch.variant, launch.dtype, launch.k, launch.uniform))),
         })
     }
 }
@@ -123,16 +124,17 @@ pub(super) mod tests {
 
     pub fn launch(kernel: KernelId, dtype: Dtype, k: u64) -> Launch {
         let variant = CudaKernel::of(kernel).map(CudaKernel::first_variant).unwrap_or_default();
-        Launch { kernel, variant, dtype, items: 10, k, arguments: Vec::new() }
+        Launch { kernel, variant, dtype, items: 10.into(), uniform: false, k, arguments: Vec::new() }
     }
 
     #[test]
     fn every_kernel_has_its_ptx_with_both_entries() {
         let dtypes = [Dtype::F64, Dtype::F32];
-        let variants =
-            |kernel: &'static CudaKernel| kernel.variants.iter().map(move |variant| (kernel, *variant));
-        for (kernel, variant) in CUDA_KERNELS.iter().flat_map(variants) {
-            for dtype in dtypes {
+        for kernel in CUDA_KERNELS {
+            for (dtype, variant) in dtypes
+                .iter()
+                .flat_map(|&dtype| kernel.variants_of(dtype).map(move |&variant| (dtype, variant)))
+            {
                 let launch = Launch { variant, ..launch(kernel.id, dtype, 8) };
                 let forms = Forms::of(&launch, H200).unwrap();
                 let ptx = forms.ptx.unwrap_or_else(|| {

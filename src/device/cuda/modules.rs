@@ -39,11 +39,13 @@ struct Wanted {
     variant: Variant,
     dtype: Dtype,
     k: u64,
+    uniform: bool,
 }
 
 impl Wanted {
     fn by(launch: &Launch) -> Self {
-        Self { kernel: launch.kernel, variant: launch.variant, dtype: launch.dtype, k: launch.k }
+        let Launch { kernel, variant, dtype, k, uniform, .. } = *launch;
+        Self { kernel, variant, dtype, k, uniform }
     }
 }
 

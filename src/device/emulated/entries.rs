@@ -82,7 +82,7 @@ mod tests {
     fn every_kernel_has_its_entries() {
         for kernel in CUDA_KERNELS {
             for dtype in [Dtype::F64, Dtype::F32] {
-                for variant in kernel.variants {
+                for variant in kernel.variants_of(dtype) {
                     let entry = entry(&kernel.entry(dtype, variant)).unwrap();
                     assert_eq!(entry.parameters, kernel.parameters.len());
                     assert!((1..=16).contains(&entry.parameters));

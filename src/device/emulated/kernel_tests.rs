@@ -10,7 +10,7 @@ use super::launch::{Bound, BoundLaunch, BoundRange, Use};
 use super::memory::Allocation;
 use super::processor::Processor;
 use crate::error::Error;
-use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Parameter, Variant};
+use crate::kernel::cuda::{CUDA_KERNELS, Constant, CudaKernel, Layout, Parameter, Variant};
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
 use crate::work::{HeldColumns, Storage, pitch_bytes};
@@ -32,8 +32,21 @@ fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
     x
 }
 
-fn every_form() -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
-    CUDA_KERNELS.iter().flat_map(|kernel| kernel.variants.iter().map(move |variant| (kernel, variant)))
+fn every_form<T: Scalar>(k: usize) -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
+    // Of kernels with vectors the widest form and the narrowest; the others are the same text with other numbers.
+    let ends = |mut forms: Vec<&'static Variant>| {
+        forms.dedup_by_key(|variant| variant.bytes * variant.lanes * variant.vectors);
+        let narrowest = forms.pop();
+        forms.truncate(1);
+        forms.into_iter().chain(narrowest)
+    };
+    let forms = move |kernel: &'static CudaKernel| {
+        let all: Vec<&Variant> = kernel.variants_for(T::DTYPE, k as u64).collect();
+        if kernel.constants.contains(&Constant::Bytes) { ends(all).collect() } else { all }
+    };
+    CUDA_KERNELS
+        .iter()
+        .flat_map(move |kernel| forms(kernel).into_iter().map(move |variant| (kernel, variant)))
 }
 
 /// `rows` of Y, computed by one launch; nothing where the kernel's format cannot hold them.
@@ -49,14 +62,20 @@ fn product<T: Scalar>(
     let held = HeldColumns::Whole { cols: a.cols() };
     let row_bytes = k * value_bytes;
     let pitch_bytes = pitch_bytes(row_bytes as u64) as usize;
-    let storage = match Storage::of(kernel.layout, variant, chunk, k.is_multiple_of(2)) {
+    let storage = match Storage::of(kernel.layout, variant, chunk) {
         Err(Error::Usage(_)) if matches!(kernel.layout, Layout::RowGroups | Layout::Slices) => return None,
         storage => storage.unwrap(),
     };
     let mut bytes = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
     storage.write(chunk, &held, &mut bytes).unwrap();
     let slot = memory_of(&bytes[..]);
-    let ldx = if kernel.transposes_x() { a.cols() + k % 3 } else { x.leading_dimension() };
+    // Rows of X are as far apart as they may be for the kernel: vectors must be aligned.
+    let with_vectors = kernel.constants.contains(&Constant::Bytes);
+    let ldx = match (kernel.transposes_x(), with_vectors) {
+        (true, _) => a.cols() + k % 3,
+        (false, true) => pitch_bytes / value_bytes,
+        (false, false) => x.leading_dimension(),
+    };
     let mut values = vec![T::ZERO; ldx * if kernel.transposes_x() { k } else { a.cols() }];
     if kernel.transposes_x() {
         held.copy_columns(x.view(), ldx, &mut values);
@@ -79,6 +98,7 @@ fn product<T: Scalar>(
                     return Bound::Number(match name {
                         "rows" => storage.rows,
                         "items" => storage.items,
+                        "heavy" => storage.heavy,
                         "width" => storage.width,
                         "k" => k as u64,
                         "ldx" => ldx as u64,
@@ -100,7 +120,7 @@ fn product<T: Scalar>(
         })
         .collect();
     let name = kernel.entry(T::DTYPE, variant);
-    let shape = kernel.shape(variant, T::DTYPE, storage.items, k as u64).unwrap();
+    let shape = kernel.shape(variant, T::DTYPE, storage.grid_items(), k as u64).unwrap();
     let launch = BoundLaunch { name: name.clone(), entry: entry(&name).unwrap(), shape, arguments };
     let mut processor = Processor::new().unwrap();
     for _ in 0..2 {
@@ -128,7 +148,7 @@ fn check<T: Scalar>(a: &Csr<T>, k: usize, gap: usize, what: &str) {
     let mut expected = MultiVector::zeros(a.rows(), k).unwrap();
     reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
     let longest = (0..a.rows()).map(|row| a.view().row_length(row)).max().unwrap_or(0);
-    for (kernel, variant) in every_form() {
+    for (kernel, variant) in every_form::<T>(k) {
         let Some(y) = product(kernel, variant, a.view(), 0..a.rows(), &x) else { continue };
         let name = kernel.entry(T::DTYPE, variant);
         let canonical = kernel.id.info().order == Order::Canonical
@@ -169,16 +189,18 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
 fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
     let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;
     let x = x_for::<f64>(a.cols(), 5, 5);
-    for (kernel, variant) in every_form() {
+    for (kernel, variant) in every_form::<f64>(5) {
         let Some(whole) = product(kernel, variant, a.view(), 0..a.rows(), &x) else { continue };
         let parts: Vec<f64> = [0..1, 1..250, 250..250, 250..600]
             .into_iter()
             .flat_map(|rows| product(kernel, variant, a.view(), rows, &x).unwrap().data().to_vec())
             .collect();
         let same = bytemuck::cast_slice::<f64, u64>(whole.data()) == bytemuck::cast_slice::<f64, u64>(&parts);
-        // Row blocks are cut for the chunk, and a row is added up as its block wants it.
+        // Row blocks are cut for the chunk, and a row is added up as its block wants it; ways take entries in fours that are
+        // counted from the chunk's start.
         let name = kernel.variant_name(variant);
-        assert!(same || kernel.layout == Layout::RowBlocks, "{name}");
+        let by_place = kernel.id.info().order == Order::Free && kernel.constants.contains(&Constant::Bytes);
+        assert!(same || kernel.layout == Layout::RowBlocks || by_place, "{name}");
         let parts = MultiVector::from_fn(a.rows(), 5, |row, k| parts[row * 5 + k]).unwrap();
         assert!(verify(a.view(), x.view(), parts.view()).unwrap().passed, "{name}");
     }

@@ -138,7 +138,8 @@ impl Product {
             Argument::Number(k),
         ];
         let variant = CudaKernel::of(kernel).map_or(Variant::PLAIN, CudaKernel::first_variant);
-        let launch = Launch { kernel, dtype: Dtype::F64, variant, items: rows, k, arguments };
+        let launch =
+            Launch { kernel, dtype: Dtype::F64, variant, items: rows.into(), uniform: false, k, arguments };
         bench.submit(COMPUTE, Operation::Launch(launch), waits)
     }
 

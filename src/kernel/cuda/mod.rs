@@ -3,13 +3,15 @@
 //! The text is plain CUDA C++ without headers, the same for NVRTC and for the emulator. Every parameter of an entry is
 //! eight bytes wide: a 64-bit number or a pointer.
 
+mod forms;
 pub mod parameter;
 mod shape;
 mod table;
 mod variant;
 
+pub use forms::pitch_bytes;
 pub use parameter::Parameter;
-pub use shape::{Grid, LaunchShape};
+pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MOST_TILES};
 pub use table::CUDA_KERNELS;
 pub use variant::{Constant, Variant};
 
@@ -24,7 +26,9 @@ pub enum Layout {
     Csr,
     /// Every row padded to the longest, number `width`: arrays `columns`, `values`.
     Ellpack,
-    /// Compressed rows whose long rows are cut: `work::pieces`.
+    /// Compressed rows with a list of runs of rows: `work::items`.
+    Runs,
+    /// Compressed rows with a list of rows and parts of long ones: `work::items`.
     Pieces,
     /// Compressed rows in blocks of few nonzeros: `work::row_blocks`.
     RowBlocks,
@@ -100,18 +104,38 @@ impl CudaKernel {
     }
 
     /// What the compiler is told to make one form for exactly `k` columns.
-    pub fn defines(&self, variant: &Variant, k: u64) -> Vec<String> {
-        let constant = |constant: &Constant| format!("-D{}={}", constant.macro_name(), constant.of(variant));
-        std::iter::once(format!("-DEXACT_K={k}")).chain(self.constants.iter().map(constant)).collect()
+    /// `uniform`: and for a matrix whose values are all equal.
+    pub fn defines(&self, variant: &Variant, dtype: Dtype, k: u64, uniform: bool) -> Vec<String> {
+        let scalar = match dtype {
+            Dtype::F64 => "double",
+            Dtype::F32 => "float",
+        };
+        let entry = format!("-DENTRY={}", self.entry(dtype, variant));
+        let mut defines = vec![format!("-DEXACT_K={k}"), entry, format!("-DSCALAR={scalar}")];
+        // All numbers, since kernels that share a file share its text.
+        let all = [Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows];
+        defines.extend(all.map(|constant| format!("-D{}={}", constant.macro_name(), constant.of(variant))));
+        if uniform {
+            defines.push("-DUNIFORM".into());
+        }
+        defines
     }
 
     /// The grid for `items` items and `k` columns; an error where CUDA has no grid that large.
-    pub fn shape(&self, variant: &Variant, dtype: Dtype, items: u64, k: u64) -> Result<LaunchShape> {
+    pub fn shape(
+        &self,
+        variant: &Variant,
+        dtype: Dtype,
+        items: impl Into<Items>,
+        k: u64,
+    ) -> Result<LaunchShape> {
+        let items = items.into();
         self.grid.shape(variant, dtype, items, k).ok_or_else(|| {
             Error::Usage(format!(
-                "kernel {} cannot be launched for {items} rows and k = {k}: the grid would have too many blocks; \
+                "kernel {} cannot be launched for {} rows and k = {k}: the grid would have too many blocks; \
                  take smaller chunks",
-                self.id.name()
+                self.id.name(),
+                items.count
             ))
         })
     }
@@ -146,11 +170,15 @@ mod tests {
             constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows],
             ..*CudaKernel::of(KernelId::CsrVector).unwrap()
         };
-        let variant = Variant { lanes: 8, vectors: 2, ways: 4, rows: 3, threads: 256, piece: 256 };
+        let variant = Variant { bytes: 16, lanes: 8, vectors: 2, ways: 4, rows: 3, threads: 256, piece: 256 };
         assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3");
         assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3");
-        let defines = kernel.defines(&variant, 32);
-        assert_eq!(defines, ["-DEXACT_K=32", "-DLANES=8", "-DVECTORS=2", "-DWAYS=4", "-DROWS=3"]);
+        let defines = kernel.defines(&variant, Dtype::F32, 32, true).join(" ");
+        assert_eq!(
+            defines,
+            "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
+             -DROWS=3 -DUNIFORM"
+        );
         let named = CudaKernel::by_name("csr_vector_subwarp_w8");
         assert_eq!(named, Some((KernelId::CsrVectorSubwarp, Variant { ways: 8, ..Variant::PLAIN })));
         assert_eq!(CudaKernel::by_name("csr_vector_subwarp_w7"), None);
@@ -178,11 +206,11 @@ mod tests {
         let variant = Variant { lanes: 4, vectors: 2, ways: 2, threads: 128, ..Variant::PLAIN };
         for (dtype, columns) in [(Dtype::F64, 16), (Dtype::F32, 32)] {
             for (items, k) in [(1u64, 1u64), (16, 16), (17, 33), (1000, 64), (5, 100), (0, 7), (7, 0)] {
-                let shape = Grid::Tiles.shape(&variant, dtype, items, k).unwrap();
+                let shape = Grid::Tiles.shape(&variant, dtype, Items::from(items), k).unwrap();
                 let [x, y, _] = shape.grid.map(u64::from);
                 assert_eq!(x * y, items.div_ceil(128 / 8) * k.div_ceil(columns), "{items} {k}");
             }
         }
-        assert!(Grid::Tiles.shape(&variant, Dtype::F64, 1, 1 << 21).is_none());
+        assert!(Grid::Tiles.shape(&variant, Dtype::F64, Items::from(1), 1 << 21).is_none());
     }
 }

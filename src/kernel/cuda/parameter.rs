@@ -1,6 +1,6 @@
 //! What the entries of kernels take. Arguments are found by name, so the names here are those that a launch knows:
 //!
-//! - numbers: `rows`, `k`, `items` (what the grid counts), `width`, `ldx` and `ldy` (elements from one row to the next);
+//! - numbers: `rows`, `k`, `items` (what the grid counts), `heavy` (how many of them get a warp), `width`, `ldx` and `ldy` (elements from one row to the next);
 //! - the arrays of the chunk, as its storage names them;
 //! - `x`, or `x_transposed` where the kernel reads X by columns (`ldx` is then from one column to the next);
 //! - `y`, and `scratch`, device memory that is the launch's own while it runs.
@@ -62,6 +62,76 @@ pub const ROW_BLOCKS: &[Parameter] = &[
     Parameter::Read("columns"),
     Parameter::Read("values"),
     Parameter::Read("x_transposed"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];
+
+/// What kernels on runs of rows take.
+pub const RUNS: &[Parameter] = &[
+    Parameter::Number("items"),
+    Parameter::Number("k"),
+    Parameter::Read("row_pointers"),
+    Parameter::Read("list"),
+    Parameter::Read("parts"),
+    Parameter::Read("cuts"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
+
+/// What kernels on pieces of rows take.
+pub const PIECES: &[Parameter] = &[
+    Parameter::Number("heavy"),
+    Parameter::Number("items"),
+    Parameter::Number("k"),
+    Parameter::Read("list"),
+    Parameter::Read("parts"),
+    Parameter::Read("cuts"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
+
+/// What kernels on groups of rows take.
+pub const ROW_GROUPS: &[Parameter] = &[
+    Parameter::Number("items"),
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Read("groups"),
+    Parameter::Read("columns"),
+    Parameter::Read("masks"),
+    Parameter::Read("offsets"),
+    Parameter::Read("values"),
+    Parameter::Read("cuts"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
+
+/// What kernels on sliced ELLPACK take.
+pub const SLICES: &[Parameter] = &[
+    Parameter::Number("items"),
+    Parameter::Number("k"),
+    Parameter::Read("slice_starts"),
+    Parameter::Read("lane_lengths"),
+    Parameter::Read("lane_rows"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
     Parameter::Number("ldx"),
     Parameter::Write("y"),
     Parameter::Number("ldy"),

@@ -3,11 +3,32 @@
 use super::variant::Variant;
 use crate::matrix::Dtype;
 
+/// Threads of a warp.
+const WARP: u64 = 32;
+
 /// Most blocks that CUDA allows along the first dimension of a grid, and along the others.
 const MOST_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 
-/// Bytes of the vectors that [`Variant::vectors`] counts.
-const VECTOR_BYTES: u64 = 16;
+/// Bytes of a row of X that one block takes at most; longer rows are cut into tiles.
+pub const LARGEST_TILE_BYTES: u64 = 1024;
+
+/// Tiles that kernels with counters can count.
+pub const MOST_TILES: u64 = 16;
+
+/// What a launch works through: rows, pieces or groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Items {
+    /// All of them.
+    pub count: u64,
+    /// How many, the first ones, get a warp each where the kernel knows such.
+    pub heavy: u64,
+}
+
+impl From<u64> for Items {
+    fn from(count: u64) -> Self {
+        Self { count, heavy: 0 }
+    }
+}
 
 /// How a kernel's threads share its items (rows, pieces or groups) and the K columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +44,10 @@ pub enum Grid {
     /// `lanes * ways` threads for each item, for as many columns as `lanes * vectors` vectors hold; the tiles of columns
     /// lie along the grid's y.
     Tiles,
+    /// The same, but a warp for each heavy item, in blocks of their own.
+    HeavyTiles,
+    /// A warp for each item, a lane for each of its 32 rows, for as many columns as `vectors` vectors hold.
+    Slices,
 }
 
 /// The shape of a launch. A grid without blocks is nothing to launch.
@@ -38,19 +63,23 @@ pub struct LaunchShape {
 
 impl Grid {
     /// The shape for `items` items and `k` columns; nothing where CUDA has no grid that large.
-    pub fn shape(self, variant: &Variant, dtype: Dtype, items: u64, k: u64) -> Option<LaunchShape> {
+    pub fn shape(self, variant: &Variant, dtype: Dtype, items: Items, k: u64) -> Option<LaunchShape> {
         let threads = u64::from(variant.threads);
         let shared = |count: u64, threads_each: u64| count.div_ceil((threads / threads_each).max(1));
         let (lanes, ways) = (u64::from(variant.lanes), u64::from(variant.ways));
+        let Items { count: items, heavy } = items;
+        let heavy = if self == Self::HeavyTiles { heavy } else { 0 };
         let (x, y) = match self {
             Self::Elements => (shared(items.checked_mul(k)?, ways), 1),
             Self::Items => (if k == 0 { 0 } else { shared(items, lanes * ways) }, 1),
             Self::Blocks => (if k == 0 { 0 } else { items }, 1),
             Self::BlocksOfColumns => (items.checked_mul(k)?, 1),
-            Self::Tiles => {
-                let values = lanes * u64::from(variant.vectors) * (VECTOR_BYTES / dtype.bytes() as u64);
-                let tiles = k.div_ceil(values.max(1));
-                (if tiles == 0 { 0 } else { shared(items, lanes * ways) }, tiles.max(1))
+            Self::Tiles | Self::HeavyTiles | Self::Slices => {
+                let (lanes, ways) = if self == Self::Slices { (1, WARP) } else { (lanes, ways) };
+                let bytes = lanes * u64::from(variant.vectors) * u64::from(variant.bytes);
+                let tiles = k.checked_mul(dtype.bytes() as u64)?.div_ceil(bytes.max(1));
+                let blocks = shared(heavy, WARP) + shared(items.saturating_sub(heavy), lanes * ways);
+                (if tiles == 0 { 0 } else { blocks }, tiles.max(1))
             }
         };
         let fits = x <= MOST_BLOCKS[0] && y <= MOST_BLOCKS[1];

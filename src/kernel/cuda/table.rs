@@ -33,6 +33,53 @@ const SUBWARPS: &[Variant] = &[
     Variant { ways: 32, ..Variant::PLAIN },
 ];
 
+/// Bytes of a vector, lanes, vectors a lane and ways, from narrow rows of X to wide ones; the last takes tiles of any row.
+type Rung = (u32, u32, u32, u32);
+const LANES: [Rung; 9] = [
+    (16, 16, 4, 1),
+    (16, 8, 4, 1),
+    (16, 8, 2, 1),
+    (16, 4, 2, 1),
+    (16, 4, 1, 1),
+    (16, 2, 1, 1),
+    (16, 1, 1, 1),
+    (8, 1, 1, 1),
+    (4, 1, 1, 1),
+];
+const WAYS: [Rung; 9] = [
+    (16, 16, 4, 2),
+    (16, 8, 4, 4),
+    (16, 8, 2, 4),
+    (16, 4, 2, 2),
+    (16, 4, 1, 2),
+    (16, 2, 1, 4),
+    (16, 1, 1, 8),
+    (8, 1, 1, 8),
+    (4, 1, 1, 8),
+];
+
+/// Threads of a block of the kernels with lanes over K.
+const THREADS: u32 = 128;
+
+const fn ladder(rungs: [Rung; 9], piece: u32) -> [Variant; 9] {
+    let mut variants = [Variant::PLAIN; 9];
+    let mut at = 0;
+    while at < rungs.len() {
+        let (bytes, lanes, vectors, ways) = rungs[at];
+        variants[at] = Variant { bytes, lanes, vectors, ways, rows: 1, threads: THREADS, piece };
+        at += 1;
+    }
+    variants
+}
+
+const fn group(lanes: u32, vectors: u32, piece: u32) -> Variant {
+    Variant { bytes: 16, lanes, vectors, ways: 1, rows: 4, threads: THREADS, piece }
+}
+
+const fn slice(bytes: u32, vectors: u32) -> Variant {
+    Variant { bytes, lanes: 1, vectors, ways: 1, rows: 1, threads: THREADS, piece: 0 }
+}
+
 /// All kernels for CUDA devices.
 pub const CUDA_KERNELS: &[CudaKernel] = &[
     SCALAR,
@@ -97,6 +144,79 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         parameters: parameter::ELLPACK,
         constants: &[Constant::Ways],
         variants: SUBWARPS,
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::CsrSubwarp,
+        file: "csr_subwarp.cu",
+        text: text!("csr_subwarp.cu"),
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
+        variants: &ladder(LANES, 0),
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::CsrWays,
+        file: "csr_subwarp.cu",
+        text: text!("csr_subwarp.cu"),
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
+        variants: &ladder(WAYS, 0),
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::CsrPieces,
+        file: "csr_pieces.cu",
+        text: text!("csr_pieces.cu"),
+        layout: Layout::Pieces,
+        parameters: parameter::PIECES,
+        grid: Grid::HeavyTiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
+        variants: &ladder(WAYS, 1024),
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::CsrRuns,
+        file: "csr_runs.cu",
+        text: text!("csr_runs.cu"),
+        layout: Layout::Runs,
+        parameters: parameter::RUNS,
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
+        variants: &ladder(LANES, 16),
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::RowGroups,
+        file: "row_groups.cu",
+        text: text!("row_groups.cu"),
+        layout: Layout::RowGroups,
+        parameters: parameter::ROW_GROUPS,
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
+        variants: &[group(4, 1, 0), group(8, 2, 0), group(16, 4, 0)],
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::RowGroupsCut,
+        file: "row_groups.cu",
+        text: text!("row_groups.cu"),
+        layout: Layout::RowGroups,
+        parameters: parameter::ROW_GROUPS,
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows],
+        variants: &[group(4, 1, 256), group(8, 2, 256), group(16, 4, 256)],
+        ..SCALAR
+    },
+    CudaKernel {
+        id: KernelId::Sell,
+        file: "sell.cu",
+        text: text!("sell.cu"),
+        layout: Layout::Slices,
+        parameters: parameter::SLICES,
+        grid: Grid::Slices,
+        constants: &[Constant::Bytes, Constant::Vectors],
+        variants: &[slice(16, 1), slice(16, 2), slice(16, 4), slice(8, 1), slice(4, 1)],
         ..SCALAR
     },
 ];

@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 /// The numbers that tell one form of a kernel from another. Where a kernel has no use for one it is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Variant {
+    /// Bytes of a vector of X: 4, 8 or 16.
+    pub bytes: u32,
     /// Lanes of a warp side by side over the columns of X.
     pub lanes: u32,
-    /// 16-byte vectors of a row of X that a lane holds.
+    /// Vectors of a row of X that a lane holds.
     pub vectors: u32,
     /// Lanes that share the nonzeros of a row.
     pub ways: u32,
@@ -21,7 +23,8 @@ pub struct Variant {
 
 impl Variant {
     /// One of everything, in blocks of 512 threads, on whole rows.
-    pub const PLAIN: Self = Self { lanes: 1, vectors: 1, ways: 1, rows: 1, threads: 512, piece: 0 };
+    pub const PLAIN: Self =
+        Self { bytes: 16, lanes: 1, vectors: 1, ways: 1, rows: 1, threads: 512, piece: 0 };
 }
 
 impl Default for Variant {
@@ -33,6 +36,8 @@ impl Default for Variant {
 /// A number that a kernel's text depends on, so that each value of it is an entry of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constant {
+    /// [`Variant::bytes`].
+    Bytes,
     /// [`Variant::lanes`].
     Lanes,
     /// [`Variant::vectors`].
@@ -47,6 +52,7 @@ impl Constant {
     /// Its letter in an entry's name.
     pub fn letter(self) -> char {
         match self {
+            Self::Bytes => 'b',
             Self::Lanes => 'l',
             Self::Vectors => 'v',
             Self::Ways => 'w',
@@ -57,6 +63,7 @@ impl Constant {
     /// Its name in the kernel's text.
     pub fn macro_name(self) -> &'static str {
         match self {
+            Self::Bytes => "BYTES",
             Self::Lanes => "LANES",
             Self::Vectors => "VECTORS",
             Self::Ways => "WAYS",
@@ -67,6 +74,7 @@ impl Constant {
     /// Its value in a variant.
     pub fn of(self, variant: &Variant) -> u32 {
         match self {
+            Self::Bytes => variant.bytes,
             Self::Lanes => variant.lanes,
             Self::Vectors => variant.vectors,
             Self::Ways => variant.ways,

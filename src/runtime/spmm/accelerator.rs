@@ -257,11 +257,13 @@ impl Accelerator {
         storage: &Storage,
         at: MemoryRange,
         y_slot: u32,
+        uniform: bool,
     ) -> Result<Operation<'static>> {
         let kernel = CudaKernel::of(chunk.gpu_kernel)?;
         let number = |name: &str| match name {
             "rows" => Some(storage.rows),
             "items" => Some(storage.items),
+            "heavy" => Some(storage.heavy),
             "width" => Some(storage.width),
             "k" => Some(self.k),
             "ldx" => Some(self.x_pitch()),
@@ -294,8 +296,16 @@ impl Accelerator {
             })
         };
         let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
-        let (variant, items, k) = (chunk.gpu_variant, storage.items, self.k);
-        Ok(Operation::Launch(Launch { kernel: chunk.gpu_kernel, dtype, variant, items, k, arguments }))
+        let (variant, items, k) = (chunk.gpu_variant, storage.grid_items(), self.k);
+        Ok(Operation::Launch(Launch {
+            kernel: chunk.gpu_kernel,
+            dtype,
+            variant,
+            items,
+            uniform,
+            k,
+            arguments,
+        }))
     }
 }
 

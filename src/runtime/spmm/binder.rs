@@ -110,7 +110,8 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
             }
             TaskKind::Kernel => {
                 let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
-                accelerator.launch(shared.job.chunk(chunk)?, T::DTYPE, storage, at, held(pools.y)?)
+                let (chunk, uniform) = (shared.job.chunk(chunk)?, shared.job.is_uniform());
+                accelerator.launch(chunk, T::DTYPE, storage, at, held(pools.y)?, uniform)
             }
             TaskKind::Download if shared.registered(device).y => {
                 let from = accelerator.slice_range(held(pools.y)?, storage.rows)?;

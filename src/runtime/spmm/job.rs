@@ -1,5 +1,7 @@
 //! A product as planned: the matrix, the plan, and each chunk's rows or segments as a matrix of its own.
 
+use rayon::prelude::*;
+
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuProduct, Kernels};
@@ -17,6 +19,8 @@ pub struct Job<'a, T> {
     segments: Vec<Vec<u64>>,
     /// How each chunk lies in an accelerator's memory; none where there are no accelerators.
     storages: Vec<Storage>,
+    /// Whether all values are equal, which some kernels for accelerators can use.
+    uniform: bool,
 }
 
 impl<'a, T: Scalar> Job<'a, T> {
@@ -33,10 +37,15 @@ impl<'a, T: Scalar> Job<'a, T> {
             }
         };
         let segments = plan.chunks.iter().map(|chunk| boundaries(&chunk.rows)).collect();
-        let mut job = Self { matrix, plan, segments, storages: Vec::new() };
+        let mut job = Self { matrix, plan, segments, storages: Vec::new(), uniform: false };
         if job.plan.devices.len() > 1 {
             job.storages =
                 (0..job.plan.chunks.len()).map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
+            let values = matrix.values();
+            job.uniform = values.first().is_some_and(|first| {
+                let bits = bytemuck::bytes_of(first);
+                values.par_iter().all(|value| bytemuck::bytes_of(value) == bits)
+            });
         }
         Ok(job)
     }
@@ -44,10 +53,12 @@ impl<'a, T: Scalar> Job<'a, T> {
     fn lay_out(&self, chunk: usize) -> Result<Storage> {
         let planned = self.chunk(chunk)?;
         let layout = CudaKernel::of(planned.gpu_kernel)?.layout;
-        // Where X is larger than its device's cache, pieces that need the same part of it should run together.
-        let home = self.plan.devices.get(planned.home as usize);
-        let by_column = home.is_some_and(|home| home.slots.x_bytes > home.profile.cache_bytes);
-        Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?, by_column)
+        Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?)
+    }
+
+    /// Whether all values of the matrix are equal.
+    pub fn is_uniform(&self) -> bool {
+        self.uniform
     }
 
     /// A chunk of the plan.

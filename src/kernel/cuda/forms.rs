@@ -1,0 +1,159 @@
+//! Which forms of a kernel suit a number of columns.
+
+use super::variant::{Constant, Variant};
+use super::{CudaKernel, Layout, LARGEST_TILE_BYTES, MOST_TILES, Parameter};
+use crate::matrix::Dtype;
+
+/// Bytes of a sector, the unit in which a device fetches memory.
+const SECTOR_BYTES: u64 = 32;
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
+/// Bytes from one row of X or Y of `row_bytes` bytes to the next in a device's memory: a power of two up to a sector, then
+/// whole sectors. So a row that is gathered does not begin in the middle of one, and 16-byte loads are aligned.
+pub fn pitch_bytes(row_bytes: u64) -> u64 {
+    match row_bytes {
+        0 => 0,
+        _ if row_bytes <= SECTOR_BYTES => row_bytes.next_power_of_two(),
+        _ => row_bytes.checked_next_multiple_of(SECTOR_BYTES).unwrap_or(u64::MAX),
+    }
+}
+
+impl Variant {
+    /// Bytes of a row of X that its lanes hold together.
+    fn tile_bytes(&self) -> u64 {
+        u64::from(self.bytes) * u64::from(self.lanes) * u64::from(self.vectors)
+    }
+
+    /// Whether a kernel with lanes over K can take rows that far apart: vectors are aligned, and there are no more tiles than
+    /// counters were laid out for.
+    fn suits(&self, dtype: Dtype, pitch_bytes: u64) -> bool {
+        let aligned = pitch_bytes.is_multiple_of(u64::from(self.bytes.max(1)));
+        aligned
+            && self.bytes as usize >= dtype.bytes()
+            && self.tile_bytes() >= pitch_bytes.min(LARGEST_TILE_BYTES)
+    }
+}
+
+impl CudaKernel {
+    fn has_lanes(&self) -> bool {
+        self.constants.contains(&Constant::Bytes)
+    }
+
+    /// The forms that its file has entries for in that precision.
+    pub fn variants_of(&self, dtype: Dtype) -> impl Iterator<Item = &'static Variant> {
+        let any = !self.has_lanes();
+        self.variants.iter().filter(move |variant| any || variant.bytes as usize >= dtype.bytes())
+    }
+
+    /// Those of them that can be launched for `k` columns.
+    pub fn variants_for(&self, dtype: Dtype, k: u64) -> impl Iterator<Item = &'static Variant> {
+        let (any, pitch) = (!self.has_lanes(), pitch_bytes(k.saturating_mul(dtype.bytes() as u64)));
+        let counts = self.parameters.iter().any(|parameter| matches!(parameter, Parameter::Update(_)));
+        let in_reach = !counts || pitch.div_ceil(LARGEST_TILE_BYTES) <= MOST_TILES;
+        self.variants_of(dtype).filter(move |variant| any || (in_reach && variant.suits(dtype, pitch)))
+    }
+
+    /// The form to take for `k` columns where nothing else is known: the narrowest that holds a row of X. Nothing where the
+    /// kernel is for fewer columns.
+    pub fn variant_for(&self, dtype: Dtype, k: u64) -> Option<Variant> {
+        if !self.has_lanes() {
+            return self.variants.first().copied();
+        }
+        self.variants_for(dtype, k)
+            .copied()
+            .min_by_key(|variant| (variant.tile_bytes(), std::cmp::Reverse(variant.bytes)))
+    }
+
+    /// Lengths of pieces worth trying.
+    fn pieces(&self) -> &'static [u32] {
+        match (self.layout, self.constants.contains(&Constant::Ways)) {
+            (Layout::Runs, _) => &[16, 64],
+            (Layout::Pieces, _) => &[1024, 4096],
+            (Layout::RowGroups, true) => &[64, 256, 1024],
+            _ => &[0],
+        }
+    }
+
+    /// Every form worth trying for `k` columns where they can be compiled for it.
+    pub fn exact_variants(&self, dtype: Dtype, k: u64) -> Vec<Variant> {
+        let Some(like) = self.variant_for(dtype, k).filter(|_| self.has_lanes()) else {
+            return self.variants_for(dtype, k).copied().collect();
+        };
+        let pitch = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).min(LARGEST_TILE_BYTES);
+        let bytes = pitch.min(16) as u32;
+        let wanted = pitch.div_ceil(u64::from(bytes.max(1))) as u32;
+        let has = |constant| self.constants.contains(&constant);
+        let mut forms = Vec::new();
+        for vectors in [1, 2, 4] {
+            let lanes = if has(Constant::Lanes) { wanted.div_ceil(vectors).next_power_of_two() } else { 1 };
+            // Registers hold so many sums, and half-empty lanes are a waste.
+            let fits = lanes <= WARP
+                && (vectors == 1 || lanes * vectors < 2 * wanted)
+                && lanes * vectors >= wanted
+                && vectors * like.rows <= 16;
+            for ways in [1, 2, 4, 8, 16, 32] {
+                let takes_ways = if has(Constant::Ways) {
+                    lanes * ways <= WARP && (has(Constant::Rows) || ways > 1 || lanes >= 4)
+                } else {
+                    ways == 1
+                };
+                if fits && takes_ways && (ways == 1 || lanes * ways >= 4) {
+                    let form = Variant { bytes, lanes, vectors, ways, ..like };
+                    forms.extend(self.pieces().iter().map(|&piece| Variant { piece, ..form }));
+                }
+            }
+        }
+        forms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::KernelId;
+
+    #[test]
+    fn rows_begin_where_a_sector_or_a_power_of_two_of_it_does() {
+        let pitches = [0, 4, 8, 12, 16, 20, 24, 32, 36, 40, 64, 72, 256].map(pitch_bytes);
+        assert_eq!(pitches, [0, 4, 8, 16, 16, 32, 32, 32, 64, 64, 64, 96, 256]);
+        assert_eq!(pitch_bytes(u64::MAX - 3), u64::MAX);
+    }
+
+    #[test]
+    fn the_form_for_a_number_of_columns_is_the_narrowest_that_holds_them() {
+        let runs = CudaKernel::of(KernelId::CsrRuns).unwrap();
+        let tile = |dtype, k| {
+            let variant = runs.variant_for(dtype, k).unwrap();
+            (variant.bytes, variant.lanes * variant.vectors)
+        };
+        assert_eq!(
+            [1, 2, 3, 5, 8, 9, 33].map(|k| tile(Dtype::F32, k)),
+            [(4, 1), (8, 1), (16, 1), (16, 2), (16, 2), (16, 4), (16, 16)]
+        );
+        assert_eq!(
+            [1, 2, 32, 128, 129, 5000].map(|k| tile(Dtype::F64, k)),
+            [(8, 1), (16, 1), (16, 16), (16, 64), (16, 64), (16, 64)]
+        );
+        let sell = CudaKernel::of(KernelId::Sell).unwrap();
+        assert!(sell.variant_for(Dtype::F64, 8).is_some() && sell.variant_for(Dtype::F64, 9).is_none());
+    }
+
+    #[test]
+    fn forms_to_try_hold_a_row_or_a_tile_and_fit_a_warp() {
+        for id in [KernelId::CsrSubwarp, KernelId::CsrWays, KernelId::CsrPieces, KernelId::CsrRuns] {
+            let kernel = CudaKernel::of(id).unwrap();
+            for dtype in [Dtype::F64, Dtype::F32] {
+                for k in [1, 2, 3, 4, 5, 8, 16, 31, 32, 100, 128, 500] {
+                    let pitch = pitch_bytes(k * dtype.bytes() as u64);
+                    let forms = kernel.exact_variants(dtype, k);
+                    assert!(!forms.is_empty(), "{} {dtype} {k}", id.name());
+                    for form in forms {
+                        assert!(form.suits(dtype, pitch) && form.lanes * form.ways <= 32, "{form:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Compressed rows with a list of work beside them, so that lanes get equal shares whatever the rows look like.
+//!
+//! Arrays: `row_pointers`, `columns` and `values` of compressed rows, and
+//!
+//! ```text
+//! list       16 bytes an item: u64 first nonzero, counted from the chunk's first, in the low 48 bits, and number of whole
+//!            rows in the high 16; u32 nonzeros, bit 31 set for a part of a cut row; u32 first row, or the number of the cut
+//! parts      u32 an item: which part of its cut row it is; 0 where it is none
+//! cuts       16 bytes a cut row: u32 row, first slot, number of parts, 0
+//! counters   u32 for each cut row and tile of columns, zero before every launch and after it
+//! ```
+//!
+//! `scratch` has one row of Y's pitch for each part of a cut row: its slot.
+//!
+//! **Runs** are whole rows in their order, joined while they have no more than `variant.piece` nonzeros together; rows longer
+//! than a canonical segment are cut at every segment. **Pieces** are single rows, those beyond `variant.piece` nonzeros cut;
+//! heavy ones come first, the longest first of all, then the others, sorted by length within windows so that the lanes of a
+//! warp are done at about the same time.
+
+use rayon::prelude::*;
+
+use super::held::HeldColumns;
+use super::storage::{Arrays, Storage, cast, padded_entries, write_entries};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
+use crate::kernel::order::SEGMENT;
+use crate::matrix::{CsrView, Scalar};
+
+/// Set in the length of a part of a cut row.
+pub const CUT: u32 = 1 << 31;
+/// Bits of an item's first nonzero.
+const BEGIN_BITS: u32 = 48;
+/// Rows longer than this get a warp each.
+const HEAVY: u64 = 64;
+/// Items that are sorted among themselves: few, so that neighbours in Y stay close.
+const WINDOW: usize = 4096;
+
+/// An item of a launch, as it lies in a device's memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+struct Item {
+    begin_and_rows: u64,
+    length: u32,
+    row: u32,
+}
+
+/// A row that is cut.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+struct Cut {
+    row: u32,
+    first_slot: u32,
+    parts: u32,
+    unused: u32,
+}
+
+/// All that a launch works through.
+#[derive(Debug, Default)]
+struct List {
+    /// Items, each with its part.
+    items: Vec<(Item, u32)>,
+    heavy: usize,
+    cuts: Vec<Cut>,
+    slots: u64,
+}
+
+impl List {
+    fn of(layout: Layout, variant: &Variant, row_pointers: &[u64]) -> Result<Self> {
+        let rows = row_pointers.len() as u64 - 1;
+        let longest = row_pointers.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let nnz = row_pointers[row_pointers.len() - 1] - row_pointers[0];
+        if rows >= u64::from(CUT)
+            || nnz >> BEGIN_BITS != 0
+            || longest.div_ceil(longest_item(variant)) >= u64::from(CUT)
+        {
+            return Err(Error::Usage(
+                "a chunk has more rows or nonzeros than a list of work can count; take more --chunks".into(),
+            ));
+        }
+        let mut list = Self::default();
+        match layout {
+            Layout::Runs => list.add_runs(longest_item(variant), row_pointers),
+            _ => list.add_pieces(longest_item(variant), row_pointers),
+        }
+        Ok(list)
+    }
+
+    /// Cuts a row at every `most` nonzeros.
+    fn cut(&mut self, row: usize, begin: u64, length: u64, most: u64) {
+        let cut = self.cuts.len() as u32;
+        let parts = length.div_ceil(most);
+        for part in 0..parts {
+            let offset = part * most;
+            let own = (length - offset).min(most) as u32;
+            self.items
+                .push((Item { begin_and_rows: begin + offset, length: own | CUT, row: cut }, part as u32));
+        }
+        self.cuts.push(Cut {
+            row: row as u32,
+            first_slot: self.slots as u32,
+            parts: parts as u32,
+            unused: 0,
+        });
+        self.slots += parts;
+    }
+
+    fn add_runs(&mut self, most: u64, row_pointers: &[u64]) {
+        let (first, rows) = (row_pointers[0], row_pointers.len() - 1);
+        let segment = SEGMENT as u64;
+        let most_rows = (most as usize).min(usize::from(u16::MAX));
+        let mut row = 0;
+        while row < rows {
+            let begin = row_pointers[row];
+            let length = row_pointers[row + 1] - begin;
+            if length > segment {
+                self.cut(row, begin - first, length, segment);
+                row += 1;
+                continue;
+            }
+            // A row longer than a run is a run of its own, so the next one always goes beyond `most` or not at all.
+            let fits = |&end: &usize| row_pointers[end + 1] - begin <= most && end - row < most_rows;
+            let end = (row + 1..rows).take_while(fits).last().map_or(row + 1, |last| last + 1);
+            let length = (row_pointers[end] - begin) as u32;
+            let begin_and_rows = (begin - first) | ((end - row) as u64) << BEGIN_BITS;
+            self.items.push((Item { begin_and_rows, length, row: row as u32 }, 0));
+            row = end;
+        }
+    }
+
+    fn add_pieces(&mut self, most: u64, row_pointers: &[u64]) {
+        let first = row_pointers[0];
+        let mut light = Vec::new();
+        for (row, pair) in row_pointers.windows(2).enumerate() {
+            let (begin, length) = (pair[0] - first, pair[1] - pair[0]);
+            if length > most {
+                self.cut(row, begin, length, most);
+                continue;
+            }
+            let item =
+                Item { begin_and_rows: begin | 1 << BEGIN_BITS, length: length as u32, row: row as u32 };
+            if length > HEAVY { &mut self.items } else { &mut light }.push((item, 0));
+        }
+        let falling = |(item, _): &(Item, u32)| std::cmp::Reverse(item.length & !CUT);
+        self.items.par_sort_by_key(falling);
+        self.heavy = self.items.len();
+        light.par_chunks_mut(WINDOW).for_each(|window| window.sort_by_key(falling));
+        self.items.append(&mut light);
+    }
+}
+
+/// Nonzeros of an item at most.
+fn longest_item(variant: &Variant) -> u64 {
+    u64::from(variant.piece.clamp(1, CUT - 1))
+}
+
+/// Storage of `rows`.
+pub(super) fn storage<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
+    let list = List::of(layout, variant, rows.row_pointers())?;
+    let counts = (list.items.len() as u64, list.cuts.len() as u64, list.slots);
+    let storage =
+        lay_out((layout, variant), counts, (rows.rows() as u64, rows.nnz() as u64), size_of::<T>() as u64);
+    Ok(Storage { heavy: list.heavy as u64, ..storage })
+}
+
+/// The most that chunks of so many rows and nonzeros take, whichever rows have them.
+pub(super) fn most(
+    layout: Layout,
+    variant: &Variant,
+    (rows, nnz, longest): (u64, u64, u64),
+    value_bytes: u64,
+) -> Storage {
+    let most = if layout == Layout::Runs { SEGMENT as u64 } else { longest_item(variant) };
+    let counts = if longest <= most {
+        (rows, 0, 0)
+    } else {
+        let cuts = rows.min(nnz / (most + 1));
+        (rows.saturating_add(nnz / most), cuts, nnz / most + cuts)
+    };
+    lay_out((layout, variant), counts, (rows, nnz), value_bytes)
+}
+
+fn lay_out(
+    form: (Layout, &Variant),
+    (items, cuts, slots): (u64, u64, u64),
+    (rows, nnz): (u64, u64),
+    value_bytes: u64,
+) -> Storage {
+    let entries = padded_entries(nnz);
+    let arrays = [
+        ("list", items, size_of::<Item>() as u64),
+        ("parts", items, 4),
+        // One at least, so that there is something to point to.
+        ("cuts", cuts.max(1), size_of::<Cut>() as u64),
+        ("counters", cuts.max(1) * MOST_TILES, 4),
+        ("row_pointers", rows + 1, 8),
+        ("columns", entries, 4),
+        ("values", entries, value_bytes),
+    ];
+    let storage = Storage::lay_out(form, rows, items, &arrays);
+    Storage { scratch_rows: slots, ..storage }
+}
+
+/// Writes the chunk.
+pub(super) fn write<T: Scalar>(
+    storage: &Storage,
+    rows: CsrView<'_, T>,
+    held: &HeldColumns,
+    arrays: Arrays<'_, 7>,
+) -> Result<()> {
+    let [items, parts, cuts, counters, pointers, columns, values] = arrays;
+    let (items, parts, cuts): (&mut [Item], &mut [u32], &mut [Cut]) =
+        (cast(items)?, cast(parts)?, cast(cuts)?);
+    let list = List::of(storage.layout, &storage.variant, rows.row_pointers())?;
+    if list.items.len() != items.len() || list.cuts.len() > cuts.len() {
+        return Err(Error::Internal("a chunk has other items than when it was laid out".into()));
+    }
+    for ((to, part_to), (item, part)) in items.iter_mut().zip(parts).zip(&list.items) {
+        (*to, *part_to) = (*item, *part);
+    }
+    cuts.fill(bytemuck::Zeroable::zeroed());
+    cuts[..list.cuts.len()].copy_from_slice(&list.cuts);
+    counters.fill(0);
+    cast(pointers)?.copy_from_slice(rows.row_pointers());
+    write_entries(rows, held, cast(columns)?, cast(values)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::storage::tests::{part, random_matrix, written};
+    use super::*;
+
+    fn begin(item: &Item) -> usize {
+        (item.begin_and_rows & ((1 << BEGIN_BITS) - 1)) as usize
+    }
+
+    proptest! {
+        #[test]
+        fn items_give_back_every_row_once_and_fit_their_bound(
+            lengths in proptest::collection::vec(prop_oneof![Just(0usize), 0..9usize, 0..80usize, 250..600usize], 0..40),
+            piece in 1..70u32,
+            runs: bool,
+            skipped in 0..5usize,
+        ) {
+            let layout = if runs { Layout::Runs } else { Layout::Pieces };
+            let a = random_matrix(&lengths, 700);
+            let rows = a.view().slice_rows(skipped.min(a.rows())..a.rows());
+            let variant = Variant { piece, ..Variant::PLAIN };
+            let storage = storage(layout, &variant, rows).unwrap();
+            let slot = written(&storage, rows);
+            let items: Vec<Item> = part(&slot, &storage, "list");
+            let (parts, cuts): (Vec<u32>, Vec<Cut>) = (part(&slot, &storage, "parts"), part(&slot, &storage, "cuts"));
+            prop_assert!(part::<u32>(&slot, &storage, "counters").iter().all(|&count| count == 0));
+            let pointers = rows.row_pointers();
+            let mut found: Vec<Vec<(usize, u32)>> = vec![Vec::new(); rows.rows()];
+            for (item, &part) in items.iter().zip(&parts) {
+                let (mut at, length) = (begin(item), (item.length & !CUT) as usize);
+                if item.length & CUT != 0 {
+                    let most = if runs { SEGMENT } else { piece as usize };
+                    prop_assert!(length <= most);
+                    found[cuts[item.row as usize].row as usize].push((at, length as u32));
+                    prop_assert!(part < cuts[item.row as usize].parts);
+                    continue;
+                }
+                let count = (item.begin_and_rows >> BEGIN_BITS) as usize;
+                prop_assert!(count > 0 && (count == 1 || (runs && length <= piece as usize)));
+                for row in item.row as usize..item.row as usize + count {
+                    let own = rows.row_length(row);
+                    found[row].push((at, own as u32));
+                    at += own;
+                }
+                prop_assert_eq!(at, begin(item) + length);
+            }
+            for (row, mut own) in found.into_iter().enumerate() {
+                own.sort_unstable();
+                let mut at = (pointers[row] - pointers[0]) as usize;
+                for (begin, length) in own {
+                    prop_assert_eq!(begin, at);
+                    at += length as usize;
+                }
+                prop_assert_eq!(at as u64, pointers[row + 1] - pointers[0], "row {}", row);
+            }
+            let is_light = |item: &Item| item.length & CUT == 0 && u64::from(item.length) <= HEAVY;
+            prop_assert!(runs || items[storage.heavy as usize..].iter().all(is_light));
+            prop_assert!(!items[..storage.heavy as usize].iter().any(is_light));
+            let longest = (0..rows.rows()).map(|row| rows.row_length(row)).max().unwrap_or(0) as u64;
+            let bound = most(layout, &variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8);
+            prop_assert!(storage.bytes() <= bound.bytes() && storage.scratch_rows <= bound.scratch_rows);
+        }
+    }
+}
