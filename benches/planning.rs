@@ -77,6 +77,7 @@ fn main() -> rowloom::Result<()> {
             host: host_rates(threads)?,
             mode: None,
             kernel: None,
+            variant: None,
             format: None,
             chunks: Some(chunks),
             chunk_bytes: None,

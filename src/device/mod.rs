@@ -182,6 +182,11 @@ pub trait Device<'run> {
         Ok(())
     }
 
+    /// Whether forms of kernels that are not built in can be made.
+    fn compiles(&self) -> bool {
+        false
+    }
+
     /// Says that the caller has seen the end of everything submitted so far, so all that follows happens after it.
     fn settle(&mut self);
 

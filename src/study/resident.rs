@@ -66,7 +66,8 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         let chosen = |(kernel, variant): &(&CudaKernel, Variant)| {
             self.names.take(kernel.id, &kernel.variant_name(variant))
         };
-        let all = CUDA_KERNELS.iter().flat_map(|kernel| forms(kernel).into_iter().map(move |form| (kernel, form)));
+        let all =
+            CUDA_KERNELS.iter().flat_map(|kernel| forms(kernel).into_iter().map(move |form| (kernel, form)));
         all.filter(chosen).collect()
     }
 

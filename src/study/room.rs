@@ -51,6 +51,11 @@ impl Room {
         &self.device.describe().name
     }
 
+    /// Whether forms of kernels that are not built in can be made.
+    pub fn compiles(&self) -> bool {
+        self.device.compiles()
+    }
+
     /// Takes back all memory that was given out. Devices free none before they close, so it is given out again.
     pub fn clear(&mut self) {
         self.slabs.iter_mut().for_each(|slab| slab.used = 0);

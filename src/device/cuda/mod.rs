@@ -310,6 +310,10 @@ impl<'run> Device<'run> for CudaDevice {
         host_memory::register(&self.context, bytes)
     }
 
+    fn compiles(&self) -> bool {
+        libraries().iter().any(|library| library.name == "NVRTC" && library.found.is_some())
+    }
+
     fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
         self.check_open()?;
         let (answer, answered) = bounded(1);

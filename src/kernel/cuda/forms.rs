@@ -1,7 +1,7 @@
 //! Which forms of a kernel suit a number of columns.
 
 use super::variant::{Constant, Variant};
-use super::{CudaKernel, Layout, LARGEST_TILE_BYTES, MOST_TILES, Parameter};
+use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
 use crate::matrix::Dtype;
 
 /// Bytes of a sector, the unit in which a device fetches memory.
