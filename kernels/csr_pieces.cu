@@ -35,13 +35,14 @@ static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARA
     if (is_there) about = __ldg(list + item);
     const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
     T sums[V][E];
-    chain<T, E, L, V, W>(begin, about.z & ~CUT, columns, values, x, ldx, column, width, way, sums);
+    chain<T, E, L, V, W>(begin, about.z & ~CUT, FILLED_UP, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
     if (W > 1) add_ways<T, E, L, V, W>(sums);
     if (!is_there || way != 0) return;
     if (about.z & CUT) {
-        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, ldy, scratch, counters);
+        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, PITCH_OF(T, ldy), scratch,
+                                counters);
     } else {
-        store_row<T, E, L, V>(y + about.w * ldy, column, width, sums);
+        store_row<T, E, L, V>(y + (unsigned long long)about.w * PITCH_OF(T, ldy), column, width, sums);
     }
 }
 

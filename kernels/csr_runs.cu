@@ -29,15 +29,16 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     if (item >= items) return;
     const uint4 about = __ldg(list + item);
     const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
+    const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     T sums[V][E];
     if (about.z & CUT) {
-        chain<T, E, L, V, 1>(begin, about.z & ~CUT, columns, values, x, ldx, column, width, 0, sums);
-        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, ldy, scratch, counters);
+        chain<T, E, L, V, 1>(begin, about.z & ~CUT, FILLED_UP, columns, values, x, pitch, column, width, 0, sums);
+        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
+                                counters);
         return;
     }
     clear<T, E, V>(sums);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
-    const unsigned int pitch = (unsigned int)ldx;
     const unsigned int skip = (unsigned int)(begin & 3), length = about.z + skip;
     columns += begin - skip;
     values += begin - skip;
@@ -45,10 +46,10 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     const unsigned long long *pointer = row_pointers + about.w;
     const unsigned long long origin = __ldg(row_pointers) + begin - skip;
     unsigned int row_end = (unsigned int)(__ldg(++pointer) - origin);
-    T *row = y + about.w * ldy;
+    T *row = y + (unsigned long long)about.w * y_pitch;
     unsigned int from[4];
     T factors[4];
-    load_entries<T>(columns, values, 0, length, from, factors);
+    load_entries<T>(columns, values, 0, length, FILLED_UP, from, factors);
     for (unsigned int at = 0; at < length; at += 4) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -57,14 +58,14 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * pitch, column, width, part[j]);
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        load_entries<T>(columns, values, at + 4, length, from, factors);
+        load_entries<T>(columns, values, at + 4, length, FILLED_UP, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) {
                 while (at + j == row_end) {
                     store_row<T, E, L, V>(row, column, width, sums);
                     clear<T, E, V>(sums);
-                    row += ldy;
+                    row += y_pitch;
                     --rows_left;
                     row_end = (unsigned int)(__ldg(++pointer) - origin);
                 }
@@ -75,7 +76,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     for (; rows_left > 0; --rows_left) {
         store_row<T, E, L, V>(row, column, width, sums);
         clear<T, E, V>(sums);
-        row += ldy;
+        row += y_pitch;
     }
 }
 

@@ -23,20 +23,25 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
     const unsigned long long row = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
-    unsigned long long begin = 0, count = 0;
+    unsigned long long begin = 0, count = 0, behind = 0;
     if (row < rows) {
         begin = __ldg(row_pointers + row);
         count = __ldg(row_pointers + row + 1) - begin;
+        behind = __ldg(row_pointers + rows) - begin;
         begin -= __ldg(row_pointers);
     }
+    // The arrays end with the last row's entries.
+    const unsigned int readable = behind < FILLED_UP ? (unsigned int)behind : FILLED_UP;
+    const unsigned int pitch = PITCH_OF(T, ldx);
     T sums[V][E];
     if (W > 1 || count <= SEGMENT) {
-        chain<T, E, L, V, W>(begin, (unsigned int)count, columns, values, x, ldx, column, width, way, sums);
+        chain<T, E, L, V, W>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, way, sums);
     } else {
         T segment[V][E];
         for (unsigned long long at = 0; at < count; at += SEGMENT) {
             const unsigned int length = count - at < SEGMENT ? (unsigned int)(count - at) : SEGMENT;
-            chain<T, E, L, V, W>(begin + at, length, columns, values, x, ldx, column, width, way, segment);
+            const unsigned int left = behind - at < FILLED_UP ? (unsigned int)(behind - at) : FILLED_UP;
+            chain<T, E, L, V, W>(begin + at, length, left, columns, values, x, pitch, column, width, way, segment);
 #pragma unroll
             for (int v = 0; v < V; ++v)
 #pragma unroll
@@ -44,7 +49,7 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
         }
     }
     if (W > 1) add_ways<T, E, L, V, W>(sums);
-    if (row < rows && way == 0) store_row<T, E, L, V>(y + row * ldy, column, width, sums);
+    if (row < rows && way == 0) store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
 }
 
 #ifdef EXACT_K

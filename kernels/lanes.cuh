@@ -2,20 +2,29 @@
 //
 // A row of X is read in vectors of E elements, 16 bytes where K allows it. L lanes of a warp lie side by side over a row,
 // each with V vectors; W ways of L lanes share the nonzeros of a row. Entries of A are read four at a time from multiples
-// of four, so columns and values are readable up to the next multiple of four entries; rows of X are readable up to
-// the next vector. What lies there is never used. Blocks along y take one tile of E * L * V columns each.
+// of four, and lists that are staged fill columns and values up to that; rows of X are readable up to the next
+// vector. What lies there is never used. Blocks along y take one tile of E * L * V columns each.
 //
-// With EXACT_K the number of columns is a constant and one form is compiled, named ENTRY, in precision SCALAR; UNIFORM
-// says that all values of A are equal, and only the first of them is read.
+// With EXACT_K the number of columns is a constant, and so is the distance of rows of X and Y; one form is compiled, named
+// ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
 
 #define SEGMENT 256u
+// Arrays that are filled up to a multiple of four entries.
+#define FILLED_UP 0x7fffffffu
 #define CUT 0x80000000u
 
 #ifdef EXACT_K
 #define COLUMNS_OF(k) (unsigned int)(EXACT_K)
+#define PITCH_OF(T, ld) (pitch_of(EXACT_K * (unsigned int)sizeof(T)) / (unsigned int)sizeof(T))
+// Bytes from one row to the next, as src/kernel/cuda/forms.rs has it: a power of two up to a sector, then whole sectors.
+static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int bytes)
+{
+    return bytes > 32 ? (bytes + 31) / 32 * 32 : bytes > 16 ? 32 : bytes > 8 ? 16 : bytes > 4 ? 8 : 4;
+}
 #define PARTS_TOGETHER(width) ((width) >= 8 ? 4 : (width) >= 4 ? 8 : 16)
 #else
 #define COLUMNS_OF(k) (unsigned int)(k)
+#define PITCH_OF(T, ld) ((unsigned int)(ld))
 #define PARTS_TOGETHER(width) 2 // short code: these forms are many
 #endif
 #ifdef UNIFORM
@@ -131,33 +140,43 @@ static __device__ __forceinline__ void store_row(T *row, unsigned int column, un
     for (int v = 0; v < V; ++v) store<T, E>(row, column + v * (L * E), k, from[v]);
 }
 
-// Four entries of A from `at` on, unless they begin behind the last.
+// Four entries of A from `at` on, unless they begin behind the last; `readable` is how many can be read.
 template <typename T>
 static __device__ __forceinline__ void load_entries(const unsigned int *__restrict__ columns,
                                                     const T *__restrict__ values, unsigned int at, unsigned int length,
-                                                    unsigned int *from, T *factors)
+                                                    unsigned int readable, unsigned int *from, T *factors)
 {
     if (at >= length) return;
-    load_quad(columns + at, from);
-    if (!IS_UNIFORM) load_quad(values + at, factors);
+    if (readable - at >= 4) {
+        load_quad(columns + at, from);
+        if (!IS_UNIFORM) load_quad(values + at, factors);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 3; ++j)
+        if (at + j < length) {
+            from[j] = __ldg(columns + at + j);
+            if (!IS_UNIFORM) factors[j] = __ldg(values + at + j);
+        }
 }
 
 // The sums of entries begin..end of A times their rows of X; way w of W ways takes every W-th four of them. With one way
 // it is a chain of fused multiply-adds in the order of the entries.
 template <typename T, int E, int L, int V, int W>
-static __device__ __forceinline__ void chain(unsigned long long begin, unsigned int count,
+static __device__ __forceinline__ void chain(unsigned long long begin, unsigned int count, unsigned int readable,
                                              const unsigned int *__restrict__ columns, const T *__restrict__ values,
                                              const T *__restrict__ x, unsigned int ldx, unsigned int column,
                                              unsigned int k, unsigned int way, T (&sums)[V][E])
 {
     clear<T, E, V>(sums);
     const unsigned int skip = (unsigned int)(begin & 3), length = count + skip;
+    readable += skip;
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     columns += begin - skip;
     values += begin - skip;
     unsigned int from[4];
     T factors[4];
-    load_entries<T>(columns, values, 4 * way, length, from, factors);
+    load_entries<T>(columns, values, 4 * way, length, readable, from, factors);
     for (unsigned int at = 4 * way; at < length; at += 4 * W) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -167,7 +186,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
         // The next entries are on their way before the sums wait for X.
-        load_entries<T>(columns, values, at + 4 * W, length, from, factors);
+        load_entries<T>(columns, values, at + 4 * W, length, readable, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) multiply_add<T, E, V>(now[j], part[j], sums);

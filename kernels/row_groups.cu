@@ -62,7 +62,7 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
     }
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     values += head.x | (unsigned long long)head.y << 32;
-    const unsigned int last = head.z + head.w, pitch = (unsigned int)ldx;
+    const unsigned int last = head.z + head.w, pitch = PITCH_OF(T, ldx);
     T sums[R][V][E];
 #pragma unroll
     for (int r = 0; r < R; ++r) clear<T, E, V>(sums[r]);
@@ -94,20 +94,20 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
         for (int r = 0; r < R; ++r) add_ways<T, E, L, V, W>(sums[r]);
     }
     if (item >= items || way != 0) return;
-    const unsigned int first_row = tail.x * R;
+    const unsigned long long first_row = (unsigned long long)tail.x * R, y_pitch = PITCH_OF(T, ldy);
     if (tail.y != WHOLE) {
         const uint2 cut = __ldg(cuts + tail.y); // first slot, number of parts
-        T *slots = scratch + (unsigned long long)cut.x * R * ldy;
+        T *slots = scratch + (unsigned long long)cut.x * R * y_pitch;
 #pragma unroll
         for (int r = 0; r < R; ++r)
-            store_row<T, E, L, V>(slots + ((unsigned long long)tail.z * R + r) * ldy, column, width, sums[r]);
+            store_row<T, E, L, V>(slots + ((unsigned long long)tail.z * R + r) * y_pitch, column, width, sums[r]);
         if (!is_last<L>(counters + (unsigned long long)tail.y * gridDim.y + blockIdx.y, cut.y, lane)) return;
 #pragma unroll
-        for (int r = 0; r < R; ++r) add_parts<T, E, L, V>(slots + r * ldy, cut.y, R * ldy, column, width, sums[r]);
+        for (int r = 0; r < R; ++r) add_parts<T, E, L, V>(slots + r * y_pitch, cut.y, R * y_pitch, column, width, sums[r]);
     }
 #pragma unroll
     for (int r = 0; r < R; ++r)
-        if (first_row + r < rows) store_row<T, E, L, V>(y + (first_row + r) * ldy, column, width, sums[r]);
+        if (first_row + r < rows) store_row<T, E, L, V>(y + (first_row + r) * y_pitch, column, width, sums[r]);
 }
 
 #ifdef EXACT_K

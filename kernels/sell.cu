@@ -23,7 +23,7 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
 {
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, slice = thread / 32;
     if (slice >= items) return;
-    const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(k), pitch = (unsigned int)ldx;
+    const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(k), pitch = PITCH_OF(T, ldx);
     const unsigned long long begin = __ldg(slice_starts + slice) + thread % 32;
     const unsigned int length = __ldg(lane_lengths + thread), row = __ldg(lane_rows + thread);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
@@ -47,7 +47,7 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
         for (int j = 0; j < 2; ++j)
             if (at + j < length) multiply_add<T, E, V>(factors[j], part[j], sums);
     }
-    if (row != NOBODY) store_row<T, E, 1, V>(y + row * ldy, column, width, sums);
+    if (row != NOBODY) store_row<T, E, 1, V>(y + (unsigned long long)row * PITCH_OF(T, ldy), column, width, sums);
 }
 
 #ifdef EXACT_K

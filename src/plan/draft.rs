@@ -10,12 +10,14 @@ use super::tail::{describe, float_the_tail, predict, split_rows};
 use super::transfer::{Traffic, choose};
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::Layout;
+use crate::kernel::cuda::{Layout, Variant};
 use crate::work::features::outlines;
 use crate::work::{ChunkRows, Position, Span, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
 const PROBES: usize = 32;
+/// Nonzeros of a run of rows where rows are long.
+const LONG_RUNS: u32 = 64;
 /// Share of the job that a device gets if it was asked for by name and would not help.
 const LEAST_SHARE: f64 = 1.0 / 64.0;
 /// A row lighter than this share of the job is not cut between devices.
@@ -80,6 +82,17 @@ impl Draft<'_> {
         let has_cpu = self.devices.iter().any(|device| device.profile.link.is_none());
         let host = (!has_cpu).then_some(None);
         host.into_iter().chain(self.in_order().cloned().map(Some)).collect()
+    }
+
+    /// How the GPU's kernel wants its chunks to lie, and which form of it is taken.
+    pub(super) fn gpu_form(&self) -> Result<(Layout, Variant)> {
+        let work = &self.request.work;
+        let (layout, variant) = self.kernels.gpu_form(work.dtype(), work.k() as u64)?;
+        // Longer runs where rows are long anyway.
+        let mean = work.nnz() / (work.rows() as u64).max(1);
+        let is_default = self.request.variant.is_none() && layout == Layout::Runs;
+        let piece = if is_default && mean >= u64::from(variant.piece) { LONG_RUNS } else { variant.piece };
+        Ok((layout, Variant { piece, ..variant }))
     }
 
     fn gpus(&self) -> usize {
@@ -152,7 +165,7 @@ impl Draft<'_> {
 
     /// Whether the GPUs' kernel reads A's own arrays.
     fn is_csr_wanted(&self) -> Result<bool> {
-        Ok(self.kernels.gpu_form()?.0 == Layout::Csr)
+        Ok(self.gpu_form()?.0 == Layout::Csr)
     }
 
     /// What a device with that share of the job has to be sent and sends back.
@@ -290,7 +303,7 @@ impl Draft<'_> {
     /// Adds a device and its chunks to the plan.
     fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) -> Result<()> {
         let work = &self.request.work;
-        let (layout, gpu_variant) = self.kernels.gpu_form(work.dtype(), work.k() as u64)?;
+        let (layout, gpu_variant) = self.gpu_form()?;
         for (piece, features) in part.pieces.iter().zip(&part.features) {
             let footprint = work.footprint(piece, layout, &gpu_variant, features.max)?;
             plan.chunks.push(Chunk {

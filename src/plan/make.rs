@@ -12,7 +12,6 @@ const WORTH_CHANGING: f64 = 0.98;
 
 /// Makes the plan with the shortest predicted time. Runs in the rayon pool it is called in.
 pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
-    let kernels = request.kernels()?;
     if request.devices.is_empty() {
         return Err(Error::Usage("no device to plan for; take --devices cpu".into()));
     }
@@ -33,6 +32,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
             None => &[Mode::Oneshot],
         };
         for &mode in modes {
+            let kernels = request.kernels(mode)?;
             let draft = Draft { request, kernels, host_profile: &host_profile, devices: &devices, mode };
             match draft.plan() {
                 Ok(plan) => {

@@ -179,8 +179,7 @@ impl Draft<'_> {
     /// Slots of every GPU; an error where one has too little memory.
     fn cut_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
         let work = &self.request.work;
-        let (layout, variant) =
-            self.kernels.gpu_form(self.request.work.dtype(), self.request.work.k() as u64)?;
+        let (layout, variant) = self.gpu_form()?;
         let footprint =
             |piece: &ChunkRows, features: &Features| work.footprint(piece, layout, &variant, features.max);
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));

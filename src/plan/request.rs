@@ -77,10 +77,19 @@ impl KernelPair {
 }
 
 impl PlanRequest<'_> {
+    /// The kernel of GPUs where nobody asks for another: canonical, so that the split leaves no trace in Y. Where A stays, a
+    /// list of runs of rows pays; where it crosses each time, its arrays cross as they lie.
+    fn gpu_default(&self, mode: Mode) -> KernelId {
+        let runs = CudaKernel::of(KernelId::CsrRuns);
+        let reaches =
+            runs.is_ok_and(|runs| runs.variant_for(self.work.dtype(), self.work.k() as u64).is_some());
+        if mode == Mode::Resident && reaches { KernelId::CsrRuns } else { KernelId::CsrSubwarp }
+    }
+
     /// The kernels to take; an error where kernel, format and devices contradict each other.
-    pub(super) fn kernels(&self) -> Result<KernelPair> {
+    pub(super) fn kernels(&self, mode: Mode) -> Result<KernelPair> {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
-        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: KernelId::CsrRuns, variant: None };
+        let default = KernelPair { cpu: KernelId::CpuCsr, gpu: self.gpu_default(mode), variant: None };
         let of_format = match self.format {
             None | Some(Format::Csr) => default,
             Some(Format::EllPadded) => {

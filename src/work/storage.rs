@@ -57,9 +57,7 @@ pub struct Footprint {
 impl Storage {
     /// CSR of `rows` rows with `nnz` nonzeros together.
     pub fn csr(rows: u64, nnz: u64, value_bytes: u64) -> Self {
-        let entries = padded_entries(nnz);
-        let arrays =
-            [("row_pointers", rows + 1, 8), ("columns", entries, 4), ("values", entries, value_bytes)];
+        let arrays = [("row_pointers", rows + 1, 8), ("columns", nnz, 4), ("values", nnz, value_bytes)];
         Self::lay_out((Layout::Csr, &Variant::PLAIN), rows, rows, &arrays)
     }
 
@@ -277,9 +275,8 @@ pub(super) mod tests {
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         storage.write(rows, &HeldColumns::Range { first: 3, end: 6 }, &mut slot).unwrap();
         assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), [2, 2, 5]);
-        // Filled up to a multiple of four, as kernels read them.
-        assert_eq!(part::<u32>(&slot, &storage, "columns"), [0, 1, 2, 0]);
-        assert_eq!(part::<f64>(&slot, &storage, "values"), [3.0, 4.0, 5.0, 0.0]);
+        assert_eq!(part::<u32>(&slot, &storage, "columns"), [0, 1, 2]);
+        assert_eq!(part::<f64>(&slot, &storage, "values"), [3.0, 4.0, 5.0]);
     }
 
     #[test]
