@@ -9,6 +9,11 @@ const MEMORY_SHARE: f64 = 0.95;
 /// Slots of a ring with which copying in, computing and copying out can all be under way.
 pub(super) const RING: u32 = 3;
 
+/// Bytes of all slices of Y together where they are small, and how many there are then at most: enough that a device never
+/// waits for the host to hear of an end.
+const SMALL_SLICES_BYTES: u64 = 64 << 20;
+const MOST_SLICES: u64 = 64;
+
 /// What has to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Need {
@@ -38,18 +43,23 @@ pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
     for a_slot_bytes in [need.any_staged_bytes, need.staged_bytes] {
         for ring in (1..=RING.min(need.chunks.max(1))).rev() {
             let resident = need.mode == Mode::Resident;
-            for a_slots in if resident { [u32::from(need.spare), 0] } else { [ring, ring] } {
+            let small = (SMALL_SLICES_BYTES / need.slice_bytes.max(1)).min(MOST_SLICES) as u32;
+            let wide = if resident { small.min(need.chunks).max(ring) } else { ring };
+            let a_slots = if resident { [u32::from(need.spare), 0] } else { [ring, ring] };
+            for (a_slots, y_slots) in
+                a_slots.into_iter().flat_map(|a_slots| [(a_slots, wide), (a_slots, ring)])
+            {
                 let slots = Slots {
                     x_bytes: need.x_bytes,
                     resident_bytes: if resident { need.all_staged_bytes } else { 0 },
                     scratch_bytes: need.scratch_bytes,
                     a_slots,
                     a_slot_bytes,
-                    y_slots: ring,
+                    y_slots,
                     y_slot_bytes: need.slice_bytes,
                     pinned_in_slots: if need.registered.a { 0 } else { ring },
                     pinned_in_slot_bytes: a_slot_bytes,
-                    pinned_out_slots: if need.registered.y { 0 } else { ring },
+                    pinned_out_slots: if need.registered.y { 0 } else { y_slots },
                     pinned_out_slot_bytes: need.slice_bytes,
                 };
                 if slots.device_bytes() <= budget_bytes {
@@ -99,7 +109,11 @@ mod tests {
     fn what_stays_needs_no_ring_but_a_spare_slot_where_there_is_room() {
         let need = Need { mode: Mode::Resident, spare: true, ..NEED };
         let slots = cut(&need, 10_000).unwrap();
-        assert_eq!((slots.resident_bytes, slots.a_slots, slots.y_slots), (800, 1, 3));
+        assert_eq!(
+            (slots.resident_bytes, slots.a_slots, slots.y_slots),
+            (800, 1, 8),
+            "a slice for each chunk"
+        );
         assert_eq!(cut(&need, 935).unwrap().a_slots, 0);
         assert_eq!(cut(&need, 900), Err(910));
     }
