@@ -22,7 +22,7 @@ import tempfile
 # driver refuses PTX that is newer than itself; kernels.txt pins it.
 ARCHITECTURES = ["75", "80", "90"]
 # The same as in src/device/cuda/forms.rs.
-OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177"]
+OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"]
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"
 MISSING = "pip install -r .ci/kernels.txt, and run this with the Python it was installed for"

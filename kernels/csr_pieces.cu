@@ -35,7 +35,7 @@ static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARA
     if (is_there) about = __ldg(list + item);
     const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
     T sums[V][E];
-    chain<T, E, L, V, W>(begin, about.z & ~CUT, FILLED_UP, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
+    chain<T, E, L, V, W, IS_EXACT>(begin, about.z & ~CUT, PLENTY, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
     if (W > 1) add_ways<T, E, L, V, W>(sums);
     if (!is_there || way != 0) return;
     if (about.z & CUT) {

@@ -32,7 +32,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     T sums[V][E];
     if (about.z & CUT) {
-        chain<T, E, L, V, 1>(begin, about.z & ~CUT, FILLED_UP, columns, values, x, pitch, column, width, 0, sums);
+        chain<T, E, L, V, 1, true>(begin, about.z & ~CUT, PLENTY, columns, values, x, pitch, column, width, 0, sums);
         finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
                                 counters);
         return;
@@ -49,7 +49,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     T *row = y + (unsigned long long)about.w * y_pitch;
     unsigned int from[4];
     T factors[4];
-    load_entries<T>(columns, values, 0, length, FILLED_UP, from, factors);
+    load_entries<T, true>(columns, values, 0, length, PLENTY, from, factors);
     for (unsigned int at = 0; at < length; at += 4) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -58,7 +58,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * pitch, column, width, part[j]);
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        load_entries<T>(columns, values, at + 4, length, FILLED_UP, from, factors);
+        load_entries<T, true>(columns, values, at + 4, length, PLENTY, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) {

@@ -31,17 +31,17 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
         begin -= __ldg(row_pointers);
     }
     // The arrays end with the last row's entries.
-    const unsigned int readable = behind < FILLED_UP ? (unsigned int)behind : FILLED_UP;
+    const unsigned int readable = behind < PLENTY ? (unsigned int)behind : PLENTY;
     const unsigned int pitch = PITCH_OF(T, ldx);
     T sums[V][E];
     if (W > 1 || count <= SEGMENT) {
-        chain<T, E, L, V, W>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, way, sums);
+        chain<T, E, L, V, W, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, way, sums);
     } else {
         T segment[V][E];
         for (unsigned long long at = 0; at < count; at += SEGMENT) {
             const unsigned int length = count - at < SEGMENT ? (unsigned int)(count - at) : SEGMENT;
-            const unsigned int left = behind - at < FILLED_UP ? (unsigned int)(behind - at) : FILLED_UP;
-            chain<T, E, L, V, W>(begin + at, length, left, columns, values, x, pitch, column, width, way, segment);
+            const unsigned int left = behind - at < PLENTY ? (unsigned int)(behind - at) : PLENTY;
+            chain<T, E, L, V, W, false>(begin + at, length, left, columns, values, x, pitch, column, width, way, segment);
 #pragma unroll
             for (int v = 0; v < V; ++v)
 #pragma unroll

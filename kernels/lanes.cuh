@@ -9,12 +9,13 @@
 // ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
 
 #define SEGMENT 256u
-// Arrays that are filled up to a multiple of four entries.
-#define FILLED_UP 0x7fffffffu
+// More entries than are ever looked at from one place.
+#define PLENTY 0x7fffffffu
 #define CUT 0x80000000u
 
 #ifdef EXACT_K
 #define COLUMNS_OF(k) (unsigned int)(EXACT_K)
+#define IS_EXACT true
 #define PITCH_OF(T, ld) (pitch_of(EXACT_K * (unsigned int)sizeof(T)) / (unsigned int)sizeof(T))
 // Bytes from one row to the next, as src/kernel/cuda/forms.rs has it: a power of two up to a sector, then whole sectors.
 static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int bytes)
@@ -24,6 +25,7 @@ static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int b
 #define PARTS_TOGETHER(width) ((width) >= 8 ? 4 : (width) >= 4 ? 8 : 16)
 #else
 #define COLUMNS_OF(k) (unsigned int)(k)
+#define IS_EXACT false
 #define PITCH_OF(T, ld) ((unsigned int)(ld))
 #define PARTS_TOGETHER(width) 2 // short code: these forms are many
 #endif
@@ -140,14 +142,15 @@ static __device__ __forceinline__ void store_row(T *row, unsigned int column, un
     for (int v = 0; v < V; ++v) store<T, E>(row, column + v * (L * E), k, from[v]);
 }
 
-// Four entries of A from `at` on, unless they begin behind the last; `readable` is how many can be read.
-template <typename T>
+// Four entries of A from `at` on, unless they begin behind the last. FILLED arrays can be read up to a multiple of four,
+// others have `readable` entries.
+template <typename T, bool FILLED>
 static __device__ __forceinline__ void load_entries(const unsigned int *__restrict__ columns,
                                                     const T *__restrict__ values, unsigned int at, unsigned int length,
                                                     unsigned int readable, unsigned int *from, T *factors)
 {
     if (at >= length) return;
-    if (readable - at >= 4) {
+    if (FILLED || readable - at >= 4) {
         load_quad(columns + at, from);
         if (!IS_UNIFORM) load_quad(values + at, factors);
         return;
@@ -162,7 +165,7 @@ static __device__ __forceinline__ void load_entries(const unsigned int *__restri
 
 // The sums of entries begin..end of A times their rows of X; way w of W ways takes every W-th four of them. With one way
 // it is a chain of fused multiply-adds in the order of the entries.
-template <typename T, int E, int L, int V, int W>
+template <typename T, int E, int L, int V, int W, bool FILLED>
 static __device__ __forceinline__ void chain(unsigned long long begin, unsigned int count, unsigned int readable,
                                              const unsigned int *__restrict__ columns, const T *__restrict__ values,
                                              const T *__restrict__ x, unsigned int ldx, unsigned int column,
@@ -176,7 +179,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
     values += begin - skip;
     unsigned int from[4];
     T factors[4];
-    load_entries<T>(columns, values, 4 * way, length, readable, from, factors);
+    load_entries<T, FILLED>(columns, values, 4 * way, length, readable, from, factors);
     for (unsigned int at = 4 * way; at < length; at += 4 * W) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -186,7 +189,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
         // The next entries are on their way before the sums wait for X.
-        load_entries<T>(columns, values, at + 4 * W, length, readable, from, factors);
+        load_entries<T, FILLED>(columns, values, at + 4 * W, length, readable, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) multiply_add<T, E, V>(now[j], part[j], sums);

@@ -114,6 +114,12 @@ impl Draft<'_> {
             shares[only] = 1.0;
             return Ok(shares);
         }
+        // As the GPUs' kernel has it, which may be more than A itself.
+        let (layout, variant) = self.gpu_form()?;
+        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
+        let longest = work.lengths(&all).max().unwrap_or(0);
+        let staged = work.footprint(&all, layout, &variant, longest);
+        let a_bytes = staged.map_or(0, |footprint| footprint.slot_bytes).max(work.a_bytes());
         let pieces = split(work, Span::all(work), PROBES);
         let probes = outlines(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
@@ -126,7 +132,7 @@ impl Draft<'_> {
             let room = budget(device).saturating_sub(work.x_bytes());
             let most = if device.profile.link.is_some() && self.mode == Mode::Resident {
                 // Slots of Y and the padding of slots take a little too.
-                0.95 * room as f64 / (work.a_bytes() + work.y_bytes() / CHUNKS_A_DEVICE as u64) as f64
+                0.95 * room as f64 / (a_bytes + work.y_bytes() / CHUNKS_A_DEVICE as u64) as f64
             } else {
                 1.0
             };

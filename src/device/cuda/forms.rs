@@ -12,7 +12,7 @@ use crate::kernel::cuda::CudaKernel;
 
 /// Options of every form, the same as in `.ci/compile_kernels.py`. The order and rounding of every operation are those of
 /// the text.
-const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--diag-suppress=177"];
+const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"];
 
 /// The word by which a kernel's text says that it has exact forms.
 const EXACT: &str = "EXACT_K";
