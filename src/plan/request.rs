@@ -83,7 +83,9 @@ impl PlanRequest<'_> {
         let runs = CudaKernel::of(KernelId::CsrRuns);
         let reaches =
             runs.is_ok_and(|runs| runs.variant_for(self.work.dtype(), self.work.k() as u64).is_some());
-        if mode == Mode::Resident && reaches { KernelId::CsrRuns } else { KernelId::CsrSubwarp }
+        // Where memory is scarce, A's own arrays take least of it.
+        let scarce = self.devices.iter().any(|device| device.memory_limit_bytes.is_some());
+        if mode == Mode::Resident && reaches && !scarce { KernelId::CsrRuns } else { KernelId::CsrSubwarp }
     }
 
     /// The kernels to take; an error where kernel, format and devices contradict each other.
