@@ -39,8 +39,10 @@ fn chunks_say_who_computed_them_and_how_long_it_took() {
     let report = Place::new().json(&format!("{RUN} --devices cpu,emu:0 --chunks 6"));
     let chunks = report["chunks"].as_array().unwrap();
     for chunk in chunks {
-        let kernel = if chunk["device"] == "cpu" { "cpu_csr" } else { "csr_scalar_v3" };
-        assert_eq!(chunk["kernel"], kernel);
+        // On a GPU it depends on whether A stays there.
+        let kernels: &[&str] =
+            if chunk["device"] == "cpu" { &["cpu_csr"] } else { &["csr_runs", "csr_subwarp"] };
+        assert!(kernels.contains(&chunk["kernel"].as_str().unwrap()) && chunk["order"] == "canonical");
         assert!(chunk["measured_s"].as_f64().unwrap() > 0.0 && chunk["predicted_s"].as_f64().unwrap() > 0.0);
         assert!(!chunk["reason"].as_str().unwrap().is_empty());
     }

@@ -319,8 +319,12 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
                 for k in [3, 8] {
                     let name = format!("{} on {spec}, k = {k}", kernel.variant_name(&variant));
                     let (y, _) = match compute(&pool, &a, k, &case) {
-                        // Some formats hold short rows only.
-                        Err(Error::Usage(reason)) if reason.contains("nonzeros") => continue,
+                        // Some formats hold short rows only, and not every form is for every K.
+                        Err(Error::Usage(reason))
+                            if reason.contains("nonzeros") || reason.contains("no such form") =>
+                        {
+                            continue;
+                        }
                         done => done.unwrap_or_else(|error| panic!("{name}: {error}")),
                     };
                     let want = expected(&a, k);
