@@ -265,9 +265,10 @@ mod tests {
                 }
                 let count = (item.begin_and_rows >> BEGIN_BITS) as usize;
                 prop_assert!(count > 0 && (count == 1 || (runs && length <= piece as usize)));
-                for row in item.row as usize..item.row as usize + count {
+                let first = item.row as usize;
+                for (row, found) in found.iter_mut().enumerate().skip(first).take(count) {
                     let own = rows.row_length(row);
-                    found[row].push((at, own as u32));
+                    found.push((at, own as u32));
                     at += own;
                 }
                 prop_assert_eq!(at, begin(item) + length);

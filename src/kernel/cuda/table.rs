@@ -173,7 +173,6 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::HeavyTiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
         variants: &ladder(WAYS, 1024),
-        ..SCALAR
     },
     CudaKernel {
         id: KernelId::CsrRuns,
@@ -184,7 +183,6 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
         variants: &ladder(LANES, 16),
-        ..SCALAR
     },
     CudaKernel {
         id: KernelId::RowGroups,
@@ -195,7 +193,6 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
         variants: &[group(4, 1, 0), group(8, 2, 0), group(16, 4, 0)],
-        ..SCALAR
     },
     CudaKernel {
         id: KernelId::RowGroupsCut,
@@ -206,7 +203,6 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows],
         variants: &[group(4, 1, 256), group(8, 2, 256), group(16, 4, 256)],
-        ..SCALAR
     },
     CudaKernel {
         id: KernelId::Sell,
@@ -217,6 +213,5 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::Slices,
         constants: &[Constant::Bytes, Constant::Vectors],
         variants: &[slice(16, 1), slice(16, 2), slice(16, 4), slice(8, 1), slice(4, 1)],
-        ..SCALAR
     },
 ];
