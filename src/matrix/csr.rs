@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::array::Array;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
@@ -198,6 +200,14 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         self.values
     }
 
+    /// Whether the whole matrix has values and all are the same, bit for bit. Runs in the rayon pool it is called in.
+    pub fn has_equal_values(&self) -> bool {
+        self.values.first().is_some_and(|first| {
+            let bits = bytemuck::bytes_of(first);
+            self.values.par_iter().all(|value| bytemuck::bytes_of(value) == bits)
+        })
+    }
+
     /// Where row `row` lies in `columns` and `values`.
     #[inline]
     pub fn row_range(&self, row: usize) -> Range<usize> {
@@ -243,6 +253,17 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_values_are_equal_bit_for_bit_and_there() {
+        let equal = |values: Vec<f64>| {
+            let nnz = values.len();
+            let columns: Vec<u32> = (0..nnz as u32).collect();
+            Csr::try_new(1, 3, vec![0, nnz as u64], columns, values).unwrap().view().has_equal_values()
+        };
+        assert!(equal(vec![2.5, 2.5, 2.5]) && equal(vec![-0.0]));
+        assert!(!equal(vec![2.5, 2.5, 3.0]) && !equal(vec![0.0, -0.0]) && !equal(vec![]));
+    }
 
     #[test]
     fn broken_arrays_are_refused() {

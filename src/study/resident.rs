@@ -50,7 +50,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
     /// The kernels for GPUs with those names. What lay in the room before is overwritten.
     pub fn new(room: &'a mut Room, matrix: CsrView<'a, T>, names: &KernelNames) -> Self {
         room.clear();
-        let uniform = is_uniform(matrix.values());
+        let uniform = matrix.has_equal_values();
         let names = names.clone();
         Self { room, matrix, names, kernels: Vec::new(), uniform, stored: HashMap::new(), vectors: None }
     }
@@ -241,13 +241,6 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
             Ok(())
         })?
     }
-}
-
-fn is_uniform<T: Scalar>(values: &[T]) -> bool {
-    values.first().is_some_and(|first| {
-        let bits = bytemuck::bytes_of(first);
-        values.iter().all(|value| bytemuck::bytes_of(value) == bits)
-    })
 }
 
 fn misaligned(error: bytemuck::PodCastError) -> Error {

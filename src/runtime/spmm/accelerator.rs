@@ -296,6 +296,8 @@ impl Accelerator {
             })
         };
         let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
+        // A chunk of empty rows has no value to read, whatever the matrix has.
+        let uniform = uniform && storage.array("values").is_some_and(|range| !range.is_empty());
         let (variant, items, k) = (chunk.gpu_variant, storage.grid_items(), self.k);
         Ok(Operation::Launch(Launch {
             kernel: chunk.gpu_kernel,

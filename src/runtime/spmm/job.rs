@@ -1,7 +1,5 @@
 //! A product as planned: the matrix, the plan, and each chunk's rows or segments as a matrix of its own.
 
-use rayon::prelude::*;
-
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuProduct, Kernels};
@@ -41,11 +39,7 @@ impl<'a, T: Scalar> Job<'a, T> {
         if job.plan.devices.len() > 1 {
             job.storages =
                 (0..job.plan.chunks.len()).map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
-            let values = matrix.values();
-            job.uniform = values.first().is_some_and(|first| {
-                let bits = bytemuck::bytes_of(first);
-                values.par_iter().all(|value| bytemuck::bytes_of(value) == bits)
-            });
+            job.uniform = matrix.has_equal_values();
         }
         Ok(job)
     }
