@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | 0 | [`error`] | the one error type, exit codes |
 //! | 1 | [`files`] | files that are there whole or as they were before |
+//! | 1 | [`report`] | plots and one self-contained page, made of plain data |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
 //! | 2 | [`trace`] | spans of a run, one clock; Chrome traces written, read and summarised |
@@ -95,6 +96,7 @@ pub mod kernel;
 pub mod machine;
 pub mod matrix;
 pub mod plan;
+pub mod report;
 pub mod runtime;
 pub mod study;
 pub mod trace;

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u32); 15] = [
+const FLOORS: [(&str, u32); 16] = [
     ("error", 0),
     ("files", 1),
+    ("report", 1),
     ("matrix", 2),
     ("machine", 2),
     ("trace", 2),
