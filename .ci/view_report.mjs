@@ -1,0 +1,309 @@
+// Opens reports in a real browser and uses them as a reader would; .ci/view_report runs this.
+import { mkdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const puppeteer = createRequire(path.join(path.resolve(process.env.VIEWERS), 'package.json'))('puppeteer-core');
+const DESK = { width: 1280, height: 900 };
+const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
+const MOST_COMPLAINTS = 12;
+
+const scheme = (page, value) => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+const settle = (page) => page.evaluate(() => new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(done));
+}));
+
+/** Pictures without a size, text outside its picture, and texts that lie on one another. */
+function faultsOfPictures() {
+  const SLACK = 1;
+  const faults = [];
+  const corners = (text) => {
+    const box = text.getBBox();
+    const matrix = text.getScreenCTM();
+    // A line's box has room for accents and tails; the letters themselves fill less of it.
+    const [top, bottom] = [box.y + box.height * 0.22, box.y + box.height * 0.86];
+    return [[box.x, top], [box.x + box.width, top], [box.x + box.width, bottom], [box.x, bottom]].map(([x, y]) => {
+      const point = new DOMPoint(x, y).matrixTransform(matrix);
+      return [point.x, point.y];
+    });
+  };
+  // Two convex shapes are apart if the shadows on one side's normal are.
+  const apart = (a, b) => [a, b].some((shape) => [0, 1].some((side) => {
+    const [[x0, y0], [x1, y1]] = [shape[side], shape[side + 1]];
+    const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+    const shadow = (points) => points.map(([x, y]) => ((x1 - x0) * x + (y1 - y0) * y) / length);
+    const [p, q] = [shadow(a), shadow(b)];
+    return Math.max(...p) <= Math.min(...q) + SLACK || Math.max(...q) <= Math.min(...p) + SLACK;
+  }));
+  for (const svg of document.querySelectorAll('svg.plot')) {
+    const frame = svg.getBoundingClientRect();
+    if (getComputedStyle(svg).display === 'none') continue;
+    const name = svg.getAttribute('aria-label') ?? svg.querySelector('title')?.textContent;
+    if (frame.width < 100 || frame.height < 60) faults.push(`"${name}" is ${frame.width} by ${frame.height}`);
+    const texts = [...svg.querySelectorAll('text')].map((text) => ({ says: text.textContent, at: corners(text) }));
+    for (const { says, at } of texts) {
+      const outside = at.some(([x, y]) => x < frame.left - SLACK || x > frame.right + SLACK
+        || y < frame.top - SLACK || y > frame.bottom + SLACK);
+      if (outside) faults.push(`"${name}": "${says}" leaves the picture`);
+    }
+    texts.forEach((one, index) => {
+      for (const other of texts.slice(index + 1)) {
+        if (!apart(one.at, other.at)) faults.push(`"${name}": "${one.says}" lies on "${other.says}"`);
+      }
+    });
+    if (/NaN|Infinity|undefined/.test(svg.innerHTML.replace(/<title>[^]*?<\/title>/g, ''))) {
+      faults.push(`"${name}" holds a number that is none`);
+    }
+  }
+  return faults;
+}
+
+async function pictures(page, complain, where) {
+  const faults = await page.evaluate(faultsOfPictures);
+  faults.forEach((fault) => complain(`${where}: ${fault}`));
+}
+
+async function tips(page, complain) {
+  let tried = 0;
+  for (const svg of await page.$$('.figures svg.plot.wide')) {
+    const mark = await svg.$('.mark');
+    if (!mark) continue;
+    await mark.scrollIntoView();
+    const box = await mark.boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    const tip = await page.$eval('#tip', (one) => (one.hidden ? '' : one.innerText));
+    if (!/\d/.test(tip)) complain(`pointing at a mark shows "${tip}"`);
+    await page.mouse.move(1, 1);
+    if (!await page.$eval('#tip', (one) => one.hidden)) complain('a tip stays when the pointer has left');
+    tried += 1;
+  }
+  return tried;
+}
+
+async function legends(page, complain) {
+  for (const figure of await page.$$('.figures figure')) {
+    const entry = await figure.$('svg.wide .legend');
+    if (!entry) continue;
+    const state = () => figure.evaluate((one) => [
+      [...one.querySelectorAll('.series[data-series="0"]')].map((series) => getComputedStyle(series).display === 'none'),
+      one.querySelector('.legend').getAttribute('aria-pressed')].flat().join());
+    const before = await state();
+    await entry.click();
+    const hidden = await state();
+    await entry.evaluate((one) => one.focus());
+    await page.keyboard.press('Enter');
+    if (before !== 'false,false,true' || hidden !== 'true,true,false' || await state() !== before) {
+      complain(`a legend shows ${before}, after a click ${hidden}, after Enter ${await state()}`);
+    }
+  }
+}
+
+/** Sorts every column of every table both ways, by mouse and by keyboard. */
+async function tables(page, complain) {
+  let sorted = 0;
+  for (const table of await page.$$('.table table')) {
+    const heads = await table.$$('th button');
+    for (const [column, head] of heads.entries()) {
+      for (const direction of ['ascending', 'descending']) {
+        if (direction === 'ascending') await head.click();
+        else {
+          await head.focus();
+          await page.keyboard.press('Space');
+        }
+        const shown = await table.evaluate((one, index) => ({
+          says: one.tHead.rows[0].cells[index].getAttribute('aria-sort'),
+          others: one.querySelectorAll('th:not([aria-sort="none"])').length,
+          cells: [...one.tBodies[0].rows].map((row) => row.cells[index])
+            .map((cell) => ({ value: cell.dataset.value, text: cell.textContent })),
+        }), column);
+        if (shown.says !== direction || shown.others !== 1) complain(`aria-sort says ${shown.says} instead of ${direction}`);
+        const full = shown.cells.filter((cell) => cell.text !== '');
+        if (shown.cells.slice(0, full.length).some((cell) => cell.text === '')) complain('empty cells are not last');
+        const numbers = full.filter((cell) => cell.value !== undefined).map((cell) => Number(cell.value));
+        const sign = direction === 'ascending' ? 1 : -1;
+        if (numbers.some((value, index) => index > 0 && sign * (value - numbers[index - 1]) < 0)) {
+          complain(`column ${column} is not ${direction}: ${numbers.slice(0, 8)}`);
+        }
+        const words = full.filter((cell) => cell.value === undefined).map((cell) => cell.text);
+        const order = (a, b) => a.localeCompare(b, 'en', { numeric: true });
+        if (words.some((text, index) => index > 0 && sign * order(text, words[index - 1]) < 0)) {
+          complain(`column ${column} is not ${direction}: ${words.slice(0, 8)}`);
+        }
+      }
+      sorted += 1;
+    }
+  }
+  for (const card of await page.$$('.table')) {
+    const filter = await card.$('input');
+    if (!filter) continue;
+    const word = await card.$eval('tbody td', (cell) => cell.textContent.slice(0, 6).trim());
+    await filter.type(word);
+    const rows = await card.$$eval('tbody tr', (all) => all.filter((row) => !row.hidden).map((row) => row.innerText));
+    if (rows.length === 0 || rows.some((row) => !row.toLowerCase().includes(word.toLowerCase()))) {
+      complain(`the filter "${word}" leaves ${rows.length} rows, some without the word`);
+    }
+    await filter.evaluate((one) => { one.value = ''; one.dispatchEvent(new Event('input')); });
+  }
+  return sorted;
+}
+
+async function timelines(page, complain) {
+  const figures = await page.$$('.timeline.live');
+  for (const figure of figures) {
+    const canvas = await figure.$('.stage canvas');
+    await canvas.scrollIntoView();
+    await settle(page);
+    const view = async () => {
+      await settle(page);
+      const [from, to] = (await figure.evaluate((one) => one.dataset.view)).split(' ').map(Number);
+      return { from, to, length: to - from };
+    };
+    const whole = await view();
+    const press = async (label) => (await figure.$(`button[title="${label}"]`)).click();
+    const expect = (holds, what) => { if (!holds) complain(`timeline: ${what}`); };
+    await press('Zoom in');
+    const closer = await view();
+    expect(closer.length < whole.length * 0.9, 'the button does not zoom in');
+    await press('Zoom out');
+    expect((await view()).length > closer.length, 'the button does not zoom out');
+    await canvas.focus();
+    await page.keyboard.press('+');
+    expect((await view()).length < whole.length, 'the key + does not zoom in');
+    await page.keyboard.press('0');
+    expect((await view()).length === whole.length, 'the key 0 does not show everything');
+
+    const box = await canvas.boundingBox();
+    const [x, y] = [box.x + box.width * 0.6, Math.min(box.y + 40, DESK.height - 10)];
+    await page.mouse.move(x, y);
+    for (let turn = 0; turn < 8; turn += 1) await page.mouse.wheel({ deltaY: -100 });
+    const zoomed = await view();
+    expect(zoomed.length < whole.length * 0.2, 'the wheel does not zoom in');
+    await page.mouse.down();
+    await page.mouse.move(x - 120, y, { steps: 4 });
+    await page.mouse.up();
+    const moved = await view();
+    expect(moved.from > zoomed.from && Math.abs(moved.length - zoomed.length) < whole.length * 1e-9,
+      'dragging does not move the view');
+    await press('Show the whole run');
+    const again = await view();
+    expect(again.from === whole.from && again.to === whole.to, 'reset does not show everything');
+
+    let tip = '';
+    for (let step = 0; step < 400 && !tip; step += 1) {
+      await page.mouse.move(box.x + box.width * (0.3 + 0.035 * (step % 20)), box.y + 12 + 11 * Math.floor(step / 20));
+      tip = await page.$eval('#tip', (one) => (one.hidden ? '' : one.innerText));
+    }
+    expect(/lasted/.test(tip), `pointing at spans shows "${tip}"`);
+    const colours = await canvas.evaluate((one) => {
+      const { data } = one.getContext('2d').getImageData(0, 0, one.width, one.height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    });
+    expect(colours > 3, `only ${colours} colours are drawn`);
+    await page.mouse.move(1, 1);
+  }
+  return figures.length;
+}
+
+async function report(page, url, complain, save) {
+  await page.setViewport(DESK);
+  await scheme(page, 'light');
+  await page.goto(url);
+  await settle(page);
+  await pictures(page, complain, 'desk');
+  const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await save('light');
+  const counts = {
+    figures: await tips(page, complain),
+    columns: await tables(page, complain),
+    timelines: await timelines(page, complain),
+  };
+  await legends(page, complain);
+  for (const figure of await page.$$('.timeline.live')) {
+    for (let turn = 0; turn < 3; turn += 1) await (await figure.$('button[title="Zoom in"]')).click();
+  }
+  await settle(page);
+  await save('zoomed', '.timeline.live');
+  await scheme(page, 'dark');
+  await page.goto(url);
+  await settle(page);
+  const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const brightness = (colour) => colour.match(/\d+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0);
+  if (brightness(dark) > 150 || brightness(light) < 600) complain(`the ground is ${light}, and ${dark} in the dark`);
+  await save('dark');
+
+  await page.setViewport(PHONE);
+  await scheme(page, 'light');
+  await page.goto(url);
+  await settle(page);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  if (wide > PHONE.width) complain(`the page is ${wide} wide on a phone`);
+  await pictures(page, complain, 'phone');
+  await save('phone');
+
+  await page.setViewport(DESK);
+  await page.setJavaScriptEnabled(false);
+  await page.goto(url);
+  await pictures(page, complain, 'without JavaScript');
+  await page.setJavaScriptEnabled(true);
+  return `${counts.figures} figures with tips, ${counts.columns} columns sorted, ${counts.timelines} timelines`;
+}
+
+async function picture(page, url, complain, save) {
+  await page.setViewport(DESK);
+  for (const value of ['light', 'dark']) {
+    await scheme(page, value);
+    await page.goto(url);
+    await save(value, 'svg');
+  }
+  await pictures(page, complain, 'alone');
+  return 'a picture';
+}
+
+const words = process.argv.slice(2);
+const folder = words[0] === '--pictures' ? words.splice(0, 2)[1] : undefined;
+if (words.length === 0) {
+  console.error('usage: view_report [--pictures FOLDER] REPORT.html|PICTURE.svg...');
+  process.exit(2);
+}
+if (folder) mkdirSync(folder, { recursive: true });
+const browser = await puppeteer.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-dev-shm-usage'],
+});
+let faults = 0;
+for (const file of words) {
+  const page = await browser.newPage();
+  let complaints = 0;
+  const complain = (what) => {
+    complaints += 1;
+    if (complaints <= MOST_COMPLAINTS) console.error(`${file}: ${what}`);
+  };
+  const url = pathToFileURL(path.resolve(file)).href;
+  page.on('pageerror', (error) => complain(`an error in the page: ${error.message}`));
+  page.on('console', (message) => {
+    if (['error', 'warn', 'warning'].includes(message.type())) complain(`the console says: ${message.text()}`);
+  });
+  page.on('dialog', (dialog) => { complain(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', (request) => {
+    if (request.url() !== url) complain(`asks for ${request.url()}`);
+  });
+  const save = async (name, selector) => {
+    if (!folder) return;
+    const target = path.join(folder, `${path.basename(file).replace(/\.\w+$/, '')}-${name}.png`);
+    const element = selector ? await page.$(selector) : null;
+    if (element) await element.screenshot({ path: target });
+    else if (!selector) await page.screenshot({ path: target, fullPage: true });
+  };
+  let done = '';
+  try {
+    done = await (file.endsWith('.svg') ? picture : report)(page, url, complain, save);
+  } catch (error) {
+    complain(error.stack);
+  }
+  await page.close();
+  faults += complaints;
+  if (complaints === 0) console.log(`${file}: ${done}`);
+}
+await browser.close();
+process.exit(faults === 0 ? 0 : 1);

@@ -1,0 +1,166 @@
+//! Words and numbers as pictures and pages need them: escaped, short, and of a known width.
+
+use std::fmt::Write;
+
+/// `text` as it may stand in XML or HTML, in elements and in quoted attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(character),
+            // No XML document may hold these, not even escaped.
+            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// JSON as it may stand inside a `<script>` element: nothing in it can close the element.
+pub(super) fn script_json(value: &serde_json::Value) -> String {
+    value
+        .to_string()
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// Whether a value can be drawn; beyond these bounds sums and differences could overflow.
+pub(super) fn drawable(value: f64) -> bool {
+    value.is_finite() && value.abs() < 1e100
+}
+
+/// A value to four significant digits.
+pub(super) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "not a number".into();
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    if !(-4..7).contains(&magnitude) {
+        let text = format!("{value:.3e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}×10{}", signed(&trim_zeros(mantissa)), superscript(exponent));
+    }
+    fixed(value, usize::try_from(3 - magnitude).unwrap_or(0), true)
+}
+
+/// A value with at most (`trimmed`) or exactly that many digits after its point, thousands apart.
+pub(super) fn fixed(value: f64, digits: usize, trimmed: bool) -> String {
+    if !value.is_finite() {
+        return "not a number".into();
+    }
+    let mut text = format!("{value:.digits$}");
+    if trimmed {
+        text = trim_zeros(&text);
+    }
+    if text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
+        text = text.trim_start_matches('-').into();
+    }
+    let whole = text.find('.').unwrap_or(text.len());
+    let (integer, fraction) = text.split_at(whole);
+    let (sign, integer) = integer.strip_prefix('-').map_or(("", integer), |rest| ("-", rest));
+    let mut grouped = String::from(sign);
+    for (index, digit) in integer.chars().enumerate() {
+        if index > 0 && (integer.len() - index) % 3 == 0 && integer.len() > 4 {
+            // Narrow and not to be broken.
+            grouped.push('\u{202f}');
+        }
+        grouped.push(digit);
+    }
+    signed(&(grouped + fraction))
+}
+
+/// The factor from seconds, and the name, of the unit in which times of this size read best.
+pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        s if s >= 1.0 || s == 0.0 => (1.0, "s"),
+        s if s >= 1e-3 => (1e3, "ms"),
+        s if s >= 1e-6 => (1e6, "µs"),
+        _ => (1e9, "ns"),
+    }
+}
+
+/// `base` raised to `exponent`, as it is printed.
+pub(super) fn power(base: u32, exponent: i32) -> String {
+    format!("{base}{}", superscript(&exponent.to_string()))
+}
+
+fn superscript(exponent: &str) -> String {
+    let raised = |c| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        '4'..='9' => char::from_u32(u32::from('⁴') + (u32::from(c) - u32::from('4'))).unwrap_or(c),
+        _ => '⁰',
+    };
+    exponent.chars().map(raised).collect()
+}
+
+fn trim_zeros(text: &str) -> String {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text.into(),
+    }
+}
+
+fn signed(text: &str) -> String {
+    text.replace('-', "−")
+}
+
+/// About how wide `text` is in a sans serif of `size`: no less than in any common one.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    let em = |character: char| match character {
+        'i' | 'j' | 'l' | '\'' | '|' | '!' | ' ' | '.' | ',' | ':' | ';' | '\u{202f}' => 0.34,
+        'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | '/' | 'I' => 0.43,
+        'm' | 'M' | 'W' | '%' | '@' => 1.0,
+        'w' | '+' | '=' | '<' | '>' | '×' | '−' | '→' | '·' => 0.85,
+        'A'..='Z' => 0.75,
+        c if u32::from(c) >= 0x1100 => 1.05,
+        _ => 0.65,
+    };
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// `text`, or as much of it as fits and an ellipsis.
+pub(super) fn shortened(text: &str, size: f64, room: f64) -> String {
+    if width(text, size) <= room {
+        return text.into();
+    }
+    let mut short = String::new();
+    for character in text.chars() {
+        short.push(character);
+        if width(&short, size) + size > room {
+            short.pop();
+            break;
+        }
+    }
+    short.truncate(short.trim_end().len());
+    short.push('…');
+    short
+}
+
+/// `text` in lines that fit; a word longer than a line is shortened.
+pub(super) fn wrapped(text: &str, size: f64, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = shortened(word, size, room);
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(" ", size) + width(&word, size) <= room => {
+                let _ = write!(line, " {word}");
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
