@@ -73,7 +73,8 @@ async function tips(page, complain) {
     const box = await mark.boundingBox();
     await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
     const tip = await page.$eval('#tip', (one) => (one.hidden ? '' : one.innerText));
-    if (!/\d/.test(tip)) complain(`pointing at a mark shows "${tip}"`);
+    const name = await svg.evaluate((one) => one.getAttribute('aria-label'));
+    if (!/\d/.test(tip)) complain(`pointing at a mark of "${name}" shows "${tip}"`);
     await page.mouse.move(1, 1);
     if (!await page.$eval('#tip', (one) => one.hidden)) complain('a tip stays when the pointer has left');
     tried += 1;

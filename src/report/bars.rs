@@ -45,8 +45,10 @@ pub(super) fn draw(bars: &Bars, canvas: &mut Canvas, room: f64) -> f64 {
             let gap = if wide > 4.0 { 1.0 } else { 0.0 };
             let (x, w) = (px(left + gap / 2.0), px(wide - gap));
             let (upper, high) = (px(end.min(base)), px((base - end).abs().max(0.5)));
+            // The whole height can be pointed at, so that a short bar tells as readily as a long one.
+            let (top, full) = (px(frame.top), px(frame.bottom - frame.top));
             canvas.put(format_args!(
-                r#"<g class="mark"><title>{tip}</title><rect class="bar" x="{x}" y="{upper}" width="{w}" height="{high}" rx="1"/></g>"#
+                r#"<g class="mark"><title>{tip}</title><rect class="hit" x="{x}" y="{top}" width="{w}" height="{full}"/><rect class="bar" x="{x}" y="{upper}" width="{w}" height="{high}" rx="1"/></g>"#
             ));
             if numbered {
                 let above = if end <= base { end - 4.0 } else { end + 11.0 };

@@ -233,7 +233,7 @@
             context.fillRect(at, y, Math.max(wide > 4 ? wide - 1 : wide, 0.8), BAR);
             if (wide > 26) {
               const visible = Math.max(at, gutter);
-              const text = fitted(context, span.name, at + wide - visible - 8, 5);
+              const text = fitted(context, span.name, at + wide - visible - 8, 8);
               context.fillStyle = theme.onBar;
               if (text) context.fillText(text, visible + 4, y + 10.5);
             }
