@@ -6,6 +6,7 @@ import { pathToFileURL } from 'node:url';
 
 const puppeteer = createRequire(path.join(path.resolve(process.env.VIEWERS), 'package.json'))('puppeteer-core');
 const DESK = { width: 1280, height: 900 };
+const TABLET = { width: 800, height: 1000 };
 const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
 const MOST_COMPLAINTS = 12;
 
@@ -70,6 +71,7 @@ async function tips(page, complain) {
     const mark = await svg.$('.mark');
     if (!mark) continue;
     await mark.scrollIntoView();
+    await settle(page);
     const box = await mark.boundingBox();
     await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
     const tip = await page.$eval('#tip', (one) => (one.hidden ? '' : one.innerText));
@@ -82,19 +84,31 @@ async function tips(page, complain) {
   return tried;
 }
 
+/** A finger's tip stays when the finger has gone. */
+async function taps(page, complain) {
+  const mark = await page.$('.figures svg.plot.narrow .mark');
+  if (!mark) return;
+  await mark.scrollIntoView();
+  await settle(page);
+  const box = await mark.boundingBox();
+  await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height / 2);
+  const tip = await page.$eval('#tip', (one) => (one.hidden ? '' : one.innerText));
+  if (!/\d/.test(tip)) complain(`tapping on a mark shows "${tip}"`);
+}
+
 async function legends(page, complain) {
   for (const figure of await page.$$('.figures figure')) {
     const entry = await figure.$('svg.wide .legend');
     if (!entry) continue;
     const state = () => figure.evaluate((one) => [
-      [...one.querySelectorAll('.series[data-series="0"]')].map((series) => getComputedStyle(series).display === 'none'),
-      one.querySelector('.legend').getAttribute('aria-pressed')].flat().join());
+      ...new Set([...one.querySelectorAll('.series[data-series="0"]')].map((series) => getComputedStyle(series).display)),
+      one.querySelector('.legend').getAttribute('aria-pressed')].join());
     const before = await state();
     await entry.click();
     const hidden = await state();
     await entry.evaluate((one) => one.focus());
     await page.keyboard.press('Enter');
-    if (before !== 'false,false,true' || hidden !== 'true,true,false' || await state() !== before) {
+    if (before !== 'inline,true' || hidden !== 'none,false' || await state() !== before) {
       complain(`a legend shows ${before}, after a click ${hidden}, after Enter ${await state()}`);
     }
   }
@@ -233,14 +247,17 @@ async function report(page, url, complain, save) {
   if (brightness(dark) > 150 || brightness(light) < 600) complain(`the ground is ${light}, and ${dark} in the dark`);
   await save('dark');
 
-  await page.setViewport(PHONE);
   await scheme(page, 'light');
-  await page.goto(url);
-  await settle(page);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  if (wide > PHONE.width) complain(`the page is ${wide} wide on a phone`);
-  await pictures(page, complain, 'phone');
-  await save('phone');
+  for (const [name, size] of Object.entries({ tablet: TABLET, phone: PHONE })) {
+    await page.setViewport(size);
+    await page.goto(url);
+    await settle(page);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    if (wide > size.width) complain(`the page is ${wide} wide on a ${name}`);
+    await pictures(page, complain, name);
+    await save(name);
+  }
+  await taps(page, complain);
 
   await page.setViewport(DESK);
   await page.setJavaScriptEnabled(false);

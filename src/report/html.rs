@@ -16,11 +16,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The page of a report: one file, no requests, readable without JavaScript.
 pub fn html(report: &Report) -> String {
     let sections = [
+        ("facts", "Where and with what", facts(report)),
         ("figures", "Figures", figures(&report.figures)),
         ("timelines", "Timelines", timelines(&report.timelines)),
         ("tables", "Tables", report.tables.iter().map(table).collect()),
         ("reproduce", "How to reproduce it", reproduce(report)),
-        ("facts", "Where and with what", facts(report)),
     ];
     let shown = || sections.iter().filter(|(_, _, body)| !body.is_empty());
     let links: String = shown().map(|(id, name, _)| format!("<a href=\"#{id}\">{name}</a>\n")).collect();
@@ -80,21 +80,25 @@ fn figures(figures: &[Figure]) -> String {
 }
 
 fn figure(figure: &Figure) -> String {
-    let both = super::has_many_names(&figure.plot);
-    let (class, room) = if both { (" both", BOTH_COLUMNS) } else { ("", COLUMN) };
-    let picture = |class: &str, room: f64| {
-        let mut canvas = Canvas::default();
-        let height = super::draw(&figure.plot, &mut canvas, room);
-        embedded(class, &figure.title, room, &canvas.into_svg(), height)
+    // One for each width of the page that calls for another; the sheet shows one at a time.
+    let (class, widths): (_, &[(&str, f64)]) = match super::has_many_names(&figure.plot) {
+        true => (" both", &[("wide", BOTH_COLUMNS), ("middle", COLUMN), ("narrow", PHONE)]),
+        false => ("", &[("wide", COLUMN), ("narrow", PHONE)]),
     };
-    let (wide, narrow) = (picture("wide", room), picture("narrow", PHONE));
+    let mut pictures = String::new();
+    for (class, room) in widths {
+        let mut canvas = Canvas::default();
+        let height = super::draw(&figure.plot, &mut canvas, *room);
+        pictures += &embedded(class, &figure.title, *room, &canvas.into_svg(), height);
+        pictures.push('\n');
+    }
     let caption = match figure.caption.is_empty() {
         true => String::new(),
         false => format!("<figcaption>{}</figcaption>\n", escape(&figure.caption)),
     };
     let (id, title) = (escape(&figure.id), escape(&figure.title));
     format!(
-        "<figure class=\"card{class}\" id=\"figure-{id}\">\n<h3>{title}</h3>\n{wide}\n{narrow}\n{caption}</figure>\n"
+        "<figure class=\"card{class}\" id=\"figure-{id}\">\n<h3>{title}</h3>\n{pictures}{caption}</figure>\n"
     )
 }
 

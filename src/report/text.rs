@@ -47,11 +47,19 @@ pub(super) fn number(value: f64) -> String {
     }
     let magnitude = value.abs().log10().floor() as i32;
     if !(-4..7).contains(&magnitude) {
-        let text = format!("{value:.3e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        return format!("{}×10{}", signed(&trim_zeros(mantissa)), superscript(exponent));
+        return scientific(value);
     }
     fixed(value, usize::try_from(3 - magnitude).unwrap_or(0), true)
+}
+
+/// A value to four significant digits, times a power of ten.
+pub(super) fn scientific(value: f64) -> String {
+    let text = format!("{value:.3e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match trim_zeros(mantissa).as_str() {
+        "1" => format!("10{}", superscript(exponent)),
+        mantissa => format!("{}×10{}", signed(mantissa), superscript(exponent)),
+    }
 }
 
 /// A value with at most (`trimmed`) or exactly that many digits after its point, thousands apart.

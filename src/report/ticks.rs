@@ -138,12 +138,11 @@ fn log10(low: f64, high: f64, most: usize) -> Ticks {
         ladders.into_iter().map(|mantissas| ladder(mantissas, low, high)).find(|values| values.len() <= most);
     let values =
         fine.unwrap_or_else(|| exponents(low.log10(), high.log10(), most).into_iter().map(ten).collect());
-    let label = |value: &f64| {
-        let exponent = value.log10().round() as i32;
-        match (-3..=4).contains(&exponent) || ten(exponent) != *value {
-            true => text::number(*value),
-            false => text::power(10, exponent),
-        }
+    // All of an axis plain, or all as powers.
+    let plain = values.iter().all(|value| (1e-4..1e5).contains(value));
+    let label = |value: &f64| match plain {
+        true => text::number(*value),
+        false => text::scientific(*value),
     };
     Ticks { scale: Scale::Log10, labels: values.iter().map(label).collect(), values }
 }

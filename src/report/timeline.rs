@@ -14,9 +14,9 @@ const KNOWN_KINDS: [(&str, usize); 4] = [("upload", 0), ("download", 1), ("kerne
 /// Colours of other kinds, in the order in which they appear.
 const OTHER_COLOURS: [usize; 4] = [6, 4, 3, 5];
 /// Height of one row of spans, of a bar in it, and of the outline of its prediction.
-const ROW: f64 = 22.0;
+const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
-const OUTLINE: f64 = 4.0;
+const OUTLINE: f64 = 5.0;
 
 /// A timeline whose spans can all be drawn: kinds have colours, and overlapping spans of a lane have rows.
 struct Laid<'a> {
@@ -114,14 +114,14 @@ pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, room: f64) -> f64 {
         if headed.is_none_or(|before| before.process != lane.process) {
             let shown = shortened(&lane.process, FONT, room);
             canvas.text("strong", 0.0, y + 15.0, Anchor::Start, &shown);
-            y += LINE + 5.0;
+            y += LINE + 6.0;
         }
         let high = ROW * laid.rows_of_lane.get(index).copied().unwrap_or(1) as f64;
         let (x, upper, wide, full) = (px(left), px(y), px(room - left), px(high - 2.0));
         canvas
             .put(format_args!(r#"<rect class="lane" x="{x}" y="{upper}" width="{wide}" height="{full}"/>"#));
         let shown = shortened(&lane.name, SMALL, left - 14.0);
-        canvas.text("tick", left - 8.0, y + 13.0, Anchor::End, &shown);
+        canvas.text("tick", left - 8.0, y + 12.5, Anchor::End, &shown);
         tops.push(y);
         y += high;
     }
@@ -166,7 +166,8 @@ fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) ->
     };
     let colour =
         |kind: usize| laid.kinds.get(kind).map_or(String::new(), |(_, colour)| Look(*colour).class());
-    for (pieces, class, below, high) in [(&outlines, "outline", BAR + 1.5, OUTLINE), (&bars, "bar", 0.0, BAR)]
+    for (pieces, class, below, high) in
+        [(&outlines, "outline", BAR + 2.5, OUTLINE - 1.0), (&bars, "bar", 0.0, BAR)]
     {
         let mut keys: Vec<_> = pieces.keys().copied().collect();
         keys.sort_unstable();

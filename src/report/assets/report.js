@@ -19,6 +19,10 @@ report.tip = (() => {
   const box = document.getElementById('tip');
   const MARGIN = 8;
   const AWAY = 14;
+  const hide = () => { box.hidden = true; };
+  // A finger leaves when it has tapped: what it asked for stays until the next tap, or until the page moves.
+  document.addEventListener('pointerdown', hide, true);
+  document.addEventListener('scroll', hide, { passive: true });
   return {
     /** Shows a heading over lines or over rows of name and value, beside a point of the window. */
     show(x, y, heading, lines) {
@@ -39,7 +43,7 @@ report.tip = (() => {
       box.style.left = `${Math.max(MARGIN, Math.min(left, clientWidth - MARGIN - width))}px`;
       box.style.top = `${Math.max(MARGIN, top)}px`;
     },
-    hide() { box.hidden = true; },
+    hide,
   };
 })();
 
@@ -101,7 +105,8 @@ for (const svg of document.querySelectorAll('.figures svg.plot')) {
   };
   svg.addEventListener('pointermove', point);
   svg.addEventListener('pointerdown', point);
-  svg.addEventListener('pointerleave', () => {
+  svg.addEventListener('pointerleave', (event) => {
+    if (event.pointerType === 'touch') return;
     shown?.classList.remove('near');
     shown = null;
     report.tip.hide();

@@ -2,10 +2,10 @@
 'use strict';
 
 {
-  const ROW = 22;
+  const ROW = 24;
   const BAR = 14;
-  const OUTLINE = 4;
-  const HEADING = 22;
+  const OUTLINE = 5;
+  const HEADING = 23;
   const OVERVIEW = 18;
   const RULER = 26;
   /** Closest view, as a share of the whole and in microseconds. */
@@ -16,9 +16,8 @@
   const timeText = (us) => {
     if (us === 0) return '0 s';
     const [size, name] = unitOf(Math.abs(us));
-    return `${Number((us / size).toPrecision(4))} ${name}`.replace('-', '−');
+    return `${Number((us / size).toPrecision(4))} ${name}`;
   };
-  const signedText = (us) => (us > 0 ? `+${timeText(us)}` : timeText(us));
 
   /** Spans of one lane in the order of time, with what a search needs to find those in view. */
   const indexed = (spans) => {
@@ -243,7 +242,7 @@
             const long = Math.min(x(span.predictedEnd), width + 4) - from;
             if (long >= 0 && from <= width && fresh(lastOutline, span, from, long)) {
               context.strokeStyle = theme.kinds[span.kind];
-              context.strokeRect(from + 0.5, y + BAR + 1.5, Math.max(long - 1.5, 0.5), OUTLINE - 1);
+              context.strokeRect(from + 0.5, y + BAR + 2.5, Math.max(long - 1.5, 0.5), OUTLINE - 1);
             }
           }
         });
@@ -305,12 +304,15 @@
       }
       if (!span) return report.tip.hide();
       const lasted = span.end - span.start;
-      const rows = [['kind', data.kinds[span.kind].name], ['start', timeText(span.start)], ['lasted', timeText(lasted)]];
-      if (span.predictedStart !== null) {
+      const rows = [['kind', data.kinds[span.kind].name]];
+      if (span.predictedStart === null) rows.push(['start', timeText(span.start)], ['lasted', timeText(lasted)]);
+      else {
+        const late = span.start - span.predictedStart;
         const foreseen = span.predictedEnd - span.predictedStart;
-        const ratio = foreseen > 0 ? ` (${(lasted / foreseen).toFixed(2)}×)` : '';
-        rows.push(['predicted', `${timeText(foreseen)}, measured ${signedText(lasted - foreseen)}${ratio}`],
-          ['predicted start', `${timeText(span.predictedStart)}, measured ${signedText(span.start - span.predictedStart)}`]);
+        const than = foreseen > 0 ? `, ${(lasted / foreseen).toFixed(2)} × the` : ',';
+        rows.push(
+          ['start', `${timeText(span.start)}, ${timeText(Math.abs(late))} ${late < 0 ? 'earlier' : 'later'} than predicted`],
+          ['lasted', `${timeText(lasted)}${than} predicted ${timeText(foreseen)}`]);
       }
       for (let index = 0; index < span.details.length; index += 2) {
         rows.push([data.words[span.details[index]], data.words[span.details[index + 1]]]);
@@ -340,7 +342,8 @@
     for (const end of ['pointerup', 'pointercancel']) {
       canvas.addEventListener(end, (event) => pointers.delete(event.pointerId));
     }
-    canvas.addEventListener('pointerleave', () => {
+    canvas.addEventListener('pointerleave', (event) => {
+      if (event.pointerType === 'touch') return;
       pointed = null;
       report.tip.hide();
       schedule();
@@ -388,7 +391,9 @@
       toggle.setAttribute('aria-pressed', 'true');
       tools.append(toggle);
     }
-    tools.append(report.make('span', { className: 'hint' }, 'Click, then: wheel zooms, dragging moves; keys + − ← → 0'), window_);
+    const hint = matchMedia('(pointer: coarse)').matches
+      ? 'Two fingers zoom, one moves' : 'Click, then: wheel zooms, dragging moves; keys + − ← → 0';
+    tools.append(report.make('span', { className: 'hint' }, hint), window_);
     const stage = report.make('div', { className: 'stage' }, canvas);
     figure.querySelector('.still').before(kinds, tools, ruler, stage);
     figure.classList.add('live');
