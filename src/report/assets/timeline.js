@@ -10,7 +10,7 @@
   const RULER = 26;
   /** Closest view, as a share of the whole and in microseconds. */
   const LEAST_SHARE = 1e-6;
-  const LEAST_US = 0.02;
+  const LEAST_US = 0.002;
   const UNITS = [[1e6, 's'], [1e3, 'ms'], [1, 'µs'], [1e-3, 'ns']];
   const unitOf = (us) => UNITS.find(([size]) => us >= size) ?? UNITS.at(-1);
   const timeText = (us) => {
