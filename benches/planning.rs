@@ -82,6 +82,7 @@ fn main() -> rowloom::Result<()> {
             chunks: Some(chunks),
             chunk_bytes: None,
             repeat: 1,
+            reproducible: false,
         };
         let mut made = 0;
         let plan_s = median(|| {

@@ -53,6 +53,7 @@ fn main() -> rowloom::Result<()> {
         chunks: Some(CHUNKS),
         chunk_bytes: None,
         repeat: RUNS,
+        reproducible: false,
     };
     let settings = Settings {
         cpu: CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced },

@@ -63,6 +63,7 @@
 //!     chunks: None,
 //!     chunk_bytes: None,
 //!     repeat: 10,
+//!     reproducible: false,
 //! };
 //! let settings = Settings {
 //!     cpu: CpuSettings { k: 8, threads, isa: Isa::detect(), schedule: Schedule::Balanced },

@@ -134,6 +134,7 @@ fn with_prepared<T: Kernels, R>(
         chunks: case.chunks,
         chunk_bytes: None,
         repeat: case.runs,
+        reproducible: false,
     };
     let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
     let settings =

@@ -42,6 +42,8 @@ pub enum Command {
     Plan(PlanArguments),
     /// Measure every kernel alone, check it, and compare with the vendor's library
     Bench(BenchArguments),
+    /// Measure this machine's kernels, for better plans
+    Calibrate(CalibrateArguments),
     /// Show a matrix: shape, row lengths, features, memory each format needs
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -67,6 +69,7 @@ impl Command {
             Self::Run(_) => "run",
             Self::Plan(_) => "plan",
             Self::Bench(_) => "bench",
+            Self::Calibrate(_) => "calibrate",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
@@ -84,6 +87,7 @@ impl Command {
             Self::Run(arguments) => &arguments.common,
             Self::Plan(arguments) => &arguments.common,
             Self::Bench(arguments) => &arguments.common,
+            Self::Calibrate(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
@@ -207,7 +211,7 @@ pub struct RunArguments {
 
     /// Do as the plan in FILE says, which `rowloom plan --save` wrote
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
-          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "mem_limit", "kernel", "format"])]
+          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "mem_limit", "kernel", "format", "reproducible", "model", "tune"])]
     pub plan: Option<PathBuf>,
 
     /// Write a timeline to FILE, for Perfetto, chrome://tracing, speedscope and `rowloom trace`
@@ -269,6 +273,22 @@ pub struct PlanningArguments {
     #[arg(long, value_name = "FORMAT", default_value = "auto", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(["auto", "csr", "ell", "sell"]).map(format_named))]
     pub format: FormatChoice,
+
+    /// Only kernels of canonical order: the same bytes of Y for any devices, chunks, threads and repeats
+    #[arg(long)]
+    pub reproducible: bool,
+
+    /// What was measured of this machine: auto (what `rowloom calibrate` wrote, if anything), none, or a FILE
+    #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath)]
+    pub model: String,
+
+    /// Neither use nor add to what runs have told since this machine was measured
+    #[arg(long)]
+    pub no_refine: bool,
+
+    /// Time the likeliest kernels on this matrix first; done once for a matrix, K, type and device
+    #[arg(long)]
+    pub tune: bool,
 }
 
 impl PlanningArguments {
@@ -283,6 +303,10 @@ impl PlanningArguments {
             mem_limit: None,
             kernel: auto(),
             format: FormatChoice::Auto,
+            reproducible: false,
+            model: auto(),
+            no_refine: false,
+            tune: false,
         }
     }
 }
@@ -351,6 +375,14 @@ pub struct BenchArguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "all")]
     pub kernels: Vec<String>,
 
+    /// What was measured of this machine: auto (what `rowloom calibrate` wrote, if anything), none, or a FILE
+    #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath)]
+    pub model: String,
+
+    /// Compare what the planner would choose with the fastest of all kernels it may choose
+    #[arg(long, conflicts_with_all = ["kernels", "against"])]
+    pub oracle: bool,
+
     /// Where to compute, each device alone: auto, cpu, cuda:0, emu:0 (emulated GPU), or a list of them
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
@@ -380,6 +412,37 @@ pub struct BenchArguments {
     /// Threads to use [default: one for each core this process may use]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<usize>,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom calibrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Kernels are timed on generated matrices for less than a minute; nothing else should run meanwhile.
+
+Examples:
+  rowloom calibrate
+  rowloom calibrate --devices cpu --output cpu.toml
+  rowloom run cant.mtx --model cpu.toml")]
+pub struct CalibrateArguments {
+    /// What to measure: auto (the CPU and every CUDA card), or a list such as cpu,cuda:0
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    pub devices: Devices,
+
+    /// File to write [default: model.toml in the user's configuration folder, where run and plan find it]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// Threads to use [default: one for each core this process may use]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<usize>,
+
+    /// Seed of everything random: generated matrices and X
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 
     /// Common flags.
     #[command(flatten)]

@@ -3,7 +3,8 @@
 use super::args::{BenchArguments, PlanningArguments};
 use super::bench_report;
 use super::console::Console;
-use super::options::XSource;
+use super::options::{Devices, XSource};
+use super::oracle;
 use super::planning::resolve;
 use super::session::{MatrixSource, Session, check_intact};
 use super::x;
@@ -15,16 +16,20 @@ use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{Order, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
+use crate::plan::DeviceSpec;
 use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, PeerResult, ResidentBench, Room, Sizes,
     Subject, Times, bench_kernels, compulsory_bytes, used_columns,
 };
 
 /// A device to measure on; the host has no room of its own.
-struct Place {
-    profile: Profile,
-    name: String,
-    room: Option<Room>,
+pub(super) struct Place {
+    /// What is known of it.
+    pub(super) profile: Profile,
+    /// Its name.
+    pub(super) name: String,
+    /// Its memory.
+    pub(super) room: Option<Room>,
 }
 
 /// What stays the same for all cases.
@@ -40,9 +45,12 @@ struct Bench<'a> {
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
+    if arguments.oracle {
+        return oracle::run(arguments, console);
+    }
     let names = KernelNames::new(&arguments.kernels)?;
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut places = open(arguments, &session)?;
+    let mut places = open(&arguments.devices, &arguments.model, &session)?;
     check_names(&names, &places, arguments)?;
     let cusparse = cusparse(arguments, &places, console);
     let settings = BenchSettings { warmup: arguments.warmup, repeat: arguments.repeat };
@@ -194,26 +202,30 @@ fn cusparse(arguments: &BenchArguments, places: &[Place], console: &Console) -> 
     }
 }
 
-/// Opens the devices that were named.
-fn open(arguments: &BenchArguments, session: &Session) -> Result<Vec<Place>> {
-    let devices = arguments.devices.clone();
-    let emulated = devices.emulated()?;
-    let specs = resolve(&PlanningArguments::of(devices), session)?.devices;
-    let open = |spec: crate::plan::DeviceSpec| {
-        let name = spec.name;
-        let room = if name == "cpu" {
-            None
-        } else if name.starts_with("sim:") {
-            let reason = "a simulated device computes nothing; take cpu, cuda:0 or emu:0".into();
-            return Err(Error::Device { device: name, reason });
-        } else {
-            let special = emulated.iter().find(|(of, _)| *of == name);
-            let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
-            Some(Room::open(&name, options)?)
-        };
-        Ok(Place { profile: spec.profile, name, room })
+/// Opens the devices that were named, with what a model tells of them.
+pub(super) fn open(devices: &Devices, model: &str, session: &Session) -> Result<Vec<Place>> {
+    let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
+    let specs = resolve(&planning, session)?.devices;
+    let open = |spec: DeviceSpec| {
+        let room = open_one(devices, &spec.name)?;
+        Ok(Place { profile: spec.profile, name: spec.name, room })
     };
     specs.into_iter().map(open).collect()
+}
+
+/// Opens one device of those that were named; none where it is the host.
+pub(super) fn open_one(devices: &Devices, name: &str) -> Result<Option<Room>> {
+    if name == "cpu" {
+        return Ok(None);
+    }
+    if name.starts_with("sim:") {
+        let reason = "a simulated device computes nothing; take cpu, cuda:0 or emu:0".into();
+        return Err(Error::Device { device: name.into(), reason });
+    }
+    let emulated = devices.emulated()?;
+    let special = emulated.iter().find(|(of, _)| of == name);
+    let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
+    Room::open(name, options).map(Some)
 }
 
 /// An error where a device has nothing to do.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod bench_report;
+mod calibrate;
 mod completions;
 mod console;
 mod convert;
@@ -16,6 +17,7 @@ mod inspect;
 mod interrupt;
 mod man;
 mod options;
+mod oracle;
 mod plan;
 mod planning;
 mod recording;
@@ -26,6 +28,7 @@ mod run_simulated;
 mod session;
 mod table;
 mod trace;
+mod tune;
 mod x;
 
 use std::ffi::OsString;
@@ -66,6 +69,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Run(arguments) => run::run(arguments, console),
         Command::Plan(arguments) => plan::run(arguments, console),
         Command::Bench(arguments) => bench::run(arguments, console),
+        Command::Calibrate(arguments) => calibrate::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),

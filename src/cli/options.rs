@@ -86,10 +86,13 @@ impl Devices {
         }
     }
 
-    /// The words; for `auto` what this version knows to be there.
+    /// The words; for `auto` the CPU and, where there is a driver that shows some, every CUDA card.
     pub fn words(&self) -> &[DeviceWord] {
+        static CPU: [DeviceWord; 1] = [DeviceWord::Cpu];
+        static ALL: [DeviceWord; 2] = [DeviceWord::Cpu, DeviceWord::Cuda { card: None, options: Vec::new() }];
         match self {
-            Self::Auto => &[DeviceWord::Cpu],
+            Self::Auto if cuda::Driver::get().is_ok_and(|driver| driver.cards > 0) => &ALL,
+            Self::Auto => &CPU,
             Self::List(words) => words,
         }
     }

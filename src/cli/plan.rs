@@ -10,9 +10,11 @@ use super::planning::{kernel, request, resolve};
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe};
 use super::table::{Table, count, percent, seconds};
+use super::tune::tune;
 use crate::error::{Bytes, Result};
 use crate::kernel::Processor;
-use crate::matrix::{Dtype, Scalar};
+use crate::kernel::cpu::Kernels;
+use crate::matrix::Dtype;
 use crate::plan::{Chunk, DevicePlan, Plan, XPlan, make};
 use crate::work::{ChunkRows, Work};
 
@@ -27,17 +29,20 @@ pub fn run(arguments: &PlanArguments, console: &Console) -> Result<()> {
     }
 }
 
-fn run_typed<T: Scalar>(arguments: &PlanArguments, console: &Console) -> Result<()> {
+fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result<()> {
     let planning = &arguments.planning;
     planning.devices.check_known()?;
     kernel(&planning.kernel)?;
     arguments.save.as_deref().map(check_target).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
-    let resolved = resolve(planning, &session)?;
+    let mut resolved = resolve(planning, &session)?;
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
 
+    if planning.tune {
+        tune(&planning.devices, &session, console, matrix, arguments.k, &mut resolved)?;
+    }
     let start = Instant::now();
     let request =
         request(planning, resolved, Work::spmm(&matrix, arguments.k)?, u64::from(arguments.repeat))?;
@@ -109,6 +114,10 @@ fn config(arguments: &PlanArguments, session: &Session, source: &MatrixSource) -
         "mem_limit": planning.mem_limit,
         "kernel": planning.kernel,
         "format": planning.format,
+        "reproducible": planning.reproducible,
+        "model": planning.model,
+        "no_refine": planning.no_refine,
+        "tune": planning.tune,
     })
 }
 

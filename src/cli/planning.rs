@@ -1,10 +1,16 @@
 //! What the planning flags mean on this machine, or on the one that is simulated.
 
+use std::cell::LazyCell;
+use std::path::PathBuf;
+
 use super::args::PlanningArguments;
+use super::calibrate::model;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
-use crate::cost::{HostRates, Preset, card_profile, cpu_profile, emulated_profile, host_rates, preset};
-use crate::device::cuda::look_at_card;
+use crate::cost::{
+    HostRates, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates, preset,
+};
+use crate::device::cuda::{libraries, look_at_card};
 use crate::error::Result;
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId};
@@ -17,6 +23,8 @@ pub struct Resolved {
     pub devices: Vec<DeviceSpec>,
     /// The host's memory.
     pub host: HostRates,
+    /// Where what runs tell is kept; none where it is not.
+    pub refined: Option<PathBuf>,
 }
 
 /// Finds out what the devices that were named can do.
@@ -27,6 +35,9 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
     let memory_limit_bytes = arguments.mem_limit;
     let presets = simulated(&arguments.devices)?;
     let emulated = arguments.devices.emulated()?;
+    let compiles = LazyCell::new(|| {
+        libraries().iter().any(|library| library.name == "NVRTC" && library.found.is_some())
+    });
     let mut devices = Vec::new();
     for (number, word) in arguments.devices.words().iter().enumerate() {
         let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
@@ -58,13 +69,24 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
                     let sharing = cuda.iter().filter(|other| other.card == device.card).count();
                     let facts = look_at_card(device.card, sharing as u64);
                     let facts = facts.map_err(|fault| fault.into_error(&device.name))?;
-                    devices.push(spec(device.name.clone(), card_profile(&facts)?));
+                    let profile = Profile { compiles: *compiles, ..card_profile(&facts)? };
+                    devices.push(spec(device.name.clone(), profile));
                 }
             }
         }
     }
+    let known = model(&arguments.model)?.filter(|_| presets.is_empty());
+    let (model_path, model) = known.map_or_else(Default::default, |(path, model)| (Some(path), model));
+    let refined = model_path.as_deref().filter(|_| !arguments.no_refine).map(Refined::beside);
+    for device in &mut devices {
+        model.apply(&mut device.profile, threads as u32);
+        if let Some(path) = &refined {
+            Refined::load(path).apply(&mut device.profile, threads as u32);
+        }
+    }
+    let measured = model.host.filter(|host| host.cores as usize == threads);
     let host = match presets.split_first() {
-        None => host_rates(threads)?,
+        None => measured.map_or_else(|| host_rates(threads), Ok)?,
         // Every machine brings its own host.
         Some((first, others)) => others.iter().fold(first.host.clone(), |sum, machine| HostRates {
             cores: sum.cores + machine.host.cores,
@@ -72,7 +94,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
             copy_gb_per_s: sum.copy_gb_per_s + machine.host.copy_gb_per_s,
         }),
     };
-    Ok(Resolved { devices, host })
+    Ok(Resolved { devices, host, refined })
 }
 
 fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
@@ -107,6 +129,7 @@ pub fn request<'a>(
         chunks: arguments.chunks.map(|chunks| chunks as usize),
         chunk_bytes: arguments.chunk_bytes,
         repeat,
+        reproducible: arguments.reproducible,
     })
 }
 

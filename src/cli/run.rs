@@ -1,5 +1,7 @@
 //! `rowloom run`: Y = A X, measured, checked where asked, reported.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,14 +14,16 @@ use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact};
+use super::tune::tune;
 use super::x;
+use crate::cost::Refined;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
-use crate::kernel::{Verification, verify};
+use crate::kernel::{KernelId, Verification, verify};
 use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::Plan;
-use crate::runtime::{Job, Opened, Prepared, RunReport, Settings, open, open_planned};
+use crate::runtime::{Computed, Job, Opened, Prepared, RunReport, Settings, open, open_planned};
 use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
@@ -74,7 +78,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
     let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
     let start = Instant::now();
-    let (job, opened) = opened(arguments, &session, matrix, k, saved, &settings, clock)?;
+    let (job, opened, refined) = opened(arguments, &session, console, matrix, k, saved, &settings, clock)?;
     let plan_s = opened.plan_s;
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
@@ -84,6 +88,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let measured = repeat(arguments, &session, console, &mut prepared, &x, &mut y, recording.is_some())?;
     let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
+    refine(job.plan(), measured.last.as_ref(), threads as u32, refined.as_deref());
     let verification = if arguments.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
@@ -126,26 +131,61 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     verdict(verification.as_ref())
 }
 
-/// The plan of this product and its open devices.
+/// The plan of this product, its open devices, and where what the run tells is kept.
+#[expect(clippy::too_many_arguments, reason = "all that `run` knows when it decides")]
 fn opened<'a, T: Kernels>(
     arguments: &RunArguments,
     session: &Session,
+    console: &Console,
     matrix: CsrView<'a, T>,
     k: usize,
     saved: Option<Plan>,
     settings: &Settings,
     clock: Clock,
-) -> Result<(Job<'a, T>, Opened<'a>)> {
+) -> Result<(Job<'a, T>, Opened<'a>, Option<PathBuf>)> {
     let _span = tracing::info_span!("plan").entered();
     let work = Work::spmm(&matrix, k)?;
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
-        return open_planned(matrix, plan, settings, clock);
+        let (job, opened) = open_planned(matrix, plan, settings, clock)?;
+        return Ok((job, opened, None));
     }
-    let resolved = resolve(&arguments.planning, session)?;
+    let planning = &arguments.planning;
+    let mut resolved = resolve(planning, session)?;
+    let refined = resolved.refined.take();
+    if planning.tune {
+        tune(&planning.devices, session, console, matrix, k, &mut resolved)?;
+    }
     let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
-    let request = request(&arguments.planning, resolved, work, products)?;
-    open(&session.pool, matrix, request, settings, clock)
+    let request = request(planning, resolved, work, products)?;
+    let (job, opened) = open(&session.pool, matrix, request, settings, clock)?;
+    Ok((job, opened, refined))
+}
+
+/// Keeps what the last product told of the kernels, where that is wanted. A folder that lets nothing be written is no error.
+fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
+    let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
+    else {
+        return;
+    };
+    let mut sums: BTreeMap<(u32, KernelId), (f64, f64)> = BTreeMap::new();
+    for Computed { chunk, device, ns } in last.computed() {
+        let (Some(chunk), Some(on)) = (plan.chunks.get(chunk), plan.devices.get(device.index())) else {
+            continue;
+        };
+        let form = chunk.form(on.profile.processor);
+        let sum = sums.entry((device.0, form.kernel)).or_default();
+        sum.0 += ns as f64 * 1e-9;
+        sum.1 += on.profile.form_s(&form, &chunk.features, plan.k, plan.dtype);
+    }
+    let mut refined = Refined::load(path);
+    for ((device, kernel), (measured_s, predicted_s)) in sums {
+        let Some(on) = plan.devices.get(device as usize) else { continue };
+        refined.learn(&on.profile, threads, kernel, measured_s / predicted_s);
+    }
+    if let Err(error) = refined.save(path) {
+        tracing::debug!(%error, "what the run told is not kept");
+    }
 }
 
 /// What the repeats gave.

@@ -12,7 +12,7 @@ use crate::machine::peak_rss_bytes;
 use crate::matrix::{Loaded, Scalar};
 use crate::plan::Plan;
 use crate::runtime::{Computed, FaultReport, RunReport, Timeline};
-use crate::study::Times;
+use crate::study::{Times, compulsory_bytes, used_columns};
 use crate::trace::{DeviceSummary, Summary, Trace};
 use crate::work::ChunkRows;
 
@@ -61,6 +61,25 @@ impl<T: Scalar> Outcome<'_, T> {
         let operations = 2.0 * self.loaded.matrix.nnz() as f64 * self.plan.k as f64;
         // An empty product can take no measurable time at all.
         self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
+    }
+
+    /// Share of the memory's rate that the product reached, of all devices with a part, counting the bytes that must move.
+    fn roofline_fraction(&self) -> Option<f64> {
+        let matrix = self.loaded.matrix.view();
+        let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
+        let used = self.session.pool.install(|| used_columns(matrix));
+        let bytes = compulsory_bytes(rows, nnz, used, self.plan.k, T::DTYPE);
+        let with_a_part = self.plan.devices.iter().filter(|device| device.chunks > 0);
+        let rate: f64 = with_a_part.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
+        self.times
+            .median
+            .filter(|median| *median > 0.0 && rate > 0.0)
+            .map(|median| bytes as f64 / rate / median)
+    }
+
+    /// Predicted over measured time.
+    fn predicted_ratio(&self) -> Option<f64> {
+        self.times.median.filter(|median| *median > 0.0).map(|median| self.plan.predicted_s / median)
     }
 
     /// For each chunk who computed it last, if anybody did.
@@ -166,7 +185,8 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
             format!("{spread} ({} runs)", times.n)
         };
         table.fact("time", words);
-        table.fact("predicted", seconds(plan.predicted_s));
+        let ratio = outcome.predicted_ratio().map(|ratio| format!(", {ratio:.2} of the measured time"));
+        table.fact("predicted", format!("{}{}", seconds(plan.predicted_s), ratio.unwrap_or_default()));
     }
     if let Some(gflops) = outcome.gflops() {
         table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", places(outcome)));
@@ -250,11 +270,12 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
                 "plan_s": outcome.plan_s,
                 "prepare_s": outcome.prepare_s,
                 "predicted_s": plan.predicted_s,
+                "predicted_over_measured": outcome.predicted_ratio(),
                 "run_s": times,
             }),
         )
         .with("gflops", outcome.gflops())
-        .with("roofline_fraction", Value::Null)
+        .with("roofline_fraction", outcome.roofline_fraction())
         .with(
             "bytes",
             json!({
@@ -361,6 +382,10 @@ pub fn config<T: Scalar>(outcome: &Outcome<'_, T>) -> Value {
         "mem_limit": planning.mem_limit,
         "kernel": planning.kernel,
         "format": planning.format,
+        "reproducible": planning.reproducible,
+        "model": planning.model,
+        "no_refine": planning.no_refine,
+        "tune": planning.tune,
         "schedule": arguments.schedule,
         "plan": path(&arguments.plan),
         "trace": path(&arguments.trace),

@@ -4,9 +4,21 @@
 //! built in; [`preset`] finds them by name.
 
 mod cards;
+mod choose;
+mod fit;
+mod form;
+mod kernels;
+mod model;
 mod presets;
 mod profile;
+mod refined;
 
 pub use cards::{CardFacts, card_profile};
+pub use choose::{Choice, FREE_GAIN, choose};
+pub use fit::{Sample, fit};
+pub use form::{Form, eligible};
+pub use kernels::{Correction, KernelRates};
+pub use model::{DeviceModel, Model};
 pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
 pub use profile::{HostRates, Link, Load, Profile};
+pub use refined::Refined;

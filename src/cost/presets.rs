@@ -1,10 +1,13 @@
 //! Descriptions of machines, read from the TOML files that are built in.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
+use super::kernels::KernelRates;
 use super::profile::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::kernel::Processor;
+use crate::kernel::{KernelId, Processor};
 
 /// Name and text of every machine that can be simulated.
 const MACHINES: [(&str, &str); 4] = [
@@ -66,6 +69,8 @@ struct CpuFile {
     far_gather_of_memory: f64,
     launch_us: f64,
     row_ns: f64,
+    #[serde(default)]
+    kernels: BTreeMap<KernelId, KernelRates>,
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
@@ -132,7 +137,10 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
         launch_us: file.launch_us,
         row_ns: file.row_ns / cores,
         product_ns: 0.0,
+        compiles: false,
         link: None,
+        kernels: file.kernels,
+        corrections: Vec::new(),
     })
 }
 

@@ -3,9 +3,15 @@
 //! Times are in seconds. A rate of zero or less would make a time infinite or negative; it counts as one byte a second,
 //! so that a damaged description gives a bad plan and not a crash.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Processor;
+use super::form::Form;
+use super::kernels::{Correction, KernelRates};
+use crate::kernel::{KernelId, Processor};
+use crate::matrix::Dtype;
+use crate::work::Features;
 
 /// What a device can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,8 +37,17 @@ pub struct Profile {
     pub row_ns: f64,
     /// Time of a multiplication and addition beside its bytes.
     pub product_ns: f64,
+    /// Whether it makes forms of kernels that are not built in.
+    #[serde(default)]
+    pub compiles: bool,
     /// How it is reached from the host's memory; none where it computes there.
     pub link: Option<Link>,
+    /// What is known of single kernels; others are taken to reach the rates above.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernels: BTreeMap<KernelId, KernelRates>,
+    /// By how much kernels were found to be slower or faster than that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<Correction>,
 }
 
 /// A link between the host's memory and a device's.
@@ -82,8 +97,25 @@ pub struct Load {
     pub x_bytes: u64,
 }
 
+impl Load {
+    /// Of rows that look like this.
+    pub fn of(features: &Features, k: u64, dtype: Dtype) -> Self {
+        let value = dtype.bytes() as u64;
+        let row_bytes = k.saturating_mul(value);
+        let a_bytes = (features.rows + 1) * 8 + features.nnz * (4 + value);
+        Self {
+            rows: features.rows,
+            nnz: features.nnz,
+            k,
+            compulsory_bytes: a_bytes.saturating_add(features.rows.saturating_mul(row_bytes)),
+            gathered_bytes: features.nnz.saturating_mul(row_bytes),
+            x_bytes: features.end_column.saturating_sub(features.first_column).saturating_mul(row_bytes),
+        }
+    }
+}
+
 /// Seconds for `bytes` at a rate.
-fn seconds(bytes: u64, gb_per_s: f64) -> f64 {
+pub(super) fn seconds(bytes: u64, gb_per_s: f64) -> f64 {
     bytes as f64 / (gb_per_s * 1e9).max(1.0)
 }
 
@@ -99,6 +131,27 @@ impl Profile {
         let gathered = seconds(load.gathered_bytes, gather);
         let steps = load.nnz as f64 * load.k as f64 * self.product_ns + load.rows as f64 * self.row_ns;
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
+    }
+
+    /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
+    pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
+        let load = Load::of(features, k, dtype);
+        let alone_s = match self.kernels.get(&form.kernel) {
+            _ if features.rows == 0 => 0.0,
+            Some(rates) => rates.seconds(self, form, features, &load, dtype),
+            None => self.kernel_s(&load),
+        };
+        alone_s * self.correction(form)
+    }
+
+    /// By how much a form was found to be slower or faster; what is known of the form itself counts before what is known of
+    /// its kernel.
+    fn correction(&self, form: &Form) -> f64 {
+        let of = |variant| {
+            let mut known = self.corrections.iter();
+            known.find(|known| known.kernel == form.kernel && known.variant == variant)
+        };
+        of(Some(form.variant)).or_else(|| of(None)).map_or(1.0, |known| known.factor)
     }
 
     /// Seconds to bring bytes to the device.

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{HostRates, Load, Profile};
+use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 3;
+pub const PLAN_VERSION: u32 = 4;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,21 +251,14 @@ impl Chunk {
 
     /// What a kernel has to do for it.
     pub fn load(&self, k: u64, dtype: Dtype) -> Load {
-        load(&self.features, k, dtype)
+        Load::of(&self.features, k, dtype)
     }
-}
 
-/// What a kernel has to do for rows that look like this.
-pub(super) fn load(features: &Features, k: u64, dtype: Dtype) -> Load {
-    let value = dtype.bytes() as u64;
-    let row_bytes = k.saturating_mul(value);
-    let a_bytes = (features.rows + 1) * 8 + features.nnz * (4 + value);
-    Load {
-        rows: features.rows,
-        nnz: features.nnz,
-        k,
-        compulsory_bytes: a_bytes.saturating_add(features.rows.saturating_mul(row_bytes)),
-        gathered_bytes: features.nnz.saturating_mul(row_bytes),
-        x_bytes: features.end_column.saturating_sub(features.first_column).saturating_mul(row_bytes),
+    /// The kernel that computes it on such a processor.
+    pub fn form(&self, processor: Processor) -> Form {
+        match processor {
+            Processor::Gpu => Form { kernel: self.gpu_kernel, variant: self.gpu_variant },
+            Processor::Cpu => Form::cpu(self.cpu_kernel),
+        }
     }
 }

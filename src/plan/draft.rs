@@ -2,22 +2,20 @@
 
 use super::balance::{Line, balance};
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, XPlan};
+use super::kernels::{ChunkKernels, Forms, layout};
 use super::memory::budget;
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::predict::{whole, x_s};
-use super::request::{DeviceSpec, KernelPair, PlanRequest};
+use super::request::{DeviceSpec, PlanRequest};
 use super::tail::{describe, float_the_tail, predict, split_rows};
-use super::transfer::{Traffic, choose};
-use crate::cost::{HostRates, Profile};
+use super::transfer::{self, Traffic};
+use crate::cost::{Choice, HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{Layout, Variant};
-use crate::work::features::outlines;
+use crate::work::features::features;
 use crate::work::{ChunkRows, Position, Span, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
 const PROBES: usize = 32;
-/// Nonzeros of a run of rows where rows are long.
-const LONG_RUNS: u32 = 64;
 /// Share of the job that a device gets if it was asked for by name and would not help.
 const LEAST_SHARE: f64 = 1.0 / 64.0;
 /// A row lighter than this share of the job is not cut between devices.
@@ -26,7 +24,7 @@ const GRAIN: u128 = 200;
 /// One attempt: these devices, this mode.
 pub(super) struct Draft<'a> {
     pub request: &'a PlanRequest<'a>,
-    pub kernels: KernelPair,
+    pub forms: Forms,
     /// Rates of the host, where it is not among the devices.
     pub host_profile: &'a Profile,
     pub devices: &'a [DeviceSpec],
@@ -41,7 +39,7 @@ impl Draft<'_> {
         let devices = self.ordered();
         let shares = self.shares(&devices, &mut reasons)?;
         let spans = self.spans(&devices, &shares);
-        let registered = self.registered(&devices, &shares, &mut reasons)?;
+        let registered = self.registered(&devices, &shares, &mut reasons);
         let parts = self.parts(&devices, &shares, &spans, &registered)?;
         let mode = self.resolved_mode(&devices, &parts, &mut reasons);
         let mut plan = Plan {
@@ -50,7 +48,7 @@ impl Draft<'_> {
             k: work.k() as u64,
             dtype: work.dtype(),
             mode,
-            x_order: self.kernels.x_order()?,
+            x_order: self.forms.x_order(),
             host: self.request.host.clone(),
             devices: Vec::new(),
             chunks: Vec::new(),
@@ -84,17 +82,6 @@ impl Draft<'_> {
         host.into_iter().chain(self.in_order().cloned().map(Some)).collect()
     }
 
-    /// How the GPU's kernel wants its chunks to lie, and which form of it is taken.
-    pub(super) fn gpu_form(&self) -> Result<(Layout, Variant)> {
-        let work = &self.request.work;
-        let (layout, variant) = self.kernels.gpu_form(work.dtype(), work.k() as u64)?;
-        // Longer runs where rows are long anyway.
-        let mean = work.nnz() / (work.rows() as u64).max(1);
-        let is_default = self.request.variant.is_none() && layout == Layout::Runs;
-        let piece = if is_default && mean >= u64::from(variant.piece) { LONG_RUNS } else { variant.piece };
-        Ok((layout, Variant { piece, ..variant }))
-    }
-
     fn gpus(&self) -> usize {
         self.devices.iter().filter(|device| device.profile.link.is_some()).count()
     }
@@ -114,19 +101,24 @@ impl Draft<'_> {
             shares[only] = 1.0;
             return Ok(shares);
         }
-        // As the GPUs' kernel has it, which may be more than A itself.
-        let (layout, variant) = self.gpu_form()?;
-        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
-        let longest = work.lengths(&all).max().unwrap_or(0);
-        let staged = work.footprint(&all, layout, &variant, longest);
-        let a_bytes = staged.map_or(0, |footprint| footprint.slot_bytes).max(work.a_bytes());
         let pieces = split(work, Span::all(work), PROBES);
-        let probes = outlines(work, &pieces);
+        let probes = features(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
-        let as_it_lies = self.is_csr_wanted()?;
+        let as_it_lies = self.forms.read_a_as_it_lies();
         let line = |device: &DeviceSpec| {
-            let (registered, _) = choose(&device.profile, &host, &self.traffic(1.0, as_it_lies));
-            let steps = whole(&device.profile, &host, &probes, k, work.dtype()).in_mode(self.mode);
+            let choices = pieces.iter().zip(&probes);
+            let choices = choices.map(|(piece, probe)| self.choice(&device.profile, piece, probe));
+            let choices = choices.collect::<Result<Vec<Choice>>>()?;
+            // As the kernels have it, which may be more than A itself.
+            let staged = choices.iter().zip(pieces.iter().zip(&probes)).map(|(choice, (piece, probe))| {
+                let form = &choice.form;
+                let footprint = work.footprint(piece, layout(form), &form.variant, probe.max);
+                footprint.map_or(0, |footprint| footprint.slot_bytes)
+            });
+            let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
+            let (registered, _) = transfer::choose(&device.profile, &host, &self.traffic(1.0, as_it_lies));
+            let parts = probes.iter().copied().zip(choices.iter().map(|choice| choice.predicted_s));
+            let steps = whole(&device.profile, &host, parts, k, work.dtype()).in_mode(self.mode);
             let steps = steps.with(registered);
             let starts = probes.len() as f64 * device.profile.launch_us * 1e-6;
             let room = budget(device).saturating_sub(work.x_bytes());
@@ -136,13 +128,13 @@ impl Draft<'_> {
             } else {
                 1.0
             };
-            Line {
+            Ok(Line {
                 fixed_s: x_s(&device.profile, &host, work.x_bytes(), registered),
                 whole_s: (steps.longest_s() - starts).max(0.0),
                 most,
-            }
+            })
         };
-        let lines: Vec<Line> = devices.iter().flatten().map(line).collect();
+        let lines: Vec<Line> = devices.iter().flatten().map(line).collect::<Result<_>>()?;
         let Some((balanced, _)) = balance(&lines) else {
             return Err(Error::DoesNotFit {
                 what: "A, X and Y on the devices".into(),
@@ -169,11 +161,6 @@ impl Draft<'_> {
         Ok(shares)
     }
 
-    /// Whether the GPUs' kernel reads A's own arrays.
-    fn is_csr_wanted(&self) -> Result<bool> {
-        Ok(self.gpu_form()?.0 == Layout::Csr)
-    }
-
     /// What a device with that share of the job has to be sent and sends back.
     fn traffic(&self, share: f64, a_as_it_lies: bool) -> Traffic {
         let work = &self.request.work;
@@ -195,15 +182,16 @@ impl Draft<'_> {
         devices: &[Option<DeviceSpec>],
         shares: &[f64],
         reasons: &mut Vec<String>,
-    ) -> Result<Vec<Registered>> {
-        let (host, as_it_lies) = (self.host_share(), self.is_csr_wanted()?);
+    ) -> Vec<Registered> {
+        let (host, as_it_lies) = (self.host_share(), self.forms.read_a_as_it_lies());
         let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| {
             let Some(device) = device.as_ref().filter(|_| share > 0.0) else { return Registered::default() };
-            let (registered, reason) = choose(&device.profile, &host, &self.traffic(share, as_it_lies));
+            let traffic = self.traffic(share, as_it_lies);
+            let (registered, reason) = transfer::choose(&device.profile, &host, &traffic);
             reasons.extend(reason.map(|reason| format!("{}: {reason}", device.name)));
             registered
         };
-        Ok(devices.iter().zip(shares).map(of_device).collect())
+        devices.iter().zip(shares).map(of_device).collect()
     }
 
     /// The shares with those of devices that were named brought up to a chunk's.
@@ -309,21 +297,21 @@ impl Draft<'_> {
     /// Adds a device and its chunks to the plan.
     fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) -> Result<()> {
         let work = &self.request.work;
-        let (layout, gpu_variant) = self.gpu_form()?;
-        for (piece, features) in part.pieces.iter().zip(&part.features) {
-            let footprint = work.footprint(piece, layout, &gpu_variant, features.max)?;
+        for ((piece, features), kernels) in part.pieces.iter().zip(&part.features).zip(&part.kernels) {
+            let ChunkKernels { cpu, gpu, reason } = kernels;
+            let footprint = work.footprint(piece, layout(gpu), &gpu.variant, features.max)?;
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,
                 home: index,
                 also: Vec::new(),
-                cpu_kernel: self.kernels.cpu,
-                gpu_kernel: self.kernels.gpu,
-                gpu_variant,
+                cpu_kernel: cpu.kernel,
+                gpu_kernel: gpu.kernel,
+                gpu_variant: gpu.variant,
                 staged_bytes: footprint.slot_bytes,
                 scratch_bytes: footprint.scratch_bytes,
                 features: *features,
-                reason: String::new(),
+                reason: reason.clone(),
                 predicted_s: 0.0,
             });
         }

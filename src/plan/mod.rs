@@ -8,6 +8,7 @@ mod build;
 mod data;
 mod draft;
 mod file;
+mod kernels;
 mod make;
 mod memory;
 mod outputs;

@@ -1,15 +1,18 @@
 //! Chunks, X and memory of every device of a draft.
 
+use rayon::prelude::*;
+
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::Draft;
+use super::kernels::{ChunkKernels, layout};
 use super::memory::{Need, RING, budget, cut};
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Features, Position, Span, XOrder, split};
+use crate::work::{ChunkRows, Position, Span, XOrder, split};
 
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
@@ -41,7 +44,7 @@ impl Draft<'_> {
         registered: &[Registered],
     ) -> Result<Vec<Part>> {
         let work = &self.request.work;
-        let order = self.kernels.x_order()?;
+        let order = self.forms.x_order();
         let mut counts = self.counts(devices, shares, spans)?;
         loop {
             let pieces = spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| {
@@ -54,6 +57,12 @@ impl Draft<'_> {
                 .zip(devices.iter().zip(registered))
                 .map(|(pieces, (device, &registered))| {
                     let features = features(work, &pieces);
+                    let home = device.as_ref().map(|device| &device.profile);
+                    let kernels = pieces
+                        .par_iter()
+                        .zip(&features)
+                        .map(|(piece, features)| self.chunk_kernels(home, piece, features))
+                        .collect::<Result<_>>()?;
                     let x = match device {
                         Some(_) if registered.a && !pieces.is_empty() => {
                             let reason = "all of X: A crosses as it lies, with the columns it has";
@@ -68,9 +77,9 @@ impl Draft<'_> {
                     // Rows that are picked one by one, and columns, do not cross from where they lie.
                     let as_it_lies = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
                     let registered = Registered { x: registered.x && as_it_lies, ..registered };
-                    Part { pieces, features, x, registered, slots: Slots::default() }
+                    Ok(Part { pieces, features, kernels, x, registered, slots: Slots::default() })
                 })
-                .collect();
+                .collect::<Result<_>>()?;
             let cut = self.cut_memory(devices, &mut parts);
             if cut.is_ok() && !self.wants_finer(&parts) {
                 return Ok(parts);
@@ -179,17 +188,14 @@ impl Draft<'_> {
     /// Slots of every GPU; an error where one has too little memory.
     fn cut_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
         let work = &self.request.work;
-        let (layout, variant) = self.gpu_form()?;
-        let footprint =
-            |piece: &ChunkRows, features: &Features| work.footprint(piece, layout, &variant, features.max);
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
         let sizes = parts
             .iter()
             .map(|part| {
-                let all = part.pieces.iter().zip(&part.features);
+                let all = part.pieces.iter().zip(&part.features).zip(&part.kernels);
                 let mut sizes = Sizes::default();
-                for (piece, features) in all {
-                    let footprint = footprint(piece, features)?;
+                for ((piece, features), ChunkKernels { gpu, .. }) in all {
+                    let footprint = work.footprint(piece, layout(gpu), &gpu.variant, features.max)?;
                     sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
                     sizes.largest = footprint.slot_bytes.max(sizes.largest);
                     sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);

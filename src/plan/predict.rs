@@ -1,6 +1,6 @@
 //! Predicted times of the steps that bring a chunk through a device.
 
-use super::data::{Chunk, DevicePlan, Mode, Registered, load};
+use super::data::{Chunk, DevicePlan, Mode, Registered};
 use crate::cost::{HostRates, Load, Profile};
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
@@ -16,15 +16,14 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Steps of some rows on a device.
+    /// Steps of some rows on a device, where its kernel takes so long.
     pub fn new(
         profile: &Profile,
         host: &HostRates,
-        load: &Load,
+        kernel_s: f64,
         staged_bytes: u64,
         slice_bytes: u64,
     ) -> Self {
-        let kernel_s = profile.kernel_s(load);
         if profile.link.is_none() {
             return Self { kernel_s, ..Self::default() };
         }
@@ -40,8 +39,9 @@ impl Steps {
     /// Steps of a chunk.
     pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
         let slice_bytes = chunk.slice_bytes(k, dtype);
-        Self::new(&device.profile, host, &chunk.load(k, dtype), chunk.staged_bytes, slice_bytes)
-            .with(device.registered)
+        let form = chunk.form(device.profile.processor);
+        let kernel_s = device.profile.form_s(&form, &chunk.features, k, dtype);
+        Self::new(&device.profile, host, kernel_s, chunk.staged_bytes, slice_bytes).with(device.registered)
     }
 
     /// The same without what happens only once where A stays.
@@ -83,15 +83,20 @@ impl Steps {
     }
 }
 
-/// Steps of the whole job on a device, from the features of parts of it.
-pub(super) fn whole(profile: &Profile, host: &HostRates, parts: &[Features], k: u64, dtype: Dtype) -> Steps {
+/// Steps of the whole job on a device, from the features of parts of it and the seconds of their kernels.
+pub(super) fn whole(
+    profile: &Profile,
+    host: &HostRates,
+    parts: impl Iterator<Item = (Features, f64)>,
+    k: u64,
+    dtype: Dtype,
+) -> Steps {
     parts
-        .iter()
-        .map(|part| {
-            let load = load(part, k, dtype);
+        .map(|(part, kernel_s)| {
+            let load = Load::of(&part, k, dtype);
             let row_bytes = k.saturating_mul(dtype.bytes() as u64);
             let a_bytes = load.compulsory_bytes.saturating_sub(part.rows.saturating_mul(row_bytes));
-            Steps::new(profile, host, &load, a_bytes, part.rows.saturating_mul(pitch_bytes(row_bytes)))
+            Steps::new(profile, host, kernel_s, a_bytes, part.rows.saturating_mul(pitch_bytes(row_bytes)))
         })
         .fold(Steps::default(), Steps::plus)
 }

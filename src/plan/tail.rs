@@ -119,7 +119,6 @@ pub(super) fn describe(plan: &mut Plan) {
     let (rows, chunks) = (plan.matrix.rows, plan.chunks.len());
     let computing = plan.computing().count();
     for index in 0..plan.chunks.len() {
-        let kernel = plan.kernel_on(&plan.chunks[index], plan.chunks[index].home).info();
         let chunk = &mut plan.chunks[index];
         let place = match chunk.rows {
             ChunkRows::Segments { row, .. } => format!("part of row {row}, which costs more than a chunk"),
@@ -129,7 +128,7 @@ pub(super) fn describe(plan: &mut Plan) {
         let others: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
         let floats =
             if others.is_empty() { String::new() } else { format!("; floats to {}", others.join(", ")) };
-        chunk.reason = format!("{place}{floats}; {}: {}", kernel.name, kernel.summary);
+        chunk.reason = format!("{place}{floats}; {}", chunk.reason);
     }
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {

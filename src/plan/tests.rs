@@ -44,6 +44,7 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         chunks: None,
         chunk_bytes: None,
         repeat: 1,
+        reproducible: false,
     }
 }
 

@@ -30,6 +30,17 @@ pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
     }
 }
 
+/// Whether columns rise strictly within every row of a piece; no where they are not known.
+pub fn columns_rise(work: &Work<'_>, piece: &ChunkRows) -> bool {
+    let Some(columns) = work.piece_columns(piece) else { return false };
+    let mut begin = 0;
+    work.lengths(piece).all(|length| {
+        let row = columns.get(begin..begin + length as usize).unwrap_or(&[]);
+        begin += length as usize;
+        row.is_sorted_by(|a, b| a < b)
+    })
+}
+
 /// The distinct columns of `pieces`, rising; all columns where they are not known.
 pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
     let words: Vec<AtomicU64> = (0..work.cols().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();

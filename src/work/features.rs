@@ -6,6 +6,8 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::locality::Locality;
+use super::sorted_slices::SortedSlices;
 use super::{ChunkRows, Work};
 use crate::matrix::statistics::{LONG_ROW, SLICE_ROWS};
 
@@ -47,17 +49,15 @@ pub struct Features {
     pub sampled_columns: u64,
     /// How many different ones there were among neighbours.
     pub distinct_sampled_columns: u64,
+    /// Share of the places that hold a nonzero where slices of 32 rows are sorted by length.
+    pub slice_fill: f64,
+    /// How the columns of neighbouring rows lie.
+    pub locality: Locality,
 }
 
 /// Features of all chunks, in the rayon pool this is called in.
 pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
     chunks.par_iter().map(|chunk| Features::of(work, chunk)).collect()
-}
-
-/// What a first look at chunks gives: rows, nonzeros and the reach of columns, without a pass over the rows. The other
-/// features are zero.
-pub fn outlines(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
-    chunks.par_iter().map(|chunk| Features::outline(work, chunk)).collect()
 }
 
 impl Features {
@@ -77,10 +77,12 @@ impl Features {
     /// Features of one chunk.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let (mut rows, mut max, mut empty_rows, mut long) = (0u64, 0u64, 0u64, 0u64);
-        let mut squares = 0u128;
+        let mut squares = 0u64;
         let (mut slots, mut widest) = (0u64, 0u64);
+        let mut slices = SortedSlices::new(work.slice_rows(chunk));
         for length in work.lengths(chunk) {
-            squares += u128::from(length) * u128::from(length);
+            squares = squares.saturating_add(length.saturating_mul(length));
+            slices.add(length);
             max = max.max(length);
             empty_rows += u64::from(length == 0);
             long += if length > LONG_ROW { length } else { 0 };
@@ -106,6 +108,8 @@ impl Features {
             ell_fill: share(nnz as f64, rows as f64 * max as f64, 1.0),
             sell_fill: share(nnz as f64, slots as f64, 1.0),
             repeated_row_share: repeated_row_share(work, chunk),
+            slice_fill: slices.fill(),
+            locality: Locality::of(work, chunk),
             ..outline
         }
     }

@@ -7,11 +7,13 @@ pub mod columns;
 pub mod features;
 mod held;
 mod items;
+mod locality;
 mod partition;
 mod pitch;
 pub mod row_blocks;
 pub mod row_groups;
 mod slices;
+mod sorted_slices;
 pub mod spmm;
 mod storage;
 
@@ -19,6 +21,7 @@ use std::ops::Range;
 
 pub use features::Features;
 pub use held::HeldColumns;
+pub use locality::Locality;
 pub use partition::{ChunkRows, Position, Span, position_at, split};
 pub use pitch::{XOrder, pitch_bytes};
 pub use storage::{Array, Footprint, Storage};
@@ -87,6 +90,12 @@ impl<'a> Work<'a> {
     /// Number of entries of row `row`.
     pub fn row_length(&self, row: usize) -> u64 {
         self.entries_before(row + 1).saturating_sub(self.entries_before(row))
+    }
+
+    /// The row that entry number `entry` of A lies in; the last one where there is no such entry.
+    pub fn row_of(&self, entry: u64) -> usize {
+        let after = self.row_pointers.partition_point(|&pointer| pointer <= entry);
+        after.saturating_sub(1).min(self.rows().saturating_sub(1))
     }
 
     /// Places where row `row` may be cut: it has so many segments, each a sum of its own.

@@ -76,6 +76,20 @@ impl CudaKernel {
         }
     }
 
+    /// The forms to choose among for `k` columns: every one worth trying where it can be compiled, else the one to take where
+    /// nothing else is known, with pieces of every length.
+    pub fn forms(&self, dtype: Dtype, k: u64, compiles: bool) -> Vec<Variant> {
+        if compiles && k > 0 {
+            return self.exact_variants(dtype, k);
+        }
+        let with_pieces =
+            |variant: Variant| self.pieces().iter().map(move |&piece| Variant { piece, ..variant });
+        match self.variant_for(dtype, k) {
+            Some(variant) if self.has_lanes() => with_pieces(variant).collect(),
+            variant => variant.into_iter().collect(),
+        }
+    }
+
     /// Every form worth trying for `k` columns where they can be compiled for it.
     pub fn exact_variants(&self, dtype: Dtype, k: u64) -> Vec<Variant> {
         let Some(like) = self.variant_for(dtype, k).filter(|_| self.has_lanes()) else {

@@ -6,6 +6,7 @@
 mod build;
 mod grid;
 mod like;
+mod mixed;
 mod random;
 mod scattered;
 mod simple;
@@ -13,7 +14,7 @@ mod spec;
 
 use self::build::{Shape, Values};
 use self::spec::Spec;
-pub use self::spec::{Key, Kind};
+pub use self::spec::{Key, Kind, did_you_mean};
 use super::info::{Field, Loaded, MatrixInfo, Symmetry};
 use super::scalar::Scalar;
 use crate::error::Result;
@@ -44,6 +45,11 @@ pub const KINDS: &[Kind] = &[
         "hub",
         &[required("rows"), required("degree"), required("hubs")],
         "a few rows with half of all columns among rows of degree random ones",
+    ),
+    kind(
+        "mixed",
+        &[required("n"), optional("degree"), optional("hubs")],
+        "a 27-point stencil above as many rows of degree random columns with a few full ones among them",
     ),
     kind("arrow", &[required("rows")], "the diagonal, the first row and the first column"),
     kind("diagonal", &[required("rows")], "the diagonal"),
@@ -97,6 +103,11 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
                 return Err(spec.wrong(&format!("hubs={hubs} is more than the {rows} rows")));
             }
             scattered::hub(checked_degree(rows)?, hubs, square(rows))?
+        }
+        "mixed" => {
+            let n = spec.number("n")?;
+            let (degree, hubs) = (spec.optional("degree")?.unwrap_or(4), spec.optional("hubs")?.unwrap_or(4));
+            mixed::mixed(n, degree, hubs, seed, memory_limit_bytes)?
         }
         "band" => simple::band(spec.number("width")?, square(spec.number("rows")?))?,
         "arrow" => simple::arrow(square(spec.number("rows")?))?,

@@ -21,6 +21,7 @@ const EXAMPLES: &[&str] = &[
     "uniform,rows=300,degree=7,cols=90",
     "band,rows=50,width=6",
     "hub,rows=200,degree=3,hubs=4",
+    "mixed,n=5",
     "arrow,rows=40",
     "diagonal,rows=33",
     "empty,rows=10,cols=3",

@@ -1,0 +1,224 @@
+//! `rowloom calibrate`: times kernels on generated matrices and writes the constants that predict those times.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use super::args::CalibrateArguments;
+use super::bench::{Place, open};
+use super::console::{Console, check_target};
+use super::options::XSource;
+use super::report::{Report, machine_report};
+use super::session::Session;
+use super::table::{Table, count, percent};
+use super::x;
+use crate::cost::{DeviceModel, Form, KernelRates, Model, Profile, Sample, eligible, fit};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{KernelId, Processor, Schedule};
+use crate::machine::Isa;
+use crate::matrix::{Csr, generate};
+use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms};
+use crate::work::{ChunkRows, Features, Work};
+
+/// What is measured: meshes, graphs, scattered and nearly empty rows, rows that share columns, hubs. Unlike ones come first,
+/// since the time may run out.
+const MATRICES: [&str; 10] = [
+    "stencil27,n=48",
+    "rmat,scale=16,degree=16",
+    "road,n=400000",
+    "fem3,n=20",
+    "uniform,rows=200000,degree=16",
+    "hub,rows=40000,degree=6,hubs=8",
+    "stencil5,n=60",
+    "uniform,rows=2000,degree=100",
+    "band,rows=300000,width=5",
+    "rmat,scale=12,degree=40",
+];
+/// The emulator takes a thousand times as long for everything.
+const EMULATED_MATRICES: [&str; 4] = ["stencil27,n=6", "rmat,scale=8,degree=8", "road,n=500", "fem3,n=4"];
+const COLUMNS: [usize; 4] = [8, 1, 32, 128];
+const EMULATED_COLUMNS: [usize; 2] = [8, 1];
+/// Seconds for all devices together, and for one case.
+const ALL_S: f64 = 45.0;
+const CASE_S: f64 = 0.25;
+
+/// A kernel before and after.
+struct Fitted {
+    device: String,
+    kernel: KernelId,
+    samples: usize,
+    before: f64,
+    after: f64,
+}
+
+/// Measures, fits and writes.
+pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
+    let output = match &arguments.output {
+        Some(path) => path.clone(),
+        None => Model::of_user()
+            .ok_or_else(|| Error::Usage("there is no home to write to; take --output".into()))?,
+    };
+    if arguments.output.is_some() {
+        check_target(&output)?;
+    }
+    let session = Session::with(arguments.threads, arguments.seed)?;
+    let mut places = open(&arguments.devices, "none", &session)?;
+    session.interrupt.defer();
+    let start = Instant::now();
+    // Devices that are not measured now keep what was measured of them.
+    let mut model = if output.exists() { Model::load(&output)? } else { Model::default() };
+    let mut fitted = Vec::new();
+    let share_s = ALL_S / places.len().max(1) as f64;
+    for (index, place) in places.iter_mut().enumerate() {
+        let until_s = share_s * (index + 1) as f64;
+        if place.room.is_none() {
+            let _spinner = console.spinner("measuring the host's memory");
+            model.host = Some(measure_host(&session.pool)?);
+        }
+        let samples = measure(&session, console, place, &start, until_s)?;
+        let device = fit_device(&session, place, &samples, &mut fitted);
+        model.devices.retain(|known| (&known.name, known.threads) != (&device.name, device.threads));
+        model.devices.push(device);
+        session.interrupt.check()?;
+    }
+    model.save(&output)?;
+    console.table(&table(&fitted))?;
+    console.text(&format!("\nwritten to {}; run and plan use it from there\n", output.display()))?;
+    let report = Report::new("calibrate")
+        .with("machine", machine_report(&session.machine))
+        .with("output", output.display().to_string())
+        .with("seconds", start.elapsed().as_secs_f64())
+        .with("kernels", fitted.iter().map(fitted_json).collect::<Vec<_>>())
+        .with("model", &model);
+    console.json(&report)
+}
+
+/// Times of all forms on all matrices for which there is time.
+fn measure(
+    session: &Session,
+    console: &Console,
+    place: &mut Place,
+    start: &Instant,
+    until_s: f64,
+) -> Result<Vec<Sample>> {
+    let emulated = place.name.starts_with("emu:");
+    let matrices: &[&str] = if emulated { &EMULATED_MATRICES } else { &MATRICES };
+    let columns: &[usize] = if emulated { &EMULATED_COLUMNS } else { &COLUMNS };
+    let mut samples = Vec::new();
+    for spec in matrices {
+        if start.elapsed().as_secs_f64() > until_s || session.interrupt.asked() {
+            break;
+        }
+        let _spinner = console.spinner(format!("{spec} on {}", place.name));
+        let limit = session.memory_limit_bytes();
+        let matrix: Csr<f64> = session.pool.install(|| generate(spec, session.seed, limit))?.matrix;
+        let single: Csr<f32> = session.pool.install(|| matrix.cast())?;
+        samples.extend(measure_matrix(session, place, &matrix, columns, start, until_s)?);
+        samples.extend(measure_matrix(session, place, &single, columns, start, until_s)?);
+    }
+    Ok(samples)
+}
+
+fn measure_matrix<T: Kernels>(
+    session: &Session,
+    place: &mut Place,
+    matrix: &Csr<T>,
+    columns: &[usize],
+    start: &Instant,
+    until_s: f64,
+) -> Result<Vec<Sample>> {
+    let Place { profile, room, .. } = place;
+    let (a, limit, threads) = (matrix.view(), session.memory_limit_bytes(), session.pool.threads());
+    let kernels = eligible(profile.processor);
+    let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
+    let names = KernelNames::new(&names)?;
+    let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let mut subject: Box<dyn Subject<T> + '_> = match room {
+        Some(room) => Box::new(ResidentBench::new(room, a, &names)),
+        None => Box::new(HostBench::new(&session.pool, a, &names, cpu, limit)),
+    };
+    let mut samples = Vec::new();
+    for &k in columns {
+        if start.elapsed().as_secs_f64() > until_s || session.interrupt.asked() {
+            break;
+        }
+        let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+        let x = session.pool.install(load)?;
+        subject.take_x(x.view())?;
+        let work = Work::spmm(&a, k)?;
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        let features = session.pool.install(|| Features::of(&work, &all));
+        let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, profile.compiles);
+        let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
+        samples.extend(time_forms(&mut *subject, x.view(), &forms, &features, CASE_S)?);
+    }
+    Ok(samples)
+}
+
+fn fit_device(session: &Session, place: &Place, samples: &[Sample], fitted: &mut Vec<Fitted>) -> DeviceModel {
+    let profile = &place.profile;
+    let found: Vec<(KernelId, KernelRates)> = session.pool.install(|| {
+        let kernels = eligible(profile.processor).par_iter();
+        kernels.filter_map(|&kernel| Some((kernel, fit(profile, kernel, samples)?))).collect()
+    });
+    let mut better = profile.clone();
+    better.kernels.extend(found.iter().copied());
+    for &(kernel, _) in &found {
+        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.form.kernel == kernel).collect();
+        let (before, after) = (off(profile, &own), off(&better, &own));
+        fitted.push(Fitted { device: place.name.clone(), kernel, samples: own.len(), before, after });
+    }
+    let threads = (profile.processor == Processor::Cpu).then(|| session.pool.threads() as u32);
+    DeviceModel { name: profile.name.clone(), threads, kernels: found.into_iter().collect() }
+}
+
+/// Share by which half of the predictions are off at most.
+fn off(profile: &Profile, samples: &[&Sample]) -> f64 {
+    let mut off: Vec<f64> = samples
+        .iter()
+        .map(|sample| {
+            let predicted_s = profile.form_s(&sample.form, &sample.features, sample.k, sample.dtype);
+            (predicted_s / sample.seconds).ln().abs().exp() - 1.0
+        })
+        .collect();
+    off.sort_by(f64::total_cmp);
+    off.get(off.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn table(fitted: &[Fitted]) -> Table {
+    let headings = ["device", "kernel", "times", "off before", "off after"];
+    let mut table = Table::columns(headings, &[2, 3, 4]);
+    for row in fitted {
+        table.row([
+            row.device.clone(),
+            row.kernel.name().into(),
+            count(row.samples as u64),
+            percent(row.before),
+            percent(row.after),
+        ]);
+    }
+    table
+}
+
+fn fitted_json(fitted: &Fitted) -> Value {
+    json!({
+        "device": fitted.device,
+        "kernel": fitted.kernel,
+        "samples": fitted.samples,
+        "median_error_before": fitted.before,
+        "median_error_after": fitted.after,
+    })
+}
+
+/// The model to use: as named, none, or the user's own where there is one.
+pub fn model(named: &str) -> Result<Option<(PathBuf, Model)>> {
+    let path = match named {
+        "none" => None,
+        "auto" => Model::of_user().filter(|path| path.exists()),
+        path => Some(path.into()),
+    };
+    path.map(|path| Model::load(&path).map(|model| (path, model))).transpose()
+}

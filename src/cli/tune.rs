@@ -1,0 +1,169 @@
+//! `--tune`: times the likeliest kernels once on the matrix itself, and remembers what was found.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::bench::open_one;
+use super::console::Console;
+use super::options::{Devices, XSource};
+use super::planning::Resolved;
+use super::session::Session;
+use super::x;
+use crate::cost::{Correction, Form, Profile, Sample, eligible};
+use crate::error::Result;
+use crate::files;
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{KernelId, Processor, Schedule};
+use crate::machine::Isa;
+use crate::matrix::CsrView;
+use crate::matrix::Dtype;
+use crate::study::{HostBench, KernelNames, ResidentBench, Subject, time_forms};
+use crate::work::{ChunkRows, Features, Fingerprint, Work};
+
+/// Kernels that are timed, all forms of each.
+const KERNELS: usize = 3;
+/// Seconds for them, about.
+const BUDGET_S: f64 = 0.5;
+
+/// What was found for one product on one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Tuned {
+    matrix: Fingerprint,
+    k: u64,
+    dtype: Dtype,
+    device: String,
+    threads: usize,
+    forms: Vec<(Form, f64)>,
+}
+
+/// Tells every device of `resolved` that is there what its kernels take on this matrix.
+pub fn tune<T: Kernels>(
+    devices: &Devices,
+    session: &Session,
+    console: &Console,
+    matrix: CsrView<'_, T>,
+    k: usize,
+    resolved: &mut Resolved,
+) -> Result<()> {
+    let work = Work::spmm(&matrix, k)?;
+    let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+    let features = session.pool.install(|| Features::of(&work, &all));
+    for device in resolved.devices.iter_mut().filter(|device| !device.name.starts_with("sim:")) {
+        let mut tuned = Tuned {
+            matrix: work.fingerprint(),
+            k: k as u64,
+            dtype: T::DTYPE,
+            device: device.profile.name.clone(),
+            threads: if device.profile.processor == Processor::Cpu { session.pool.threads() } else { 0 },
+            forms: Vec::new(),
+        };
+        match tuned.remembered() {
+            Some(forms) => {
+                console.note(&format!("{}: kernels as timed before", device.name));
+                tuned.forms = forms;
+            }
+            None => {
+                let _spinner = console.spinner(format!("timing kernels on {}", device.name));
+                let profile = &device.profile;
+                let samples = time(devices, session, matrix, k, &device.name, profile, &features)?;
+                tuned.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
+                tuned.remember();
+            }
+        }
+        correct(&mut device.profile, &features, k as u64, T::DTYPE, &tuned.forms);
+    }
+    Ok(())
+}
+
+/// Times the kernels that are predicted to be fastest.
+fn time<T: Kernels>(
+    devices: &Devices,
+    session: &Session,
+    matrix: CsrView<'_, T>,
+    k: usize,
+    name: &str,
+    profile: &Profile,
+    features: &Features,
+) -> Result<Vec<Sample>> {
+    let limit = session.memory_limit_bytes();
+    let of = |kernel: KernelId| Form::all(kernel, T::DTYPE, k as u64, profile.compiles);
+    let fastest_s = |kernel: KernelId| {
+        let held = of(kernel).into_iter().filter(|form| form.holds(features));
+        held.map(|form| profile.form_s(&form, features, k as u64, T::DTYPE)).fold(f64::INFINITY, f64::min)
+    };
+    let mut kernels: Vec<(KernelId, f64)> =
+        eligible(profile.processor).iter().map(|&kernel| (kernel, fastest_s(kernel))).collect();
+    kernels.retain(|(_, seconds)| seconds.is_finite());
+    kernels.sort_by(|a, b| a.1.total_cmp(&b.1));
+    kernels.truncate(KERNELS);
+    let names: Vec<String> = kernels.iter().map(|(kernel, _)| kernel.name().into()).collect();
+    let names = KernelNames::new(&names)?;
+    let forms: Vec<Form> = kernels.iter().flat_map(|&(kernel, _)| of(kernel)).collect();
+    let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+    let x = session.pool.install(load)?;
+    let cpu = CpuSettings {
+        k: 0,
+        threads: session.pool.threads(),
+        isa: Isa::detect(),
+        schedule: Schedule::Balanced,
+    };
+    let mut room = open_one(devices, name)?;
+    let mut subject: Box<dyn Subject<T> + '_> = match &mut room {
+        Some(room) => Box::new(ResidentBench::new(room, matrix, &names)),
+        None => Box::new(HostBench::new(&session.pool, matrix, &names, cpu, limit)),
+    };
+    subject.take_x(x.view())?;
+    time_forms(&mut *subject, x.view(), &forms, features, BUDGET_S)
+}
+
+/// Forms take what was measured. What was not is believed no more than the worst of what was.
+fn correct(profile: &mut Profile, features: &Features, k: u64, dtype: Dtype, forms: &[(Form, f64)]) {
+    let plain = Profile { corrections: Vec::new(), ..profile.clone() };
+    let factor = |form: &Form, seconds: f64| seconds / plain.form_s(form, features, k, dtype).max(1e-12);
+    let worst = forms.iter().map(|(form, seconds)| factor(form, *seconds)).fold(1.0, f64::max);
+    if forms.is_empty() {
+        return;
+    }
+    let own = forms.iter().map(|(form, seconds)| Correction {
+        kernel: form.kernel,
+        variant: Some(form.variant),
+        factor: factor(form, *seconds),
+    });
+    let others =
+        eligible(plain.processor).iter().map(|&kernel| Correction { kernel, variant: None, factor: worst });
+    profile.corrections = own.chain(others).collect();
+}
+
+impl Tuned {
+    /// Where it is remembered.
+    fn path(&self) -> Option<PathBuf> {
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        let Self { matrix, k, dtype, device, threads, .. } = self;
+        let name = format!("{}-{k}-{}-{device}-{threads}.json", matrix.row_pointers, dtype.name());
+        Some(caches.join("rowloom").join("tuned").join(name))
+    }
+
+    /// What was found before for the same product on the same device.
+    fn remembered(&self) -> Option<Vec<(Form, f64)>> {
+        let text = std::fs::read(self.path()?).ok()?;
+        let found: Self = serde_json::from_slice(&text).ok()?;
+        let same = Self { forms: found.forms.clone(), ..self.clone() } == found;
+        same.then_some(found.forms)
+    }
+
+    /// Remembers it, if the folder lets it.
+    fn remember(&self) {
+        let written = self.path().map(|path| {
+            path.parent().map(std::fs::create_dir_all).transpose().map_err(|error| error.to_string())?;
+            let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
+            let write = |file: &mut std::fs::File| std::io::Write::write_all(file, &text);
+            files::replace(&path, write).map_err(|error| error.to_string())
+        });
+        if let Some(Err(error)) = written {
+            tracing::debug!(%error, "times of kernels are not kept");
+        }
+    }
+}

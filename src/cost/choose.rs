@@ -1,0 +1,126 @@
+//! Chooses a kernel by predicted time, and says why in words.
+
+use super::form::Form;
+use super::profile::Profile;
+use crate::matrix::Dtype;
+use crate::work::Features;
+
+/// A kernel that adds in an order of its own must be predicted to be faster by this factor, or the canonical one stays.
+pub const FREE_GAIN: f64 = 1.03;
+
+/// What was chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// The kernel and its form.
+    pub form: Form,
+    /// Seconds that it should take.
+    pub predicted_s: f64,
+    /// Why.
+    pub reason: String,
+}
+
+/// The form to take of `forms` for rows that look like this; nothing where none can hold them. Of equals the first.
+pub fn choose(
+    device: &Profile,
+    features: &Features,
+    k: u64,
+    dtype: Dtype,
+    forms: impl IntoIterator<Item = Form>,
+) -> Option<Choice> {
+    let mut timed: Vec<(Form, f64)> = forms
+        .into_iter()
+        .filter(|form| form.holds(features))
+        .map(|form| (form, device.form_s(&form, features, k, dtype)))
+        .collect();
+    timed.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let &(best, best_s) = timed.first()?;
+    let canonical = timed.iter().find(|(form, _)| form.is_canonical()).copied();
+    let (form, predicted_s) = match canonical {
+        Some((form, seconds)) if seconds <= FREE_GAIN * best_s => (form, seconds),
+        _ => (best, best_s),
+    };
+    let mut reason = format!("{}: {}", form.name(), form.kernel.info().summary);
+    let next = timed.iter().find(|(other, _)| other.kernel != form.kernel && *other != best);
+    if let Some((other, seconds)) = next.filter(|(_, seconds)| *seconds > predicted_s) {
+        reason += &format!("; predicted {}, {} {}", time(predicted_s), other.name(), time(*seconds));
+    }
+    if form != best && best_s < predicted_s {
+        let gain = (predicted_s / best_s - 1.0) * 100.0;
+        reason += &format!("; {} would be {gain:.1}% faster and add in another order", best.name());
+    } else if let (false, Some((other, seconds))) = (form.is_canonical(), canonical) {
+        let loss = (seconds / predicted_s - 1.0) * 100.0;
+        reason += &format!(
+            "; adds in an order of its own: {}, in canonical order, would be {loss:.0}% slower",
+            other.name()
+        );
+    }
+    Some(Choice { form, predicted_s, reason })
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1e-3 => format!("{:.1} us", seconds * 1e6),
+        _ if seconds < 1.0 => format!("{:.3} ms", seconds * 1e3),
+        _ => format!("{seconds:.3} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{Correction, preset};
+    use crate::kernel::KernelId;
+
+    fn features() -> Features {
+        let rows = 100_000;
+        Features {
+            rows,
+            nnz: 8 * rows,
+            mean: 8.0,
+            max: 8,
+            slice_fill: 1.0,
+            end_column: rows,
+            ..Features::default()
+        }
+    }
+
+    /// A device whose kernels are alike but for these factors.
+    fn device(factors: &[(KernelId, f64)]) -> Profile {
+        let mut device = preset("h200").unwrap().gpus.remove(0);
+        device.kernels.clear();
+        let correction = |&(kernel, factor)| Correction { kernel, variant: None, factor };
+        device.corrections = factors.iter().map(correction).collect();
+        device
+    }
+
+    fn chosen(factors: &[(KernelId, f64)], features: &Features) -> (KernelId, String) {
+        let kernels = [KernelId::CsrRuns, KernelId::CsrWays, KernelId::Sell];
+        let forms = kernels.into_iter().flat_map(|kernel| Form::all(kernel, Dtype::F64, 8, true));
+        let choice = choose(&device(factors), features, 8, Dtype::F64, forms).unwrap();
+        (choice.form.kernel, choice.reason)
+    }
+
+    #[test]
+    fn the_fastest_is_taken_and_the_next_named() {
+        let (kernel, reason) = chosen(&[(KernelId::Sell, 0.5)], &features());
+        assert_eq!(kernel, KernelId::Sell);
+        assert!(reason.contains("predicted") && reason.contains("csr_runs"), "{reason}");
+        assert_eq!(chosen(&[], &features()).0, KernelId::CsrRuns, "the first of equals");
+    }
+
+    #[test]
+    fn an_order_of_its_own_must_pay() {
+        let (kernel, reason) = chosen(&[(KernelId::CsrWays, 0.98)], &features());
+        assert_eq!(kernel, KernelId::CsrRuns);
+        assert!(reason.contains("csr_ways") && reason.contains("another order"), "{reason}");
+        let (kernel, reason) = chosen(&[(KernelId::CsrWays, 0.8)], &features());
+        assert_eq!(kernel, KernelId::CsrWays);
+        assert!(reason.contains("25% slower"), "{reason}");
+    }
+
+    #[test]
+    fn rows_that_a_format_cannot_hold_get_another() {
+        let long = Features { max: 513, ..features() };
+        assert_eq!(chosen(&[(KernelId::Sell, 0.1)], &long).0, KernelId::CsrRuns);
+    }
+}

@@ -1,0 +1,148 @@
+//! What was measured of a machine, as a file: constants of its kernels and rates of its memory. `rowloom calibrate` writes it,
+//! planning reads it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::kernels::KernelRates;
+use super::profile::{HostRates, Profile};
+use crate::error::{Error, Place, Result};
+use crate::files;
+use crate::kernel::KernelId;
+use crate::matrix::generate::did_you_mean;
+
+/// What was measured of a machine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The host's memory, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostRates>,
+    /// Its devices.
+    #[serde(default, rename = "device")]
+    pub devices: Vec<DeviceModel>,
+}
+
+/// What was measured of a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceModel {
+    /// `cpu`, `emulated`, or the name of a card's profile; the same for all cards of one kind.
+    pub name: String,
+    /// Threads that a CPU was measured with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Constants of its kernels.
+    #[serde(default)]
+    pub kernels: BTreeMap<KernelId, KernelRates>,
+}
+
+impl Model {
+    /// Where a user's model lies; none where there is no home.
+    pub fn of_user() -> Option<PathBuf> {
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let configs = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+        configs.map(|configs| configs.join("rowloom").join("model.toml"))
+    }
+
+    /// Reads a model. A key that there is not is an error that names the nearest.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
+        toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map(|span| text.bytes().take(span.start).filter(|&b| b == b'\n').count() + 1);
+            let source = path.display().to_string();
+            let place = line.map_or_else(|| Place::file(path), |line| Place::line(source, line as u64));
+            let reason = format!("{}{}", error.message(), nearest(error.message()));
+            Error::input(place, format!("{reason}; rowloom calibrate writes such files"))
+        })
+    }
+
+    /// Writes the model so that the file is there whole or as it was before.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let text = toml::to_string(self)
+            .map_err(|error| Error::Internal(format!("the model cannot be written as TOML: {error}")))?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
+        }
+        files::replace(path, |file| {
+            writeln!(file, "# Measured by rowloom calibrate; --model none leaves it out.\n")?;
+            file.write_all(text.as_bytes())
+        })
+    }
+
+    /// Tells `profile`, of a CPU with so many threads or of a card, what was measured of it; whether anything was.
+    pub fn apply(&self, profile: &mut Profile, threads: u32) -> bool {
+        let is_it = |device: &&DeviceModel| {
+            device.name == profile.name && device.threads.is_none_or(|measured| measured == threads)
+        };
+        let Some(device) = self.devices.iter().find(is_it) else { return false };
+        profile.kernels.extend(device.kernels.iter().map(|(&kernel, &rates)| (kernel, rates)));
+        true
+    }
+}
+
+/// What was probably meant, from serde's words about an unknown name.
+fn nearest(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    match words.next() {
+        Some(typed) if message.starts_with("unknown") => did_you_mean(typed, words),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::{cpu_profile, preset};
+
+    fn model() -> Model {
+        let rates = KernelRates {
+            start_us: 5.0,
+            stream_gb_per_s: 3000.0,
+            gather_gb_per_s: 7000.0,
+            far_gather_gb_per_s: 3000.0,
+            item_ns: 0.02,
+            step_ns: 20.0,
+        };
+        let cpu = DeviceModel { name: "cpu".into(), threads: Some(2), kernels: BTreeMap::new() };
+        let gpu =
+            DeviceModel { name: "h200".into(), threads: None, kernels: [(KernelId::CsrRuns, rates)].into() };
+        Model { host: None, devices: vec![cpu, gpu] }
+    }
+
+    #[test]
+    fn a_model_comes_back_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep").join("model.toml");
+        model().save(&path).unwrap();
+        assert_eq!(Model::load(&path).unwrap(), model());
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.toml");
+        std::fs::write(&path, "[[device]]\nname = \"cpu\"\nthread = 2\n").unwrap();
+        let error = Model::load(&path).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        let words = error.to_string();
+        assert!(words.contains("did you mean 'threads'") && words.contains("model.toml:3"), "{words}");
+        std::fs::write(&path, "[[device]]\nname = \"cpu\"\n[device.kernels.cpu_crs]\n").unwrap();
+        let words = Model::load(&path).unwrap_err().to_string();
+        assert!(words.contains("cpu_csr"), "{words}");
+    }
+
+    #[test]
+    fn a_model_is_for_its_device_and_threads() {
+        let mut card = preset("h200").unwrap().gpus.remove(0);
+        card.kernels.clear();
+        assert!(model().apply(&mut card, 16) && !card.kernels.is_empty());
+        let mut cpu = cpu_profile(2, 1 << 30).unwrap();
+        assert!(model().apply(&mut cpu, 2) && !model().apply(&mut cpu, 16));
+    }
+}

@@ -1,0 +1,194 @@
+//! The kernels that a plan may choose among, and the choice for a chunk.
+
+use super::draft::Draft;
+use super::request::PlanRequest;
+use crate::cost::{Choice, Form, Profile, choose, eligible};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::{CudaKernel, Layout};
+use crate::kernel::{Format, KernelId, Order, Processor};
+use crate::work::columns::columns_rise;
+use crate::work::{ChunkRows, Features, XOrder};
+
+/// Kernels of GPUs that read A's own arrays; the first is canonical and for any K.
+const AS_IT_LIES: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
+
+/// How A may lie on GPUs where nobody insists on a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layouts {
+    /// As on the host.
+    AsItLies,
+    /// In any form.
+    Any,
+}
+
+/// The forms that a plan may choose among.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Forms {
+    pub cpu: Vec<Form>,
+    pub gpu: Vec<Form>,
+}
+
+/// The kernels of a chunk on either processor, and why its own device has the one it has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ChunkKernels {
+    pub cpu: Form,
+    pub gpu: Form,
+    pub reason: String,
+}
+
+impl Forms {
+    /// How X lies for the kernels of GPUs.
+    pub fn x_order(&self) -> XOrder {
+        let by_columns = |form: &Form| CudaKernel::of(form.kernel).is_ok_and(CudaKernel::transposes_x);
+        if self.gpu.iter().any(by_columns) { XOrder::Columns } else { XOrder::Rows }
+    }
+
+    /// Whether the kernels of GPUs read A's own arrays.
+    pub fn read_a_as_it_lies(&self) -> bool {
+        self.gpu.iter().all(|form| layout(form) == Layout::Csr)
+    }
+}
+
+/// How a GPU's kernel wants its chunks to lie.
+pub(super) fn layout(form: &Form) -> Layout {
+    CudaKernel::of(form.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
+}
+
+impl PlanRequest<'_> {
+    /// The forms to choose among; an error where kernel, format, order and devices contradict each other.
+    pub(super) fn forms(&self, layouts: Layouts) -> Result<Forms> {
+        let (cpu, gpu) = self.kernels(layouts)?;
+        let (dtype, k) = (self.work.dtype(), self.work.k() as u64);
+        let mut gpus = self.devices.iter().filter(|device| device.profile.link.is_some());
+        let compiles = gpus.all(|device| device.profile.compiles);
+        let suits = |form: &Form| self.variant.is_none() || self.kernel != Some(form.kernel);
+        let all = |kernel: &KernelId| Form::all(*kernel, dtype, k, compiles);
+        let mut of_gpus: Vec<Form> = gpu.iter().flat_map(all).filter(suits).collect();
+        if let (Some(variant), Some(kernel)) = (self.variant, self.kernel) {
+            let known = CudaKernel::of(kernel)?.variants_for(dtype, k).any(|other| *other == variant);
+            of_gpus.extend(known.then_some(Form { kernel, variant }));
+        }
+        if of_gpus.is_empty() {
+            let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
+            let names = names.join(", ");
+            return Err(Error::Usage(format!("kernel {names} has no such form for k = {k}; take another")));
+        }
+        Ok(Forms { cpu: cpu.iter().copied().map(Form::cpu).collect(), gpu: of_gpus })
+    }
+
+    /// Kernels of the CPU and of GPUs.
+    fn kernels(&self, layouts: Layouts) -> Result<(Vec<KernelId>, Vec<KernelId>)> {
+        let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
+        let mut gpu = match layouts {
+            Layouts::Any => eligible(Processor::Gpu).to_vec(),
+            Layouts::AsItLies => AS_IT_LIES.to_vec(),
+        };
+        let mut cpu = match self.format {
+            None => eligible(Processor::Cpu).to_vec(),
+            Some(Format::Csr) => vec![KernelId::CpuCsr],
+            Some(Format::EllPadded) => {
+                gpu = vec![KernelId::Ellpack];
+                vec![KernelId::CpuEllPadded]
+            }
+            Some(format) if has(Processor::Gpu) => {
+                let name = format.name();
+                return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
+            }
+            Some(Format::RowGroups) => {
+                return Err(Error::Usage("only GPU kernels read row groups; name one with --kernel".into()));
+            }
+            Some(Format::EllUnpadded) => vec![KernelId::CpuEllUnpadded],
+            Some(Format::Sell) => vec![KernelId::CpuSell],
+        };
+        if self.format == Some(Format::Csr) {
+            gpu.retain(|kernel| kernel.info().format == Format::Csr);
+        }
+        if self.reproducible {
+            gpu.retain(|kernel| kernel.info().order == Order::Canonical);
+        }
+        let Some(kernel) = self.kernel else { return Ok((cpu, gpu)) };
+        let info = kernel.info();
+        if self.reproducible && info.order != Order::Canonical {
+            return Err(Error::Usage(format!(
+                "kernel {} adds in an order of its own; leave --kernel or --reproducible out",
+                info.name
+            )));
+        }
+        if let Some(format) = self.format.filter(|&format| format != info.format) {
+            return Err(Error::Usage(format!(
+                "kernel {} reads {}, not {}; leave --format out",
+                info.name,
+                info.format.name(),
+                format.name()
+            )));
+        }
+        match info.runs_on {
+            Processor::Gpu if !has(Processor::Gpu) => {
+                return Err(Error::Usage(format!(
+                    "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                    info.name
+                )));
+            }
+            Processor::Cpu if !has(Processor::Cpu) => {
+                return Err(Error::Usage(format!(
+                    "kernel {} needs the CPU: add cpu to --devices",
+                    info.name
+                )));
+            }
+            Processor::Gpu => gpu = vec![kernel],
+            Processor::Cpu => cpu = vec![kernel],
+        }
+        Ok((cpu, gpu))
+    }
+}
+
+impl Draft<'_> {
+    /// The form to take on `device` for a piece that looks like this.
+    pub fn choice(&self, device: &Profile, piece: &ChunkRows, features: &Features) -> Result<Choice> {
+        let work = &self.request.work;
+        let of_gpu = device.processor == Processor::Gpu;
+        let forms = if of_gpu { &self.forms.gpu } else { &self.forms.cpu };
+        let chosen = |groups: bool| {
+            let usable = forms.iter().filter(|form| groups || layout(form) != Layout::RowGroups);
+            choose(device, features, work.k() as u64, work.dtype(), usable.copied())
+        };
+        let all = chosen(true);
+        // Groups need rising columns, which is worth finding out once they are wanted.
+        let grouped = all.as_ref().is_some_and(|choice| layout(&choice.form) == Layout::RowGroups);
+        let choice = if grouped && self.request.kernel.is_none() && !columns_rise(work, piece) {
+            chosen(false)
+        } else {
+            all
+        };
+        match (choice, forms.first()) {
+            (Some(choice), _) => Ok(choice),
+            // A kernel that was insisted on and cannot hold these rows says so itself.
+            (None, Some(&form)) => {
+                Ok(Choice { form, predicted_s: 0.0, reason: form.kernel.info().summary.into() })
+            }
+            (None, None) => Err(Error::Internal("there is no kernel to choose".into())),
+        }
+    }
+
+    /// The kernels for a piece of `home`, on it and on the others.
+    pub fn chunk_kernels(
+        &self,
+        home: Option<&Profile>,
+        piece: &ChunkRows,
+        features: &Features,
+    ) -> Result<ChunkKernels> {
+        let profiles = || self.devices.iter().map(|device| &device.profile);
+        let on_gpu = home.into_iter().chain(profiles()).find(|profile| profile.link.is_some());
+        let on_cpu = profiles().find(|profile| profile.link.is_none()).unwrap_or(self.host_profile);
+        let cpu = self.choice(on_cpu, piece, features)?;
+        let gpu = match on_gpu {
+            Some(profile) => self.choice(profile, piece, features)?,
+            None => {
+                let form = self.forms.gpu.first().copied().unwrap_or(cpu.form);
+                Choice { form, ..cpu.clone() }
+            }
+        };
+        let at_home = if home.is_some_and(|home| home.link.is_some()) { &gpu } else { &cpu };
+        Ok(ChunkKernels { cpu: cpu.form, gpu: gpu.form, reason: at_home.reason.clone() })
+    }
+}

@@ -1,0 +1,366 @@
+//! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::bench::Subject;
+use crate::cost::{Choice, Form, Profile, Sample, choose};
+use crate::error::{Error, Result};
+use crate::kernel::Order;
+use crate::matrix::{Dtype, MultiVectorView, Scalar};
+use crate::work::Features;
+
+/// Samples of a form in each of two passes, and of one that is far behind.
+const SAMPLES: usize = 5;
+const FEW_SAMPLES: usize = 2;
+/// So many times slower than the best so far is far behind; forms nearer than the second come again in the second pass.
+const BEHIND: f64 = 1.5;
+const NEAR: f64 = 1.2;
+/// A choice no slower than this counts as right: nearer is noise.
+pub const RIGHT: f64 = 1.05;
+/// Predictions within this factor of the measured time count as near.
+const PREDICTED: f64 = 1.2;
+
+/// A form, timed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FormTime {
+    /// Its name.
+    pub name: String,
+    /// The order in which it adds.
+    pub order: Order,
+    /// The median of its times.
+    pub seconds: f64,
+    /// What was predicted; unknown for forms that the chooser does not consider.
+    pub predicted_s: Option<f64>,
+}
+
+/// One matrix, K and precision on one device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OracleCase {
+    /// The device.
+    pub device: String,
+    /// The matrix.
+    pub matrix: String,
+    /// The precision.
+    pub dtype: Dtype,
+    /// Columns of X.
+    pub k: usize,
+    /// What its rows look like.
+    pub features: Features,
+    /// What the chooser took, and why.
+    pub chosen: FormTime,
+    /// Why.
+    pub reason: String,
+    /// What it takes where only canonical order is allowed.
+    pub reproducible: FormTime,
+    /// What was fastest.
+    pub best: FormTime,
+    /// All that was timed.
+    pub forms: Vec<FormTime>,
+}
+
+impl OracleCase {
+    /// A name for people.
+    pub fn name(&self) -> String {
+        format!("{} {} k={} on {}", self.matrix, self.dtype.name(), self.k, self.device)
+    }
+
+    /// How many times slower the choice is than the fastest.
+    pub fn regret(&self) -> f64 {
+        self.chosen.seconds / self.best.seconds
+    }
+}
+
+/// What is timed, beside the device.
+#[derive(Debug, Clone, Copy)]
+pub struct OracleSettings<'a> {
+    /// The device's name.
+    pub device: &'a str,
+    /// What is known of it.
+    pub profile: &'a Profile,
+    /// The matrix's name.
+    pub matrix: &'a str,
+    /// What its rows look like.
+    pub features: &'a Features,
+    /// Seconds to measure for, about.
+    pub budget_s: f64,
+}
+
+/// Times all forms of `subject`, which has taken `x`, and asks the chooser. `forms` are those it chooses among. Nothing where
+/// none of them runs.
+pub fn consult<T: Scalar>(
+    subject: &mut dyn Subject<T>,
+    x: MultiVectorView<'_, T>,
+    forms: &[Form],
+    settings: &OracleSettings<'_>,
+) -> Result<Option<OracleCase>> {
+    let OracleSettings { profile, features, .. } = *settings;
+    let (k, dtype) = (x.k() as u64, T::DTYPE);
+    let kernels = subject.kernels();
+    let seconds = time_all(subject, x, kernels.len(), settings.budget_s)?;
+    // A form is found by its name, with or without what two forms of one name differ in.
+    let predicted = |name: &str| {
+        let known = forms.iter().find(|form| names(form).iter().any(|own| own == name));
+        known.filter(|form| form.holds(features)).map(|form| profile.form_s(form, features, k, dtype))
+    };
+    let timed: Vec<FormTime> = kernels
+        .into_iter()
+        .zip(seconds)
+        .filter_map(|((name, order), seconds)| {
+            let predicted_s = predicted(&name);
+            Some(FormTime { name, order, seconds: seconds?, predicted_s })
+        })
+        .collect();
+    let ran = |form: &&Form| timed.iter().any(|timed| names(form).contains(&timed.name));
+    let take = |choice: Choice| {
+        let own = names(&choice.form);
+        let found = timed.iter().find(|timed| own.contains(&timed.name)).cloned();
+        let lost = || Error::Internal(format!("{} was chosen and not timed", choice.form.name()));
+        Ok((found.ok_or_else(lost)?, choice.reason))
+    };
+    let of = |canonical: bool| {
+        let usable = forms.iter().filter(ran).filter(|form| !canonical || form.is_canonical());
+        choose(profile, features, k, dtype, usable.copied()).map(take).transpose()
+    };
+    let best = timed.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned();
+    let (Some((chosen, reason)), Some((reproducible, _)), Some(best)) = (of(false)?, of(true)?, best) else {
+        return Ok(None);
+    };
+    Ok(Some(OracleCase {
+        device: settings.device.into(),
+        matrix: settings.matrix.into(),
+        dtype,
+        k: x.k(),
+        features: *features,
+        chosen,
+        reason,
+        reproducible,
+        best,
+        forms: timed,
+    }))
+}
+
+/// Times the forms of `subject`, which has taken `x`, that are among `forms`.
+pub fn time_forms<T: Scalar>(
+    subject: &mut dyn Subject<T>,
+    x: MultiVectorView<'_, T>,
+    forms: &[Form],
+    features: &Features,
+    budget_s: f64,
+) -> Result<Vec<Sample>> {
+    let kernels = subject.kernels();
+    let seconds = time_all(subject, x, kernels.len(), budget_s)?;
+    let sample = |((name, _), seconds): ((String, Order), Option<f64>)| {
+        let form = *forms.iter().find(|form| names(form).contains(&name))?;
+        let (k, dtype) = (x.k() as u64, T::DTYPE);
+        Some(Sample { form, features: *features, k, dtype, seconds: seconds? })
+    };
+    Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
+}
+
+/// The names under which a form may be known.
+fn names(form: &Form) -> [String; 2] {
+    let (threads, piece) = (form.variant.threads, form.variant.piece);
+    let short = match crate::kernel::cuda::CudaKernel::of(form.kernel) {
+        Ok(gpu) => gpu.variant_name(&form.variant),
+        Err(_) => form.kernel.name().into(),
+    };
+    [format!("{short} t{threads} p{piece}"), short]
+}
+
+/// The median of each form's times, none where it does not run. Two passes, so that a change of the clock in between does
+/// not decide; the second is for those that may be the fastest.
+fn time_all<T: Scalar>(
+    subject: &mut dyn Subject<T>,
+    x: MultiVectorView<'_, T>,
+    count: usize,
+    budget_s: f64,
+) -> Result<Vec<Option<f64>>> {
+    let start = Instant::now();
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); count];
+    let mut best_s = f64::INFINITY;
+    for pass in 0..2 {
+        for (number, own) in samples.iter_mut().enumerate() {
+            let near = median(own).is_some_and(|own| own <= NEAR * best_s);
+            if pass > 0 && (!near || start.elapsed().as_secs_f64() > 2.0 * budget_s) {
+                continue;
+            }
+            if subject.ready(number)?.is_err() {
+                continue;
+            }
+            let Ok(warm_s) = subject.run(number, x)? else { continue };
+            let wanted = match warm_s {
+                _ if warm_s > BEHIND * best_s => FEW_SAMPLES,
+                // A product that takes long is measured well by few of them.
+                _ if warm_s * (SAMPLES * count) as f64 > budget_s => SAMPLES - FEW_SAMPLES,
+                _ => SAMPLES,
+            };
+            for _ in 0..wanted {
+                let Ok(seconds) = subject.run(number, x)? else { break };
+                own.push(seconds);
+            }
+            best_s = best_s.min(median(own).unwrap_or(f64::INFINITY));
+        }
+    }
+    Ok(samples.iter().map(|samples| median(samples)).collect())
+}
+
+fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// What the cases of one device say together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Regret {
+    /// The device.
+    pub device: String,
+    /// Number of cases.
+    pub cases: usize,
+    /// Geometric mean of chosen over fastest.
+    pub geomean: f64,
+    /// What 95 of 100 do not exceed.
+    pub p95: f64,
+    /// The largest.
+    pub worst: f64,
+    /// Which case has it.
+    pub worst_case: String,
+    /// Share of choices no more than 5 % slower than the fastest.
+    pub within_5_percent: f64,
+    /// The kernel that would be best if there were one for all, and its geometric mean over the fastest.
+    pub best_single: String,
+    /// Its geometric mean over the fastest.
+    pub best_single_geomean: f64,
+    /// Geometric mean of the canonical choice over the choice.
+    pub reproducible_geomean: f64,
+    /// Share of the choices whose predicted time is within 20 % of the measured.
+    pub predicted_within_20_percent: f64,
+}
+
+impl Regret {
+    /// Of each device, in the order they come.
+    pub fn of(cases: &[OracleCase]) -> Vec<Self> {
+        let mut devices: Vec<&str> = Vec::new();
+        for case in cases {
+            if !devices.contains(&case.device.as_str()) {
+                devices.push(&case.device);
+            }
+        }
+        let of_device = |device: &str| -> Vec<&OracleCase> {
+            cases.iter().filter(|case| case.device == device).collect()
+        };
+        devices.into_iter().filter_map(|device| Self::of_device(device, &of_device(device))).collect()
+    }
+
+    fn of_device(device: &str, cases: &[&OracleCase]) -> Option<Self> {
+        let worst = cases.iter().max_by(|a, b| a.regret().total_cmp(&b.regret()))?;
+        let mut regrets: Vec<f64> = cases.iter().map(|case| case.regret()).collect();
+        regrets.sort_by(f64::total_cmp);
+        let share = |holds: &dyn Fn(&OracleCase) -> bool| {
+            cases.iter().filter(|case| holds(case)).count() as f64 / cases.len() as f64
+        };
+        let p95 = regrets[(regrets.len() * 95).div_ceil(100).max(1) - 1];
+        let (best_single, best_single_geomean) = best_single(cases);
+        let near = |case: &OracleCase| {
+            case.chosen
+                .predicted_s
+                .is_some_and(|predicted_s| (predicted_s / case.chosen.seconds).ln().abs() <= PREDICTED.ln())
+        };
+        Some(Self {
+            device: device.into(),
+            cases: cases.len(),
+            geomean: geomean(regrets.iter().copied()),
+            p95,
+            worst: worst.regret(),
+            worst_case: worst.name(),
+            within_5_percent: share(&|case| case.regret() <= RIGHT),
+            best_single,
+            best_single_geomean,
+            reproducible_geomean: geomean(
+                cases.iter().map(|case| case.reproducible.seconds / case.chosen.seconds),
+            ),
+            predicted_within_20_percent: share(&near),
+        })
+    }
+}
+
+/// The kernel with the best of its forms in each case, which must all have it.
+fn best_single(cases: &[&OracleCase]) -> (String, f64) {
+    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for case in cases {
+        let mut own: BTreeMap<&str, f64> = BTreeMap::new();
+        for form in &case.forms {
+            let kernel = kernel_name(&form.name);
+            let least = own.entry(kernel).or_insert(f64::INFINITY);
+            *least = least.min(form.seconds);
+        }
+        for (kernel, seconds) in own {
+            ratios.entry(kernel).or_default().push(seconds / case.best.seconds);
+        }
+    }
+    let everywhere = ratios.iter().filter(|(_, ratios)| ratios.len() == cases.len());
+    let means = everywhere.map(|(kernel, ratios)| (*kernel, geomean(ratios.iter().copied())));
+    let best = means.min_by(|a, b| a.1.total_cmp(&b.1));
+    best.map_or_else(|| ("none".into(), f64::NAN), |(kernel, mean)| (kernel.into(), mean))
+}
+
+/// The kernel of a form's name.
+fn kernel_name(form: &str) -> &str {
+    let names = crate::kernel::TABLE.iter().map(|info| info.name);
+    names.filter(|name| form.starts_with(name)).max_by_key(|name| name.len()).unwrap_or(form)
+}
+
+fn geomean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for ratio in ratios {
+        sum += ratio.ln();
+        count += 1;
+    }
+    (sum / f64::from(count.max(1))).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(name: &str, seconds: f64) -> FormTime {
+        FormTime { name: name.into(), order: Order::Canonical, seconds, predicted_s: Some(seconds) }
+    }
+
+    fn case(chosen: f64, best: f64) -> OracleCase {
+        let (one, other) = (form("csr_runs_b16l8v2 t128 p16", chosen), form("csr_subwarp_b16l8v2", best));
+        OracleCase {
+            device: "cuda:0".into(),
+            matrix: format!("a{chosen}"),
+            dtype: Dtype::F64,
+            k: 8,
+            features: Features::default(),
+            chosen: one.clone(),
+            reason: String::new(),
+            reproducible: one.clone(),
+            best: other.clone(),
+            forms: vec![one, other],
+        }
+    }
+
+    #[test]
+    fn regret_is_chosen_over_fastest() {
+        let cases: Vec<OracleCase> = (0..20).map(|at| case(if at == 0 { 4.0 } else { 1.0 }, 1.0)).collect();
+        let regret = Regret::of(&cases).remove(0);
+        assert!((regret.geomean - 4f64.powf(0.05)).abs() < 1e-12);
+        assert_eq!((regret.p95, regret.worst, regret.within_5_percent), (1.0, 4.0, 0.95));
+        assert!(regret.worst_case.starts_with("a4 f64 k=8"));
+        assert_eq!((regret.best_single.as_str(), regret.best_single_geomean), ("csr_subwarp", 1.0));
+        assert_eq!(Regret::of(&[]), []);
+    }
+
+    #[test]
+    fn a_form_belongs_to_the_kernel_with_the_longest_name_that_fits() {
+        assert_eq!(kernel_name("row_groups_cut_b16l8v2w1r4 t128 p64"), "row_groups_cut");
+        assert_eq!(kernel_name("row_groups_b16l8v2r4"), "row_groups");
+        assert_eq!(kernel_name("cpu_csr"), "cpu_csr");
+    }
+}

@@ -1,0 +1,137 @@
+//! With `reproducible` the bytes of Y are the same for any devices, chunks, threads, modes and kernels chosen.
+
+use std::time::Duration;
+
+use rowloom::cost::{Correction, Profile, cpu_profile, emulated_profile, host_rates};
+use rowloom::kernel::cpu::CpuSettings;
+use rowloom::kernel::{KernelId, Order, Schedule, reference};
+use rowloom::machine::{Isa, Machine};
+use rowloom::matrix::{Csr, MultiVector, generate};
+use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
+use rowloom::runtime::{Pool, Prepared, Settings, open};
+use rowloom::trace::Clock;
+use rowloom::work::Work;
+
+/// Ten matrices: long rows that are cut, rows that are grouped, empty rows, scattered and neighbouring columns.
+const MATRICES: [&str; 10] = [
+    "arrow,rows=1300",
+    "hub,rows=1200,degree=2,hubs=2",
+    "mixed,n=6",
+    "fem3,n=3",
+    "stencil27,n=5",
+    "rmat,scale=8,degree=8",
+    "road,n=300",
+    "holes,rows=200,degree=3",
+    "band,rows=150,width=9",
+    "uniform,rows=200,degree=7,cols=90",
+];
+
+/// Different ways to compute each of them.
+const WAYS: usize = 30;
+
+/// Kernels that are made to look fast, one after the other, so that choices differ.
+const FAVOURED: [KernelId; 7] = [
+    KernelId::CsrSubwarp,
+    KernelId::CsrRuns,
+    KernelId::RowGroups,
+    KernelId::Sell,
+    KernelId::CsrWays,
+    KernelId::CsrPieces,
+    KernelId::CpuSell,
+];
+
+fn x_for(rows: usize, k: usize) -> MultiVector<f64> {
+    MultiVector::from_fn(rows, k, |row, k| ((row * 31 + k * 17) % 101) as f64 / 37.0 - 1.3).unwrap()
+}
+
+fn bits(values: &MultiVector<f64>) -> Vec<u64> {
+    values.data().iter().map(|value| value.to_bits()).collect()
+}
+
+/// Y computed in way number `way`, and the kernels it was computed with.
+fn computed(pools: &[Pool], a: &Csr<f64>, k: usize, way: usize) -> (Vec<u64>, Vec<KernelId>) {
+    let devices: [&[&str]; 4] = [&["cpu"], &["emu:0"], &["emu:0", "emu:1"], &["cpu", "emu:0"]];
+    let chunks = [None, Some(1), Some(2), Some(3), Some(7), Some(16), Some(40)];
+    let modes = [Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)];
+    let favoured = FAVOURED[way % FAVOURED.len()];
+    let correction = Correction { kernel: favoured, variant: None, factor: 0.5 };
+    let pool = &pools[way % pools.len()];
+    let spec = |name: &&str| {
+        let profile = if *name == "cpu" { cpu_profile(2, 1 << 34) } else { emulated_profile() };
+        let profile = profile.unwrap();
+        // Taken to be as slow as the emulator, the CPU leaves it a fair share.
+        let product_ns = emulated_profile().unwrap().product_ns;
+        let profile = Profile { corrections: vec![correction], product_ns, ..profile };
+        DeviceSpec { name: name.to_string(), profile, memory_limit_bytes: None, required: true }
+    };
+    let request = PlanRequest {
+        work: Work::spmm(&a.view(), k).unwrap(),
+        devices: devices[way % devices.len()].iter().map(spec).collect(),
+        host: host_rates(2).unwrap(),
+        mode: modes[way % modes.len()],
+        kernel: None,
+        variant: None,
+        format: None,
+        chunks: chunks[way % chunks.len()],
+        chunk_bytes: None,
+        repeat: 2,
+        reproducible: true,
+    };
+    let threads = pool.threads();
+    let settings = Settings {
+        cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
+        memory_limit_bytes: u64::MAX,
+        patience: Duration::from_secs(60),
+        emulated: Vec::new(),
+        cuda: Vec::new(),
+    };
+    let (job, opened) = open(pool, a.view(), request, &settings, Clock::start()).unwrap();
+    let plan = job.plan();
+    let kernels = plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home)).collect();
+    let mut prepared = Prepared::new(pool, &job, opened, settings).unwrap();
+    let mut y = MultiVector::zeros(a.rows(), k).unwrap();
+    let x = x_for(a.cols(), k);
+    let mut before = None;
+    for _ in 0..2 {
+        prepared.run(x.view(), y.view_mut(), None).unwrap();
+        let now = bits(&y);
+        assert!(before.is_none_or(|before| before == now), "the second product has other bytes");
+        before = Some(now);
+    }
+    (bits(&y), kernels)
+}
+
+fn one_result(k: usize) {
+    let machine = Machine::detect();
+    let pools: Vec<Pool> = [1, 2, 3].map(|threads| Pool::new(&machine, Some(threads)).unwrap()).into();
+    let mut used = Vec::new();
+    for spec in MATRICES {
+        let a = generate::<f64>(spec, 3, u64::MAX).unwrap().matrix;
+        let mut want = MultiVector::zeros(a.rows(), k).unwrap();
+        reference::csr(a.view(), x_for(a.cols(), k).view(), &mut want.view_mut()).unwrap();
+        for way in 0..WAYS {
+            let (y, kernels) = computed(&pools, &a, k, way);
+            assert!(y == bits(&want), "{spec}, k = {k}, way {way}: other bytes with {kernels:?}");
+            used.extend(kernels);
+        }
+    }
+    used.sort_unstable();
+    used.dedup();
+    assert!(used.iter().all(|kernel| kernel.info().order == Order::Canonical), "{used:?}");
+    assert!(used.len() >= 4, "different kernels were to be chosen: {used:?}");
+}
+
+#[test]
+fn one_column_has_one_result() {
+    one_result(1);
+}
+
+#[test]
+fn eight_columns_have_one_result() {
+    one_result(8);
+}
+
+#[test]
+fn thirty_three_columns_have_one_result() {
+    one_result(33);
+}
