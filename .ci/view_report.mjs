@@ -163,6 +163,37 @@ async function tables(page, complain) {
   return sorted;
 }
 
+/** Fields of CSV text; a reader of its own, by the letter of RFC 4180. */
+function parsed(text) {
+  const rows = [[]];
+  for (const [, field, quoted, end] of text.matchAll(/((?:"((?:[^"]|"")*)")|[^,"\n]*)(,|\n|$)/g)) {
+    rows.at(-1).push(quoted === undefined ? field : quoted.replaceAll('""', '"'));
+    if (end === '\n') rows.push([]);
+    if (end === '') break;
+  }
+  return rows.slice(0, -1);
+}
+
+async function copies(page, complain) {
+  await page.evaluate(() => { report.copy = (text) => { window.copied = text; }; });
+  const click = async (button) => {
+    await button.evaluate((one) => one.click());
+    return page.evaluate(() => window.copied);
+  };
+  for (const card of await page.$$('.table')) {
+    const button = await card.$('.tools button');
+    if (!button) continue;
+    const rows = parsed(await click(button));
+    const shown = await card.$$eval('tbody tr', (all) => all.map((row) => (
+      [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent))));
+    if (JSON.stringify(rows.slice(1)) !== JSON.stringify(shown)) complain('the CSV is not what the table shows');
+  }
+  for (const line of await page.$$('.command .copied')) {
+    const text = await click(await line.$('button'));
+    if (text !== await line.$eval('code', (code) => code.textContent)) complain(`a command is copied as "${text}"`);
+  }
+}
+
 async function timelines(page, complain) {
   const figures = await page.$$('.timeline.live');
   for (const figure of figures) {
@@ -234,6 +265,7 @@ async function report(page, url, complain, save) {
     timelines: await timelines(page, complain),
   };
   await legends(page, complain);
+  await copies(page, complain);
   for (const figure of await page.$$('.timeline.live')) {
     for (let turn = 0; turn < 3; turn += 1) await (await figure.$('button[title="Zoom in"]')).click();
   }
