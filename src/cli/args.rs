@@ -155,6 +155,13 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
+fn parse_positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e6 => Ok(seconds),
+        _ => Err("a number of seconds above 0 is needed".into()),
+    }
+}
+
 fn parse_k(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(k @ 1..) => Ok(k),
@@ -431,6 +438,10 @@ pub struct CalibrateArguments {
     /// What to measure: auto (the CPU and every CUDA card), or a list such as cpu,cuda:0
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
+
+    /// Seconds to measure for, about
+    #[arg(long, value_name = "SECONDS", default_value_t = 45.0, value_parser = parse_positive_seconds)]
+    pub seconds: f64,
 
     /// File to write [default: model.toml in the user's configuration folder, where run and plan find it]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,9 +1,8 @@
-//! `rowloom calibrate`: times kernels on generated matrices and writes the constants that predict those times.
+//! `rowloom calibrate`: times kernels on generated matrices and writes the weights that predict those times.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::args::CalibrateArguments;
@@ -14,7 +13,7 @@ use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, count, percent};
 use super::x;
-use crate::cost::{DeviceModel, Form, KernelRates, Model, Profile, Sample, eligible, fit};
+use crate::cost::{DeviceModel, Form, Model, Profile, Sample, eligible, fit};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
@@ -41,8 +40,7 @@ const MATRICES: [&str; 10] = [
 const EMULATED_MATRICES: [&str; 4] = ["stencil27,n=6", "rmat,scale=8,degree=8", "road,n=500", "fem3,n=4"];
 const COLUMNS: [usize; 4] = [8, 1, 32, 128];
 const EMULATED_COLUMNS: [usize; 2] = [8, 1];
-/// Seconds for all devices together, and for one case.
-const ALL_S: f64 = 45.0;
+/// Seconds for one case.
 const CASE_S: f64 = 0.25;
 
 /// A kernel before and after.
@@ -71,7 +69,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
     // Devices that are not measured now keep what was measured of them.
     let mut model = if output.exists() { Model::load(&output)? } else { Model::default() };
     let mut fitted = Vec::new();
-    let share_s = ALL_S / places.len().max(1) as f64;
+    let share_s = arguments.seconds / places.len().max(1) as f64;
     for (index, place) in places.iter_mut().enumerate() {
         let until_s = share_s * (index + 1) as f64;
         if place.room.is_none() {
@@ -109,7 +107,9 @@ fn measure(
     let columns: &[usize] = if emulated { &EMULATED_COLUMNS } else { &COLUMNS };
     let mut samples = Vec::new();
     for spec in matrices {
-        if start.elapsed().as_secs_f64() > until_s || session.interrupt.asked() {
+        // However little time there is, something is measured.
+        let enough = !samples.is_empty() && start.elapsed().as_secs_f64() > until_s;
+        if enough || session.interrupt.asked() {
             break;
         }
         let _spinner = console.spinner(format!("{spec} on {}", place.name));
@@ -142,7 +142,8 @@ fn measure_matrix<T: Kernels>(
     };
     let mut samples = Vec::new();
     for &k in columns {
-        if start.elapsed().as_secs_f64() > until_s || session.interrupt.asked() {
+        let enough = !samples.is_empty() && start.elapsed().as_secs_f64() > until_s;
+        if enough || session.interrupt.asked() {
             break;
         }
         let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
@@ -160,19 +161,18 @@ fn measure_matrix<T: Kernels>(
 
 fn fit_device(session: &Session, place: &Place, samples: &[Sample], fitted: &mut Vec<Fitted>) -> DeviceModel {
     let profile = &place.profile;
-    let found: Vec<(KernelId, KernelRates)> = session.pool.install(|| {
-        let kernels = eligible(profile.processor).par_iter();
-        kernels.filter_map(|&kernel| Some((kernel, fit(profile, kernel, samples)?))).collect()
-    });
+    let weights = session.pool.install(|| fit(profile, samples));
     let mut better = profile.clone();
-    better.kernels.extend(found.iter().copied());
-    for &(kernel, _) in &found {
+    better.weights.extend(weights.clone());
+    for &kernel in eligible(profile.processor) {
         let own: Vec<&Sample> = samples.iter().filter(|sample| sample.form.kernel == kernel).collect();
-        let (before, after) = (off(profile, &own), off(&better, &own));
-        fitted.push(Fitted { device: place.name.clone(), kernel, samples: own.len(), before, after });
+        if !own.is_empty() {
+            let (before, after) = (off(profile, &own), off(&better, &own));
+            fitted.push(Fitted { device: place.name.clone(), kernel, samples: own.len(), before, after });
+        }
     }
     let threads = (profile.processor == Processor::Cpu).then(|| session.pool.threads() as u32);
-    DeviceModel { name: profile.name.clone(), threads, kernels: found.into_iter().collect() }
+    DeviceModel { name: profile.name.clone(), threads, weights }
 }
 
 /// Share by which half of the predictions are off at most.

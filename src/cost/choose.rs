@@ -27,11 +27,12 @@ pub fn choose(
     dtype: Dtype,
     forms: impl IntoIterator<Item = Form>,
 ) -> Option<Choice> {
-    let mut timed: Vec<(Form, f64)> = forms
-        .into_iter()
-        .filter(|form| form.holds(features))
-        .map(|form| (form, device.form_s(&form, features, k, dtype)))
-        .collect();
+    let mut usable: Vec<Form> = forms.into_iter().filter(|form| form.holds(features)).collect();
+    if usable.iter().any(|form| device.knows(form, k, dtype)) {
+        usable.retain(|form| device.knows(form, k, dtype));
+    }
+    let mut timed: Vec<(Form, f64)> =
+        usable.into_iter().map(|form| (form, device.form_s(&form, features, k, dtype))).collect();
     timed.sort_by(|a, b| a.1.total_cmp(&b.1));
     let &(best, best_s) = timed.first()?;
     let canonical = timed.iter().find(|(form, _)| form.is_canonical()).copied();
@@ -87,7 +88,7 @@ mod tests {
     /// A device whose kernels are alike but for these factors.
     fn device(factors: &[(KernelId, f64)]) -> Profile {
         let mut device = preset("h200").unwrap().gpus.remove(0);
-        device.kernels.clear();
+        device.weights.clear();
         let correction = |&(kernel, factor)| Correction { kernel, variant: None, factor };
         device.corrections = factors.iter().map(correction).collect();
         device

@@ -1,19 +1,25 @@
-//! Fits a kernel's constants to measured times: one constant after the other is made a little larger or smaller for as long
-//! as that brings predictions nearer. Slow to write down as a formula, quick to run, and indifferent to the model's shape.
+//! Fits the weights of a shape to measured times: least squares on logarithms, drawn towards the weights that were there before,
+//! so that what no sample tells of stays as it was.
+
+use std::collections::BTreeMap;
 
 use super::form::Form;
-use super::kernels::KernelRates;
+use super::kernels::floor_s;
 use super::profile::{Load, Profile};
-use crate::kernel::KernelId;
+use super::regressors::{REGRESSORS, regressors};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// Factors that a constant is tried with, coarse ones first.
-const FACTORS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];
-/// Most rounds over all constants with one factor.
-const ROUNDS: usize = 12;
-/// A prediction that is off by more than this factor counts as if it were off by it: one odd time must not decide.
-const MOST_OFF: f64 = 3.0;
+/// How strongly weights stay where they were; the first, which is a plain factor, hardly.
+const RIDGE: f64 = 0.5;
+const RIDGE_OF_FACTOR: f64 = 0.005;
+/// Samples off by more than this, in logarithms, count less and less: one odd time must not decide.
+const ODD: f64 = 0.25;
+/// Rounds in which odd samples are found.
+const ROUNDS: usize = 3;
+/// Samples that are so many times slower than the fastest of their case count little.
+const SLOW: f64 = 0.8;
+const LEAST_WEIGHT: f64 = 0.1;
 
 /// A measured time.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,91 +34,141 @@ pub struct Sample {
     pub dtype: Dtype,
     /// How long it took.
     pub seconds: f64,
+    /// How long the fastest form took on the same rows.
+    pub fastest_s: f64,
 }
 
-/// Constants of `kernel` that predict its samples best, from those it has in `device` on; nothing where it has none there, or
-/// there are no samples.
-pub fn fit(device: &Profile, kernel: KernelId, samples: &[Sample]) -> Option<KernelRates> {
-    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.form.kernel == kernel).collect();
-    let mut rates = *device.kernels.get(&kernel)?;
-    if own.is_empty() {
-        return None;
+struct Row {
+    numbers: [f64; REGRESSORS],
+    logarithm: f64,
+    weight: f64,
+}
+
+/// Weights of all shapes that there are samples of, by their names, from those that `device` has.
+pub fn fit(device: &Profile, samples: &[Sample]) -> BTreeMap<String, Vec<f64>> {
+    let mut rows: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
+    for sample in samples {
+        let Some(shape) = sample.form.shape(sample.dtype, sample.k) else { continue };
+        let load = Load::of(&sample.features, sample.k, sample.dtype);
+        let floor_s = floor_s(device, &sample.features, &load, sample.dtype);
+        let behind = (sample.seconds / sample.fastest_s.max(1e-12)).max(1.0);
+        rows.entry(shape).or_default().push(Row {
+            numbers: regressors(&sample.features, sample.k, sample.dtype, device.cache_bytes),
+            logarithm: (sample.seconds / floor_s).max(1e-9).ln(),
+            weight: behind.powf(-SLOW).max(LEAST_WEIGHT),
+        });
     }
-    let mut least = error(device, &rates, &own);
-    for factor in FACTORS {
-        for _ in 0..ROUNDS {
-            let before = least;
-            for place in 0..KernelRates::NUMBERS {
-                for step in [factor, 1.0 / factor] {
-                    let mut tried = rates;
-                    if let Some(number) = tried.numbers_mut().into_iter().nth(place) {
-                        *number *= step;
-                    }
-                    let found = error(device, &tried, &own);
-                    if found < least {
-                        (rates, least) = (tried, found);
-                    }
-                }
-            }
-            if least >= before * 0.999 {
-                break;
+    let none = vec![0.0; REGRESSORS];
+    let fitted = rows.into_iter().map(|(shape, rows)| {
+        let before = device.weights.get(shape).unwrap_or(&none);
+        (shape.to_string(), fit_shape(before, &rows))
+    });
+    fitted.collect()
+}
+
+fn fit_shape(before: &[f64], rows: &[Row]) -> Vec<f64> {
+    let dot = |numbers: &[f64], weights: &[f64]| numbers.iter().zip(weights).map(|(a, b)| a * b).sum::<f64>();
+    let mut weights = before.to_vec();
+    let mut trust: Vec<f64> = rows.iter().map(|row| row.weight).collect();
+    for _ in 0..ROUNDS {
+        let mut matrix = vec![[0.0; REGRESSORS]; REGRESSORS];
+        let mut right = [0.0; REGRESSORS];
+        for (index, row) in matrix.iter_mut().enumerate() {
+            row[index] = if index == 0 { RIDGE_OF_FACTOR } else { RIDGE };
+        }
+        for (row, &trust) in rows.iter().zip(&trust) {
+            let left = row.logarithm - dot(&row.numbers, before);
+            for (index, line) in matrix.iter_mut().enumerate() {
+                let scaled = trust * row.numbers[index];
+                line.iter_mut().zip(&row.numbers).for_each(|(to, number)| *to += scaled * number);
+                right[index] += scaled * left;
             }
         }
+        solve(&mut matrix, &mut right);
+        weights = before.iter().zip(&right).map(|(before, change)| before + change).collect();
+        for (row, trust) in rows.iter().zip(&mut trust) {
+            let off = (row.logarithm - dot(&row.numbers, &weights)) / ODD;
+            *trust = row.weight / off.hypot(1.0);
+        }
     }
-    Some(rates)
+    weights
 }
 
-/// Mean square of the logarithms of predicted over measured.
-fn error(device: &Profile, rates: &KernelRates, samples: &[&Sample]) -> f64 {
-    let off = |sample: &&Sample| {
-        let load = Load::of(&sample.features, sample.k, sample.dtype);
-        let predicted_s = rates.seconds(device, &sample.form, &sample.features, &load, sample.dtype);
-        let off = (predicted_s / sample.seconds.max(1e-12)).max(1e-12).ln().abs();
-        off.min(MOST_OFF.ln()).powi(2)
-    };
-    samples.iter().map(off).sum::<f64>() / samples.len() as f64
+/// Solves a symmetric positive system in place, by elimination: the diagonal never vanishes.
+fn solve(matrix: &mut [[f64; REGRESSORS]], right: &mut [f64; REGRESSORS]) {
+    for pivot in 0..REGRESSORS {
+        let line = matrix[pivot];
+        for below in pivot + 1..REGRESSORS {
+            let factor = matrix[below][pivot] / line[pivot];
+            for column in pivot..REGRESSORS {
+                matrix[below][column] -= factor * line[column];
+            }
+            right[below] -= factor * right[pivot];
+        }
+    }
+    for row in (0..REGRESSORS).rev() {
+        let known: f64 = (row + 1..REGRESSORS).map(|column| matrix[row][column] * right[column]).sum();
+        right[row] = (right[row] - known) / matrix[row][row];
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cost::preset;
+    use crate::kernel::KernelId;
     use crate::matrix::{Csr, generate};
     use crate::work::{ChunkRows, Work};
 
-    #[test]
-    fn constants_that_made_the_times_are_found_again() {
-        let mut device = preset("h200").unwrap().gpus.remove(0);
-        let kernel = KernelId::CsrSubwarp;
-        let truth = KernelRates {
-            start_us: 5.0,
-            stream_gb_per_s: 3000.0,
-            gather_gb_per_s: 7000.0,
-            far_gather_gb_per_s: 3000.0,
-            item_ns: 0.02,
-            step_ns: 20.0,
-        };
-        device.kernels.insert(kernel, truth);
+    fn samples(device: &Profile, kernel: KernelId) -> Vec<Sample> {
         let mut samples = Vec::new();
         for spec in
             ["stencil27,n=16", "uniform,rows=20000,degree=16", "road,n=40000", "rmat,scale=13,degree=8"]
         {
             let matrix: Csr<f64> = generate(spec, 1, 1 << 30).unwrap().matrix;
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-            for k in [1, 8, 32, 128] {
+            for k in [1, 2, 4, 8, 16, 32, 64, 128] {
                 let features = Features::of(&Work::spmm(&matrix.view(), k).unwrap(), &all);
                 for form in Form::all(kernel, Dtype::F64, k as u64, true) {
                     let seconds = device.form_s(&form, &features, k as u64, Dtype::F64);
-                    samples.push(Sample { form, features, k: k as u64, dtype: Dtype::F64, seconds });
+                    let (k, dtype) = (k as u64, Dtype::F64);
+                    samples.push(Sample { form, features, k, dtype, seconds, fastest_s: seconds });
                 }
             }
         }
-        // Off by half, all of them.
-        device.kernels.get_mut(&kernel).unwrap().numbers_mut().into_iter().for_each(|number| *number *= 1.5);
-        let found = fit(&device, kernel, &samples).unwrap();
-        let own: Vec<&Sample> = samples.iter().collect();
-        let (before, after) = (error(&device, &device.kernels[&kernel], &own), error(&device, &found, &own));
-        assert!(after < 0.002 && after < before / 20.0, "{before} {after}: {found:?} for {truth:?}");
-        assert_eq!(fit(&device, KernelId::CsrRuns, &samples), None, "no samples");
+        samples
+    }
+
+    fn off(device: &Profile, samples: &[Sample]) -> f64 {
+        let off = |sample: &Sample| {
+            let predicted_s = device.form_s(&sample.form, &sample.features, sample.k, sample.dtype);
+            (predicted_s / sample.seconds).ln().abs()
+        };
+        samples.iter().map(off).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn weights_that_made_the_times_predict_them_again() {
+        let mut device = preset("h200").unwrap().gpus.remove(0);
+        let mut weights = vec![0.0; REGRESSORS];
+        (weights[0], weights[1], weights[2], weights[15]) = (0.7, 0.4, -0.3, 0.1);
+        device.weights = [("csr_subwarp".to_string(), weights)].into();
+        let measured = samples(&device, KernelId::CsrSubwarp);
+        device.weights.clear();
+        let known = fit(&device, &measured);
+        assert_eq!(known.keys().collect::<Vec<_>>(), ["csr_subwarp"]);
+        device.weights = known;
+        assert!(off(&device, &measured) < 0.1, "{}", off(&device, &measured));
+    }
+
+    #[test]
+    fn without_samples_nothing_is_fitted_and_few_leave_the_rest_alone() {
+        let mut device = preset("h200").unwrap().gpus.remove(0);
+        assert!(fit(&device, &[]).is_empty());
+        let before = vec![0.2; REGRESSORS];
+        device.weights = [("csr_subwarp".to_string(), before.clone())].into();
+        let one: Vec<Sample> = samples(&device, KernelId::CsrSubwarp).into_iter().take(1).collect();
+        let after = fit(&device, &one).remove("csr_subwarp").unwrap();
+        assert!(after.iter().zip(&before).all(|(a, b)| (a - b).abs() < 1e-9), "{after:?}");
     }
 }

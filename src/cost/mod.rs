@@ -12,13 +12,17 @@ mod model;
 mod presets;
 mod profile;
 mod refined;
+mod regressors;
+mod shape;
 
 pub use cards::{CardFacts, card_profile};
 pub use choose::{Choice, FREE_GAIN, choose};
 pub use fit::{Sample, fit};
 pub use form::{Form, eligible};
-pub use kernels::{Correction, KernelRates};
+pub use kernels::Correction;
 pub use model::{DeviceModel, Model};
 pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
 pub use profile::{HostRates, Link, Load, Profile};
 pub use refined::Refined;
+pub use regressors::{REGRESSORS, names as regressor_names};
+pub use shape::SHAPES;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::KernelRates;
+use super::kernels::are_sound;
 use super::profile::{HostRates, Profile};
+use super::shape::SHAPES;
 use crate::error::{Error, Place, Result};
 use crate::files;
-use crate::kernel::KernelId;
 use crate::matrix::generate::did_you_mean;
 
 /// What was measured of a machine.
@@ -35,9 +35,9 @@ pub struct DeviceModel {
     /// Threads that a CPU was measured with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Constants of its kernels.
+    /// Weights of its kernels' shapes.
     #[serde(default)]
-    pub kernels: BTreeMap<KernelId, KernelRates>,
+    pub weights: BTreeMap<String, Vec<f64>>,
 }
 
 impl Model {
@@ -52,14 +52,28 @@ impl Model {
     /// Reads a model. A key that there is not is an error that names the nearest.
     pub fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
-        toml::from_str(&text).map_err(|error| {
-            let line =
-                error.span().map(|span| text.bytes().take(span.start).filter(|&b| b == b'\n').count() + 1);
-            let source = path.display().to_string();
-            let place = line.map_or_else(|| Place::file(path), |line| Place::line(source, line as u64));
-            let reason = format!("{}{}", error.message(), nearest(error.message()));
-            Error::input(place, format!("{reason}; rowloom calibrate writes such files"))
-        })
+        toml::from_str(&text)
+            .map_err(|error| {
+                let line = error
+                    .span()
+                    .map(|span| text.bytes().take(span.start).filter(|&b| b == b'\n').count() + 1);
+                let source = path.display().to_string();
+                let place = line.map_or_else(|| Place::file(path), |line| Place::line(source, line as u64));
+                let reason = format!("{}{}", error.message(), nearest(error.message()));
+                Error::input(place, format!("{reason}; rowloom calibrate writes such files"))
+            })
+            .and_then(|model: Self| {
+                for (shape, weights) in model.devices.iter().flat_map(|device| &device.weights) {
+                    let known = SHAPES.contains(&shape.as_str());
+                    if !known || !are_sound(weights) {
+                        let nearest =
+                            if known { String::new() } else { did_you_mean(shape, SHAPES.into_iter()) };
+                        let reason = format!("the weights of {shape} are not those of a kernel{nearest}");
+                        return Err(Error::input(Place::file(path), format!("{reason}; calibrate again")));
+                    }
+                }
+                Ok(model)
+            })
     }
 
     /// Writes the model so that the file is there whole or as it was before.
@@ -81,7 +95,9 @@ impl Model {
             device.name == profile.name && device.threads.is_none_or(|measured| measured == threads)
         };
         let Some(device) = self.devices.iter().find(is_it) else { return false };
-        profile.kernels.extend(device.kernels.iter().map(|(&kernel, &rates)| (kernel, rates)));
+        profile
+            .weights
+            .extend(device.weights.iter().map(|(shape, weights)| (shape.clone(), weights.clone())));
         true
     }
 }
@@ -98,20 +114,12 @@ fn nearest(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{cpu_profile, preset};
+    use crate::cost::{REGRESSORS, cpu_profile, preset};
 
     fn model() -> Model {
-        let rates = KernelRates {
-            start_us: 5.0,
-            stream_gb_per_s: 3000.0,
-            gather_gb_per_s: 7000.0,
-            far_gather_gb_per_s: 3000.0,
-            item_ns: 0.02,
-            step_ns: 20.0,
-        };
-        let cpu = DeviceModel { name: "cpu".into(), threads: Some(2), kernels: BTreeMap::new() };
-        let gpu =
-            DeviceModel { name: "h200".into(), threads: None, kernels: [(KernelId::CsrRuns, rates)].into() };
+        let weights = [("csr_runs_64".to_string(), vec![0.5; REGRESSORS])].into();
+        let cpu = DeviceModel { name: "cpu".into(), threads: Some(2), weights: BTreeMap::new() };
+        let gpu = DeviceModel { name: "h200".into(), threads: None, weights };
         Model { host: None, devices: vec![cpu, gpu] }
     }
 
@@ -132,16 +140,16 @@ mod tests {
         assert_eq!(error.exit_code(), 3);
         let words = error.to_string();
         assert!(words.contains("did you mean 'threads'") && words.contains("model.toml:3"), "{words}");
-        std::fs::write(&path, "[[device]]\nname = \"cpu\"\n[device.kernels.cpu_crs]\n").unwrap();
+        std::fs::write(&path, "[[device]]\nname = \"cpu\"\n[device.weights]\ncpu_crs = [1.0]\n").unwrap();
         let words = Model::load(&path).unwrap_err().to_string();
-        assert!(words.contains("cpu_csr"), "{words}");
+        assert!(words.contains("did you mean 'cpu_csr'"), "{words}");
     }
 
     #[test]
     fn a_model_is_for_its_device_and_threads() {
         let mut card = preset("h200").unwrap().gpus.remove(0);
-        card.kernels.clear();
-        assert!(model().apply(&mut card, 16) && !card.kernels.is_empty());
+        card.weights.clear();
+        assert!(model().apply(&mut card, 16) && !card.weights.is_empty());
         let mut cpu = cpu_profile(2, 1 << 30).unwrap();
         assert!(model().apply(&mut cpu, 2) && !model().apply(&mut cpu, 16));
     }

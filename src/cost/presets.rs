@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::kernels::KernelRates;
 use super::profile::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::kernel::{KernelId, Processor};
+use crate::kernel::Processor;
 
 /// Name and text of every machine that can be simulated.
 const MACHINES: [(&str, &str); 4] = [
@@ -17,6 +16,9 @@ const MACHINES: [(&str, &str); 4] = [
     ("node8", include_str!("../../configs/machines/node8.toml")),
 ];
 const CPU: &str = include_str!("../../configs/machines/cpu.toml");
+/// Weights of the kernels' shapes: of a CPU, and of GPUs by the name that a description gives.
+const CPU_WEIGHTS: &str = include_str!("../../configs/kernels/cpu.toml");
+const GPU_WEIGHTS: [(&str, &str); 1] = [("h200", include_str!("../../configs/kernels/h200.toml"))];
 const EMULATED: &str = include_str!("../../configs/machines/emulated.toml");
 
 /// Most GPUs that a name may ask for.
@@ -40,6 +42,8 @@ pub struct Preset {
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     gpus: u32,
+    /// Whose weights its GPUs have.
+    weights: String,
     host: HostFile,
     gpu: Profile,
 }
@@ -69,8 +73,6 @@ struct CpuFile {
     far_gather_of_memory: f64,
     launch_us: f64,
     row_ns: f64,
-    #[serde(default)]
-    kernels: BTreeMap<KernelId, KernelRates>,
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
@@ -106,7 +108,9 @@ pub fn preset(name: &str) -> Result<Preset> {
     };
     let memory_bytes = file.host.memory_bytes.saturating_mul(u64::from(count));
     let cpu = cpu_with_memory(host.cores as usize, memory_bytes, host.memory_gb_per_s)?;
-    Ok(Preset { name: name.into(), host, cpu, gpus: vec![file.gpu; (file.gpus * count) as usize] })
+    let weights = GPU_WEIGHTS.iter().find(|(known, _)| *known == file.weights).map_or("", |(_, text)| *text);
+    let gpu = Profile { weights: parse::<BTreeMap<String, Vec<f64>>>(weights)?, ..file.gpu };
+    Ok(Preset { name: name.into(), host, cpu, gpus: vec![gpu; (file.gpus * count) as usize] })
 }
 
 fn unknown(name: &str) -> Error {
@@ -139,7 +143,7 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
         product_ns: 0.0,
         compiles: false,
         link: None,
-        kernels: file.kernels,
+        weights: parse(CPU_WEIGHTS)?,
         corrections: Vec::new(),
     })
 }
@@ -162,7 +166,8 @@ pub fn emulated_profile() -> Result<Profile> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Load;
+    use super::super::kernels::are_sound;
+    use super::super::{Load, SHAPES};
     use super::*;
 
     #[test]
@@ -174,6 +179,12 @@ mod tests {
                 assert!(profile.stream_gb_per_s > 0.0 && profile.gather_gb_per_s > 0.0, "{name}");
                 assert!(profile.far_gather_gb_per_s > 0.0 && profile.memory_bytes > 1 << 30, "{name}");
             }
+            for profile in machine.gpus.iter().chain([&machine.cpu]) {
+                for (shape, weights) in &profile.weights {
+                    assert!(SHAPES.contains(&shape.as_str()) && are_sound(weights), "{name}: {shape}");
+                }
+            }
+            assert!(machine.gpus[0].weights.contains_key("csr_runs_64"), "{name}");
             let link = machine.gpus[0].link.as_ref().expect("a GPU has a link");
             assert!(link.both_gb_per_s <= link.to_device_gb_per_s + link.from_device_gb_per_s, "{name}");
             assert!(machine.host.copy_gb_per_s < machine.host.memory_gb_per_s, "{name}");

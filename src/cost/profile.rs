@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
-use super::kernels::{Correction, KernelRates};
-use crate::kernel::{KernelId, Processor};
+use super::kernels::{Correction, weighted_s};
+use crate::kernel::Processor;
 use crate::matrix::Dtype;
 use crate::work::Features;
 
@@ -42,9 +42,9 @@ pub struct Profile {
     pub compiles: bool,
     /// How it is reached from the host's memory; none where it computes there.
     pub link: Option<Link>,
-    /// What is known of single kernels; others are taken to reach the rates above.
+    /// Weights of the kernels' shapes; kernels without any are taken to reach the rates above.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub kernels: BTreeMap<KernelId, KernelRates>,
+    pub weights: BTreeMap<String, Vec<f64>>,
     /// By how much kernels were found to be slower or faster than that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
@@ -136,12 +136,16 @@ impl Profile {
     /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
     pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
         let load = Load::of(features, k, dtype);
-        let alone_s = match self.kernels.get(&form.kernel) {
-            _ if features.rows == 0 => 0.0,
-            Some(rates) => rates.seconds(self, form, features, &load, dtype),
-            None => self.kernel_s(&load),
-        };
-        alone_s * self.correction(form)
+        if features.rows == 0 {
+            return 0.0;
+        }
+        let alone_s = weighted_s(self, form, features, &load, dtype);
+        alone_s.unwrap_or_else(|| self.kernel_s(&load)) * self.correction(form)
+    }
+
+    /// Whether a form is worth choosing, as far as is known.
+    pub fn knows(&self, form: &Form, k: u64, dtype: Dtype) -> bool {
+        form.shape(dtype, k).is_some_and(|shape| self.weights.contains_key(shape))
     }
 
     /// By how much a form was found to be slower or faster; what is known of the form itself counts before what is known of

@@ -152,10 +152,11 @@ pub fn time_forms<T: Scalar>(
 ) -> Result<Vec<Sample>> {
     let kernels = subject.kernels();
     let seconds = time_all(subject, x, kernels.len(), budget_s)?;
+    let fastest_s = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let sample = |((name, _), seconds): ((String, Order), Option<f64>)| {
         let form = *forms.iter().find(|form| names(form).contains(&name))?;
         let (k, dtype) = (x.k() as u64, T::DTYPE);
-        Some(Sample { form, features: *features, k, dtype, seconds: seconds? })
+        Some(Sample { form, features: *features, k, dtype, seconds: seconds?, fastest_s })
     };
     Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
 }

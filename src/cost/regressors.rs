@@ -1,0 +1,148 @@
+//! What the time of a kernel depends on, as numbers of about one: the columns of the regression that predicts it.
+//!
+//! The first group says what the rows and X look like, mostly as logarithms; then come products of two of them, and parts that
+//! count from some point on. [`NAMES`] has them in their order.
+
+use crate::matrix::Dtype;
+use crate::work::{Features, pitch_bytes};
+
+/// Single numbers, in their order.
+const SINGLE: [&str; 15] = [
+    "one",
+    "row_bytes",
+    "mean",
+    "spread",
+    "group",
+    "panel",
+    "x",
+    "gathered",
+    "rows",
+    "longest",
+    "cut",
+    "long_rows",
+    "padding",
+    "single",
+    "popular",
+];
+
+/// Products of two of them.
+const PRODUCTS: [(usize, usize); 24] = [
+    (1, 1),
+    (1, 2),
+    (1, 3),
+    (1, 4),
+    (1, 5),
+    (1, 8),
+    (1, 10),
+    (2, 2),
+    (2, 4),
+    (2, 8),
+    (8, 8),
+    (9, 9),
+    (9, 8),
+    (9, 1),
+    (7, 7),
+    (3, 2),
+    (10, 2),
+    (4, 8),
+    (1, 6),
+    (5, 6),
+    (1, 13),
+    (3, 8),
+    (12, 1),
+    (10, 8),
+];
+
+/// Parts that count from zero on.
+const PARTS: [&str; 6] =
+    ["wide_rows", "many_rows", "long_mean", "long_longest", "much_gathered", "narrow_rows"];
+
+/// How many there are.
+pub const REGRESSORS: usize = SINGLE.len() + PRODUCTS.len() + PARTS.len();
+
+/// Their names, products as `mean*rows`.
+pub fn names() -> Vec<String> {
+    let product = |&(a, b): &(usize, usize)| format!("{}*{}", SINGLE[a], SINGLE[b]);
+    let single = SINGLE.iter().map(ToString::to_string);
+    single.chain(PRODUCTS.iter().map(product)).chain(PARTS.iter().map(ToString::to_string)).collect()
+}
+
+/// The numbers for rows that look like this, on a device whose cache usefully holds so many bytes of X.
+pub fn regressors(features: &Features, k: u64, dtype: Dtype, cache_bytes: u64) -> [f64; REGRESSORS] {
+    // Logarithms of a quantity over a usual one, kept within what was measured, in steps of so many doublings.
+    let log =
+        |quantity: f64, low: f64, high: f64, doublings: f64| quantity.clamp(low, high).log2() / doublings;
+    let row_bytes = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).max(4) as f64;
+    let (rows, nnz) = (features.rows.max(1) as f64, features.nnz.max(1) as f64);
+    let columns = features.end_column.saturating_sub(features.first_column).max(1) as f64;
+    let longest = features.max as f64;
+    let locality = &features.locality;
+    let single = [
+        1.0,
+        log(row_bytes / 64.0, 1e-3, 1e3, 3.0),
+        log((nnz / rows).clamp(1.0, 4096.0) / 16.0, 1e-3, 1e3, 4.0),
+        features.coefficient_of_variation.min(20.0).ln_1p(),
+        2.0 * (locality.group_columns - 0.6),
+        2.0 * (locality.panel_columns - 0.5),
+        log(columns * row_bytes / cache_bytes.max(1) as f64, 0.01, 30.0, 5.0).max(-0.5),
+        log(nnz * row_bytes / 1e7, 1e-3, 1e4, 4.0),
+        log(rows * row_bytes / (16.0 * 32.0 * 8000.0), 1e-3, 100.0, 4.0),
+        log(longest.clamp(1.0, 1e5) / 64.0, 1e-3, 1e4, 4.0),
+        log(longest / 512.0, 1.0, 200.0, 3.0),
+        features.long_row_nonzero_share,
+        1.0 - features.slice_fill,
+        if dtype == Dtype::F32 { 1.0 } else { 0.0 },
+        locality.popular,
+    ];
+    let [_, row_bytes, mean, .., longest, _, _, _, _, _] = single;
+    let (gathered, rows) = (single[7], single[8]);
+    let parts = [
+        row_bytes.max(0.0),
+        rows.max(0.0),
+        mean.max(0.0),
+        longest.max(0.0),
+        gathered.max(0.0),
+        (-row_bytes).max(0.0).powi(2),
+    ];
+    let products = PRODUCTS.map(|(a, b)| single[a] * single[b]);
+    let mut all = [0.0; REGRESSORS];
+    let values = single.into_iter().chain(products).chain(parts);
+    all.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_name_and_stays_small() {
+        assert_eq!(names().len(), REGRESSORS);
+        let extremes = [
+            Features::default(),
+            Features { rows: 1, nnz: 1, max: 1, end_column: 1, ..Features::default() },
+            Features {
+                rows: 1 << 40,
+                nnz: 1 << 44,
+                max: 1 << 36,
+                coefficient_of_variation: 1e9,
+                end_column: 1 << 32,
+                long_row_nonzero_share: 1.0,
+                ..Features::default()
+            },
+        ];
+        for features in extremes {
+            for k in [0, 1, 33, 1 << 40] {
+                let numbers = regressors(&features, k, Dtype::F64, 36_000_000);
+                assert!(numbers.iter().all(|number| number.abs() < 30.0), "{numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn twice_the_columns_of_x_is_a_third_of_a_step() {
+        let features = Features { rows: 100, nnz: 1600, max: 16, end_column: 100, ..Features::default() };
+        let at = |k| regressors(&features, k, Dtype::F64, 1 << 20)[1];
+        assert!((at(16) - at(8) - 1.0 / 3.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,133 @@
+//! Shapes of forms: what forms of one kernel have in common whatever K is. Times are predicted for each shape.
+//!
+//! Of the forms that can be made for a K most are never the fastest. What was measured on an H200 says which are worth choosing
+//! among: lanes enough for a whole row of X where a warp has them, or half as many with two vectors each; groups of lanes that
+//! share a row no wider than they have to be.
+
+use super::form::Form;
+use crate::kernel::KernelId;
+use crate::kernel::cuda::{LARGEST_TILE_BYTES, Variant};
+use crate::matrix::Dtype;
+use crate::work::pitch_bytes;
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
+/// Every shape.
+pub const SHAPES: [&str; 28] = [
+    "cpu_csr",
+    "cpu_sell",
+    "cpu_ell_padded",
+    "cpu_ell_unpadded",
+    "csr_subwarp",
+    "csr_ways_8",
+    "csr_ways_16",
+    "csr_pieces_1024",
+    "csr_pieces_4096",
+    "csr_runs_16",
+    "csr_runs_64",
+    "row_groups",
+    "row_groups_half",
+    "row_groups_cut_64",
+    "row_groups_cut_64_half",
+    "row_groups_cut_256",
+    "row_groups_cut_256_half",
+    "row_groups_cut_x16",
+    "row_groups_cut_x16_half",
+    "row_groups_cut_x32",
+    "row_groups_cut_x32_half",
+    "sell",
+    "hybrid_4",
+    "hybrid_4_half",
+    "hybrid_8",
+    "hybrid_8_half",
+    "csr_pieces_1024_half",
+    "csr_pieces_4096_half",
+];
+
+impl Form {
+    /// Its shape; none where it is not worth choosing.
+    pub fn shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
+        let Variant { lanes, vectors, ways, piece, .. } = self.variant;
+        let tile = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).clamp(4, LARGEST_TILE_BYTES) as u32;
+        let wanted = tile.div_ceil(tile.min(16));
+        let least = wanted.next_power_of_two().div_ceil(WARP);
+        let fits = lanes == wanted.div_ceil(vectors.max(1)).next_power_of_two();
+        let half = vectors == 2 * least && lanes >= 4;
+        let whole = vectors == least;
+        let few_ways = ways == (4 / lanes.max(1)).max(1);
+        let name = match self.kernel {
+            KernelId::CpuCsr | KernelId::CpuSell | KernelId::CpuEllPadded | KernelId::CpuEllUnpadded => {
+                self.kernel.name().to_string()
+            }
+            KernelId::Sell => "sell".into(),
+            _ if !fits || !(whole || half) => return None,
+            KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
+            KernelId::CsrRuns if whole => format!("csr_runs_{piece}"),
+            KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
+            KernelId::CsrWays if whole && ways > 1 && ways == (16 / lanes).max(1) => "csr_ways_16".into(),
+            KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
+            KernelId::RowGroups => "row_groups".into(),
+            KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),
+            KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 16 => "row_groups_cut_x16".into(),
+            KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 32 => "row_groups_cut_x32".into(),
+            _ => return None,
+        };
+        let name = if half && fits && self.kernel != KernelId::Sell { format!("{name}_half") } else { name };
+        SHAPES.into_iter().find(|shape| *shape == name)
+    }
+
+    /// The shape whose times are nearest to its own where it has none: one of its kernel's.
+    pub fn nearest_shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
+        let piece = format!("{}_{}", self.kernel.name(), self.variant.piece);
+        let own = |shape: &&str| {
+            let rest = shape.strip_prefix(self.kernel.name());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_') && !rest.starts_with("_cut"))
+        };
+        self.shape(dtype, k)
+            .or_else(|| SHAPES.into_iter().find(|shape| *shape == piece))
+            .or_else(|| SHAPES.into_iter().find(own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::eligible;
+    use crate::kernel::Processor;
+
+    #[test]
+    fn every_kernel_has_forms_worth_choosing_and_every_form_a_nearest_shape() {
+        for processor in [Processor::Cpu, Processor::Gpu] {
+            for &kernel in eligible(processor) {
+                for (dtype, k) in
+                    [(Dtype::F64, 1), (Dtype::F32, 1), (Dtype::F64, 8), (Dtype::F32, 33), (Dtype::F64, 128)]
+                {
+                    let forms = Form::all(kernel, dtype, k, true);
+                    let worth = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
+                    assert!(worth > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
+                    assert!(worth <= 8, "{} {dtype} {k}: {worth}", kernel.name());
+                    for compiles in [false, true] {
+                        for form in Form::all(kernel, dtype, k, compiles) {
+                            let shape = form.nearest_shape(dtype, k).unwrap();
+                            assert!(shape.starts_with(kernel.name()), "{shape} for {}", kernel.name());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn forms_have_the_shape_that_their_numbers_say() {
+        let shape = |kernel, lanes, vectors, ways, piece, k| {
+            let variant = Variant { lanes, vectors, ways, piece, ..Variant::PLAIN };
+            Form { kernel, variant }.shape(Dtype::F64, k)
+        };
+        assert_eq!(shape(KernelId::RowGroupsCut, 8, 2, 4, 1024, 32), Some("row_groups_cut_x32_half"));
+        assert_eq!(shape(KernelId::RowGroupsCut, 16, 1, 1, 256, 32), Some("row_groups_cut_256"));
+        assert_eq!(shape(KernelId::CsrPieces, 1, 1, 4, 4096, 1), Some("csr_pieces_4096"));
+        assert_eq!(shape(KernelId::CsrPieces, 32, 2, 1, 1024, 128), Some("csr_pieces_1024"));
+        assert_eq!(shape(KernelId::CsrWays, 4, 1, 32, 0, 8), None);
+    }
+}

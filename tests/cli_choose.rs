@@ -1,0 +1,129 @@
+//! Choosing kernels and devices: `--reproducible`, `--tune`, `--model`, `calibrate` and `bench --oracle`.
+
+mod support;
+
+use serde_json::Value;
+use support::{Outcome, Place};
+
+/// The kernels of a plan's chunks, each once.
+fn kernels(report: &Value) -> Vec<&str> {
+    let chunks = report["chunks"].as_array().unwrap();
+    let mut kernels: Vec<&str> = chunks.iter().map(|chunk| chunk["kernel"].as_str().unwrap()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    kernels
+}
+
+#[test]
+fn a_mesh_and_hubs_in_one_matrix_get_different_kernels_with_reasons() {
+    let place = Place::new();
+    let report = place.json("plan gen:mixed,n=40 -k 32 --devices sim:h200 --mode resident --json");
+    assert!(kernels(&report).len() > 1, "{:?}", kernels(&report));
+    for chunk in report["chunks"].as_array().unwrap() {
+        let (kernel, reason) = (chunk["kernel"].as_str().unwrap(), chunk["reason"].as_str().unwrap());
+        assert!(reason.contains(kernel), "{kernel} is not in: {reason}");
+        assert!(reason.contains("predicted"), "{reason}");
+    }
+}
+
+#[test]
+fn reproducible_plans_have_canonical_kernels_only() {
+    let place = Place::new();
+    for spec in ["gen:mixed,n=30", "gen:hub,rows=20000,degree=4,hubs=8", "gen:rmat,scale=13,degree=16"] {
+        for k in [1, 8, 33] {
+            let words = format!("plan {spec} -k {k} --devices cpu,sim:h200 --reproducible --json");
+            let report = place.json(&words);
+            for chunk in report["chunks"].as_array().unwrap() {
+                assert_eq!(chunk["order"], "canonical", "{words}: {chunk}");
+            }
+            assert_eq!(report["config"]["reproducible"], true);
+        }
+    }
+    let wrong = "run gen:diagonal,rows=9 --devices emu:0 --kernel csr_ways --reproducible";
+    place.fail(wrong, 2, "adds in an order of its own");
+}
+
+#[test]
+fn one_product_and_many_are_planned_differently_and_say_why() {
+    let place = Place::new();
+    let plan = |repeat: u32| {
+        let words = "plan gen:uniform,rows=200000,degree=32 -k 32 --devices sim:h200 --json";
+        place.json(&words.replace("--json", &format!("--repeat {repeat} --json")))
+    };
+    assert_eq!(plan(1)["mode"], "oneshot");
+    assert_eq!(plan(1000)["mode"], "resident");
+}
+
+#[test]
+fn the_oracle_compares_the_choice_with_the_fastest() {
+    let place = Place::new();
+    let report = place.json("bench gen:uniform,rows=80,degree=5 -k 1,4 --devices cpu,emu:0 --oracle --json");
+    assert_eq!(report["cases"].as_array().unwrap().len(), 4);
+    for case in report["cases"].as_array().unwrap() {
+        assert!(case["regret"].as_f64().unwrap() >= 1.0, "{case}");
+        assert!(case["chosen"]["predicted_s"].as_f64().unwrap() > 0.0, "{case}");
+        let forms = case["forms"].as_array().unwrap();
+        assert!(forms.len() >= 4 && forms.iter().any(|form| *form == case["best"]), "{case}");
+    }
+    let devices: Vec<&Value> =
+        report["regret"].as_array().unwrap().iter().map(|regret| &regret["device"]).collect();
+    assert_eq!(devices, ["cpu", "emu:0"]);
+    let shown = place.succeed("bench gen:uniform,rows=80,degree=5 -k 4 --devices cpu --oracle").stdout;
+    let last = shown.lines().rev().take(2).collect::<Vec<_>>().join("\n");
+    assert!(last.contains("cpu") && shown.contains("within 5%"), "{shown}");
+    let wrong = place.run("bench gen:uniform,rows=80,degree=5 --oracle --kernels all");
+    assert_eq!(wrong.code, 2);
+    place.fail("bench gen:uniform,rows=80,degree=5 --oracle --devices sim:h200", 4, "computes nothing");
+}
+
+#[test]
+fn a_calibrated_machine_is_used_and_refined_and_can_be_left_out() {
+    let place = Place::new();
+    let report = place.json("calibrate --devices cpu --seconds 0.5 --output model.toml --json");
+    assert!(report["seconds"].as_f64().unwrap() < 60.0);
+    assert!(!report["kernels"].as_array().unwrap().is_empty());
+    let written = place.read("model.toml");
+    assert!(written.contains("[[device]]") && written.contains("cpu_csr"), "{written}");
+    let run = "run gen:stencil5,n=20 -k 4 --devices cpu --repeat 2";
+    let with = place.json(&format!("{run} --model model.toml --json"));
+    assert!(place.path("model.refined.toml").exists(), "the run was to refine the model");
+    assert!(with["timing"]["predicted_s"].as_f64().unwrap() > 0.0);
+    let without = place.json(&format!("{run} --model none --json"));
+    assert_eq!(with["y_hash"], without["y_hash"]);
+    std::fs::remove_file(place.path("model.refined.toml")).unwrap();
+    place.succeed(&format!("{run} --model model.toml --no-refine"));
+    assert!(!place.path("model.refined.toml").exists(), "the run was not to refine the model");
+    place.fail(&format!("{run} --model nothing.toml"), 3, "nothing.toml");
+    place.write("wrong.toml", written.replace("threads", "thread"));
+    place.fail(&format!("{run} --model wrong.toml"), 3, "did you mean 'threads'?");
+    place.fail("calibrate --devices sim:h200 --output a.toml", 4, "computes nothing");
+}
+
+#[test]
+fn what_was_timed_once_is_remembered() {
+    let place = Place::new();
+    let run = |words: &str| -> Outcome {
+        let output = place.command(words).env("XDG_CACHE_HOME", place.path("cache")).output().unwrap();
+        Outcome {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    };
+    let words = "run gen:stencil5,n=20 -k 4 --devices cpu,emu:0 --repeat 1 --warmup 0 --verify --tune";
+    let first = run(words);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(!first.stderr.contains("as timed before"), "{}", first.stderr);
+    let again = run(words);
+    assert_eq!(again.stderr.matches("as timed before").count(), 2, "{}", again.stderr);
+    let other = run(&words.replace("-k 4", "-k 5"));
+    assert!(!other.stderr.contains("as timed before"), "{}", other.stderr);
+}
+
+#[test]
+fn a_run_says_what_was_predicted_and_how_near_the_memory_it_came() {
+    let report = Place::new().json("run gen:stencil5,n=60 -k 8 --devices cpu --repeat 3 --json");
+    assert!(report["roofline_fraction"].as_f64().unwrap() > 0.0);
+    assert!(report["timing"]["predicted_over_measured"].as_f64().unwrap() > 0.0);
+    assert!(report["chunks"][0]["predicted_s"].as_f64().unwrap() > 0.0);
+}
