@@ -4,8 +4,12 @@
 //! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), and misaligned addresses are looked
 //! for, but no sanitizer is linked: the emulator defines the functions that the compiler calls, and so sees each access
 //! before it happens. The kernels' entries are found in the preprocessed text and listed for the emulator.
+//!
+//! The program is told what it was built from: the revision and whether files differed from it, the compiler, the profile.
+//! That asks for a run of this script at every change, so kernels are compiled only where their text is another.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 #[path = "src/device/emulated/entry_names.rs"]
@@ -17,6 +21,7 @@ const HEADER: &str = "src/device/emulated/cuda_words.h";
 const TEST_KERNELS: &str = "src/device/emulated/faulty.cu";
 
 fn main() {
+    tell_revision();
     println!("cargo::rerun-if-changed=kernels");
     println!("cargo::rerun-if-changed={HEADER}");
     println!("cargo::rerun-if-changed={TEST_KERNELS}");
@@ -34,6 +39,13 @@ fn main() {
     fs::write(folder.join("embedded_ptx.rs"), embedded_ptx(&kernels)).expect("OUT_DIR is writable");
     kernels.push(TEST_KERNELS.into());
     let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, &folder)).collect();
+    let stamp = folder.join("kernels.stamp");
+    let inputs = inputs(&kernels);
+    if fs::read_to_string(&stamp).is_ok_and(|before| before == inputs) {
+        println!("cargo::rustc-link-lib=static=rowloom_kernels");
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        return;
+    }
 
     let mut build = cc::Build::new();
     build
@@ -62,6 +74,55 @@ fn main() {
         sources.iter().partition(|source| source.ends_with("faulty_emulated.cc"));
     list_entries("entry", &kernels, &folder.join("entries.rs"));
     list_entries("test_entry", &tests, &folder.join("test_entries.rs"));
+    fs::write(stamp, inputs).expect("OUT_DIR is writable");
+}
+
+/// Everything that decides what the compiled kernels are, in one text.
+fn inputs(kernels: &[PathBuf]) -> String {
+    let header = fs::read_to_string(HEADER).expect("the header is part of the source");
+    let mut inputs = format!("{:016x}\n", fingerprint(header.as_bytes()));
+    for name in ["CXX", "CXXFLAGS", "TARGET", "PROFILE", "OUT_DIR"] {
+        println!("cargo::rerun-if-env-changed={name}");
+        inputs += &format!("{name} {:?}\n", env::var_os(name));
+    }
+    for kernel in kernels {
+        inputs += &format!("{} {:016x}\n", kernel.display(), fingerprint(whole_text(kernel).as_bytes()));
+    }
+    let script = fs::read("build.rs").expect("this script is part of the source");
+    inputs + &format!("{:016x}\n", fingerprint(&script))
+}
+
+/// Tells the program what it is built from; of a tree that is no checkout of its own there is no revision.
+fn tell_revision() {
+    for path in ["src", "build.rs", "Cargo.toml", "Cargo.lock", "configs/machines"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let same = |top: &String| fs::canonicalize(top).ok() == fs::canonicalize(&folder).ok();
+    let mut revision = said("git", &["rev-parse", "--show-toplevel"]).filter(same);
+    let mut dirty = String::new();
+    if revision.is_some() {
+        revision = said("git", &["rev-parse", "HEAD"]);
+        let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
+        dirty = changed.map_or_else(String::new, |changed| (!changed.is_empty()).to_string());
+        let log = said("git", &["rev-parse", "--git-path", "logs/HEAD"]);
+        if let Some(log) = log.filter(|log| Path::new(log).exists()) {
+            println!("cargo::rerun-if-changed={log}");
+        }
+    }
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    println!("cargo::rustc-env=ROWLOOM_REVISION={}", revision.unwrap_or_default());
+    println!("cargo::rustc-env=ROWLOOM_DIRTY={dirty}");
+    println!("cargo::rustc-env=ROWLOOM_COMPILER={}", said(&rustc, &["--version"]).unwrap_or_default());
+    for (name, of) in [("ROWLOOM_TARGET", "TARGET"), ("ROWLOOM_PROFILE", "PROFILE")] {
+        println!("cargo::rustc-env={name}={}", env::var(of).unwrap_or_default());
+    }
+}
+
+/// What a command says, if it succeeds.
+fn said(command: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(command).args(words).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 /// Writes the call that lists the entries of `sources` to `file`.

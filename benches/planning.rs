@@ -81,6 +81,7 @@ fn main() -> rowloom::Result<()> {
             format: None,
             chunks: Some(chunks),
             chunk_bytes: None,
+            cpu_share: None,
             repeat: 1,
             reproducible: false,
         };

@@ -52,6 +52,7 @@ fn main() -> rowloom::Result<()> {
         format: None,
         chunks: Some(CHUNKS),
         chunk_bytes: None,
+        cpu_share: None,
         repeat: RUNS,
         reproducible: false,
     };

@@ -62,6 +62,7 @@
 //!     format: None,
 //!     chunks: None,
 //!     chunk_bytes: None,
+//!     cpu_share: None,
 //!     repeat: 10,
 //!     reproducible: false,
 //! };

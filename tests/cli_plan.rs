@@ -161,3 +161,27 @@ fn matrices_without_rows_nonzeros_or_columns_can_be_planned() {
         }
     }
 }
+
+#[test]
+fn the_cpu_gets_the_share_that_was_asked_for() {
+    let place = Place::new();
+    for (share, devices) in [(0.25, "cpu,emu:0"), (0.7, "cpu,emu:0,emu:1"), (0.5, "cpu,sim:h200x4")] {
+        let words = format!("plan gen:diagonal,rows=10000 --devices {devices} --cpu-share {share} --json");
+        let report = place.json(&words);
+        let rows = report["devices"][0]["rows"].as_f64().unwrap();
+        assert!((rows / 10000.0 - share).abs() < 0.02, "{words}: {rows}");
+    }
+    place.fail("plan gen:diagonal,rows=9 --devices emu:0,emu:1 --cpu-share 0.5", 2, "cpu must be among");
+    assert_eq!(place.run("plan gen:diagonal,rows=9 --cpu-share 1.5").code, 2);
+}
+
+#[test]
+fn transfers_are_staged_or_registered_as_asked_for() {
+    let place = Place::new();
+    let registered = |how: &str| {
+        let words = "plan gen:stencil27,n=20 -k 16 --devices sim:h200 --mode oneshot --repeat 100 --json";
+        place.json(&format!("{words} --transfer {how}"))["devices"][1]["registered"]["x"].clone()
+    };
+    assert_eq!((registered("staged"), registered("registered")), (false.into(), true.into()));
+    assert_eq!(place.run("plan gen:diagonal,rows=9 --transfer pigeon").code, 2);
+}

@@ -133,6 +133,7 @@ fn with_prepared<T: Kernels, R>(
         format: None,
         chunks: case.chunks,
         chunk_bytes: None,
+        cpu_share: None,
         repeat: case.runs,
         reproducible: false,
     };

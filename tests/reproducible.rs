@@ -74,6 +74,7 @@ fn computed(pools: &[Pool], a: &Csr<f64>, k: usize, way: usize) -> (Vec<u64>, Ve
         format: None,
         chunks: chunks[way % chunks.len()],
         chunk_bytes: None,
+        cpu_share: None,
         repeat: 2,
         reproducible: true,
     };

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use super::kernel_bench::PEERS;
 use super::options::{Devices, FormatChoice, XSource, parse_bytes};
 use crate::kernel::Schedule;
 use crate::matrix::Dtype;
+use crate::study::TIME_CAP_S;
 
 const MATRIX_HELP: &str =
     "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm) or gen:KIND,key=value,...";
@@ -169,6 +171,23 @@ fn parse_k(text: &str) -> Result<usize, String> {
     }
 }
 
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
+        _ => Err("a number of seconds above 0 is needed, such as 2 or 0.5".into()),
+    }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a number from 0 to 1 is needed, such as 0.25".into()),
+    }
+}
+
+/// The words of `--transfer`.
+pub const TRANSFERS: [&str; 3] = ["auto", "staged", "registered"];
+
 const SCHEDULES: [Schedule; 2] = [Schedule::Balanced, Schedule::EqualRows];
 
 fn schedule_named(name: String) -> Result<Schedule, String> {
@@ -218,7 +237,7 @@ pub struct RunArguments {
 
     /// Do as the plan in FILE says, which `rowloom plan --save` wrote
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
-          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "mem_limit", "kernel", "format", "reproducible", "model", "tune"])]
+          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "cpu_share", "transfer", "mem_limit", "kernel", "format", "reproducible", "model", "tune"])]
     pub plan: Option<PathBuf>,
 
     /// Write a timeline to FILE, for Perfetto, chrome://tracing, speedscope and `rowloom trace`
@@ -268,6 +287,15 @@ pub struct PlanningArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub chunk_bytes: Option<u64>,
 
+    /// Share of the product that the CPU computes, from 0 to 1 [default: as it is predicted to be fastest]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub cpu_share: Option<f64>,
+
+    /// How A, X and Y cross to devices: auto, staged (copied through pinned memory), registered (pinned where they lie)
+    #[arg(long, value_name = "HOW", default_value = "auto", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(TRANSFERS))]
+    pub transfer: String,
+
     /// Most memory to use on each device, such as 8GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub mem_limit: Option<u64>,
@@ -307,6 +335,8 @@ impl PlanningArguments {
             mode: auto(),
             chunks: None,
             chunk_bytes: None,
+            cpu_share: None,
+            transfer: auto(),
             mem_limit: None,
             kernel: auto(),
             format: FormatChoice::Auto,
@@ -394,19 +424,35 @@ pub struct BenchArguments {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
 
-    /// Peers to measure beside the kernels: cusparse
+    /// Libraries to measure beside the kernels, where they are installed: cusparse, mkl, scipy
     #[arg(long, value_name = "PEER,...", value_delimiter = ',', hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(["cusparse"]))]
+          value_parser = PossibleValuesParser::new(PEERS))]
     pub against: Vec<String>,
+
+    /// Keep each finished case in FILE, a line each; cases that are there already are not measured again
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub keep: Option<PathBuf>,
+
+    /// Write a table of all results to FILE, as comma-separated values
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+
+    /// Write a table of the results to FILE, as Markdown
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub markdown: Option<PathBuf>,
 
     /// Value types, f64, f32 or both
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', default_value = "f64", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(["f64", "f32"]).try_map(|text| text.parse::<Dtype>()))]
     pub dtype: Vec<Dtype>,
 
-    /// Measured runs of a kernel; those that are far slower than the best get fewer
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    pub repeat: u32,
+    /// Measured runs of a kernel [default: at least 10 and 0.5 s, until they spread by less than 0.5 %]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
+
+    /// Seconds after which a kernel has been measured enough, if it ran three times
+    #[arg(long, value_name = "SECONDS", default_value_t = TIME_CAP_S, value_parser = parse_seconds)]
+    pub time_cap: f64,
 
     /// Runs before the measured ones
     #[arg(long, value_name = "N", default_value_t = 3)]

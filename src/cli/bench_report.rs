@@ -9,7 +9,7 @@ use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, percent, seconds};
 use crate::error::Result;
-use crate::study::{CaseResult, KernelResult, Summary};
+use crate::study::{BYTE_MODEL, CaseResult, Provenance, Record, Summary, records_of};
 
 /// Ratios of all cases that have one, by name.
 fn summary(cases: &[CaseResult]) -> Option<Summary> {
@@ -30,9 +30,9 @@ pub fn line(case: &CaseResult) -> String {
 }
 
 /// The tables.
-pub fn show(cases: &[CaseResult], console: &Console) -> Result<()> {
-    if let [case] = cases {
-        console.table(&kernels(case))?;
+pub fn show(cases: &[CaseResult], records: &[Record], console: &Console) -> Result<()> {
+    if let [_] = cases {
+        console.table(&kernels(records))?;
         console.text("\n")?;
     }
     let headings = [
@@ -56,7 +56,7 @@ pub fn show(cases: &[CaseResult], console: &Console) -> Result<()> {
         table.row([
             case.device.clone(),
             case.matrix.clone(),
-            case.dtype.into(),
+            case.dtype.name().into(),
             case.k.to_string(),
             or_dash(best.map(|(kernel, _)| kernel.kernel.clone())),
             or_dash(best.map(|(_, time)| seconds(time))),
@@ -74,30 +74,32 @@ pub fn show(cases: &[CaseResult], console: &Console) -> Result<()> {
     ))
 }
 
-/// Every kernel of a case.
-fn kernels(case: &CaseResult) -> Table {
-    let mut table = Table::columns(["kernel", "time", "GFLOP/s", "of memory", "check"], &[1, 2, 3]);
-    for kernel in &case.kernels {
-        let time = kernel.times.median;
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+/// Every kernel and peer of a case.
+fn kernels(records: &[Record]) -> Table {
+    let headings =
+        ["kernel", "time", "spread", "runs", "GFLOP/s", "GB/s", "of roofline", "over serial", "check"];
+    let mut table = Table::columns(headings, &[1, 2, 3, 4, 5, 6, 7]);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    for record in records {
+        let times = &record.times;
+        let spread = times.stddev.zip(times.mean).filter(|&(_, mean)| mean > 0.0);
         table.row([
-            kernel.kernel.clone(),
-            or_dash(time.map(seconds)),
-            or_dash(time.map(|time| format!("{:.1}", case.gflops(time)))),
-            or_dash(time.map(|time| percent(case.fraction(time)))),
-            check(kernel),
+            record.kernel.clone(),
+            or_dash(times.median.map(seconds)),
+            or_dash(spread.map(|(stddev, mean)| percent(stddev / mean))),
+            times.n.to_string(),
+            or_dash(record.gflops().map(|gflops| format!("{gflops:.1}"))),
+            or_dash(record.gb_per_s().map(|rate| format!("{rate:.1}"))),
+            or_dash(record.roofline_fraction().map(percent)),
+            or_dash(record.speedup.map(|speedup| format!("{speedup:.2} x"))),
+            check(record),
         ]);
-    }
-    for peer in &case.peers {
-        let time = peer.times.median.unwrap_or(f64::NAN);
-        let (gflops, fraction) = (format!("{:.1}", case.gflops(time)), percent(case.fraction(time)));
-        table.row([format!("{} {}", peer.peer, peer.algorithm), seconds(time), gflops, fraction, "-".into()]);
     }
     table
 }
 
-fn check(kernel: &KernelResult) -> String {
-    match (&kernel.reason, kernel.checked) {
+fn check(record: &Record) -> String {
+    match (&record.reason, record.checked) {
         (Some(reason), _) => reason.clone(),
         (None, Some(checked)) if !checked.passed => format!("WRONG by {:.3} bounds", checked.max_bound_ratio),
         (None, Some(checked)) if checked.bitwise => "same bits".into(),
@@ -107,25 +109,54 @@ fn check(kernel: &KernelResult) -> String {
 }
 
 /// The JSON object.
-pub fn json(cases: &[CaseResult], arguments: &BenchArguments, session: &Session) -> Report {
+pub fn json(
+    cases: &[CaseResult],
+    records: &[Record],
+    arguments: &BenchArguments,
+    session: &Session,
+    provenance: &Provenance,
+) -> Report {
     let config = json!({
         "k": arguments.k, "kernels": arguments.kernels, "devices": arguments.devices.name(),
         "against": arguments.against, "dtype": arguments.dtype.iter().map(|dtype| dtype.name()).collect::<Vec<_>>(),
-        "repeat": arguments.repeat, "warmup": arguments.warmup, "seed": arguments.seed,
-        "threads": session.pool.threads(),
+        "repeat": arguments.repeat, "warmup": arguments.warmup, "time_cap": arguments.time_cap,
+        "seed": arguments.seed, "threads": session.pool.threads(),
+        "matrices": arguments.matrices.iter().map(|matrix| matrix.to_string_lossy()).collect::<Vec<_>>(),
     });
+    let mut left = records;
+    let mut cases_json = Vec::new();
+    for case in cases {
+        let (own, others) = left.split_at(records_of(case).len().min(left.len()));
+        cases_json.push(case_json(case, own));
+        left = others;
+    }
     Report::new("bench")
+        .with("provenance", provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config)
-        .with("cases", cases.iter().map(case_json).collect::<Vec<_>>())
+        .with("byte_model", BYTE_MODEL)
+        .with("cases", cases_json)
         .with("summary", summary(cases))
 }
 
-fn case_json(case: &CaseResult) -> Value {
+/// A case, and of each of its kernels and peers what follows from its times.
+fn case_json(case: &CaseResult, records: &[Record]) -> Value {
     let mut value = serde_json::to_value(case).unwrap_or(Value::Null);
     let best = case.best();
     let peer = case.best_peer();
     let Some(keys) = value.as_object_mut() else { return value };
+    let mut records = records.iter();
+    for list in ["kernels", "peers"] {
+        for measured in keys.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let (Some(measured), Some(record)) = (measured.as_object_mut(), records.next()) {
+                measured.insert("gflops".into(), json!(record.gflops()));
+                measured.insert("gb_per_s".into(), json!(record.gb_per_s()));
+                measured.insert("roofline_fraction".into(), json!(record.roofline_fraction()));
+                measured.insert("speedup".into(), json!(record.speedup));
+                measured.insert("doubts".into(), json!(record.doubts));
+            }
+        }
+    }
     keys.insert("best_kernel".into(), json!(best.map(|(kernel, _)| &kernel.kernel)));
     keys.insert("best_s".into(), json!(best.map(|(_, time)| time)));
     keys.insert("gflops".into(), json!(best.map(|(_, time)| case.gflops(time))));

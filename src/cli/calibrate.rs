@@ -6,8 +6,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::args::CalibrateArguments;
-use super::bench::{Place, open};
 use super::console::{Console, check_target};
+use super::kernel_bench::Place;
 use super::options::XSource;
 use super::report::{Report, machine_report};
 use super::session::Session;
@@ -63,7 +63,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         check_target(&output)?;
     }
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut places = open(&arguments.devices, "none", &session)?;
+    let mut places = Place::open(&arguments.devices, "none", &session)?;
     session.interrupt.defer();
     let start = Instant::now();
     // Devices that are not measured now keep what was measured of them.

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::args::BenchArguments;
-use super::bench::{Place, open};
 use super::console::Console;
+use super::kernel_bench::Place;
 use super::options::XSource;
 use super::report::{Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact};
@@ -27,7 +27,7 @@ const BUDGET_S: f64 = 0.3;
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut places = open(&arguments.devices, &arguments.model, &session)?;
+    let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();
     let mut cases = Vec::new();
     for matrix in &arguments.matrices {

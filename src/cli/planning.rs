@@ -94,6 +94,14 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
             copy_gb_per_s: sum.copy_gb_per_s + machine.host.copy_gb_per_s,
         }),
     };
+    for link in devices.iter_mut().filter_map(|device: &mut DeviceSpec| device.profile.link.as_mut()) {
+        match arguments.transfer.as_str() {
+            "staged" => link.register_s_per_gb = None,
+            // What costs nothing is always done where it can be.
+            "registered" => link.register_s_per_gb = link.register_s_per_gb.map(|_| 0.0),
+            _ => {}
+        }
+    }
     Ok(Resolved { devices, host, refined })
 }
 
@@ -128,6 +136,7 @@ pub fn request<'a>(
         },
         chunks: arguments.chunks.map(|chunks| chunks as usize),
         chunk_bytes: arguments.chunk_bytes,
+        cpu_share: arguments.cpu_share,
         repeat,
         reproducible: arguments.reproducible,
     })

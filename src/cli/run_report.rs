@@ -379,6 +379,8 @@ pub fn config<T: Scalar>(outcome: &Outcome<'_, T>) -> Value {
         "mode": plan.mode,
         "chunks": plan.chunks.len(),
         "chunk_bytes": planning.chunk_bytes,
+        "cpu_share": planning.cpu_share,
+        "transfer": planning.transfer,
         "mem_limit": planning.mem_limit,
         "kernel": planning.kernel,
         "format": planning.format,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::bench::open_one;
+use super::kernel_bench::open_one;
 use super::console::Console;
 use super::options::{Devices, XSource};
 use super::planning::Resolved;

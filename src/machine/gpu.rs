@@ -25,6 +25,8 @@ pub struct Gpu {
     pub driver: String,
     /// The name it keeps when devices are renumbered, where the driver tells.
     pub uuid: Option<String>,
+    /// The highest clock of its cores, where the driver tells.
+    pub clock_mhz: Option<u32>,
 }
 
 /// The GPUs found, and what is missing where none were.
@@ -80,9 +82,18 @@ fn query() -> Result<Vec<Gpu>, String> {
                 uuid: result::device::get_uuid(device)
                     .ok()
                     .map(|uuid| written_uuid(uuid.bytes.map(|b| b as u8))),
+                clock_mhz: clock_mhz(device),
             })
         })
         .collect()
+}
+
+/// The highest clock of a device's cores.
+fn clock_mhz(device: sys::CUdevice) -> Option<u32> {
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
+    // SAFETY: `device` came from the driver just now.
+    let khz = unsafe { result::device::get_attribute(device, attribute) }.ok()?;
+    u32::try_from(khz / 1000).ok().filter(|&mhz| mhz > 0)
 }
 
 /// `580.65.06 (CUDA 13.0)`, or what of it is known.

@@ -143,7 +143,10 @@ impl Draft<'_> {
                 advice: "take --mode stream, or add cpu to --devices".into(),
             });
         };
-        let balanced = self.raised(balanced, &lines, reasons);
+        let balanced = match self.request.cpu_share {
+            Some(share) => self.as_asked(balanced, share)?,
+            None => self.raised(balanced, &lines, reasons),
+        };
         for (&index, share) in computing.iter().zip(balanced) {
             shares[index] = share;
         }
@@ -154,11 +157,33 @@ impl Draft<'_> {
                 Some(format!("{} {:.1}%", device.name, shares[index] * 100.0))
             })
             .collect();
-        reasons.push(format!("shares with which all devices should be done together: {}", words.join(", ")));
+        let why = match self.request.cpu_share {
+            Some(_) => "shares, the CPU's as asked for",
+            None => "shares with which all devices should be done together",
+        };
+        reasons.push(format!("{why}: {}", words.join(", ")));
         if let Some(limit) = self.request.chunks {
             keep_largest(&mut shares, limit);
         }
         Ok(shares)
+    }
+
+    /// The CPU's share as asked for, and the rest as the others would share it out.
+    fn as_asked(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
+        let is_cpu: Vec<bool> = self.in_order().map(|device| device.profile.link.is_none()).collect();
+        if !is_cpu.contains(&true) || !(0.0..=1.0).contains(&cpu_share) {
+            let message = "a share of the CPU is from 0 to 1, and cpu must be among the devices";
+            return Err(Error::Usage(message.into()));
+        }
+        let others: f64 =
+            balanced.iter().zip(&is_cpu).filter(|(_, cpu)| !**cpu).map(|(share, _)| share).sum();
+        let even = 1.0 / is_cpu.iter().filter(|cpu| !**cpu).count().max(1) as f64;
+        let share = |(balanced, cpu): (f64, &bool)| match (*cpu, others > 0.0) {
+            (true, _) => cpu_share,
+            (false, true) => (1.0 - cpu_share) * balanced / others,
+            (false, false) => (1.0 - cpu_share) * even,
+        };
+        Ok(balanced.into_iter().zip(&is_cpu).map(share).collect())
     }
 
     /// What a device with that share of the job has to be sent and sends back.

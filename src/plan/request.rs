@@ -40,6 +40,8 @@ pub struct PlanRequest<'a> {
     pub chunks: Option<usize>,
     /// Bytes of A in a chunk, where the caller insists.
     pub chunk_bytes: Option<u64>,
+    /// Share of the job that the CPU gets, where the caller insists; the other devices share the rest.
+    pub cpu_share: Option<f64>,
     /// Products that will be computed.
     pub repeat: u64,
     /// Only kernels of canonical order: the same bytes whatever the devices, chunks and threads.

@@ -43,6 +43,7 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         format: None,
         chunks: None,
         chunk_bytes: None,
+        cpu_share: None,
         repeat: 1,
         reproducible: false,
     }

@@ -1,36 +1,20 @@
 //! Every kernel alone: timed, checked, compared.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
+use super::record::MatrixFacts;
+use super::sampling::{BenchSettings, Sampler};
 use super::times::Times;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
 use crate::kernel::{KernelId, Order, Processor, kernels_of};
-use crate::matrix::{MultiVectorView, Scalar};
+use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
-
-/// Runs after which a kernel that cannot win is let go.
-const LEAST_RUNS: usize = 3;
 
 /// Elements of X up to which the result of every kernel is checked.
 const ALWAYS_CHECKED: usize = 1 << 22;
-
-/// So many times slower than the best so far cannot win.
-const HOPELESS: f64 = 3.0;
-
-/// Seconds after which a kernel has been measured enough, if it has its least runs.
-const ENOUGH_S: f64 = 2.0;
-
-/// How to measure.
-#[derive(Debug, Clone, Copy)]
-pub struct BenchSettings {
-    /// Runs before the measured ones.
-    pub warmup: u32,
-    /// Measured runs.
-    pub repeat: u32,
-}
 
 /// Which kernels to measure: all, or those with one of these names, be it the kernel's or one of its forms'.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +75,7 @@ pub trait Subject<T: Scalar> {
 }
 
 /// What was measured of a form of a kernel.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelResult {
     /// Its name.
     pub kernel: String,
@@ -113,7 +97,7 @@ impl KernelResult {
 }
 
 /// What was measured of a peer.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerResult {
     /// The peer's name.
     pub peer: String,
@@ -126,20 +110,28 @@ pub struct PeerResult {
 }
 
 /// One matrix, K and precision on one device.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
     /// The device.
     pub device: String,
     /// The matrix.
     pub matrix: String,
+    /// What the matrix is.
+    pub facts: MatrixFacts,
+    /// Threads of the CPU.
+    pub threads: usize,
     /// The precision.
-    pub dtype: &'static str,
+    pub dtype: Dtype,
     /// Columns of X.
     pub k: usize,
     /// Additions and multiplications.
     pub flops: f64,
     /// Bytes that must move once.
     pub compulsory_bytes: u64,
+    /// Rate of the device's memory.
+    pub memory_gb_per_s: f64,
+    /// Most arithmetic the device does, where known.
+    pub peak_gflops: Option<f64>,
     /// Seconds in which the device's memory moves those.
     pub floor_s: f64,
     /// Every kernel.
@@ -228,55 +220,48 @@ fn measure(
     best_s: f64,
     mut run: impl FnMut() -> Result<std::result::Result<f64, String>>,
 ) -> Result<std::result::Result<Vec<f64>, String>> {
+    let mut sampler = Sampler::new(settings, best_s);
     for _ in 0..settings.warmup {
         match run()? {
-            Ok(seconds) if seconds > HOPELESS * best_s => break,
+            Ok(seconds) if sampler.is_hopeless(seconds) => break,
             Ok(_) => {}
             Err(reason) => return Ok(Err(reason)),
         }
     }
-    let mut seconds = Vec::new();
-    while seconds.len() < settings.repeat as usize {
+    while !sampler.is_enough() {
         match run()? {
-            Ok(time) => seconds.push(time),
+            Ok(seconds) => sampler.push(seconds),
             Err(reason) => return Ok(Err(reason)),
         }
-        let hopeless = || seconds.iter().all(|&time| time > HOPELESS * best_s);
-        let enough = || seconds.iter().sum::<f64>() > ENOUGH_S;
-        if seconds.len() >= LEAST_RUNS && (hopeless() || enough()) {
-            break;
-        }
     }
-    Ok(Ok(seconds))
+    Ok(Ok(sampler.into_seconds()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sampling::TIME_CAP_S;
     use super::*;
 
-    fn runs(best_s: f64, time: f64) -> (usize, usize) {
-        let mut count = 0;
-        let settings = BenchSettings { warmup: 2, repeat: 10 };
-        let seconds = measure(settings, best_s, || {
-            count += 1;
-            Ok(Ok(time))
-        });
-        (count, seconds.unwrap().unwrap().len())
-    }
+    const TEN: BenchSettings =
+        BenchSettings { warmup: 2, repeat: Some(10), time_cap_s: TIME_CAP_S, cut_hopeless: true };
 
     #[test]
-    fn only_kernels_that_may_win_get_all_their_runs() {
+    fn what_cannot_win_is_not_even_warmed_up() {
+        let runs = |best_s: f64, time: f64| {
+            let mut count = 0;
+            let seconds = measure(TEN, best_s, || {
+                count += 1;
+                Ok(Ok(time))
+            });
+            (count, seconds.unwrap().unwrap().len())
+        };
         assert_eq!(runs(f64::INFINITY, 0.1), (12, 10));
-        assert_eq!(runs(0.1, 0.2), (12, 10));
-        assert_eq!(runs(0.1, 0.31), (4, 3), "hopeless");
-        assert_eq!(runs(f64::INFINITY, 0.5), (7, 5), "measured long enough");
-        assert_eq!(runs(f64::INFINITY, 60.0), (5, 3));
+        assert_eq!(runs(0.1, 0.31), (4, 3));
     }
 
     #[test]
     fn a_failure_ends_the_runs_with_its_reason() {
-        let settings = BenchSettings { warmup: 0, repeat: 10 };
-        let failed = measure(settings, 1.0, || Ok(Err("too many registers".into()))).unwrap();
+        let failed = measure(TEN, 1.0, || Ok(Err("too many registers".into()))).unwrap();
         assert_eq!(failed, Err("too many registers".into()));
     }
 
@@ -298,7 +283,11 @@ mod tests {
         let case = CaseResult {
             device: "emu:0".into(),
             matrix: "a".into(),
-            dtype: "f64",
+            facts: MatrixFacts::default(),
+            threads: 1,
+            memory_gb_per_s: 1e-9,
+            peak_gflops: None,
+            dtype: Dtype::F64,
             k: 1,
             flops: 1e9,
             compulsory_bytes: 1,

@@ -20,7 +20,7 @@ const REFERENCE_PRODUCTS: usize = 1 << 25;
 const PLACES: usize = 64;
 
 /// How a kernel's Y compares with what it must be.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Checked {
     /// It is right.
     pub passed: bool,

@@ -1,0 +1,307 @@
+//! Kernels alone on one matrix: the loop that `bench` and studies share.
+
+use super::args::PlanningArguments;
+use super::console::Console;
+use super::options::{Devices, XSource};
+use super::planning::resolve;
+use super::session::Session;
+use super::x;
+use crate::cost::Profile;
+use crate::device::EmulatedOptions;
+use crate::device::cuda::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix, card_number};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{Order, Processor, Schedule};
+use crate::machine::Isa;
+use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
+use crate::plan::DeviceSpec;
+use crate::study::{
+    BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
+    ResidentBench, Room, Sizes, Subject, Times, bench_kernels, compulsory_bytes,
+};
+
+/// Measured runs of the vendor's library where nobody says how many.
+const PEER_REPEAT: u32 = 15;
+
+/// The peers that can be compared with.
+pub const PEERS: [&str; 3] = ["cusparse", "mkl", "scipy"];
+
+/// A device to measure on; the host has no room of its own.
+pub(super) struct Place {
+    /// What is known of it.
+    pub(super) profile: Profile,
+    /// Its name.
+    pub(super) name: String,
+    /// Its memory.
+    pub(super) room: Option<Room>,
+}
+
+impl Place {
+    /// Opens the devices that were named, with what a model tells of them.
+    pub(super) fn open(devices: &Devices, model: &str, session: &Session) -> Result<Vec<Self>> {
+        let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
+        let specs = resolve(&planning, session)?.devices;
+        let open = |spec: DeviceSpec| {
+            let room = open_one(devices, &spec.name)?;
+            Ok(Self { profile: spec.profile, name: spec.name, room })
+        };
+        specs.into_iter().map(open).collect()
+    }
+
+    /// Most arithmetic a device does, where its rates tell.
+    fn peak_gflops(&self) -> Option<f64> {
+        (self.profile.product_ns > 0.0).then(|| 2.0 / self.profile.product_ns)
+    }
+}
+
+/// Opens one device of those that were named; none where it is the host.
+pub(super) fn open_one(devices: &Devices, name: &str) -> Result<Option<Room>> {
+    if name == "cpu" {
+        return Ok(None);
+    }
+    if name.starts_with("sim:") {
+        let reason = "a simulated device computes nothing; take cpu, cuda:0 or emu:0".into();
+        return Err(Error::Device { device: name.into(), reason });
+    }
+    let emulated = devices.emulated()?;
+    let special = emulated.iter().find(|(of, _)| of == name);
+    let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
+    Room::open(name, options).map(Some)
+}
+
+/// An error where a device has nothing to do.
+pub fn check_names(names: &KernelNames, places: &[Place], typed: &[String]) -> Result<()> {
+    for place in places {
+        let processor = if place.room.is_some() { Processor::Gpu } else { Processor::Cpu };
+        if !names.any_for(processor) {
+            let (names, device) = (typed.join(","), &place.name);
+            return Err(Error::Usage(format!(
+                "none of the kernels {names} runs on {device}; see rowloom run --help"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What stays the same for all cases.
+pub struct KernelBench<'a> {
+    session: &'a Session,
+    console: &'a Console,
+    names: KernelNames,
+    settings: BenchSettings,
+    cpu: CpuSettings,
+    against: &'a [String],
+    cusparse: Option<Cusparse>,
+}
+
+/// A device with the matrix on it.
+struct Opened<'a, T> {
+    device: &'a str,
+    memory_gb_per_s: f64,
+    peak_gflops: Option<f64>,
+    subject: Box<dyn Subject<T> + 'a>,
+}
+
+/// Who takes cases, and says which are wanted.
+pub trait CaseSink {
+    /// Whether a case is to be measured.
+    fn wants(&mut self, dtype: Dtype, k: usize, device: &str) -> bool;
+
+    /// Takes a case that is measured.
+    fn take(&mut self, case: CaseResult) -> Result<()>;
+}
+
+impl<'a> KernelBench<'a> {
+    /// Gets ready, and says which peers are there.
+    pub fn new(
+        session: &'a Session,
+        console: &'a Console,
+        names: KernelNames,
+        settings: BenchSettings,
+        schedule: Schedule,
+        against: &'a [String],
+        places: &[Place],
+    ) -> Self {
+        let cpu = CpuSettings { k: 0, threads: session.pool.threads(), isa: Isa::detect(), schedule };
+        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(places, console));
+        let cusparse = cusparse.flatten();
+        Self { session, console, names, settings, cpu, against, cusparse }
+    }
+
+    /// Measures one matrix in one precision with each K on each device. A signal ends it early.
+    pub fn matrix<T: Kernels>(
+        &self,
+        facts: &MatrixFacts,
+        matrix: &Csr<T>,
+        used_columns: u64,
+        ks: &[usize],
+        places: &mut [Place],
+        sink: &mut dyn CaseSink,
+    ) -> Result<()> {
+        let Self { session, console, .. } = self;
+        let wanted = |sink: &mut dyn CaseSink, k: usize, places: &[Place]| {
+            let wants: Vec<bool> = places.iter().map(|place| sink.wants(T::DTYPE, k, &place.name)).collect();
+            wants
+        };
+        let open: Vec<(usize, Vec<bool>)> = ks
+            .iter()
+            .map(|&k| (k, wanted(sink, k, places)))
+            .filter(|(_, wants)| wants.contains(&true))
+            .collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let a = matrix.view();
+        let sizes = session.pool.install(|| Sizes::of(a))?;
+        let limit = session.memory_limit_bytes();
+        let mut opened: Vec<Opened<'_, T>> = Vec::new();
+        for place in places {
+            let peak_gflops = place.peak_gflops();
+            let Place { profile, name, room } = place;
+            let subject: Box<dyn Subject<T> + '_> = match room {
+                Some(room) => Box::new(ResidentBench::new(room, a, &self.names)),
+                None => Box::new(HostBench::new(&session.pool, a, &self.names, self.cpu, limit)),
+            };
+            let memory_gb_per_s = profile.stream_gb_per_s;
+            opened.push(Opened { device: name, memory_gb_per_s, peak_gflops, subject });
+        }
+        let held = self.peer_matrix(a);
+        let mut pythons = self.pythons(a);
+        for (k, wants) in open {
+            x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
+            let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+            let x = session.pool.install(load)?;
+            let expected = Expected::new(&session.pool, a, &sizes, x.view(), self.cpu)?;
+            let mut peers = held.as_ref().map_or_else(Vec::new, |matrix| self.peers(matrix, &x, &expected));
+            for python in &mut pythons {
+                match python.time(&session.pool, &x, &expected, self.settings) {
+                    Ok(result) => peers.push(result),
+                    Err(reason) => console.note(&reason),
+                }
+            }
+            for (opened, wanted) in opened.iter_mut().zip(wants) {
+                let Opened { device, memory_gb_per_s, peak_gflops, subject } = opened;
+                if !wanted {
+                    continue;
+                }
+                let _spinner =
+                    console.spinner(format!("{} {} k={k} on {device}", facts.name, T::DTYPE.name()));
+                if let Some(note) = subject.take_x(x.view())? {
+                    console.note(&note);
+                }
+                let goes_on = || !session.interrupt.asked();
+                let kernels = bench_kernels(
+                    &session.pool,
+                    &mut **subject,
+                    x.view(),
+                    &expected,
+                    self.settings,
+                    &goes_on,
+                )?;
+                let Some(kernels) = kernels else { return Ok(()) };
+                let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
+                let compulsory_bytes = compulsory_bytes(rows, nnz, used_columns, k as u64, T::DTYPE);
+                sink.take(CaseResult {
+                    device: (*device).into(),
+                    matrix: facts.name.clone(),
+                    facts: facts.clone(),
+                    threads: session.pool.threads(),
+                    dtype: T::DTYPE,
+                    k,
+                    flops: 2.0 * nnz as f64 * k as f64,
+                    compulsory_bytes,
+                    memory_gb_per_s: *memory_gb_per_s,
+                    peak_gflops: *peak_gflops,
+                    floor_s: compulsory_bytes as f64 / (*memory_gb_per_s * 1e9),
+                    kernels,
+                    peers: peers.clone(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The Python peers that were asked for and are there; the others are named.
+    fn pythons<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Vec<PythonPeer> {
+        let asked = self.against.iter().filter(|peer| *peer != "cusparse");
+        let start = |peer: &String| match PythonPeer::start(peer, matrix, self.session.pool.threads()) {
+            Ok(started) => {
+                self.console.note(&format!("{peer} {}", started.version));
+                Some(started)
+            }
+            Err(missing) => {
+                self.console.note(&format!("{peer} is not compared with: {missing}"));
+                None
+            }
+        };
+        asked.filter_map(start).collect()
+    }
+
+    /// The matrix on the vendor's side.
+    fn peer_matrix<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Option<CusparseMatrix<'_, T>> {
+        let arrays = CsrArrays {
+            cols: matrix.cols(),
+            row_pointers: matrix.row_pointers(),
+            columns: matrix.columns(),
+            values: matrix.values(),
+        };
+        let held = self.cusparse.as_ref()?.matrix(T::DTYPE, arrays);
+        held.map_err(|fault| self.console.note(&format!("cusparse has no matrix: {}", fault.message))).ok()
+    }
+
+    /// Every algorithm of the vendor's library.
+    fn peers<T: Kernels>(
+        &self,
+        matrix: &CusparseMatrix<'_, T>,
+        x: &MultiVector<T>,
+        expected: &Expected<'_, T>,
+    ) -> Vec<PeerResult> {
+        let mut checks = Vec::new();
+        let check = |algorithm: &str, y: &[T]| {
+            let view = MultiVectorView::try_new(y, matrix.rows(), x.k(), x.k());
+            let check = |view| self.session.pool.install(|| expected.check(Order::Free, view));
+            checks.push((algorithm.to_string(), view.ok().map(check)));
+        };
+        let repeat = self.settings.repeat.unwrap_or(PEER_REPEAT) as usize;
+        let times = matrix.time(x.k(), x.data(), repeat, check).unwrap_or_else(|fault| {
+            self.console.note(&format!("cusparse failed: {}", fault.message));
+            Vec::new()
+        });
+        let result = |AlgorithmTimes { algorithm, seconds }: AlgorithmTimes| {
+            let checked = checks.iter().find(|(of, _)| *of == algorithm).and_then(|(_, checked)| *checked);
+            PeerResult { peer: "cusparse".into(), algorithm, times: Times::new(&seconds), checked }
+        };
+        times.into_iter().map(result).collect()
+    }
+}
+
+/// The vendor's library, where it is there.
+fn cusparse(places: &[Place], console: &Console) -> Option<Cusparse> {
+    let card = places.iter().find_map(|place| card_number(&place.name)).unwrap_or(0);
+    match Cusparse::open(card) {
+        Ok(cusparse) => {
+            console.note(&format!("cusparse {} on card {card}", cusparse.version()));
+            Some(cusparse)
+        }
+        Err(missing) => {
+            console.note(&format!("cusparse is not compared with: {missing}"));
+            None
+        }
+    }
+}
+
+/// A matrix as results name it; `name` is as typed.
+pub fn facts(name: &str, matrix: CsrView<'_, f64>) -> MatrixFacts {
+    use xxhash_rust::xxh3::Xxh3;
+    let mut hash = Xxh3::new();
+    hash.update(bytemuck::cast_slice(matrix.row_pointers()));
+    hash.update(bytemuck::cast_slice(matrix.columns()));
+    hash.update(bytemuck::cast_slice(matrix.values()));
+    MatrixFacts {
+        name: name.into(),
+        hash: format!("{:016x}", hash.digest()),
+        rows: matrix.rows() as u64,
+        cols: matrix.cols() as u64,
+        nnz: matrix.nnz() as u64,
+    }
+}

@@ -1,0 +1,128 @@
+//! Finished cases on disk, a JSON object a line, each written whole before the next begins: a killed sweep goes on where it
+//! was. A line that was torn when the program died is ignored and its case done again.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+
+/// A file of finished cases.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    done: HashMap<String, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    case: Value,
+}
+
+impl Journal {
+    /// Opens the file, or makes it, and reads what is finished.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| Error::write(path, source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        let mut done = HashMap::new();
+        for line in bytes.split(|&byte| byte == b'\n') {
+            // Whatever is no whole line was torn, or is none of ours.
+            if let Ok(Line { key, case }) = serde_json::from_slice(line) {
+                done.insert(key, case);
+            }
+        }
+        // A torn last line must not swallow the next.
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        if bytes.last().is_some_and(|&byte| byte != b'\n') {
+            file.write_all(b"\n").map_err(failed)?;
+        }
+        Ok(Self { path: path.into(), file, done })
+    }
+
+    /// How many cases are finished.
+    pub fn len(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Whether none are.
+    pub fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    /// What a finished case gave; none where it is not finished, or was of another shape.
+    pub fn find<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_value(self.done.get(key)?.clone()).ok()
+    }
+
+    /// Adds a finished case, and returns when it is on disk.
+    pub fn append(&mut self, key: &str, case: &impl Serialize) -> Result<()> {
+        let internal = |error| Error::Internal(format!("a case cannot be written as JSON: {error}"));
+        let case = serde_json::to_value(case).map_err(internal)?;
+        let mut line = serde_json::to_vec(&Line { key: key.into(), case: case.clone() }).map_err(internal)?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        written.map_err(|source| Error::write(&self.path, source))?;
+        self.done.insert(key.into(), case);
+        Ok(())
+    }
+}
+
+/// The key of a case: a hash of everything that defines it.
+pub fn key_of(definition: &Value) -> String {
+    format!("{:032x}", xxh3_128(definition.to_string().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn cases_are_found_again_and_torn_lines_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cases.jsonl");
+        let mut journal = Journal::open(&path).unwrap();
+        assert!(journal.is_empty());
+        journal.append("a", &1.5).unwrap();
+        journal.append("b", &2.5).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut journal = Journal::open(&path).unwrap();
+            let lines = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
+            assert!(journal.len() == lines || journal.len() == lines + 1, "{cut}");
+            journal.append("c", &3.5).unwrap();
+            let again = Journal::open(&path).unwrap();
+            assert_eq!(again.find::<f64>("c"), Some(3.5), "cut at {cut}");
+            assert_eq!(
+                again.find::<f64>("a"),
+                (lines > 0 || journal.len() > 1).then_some(1.5),
+                "cut at {cut}"
+            );
+        }
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!((journal.find::<f64>("b"), journal.find::<String>("b")), (Some(2.5), None));
+    }
+
+    #[test]
+    fn another_definition_has_another_key() {
+        assert_eq!(key_of(&json!({"k": 1})), key_of(&json!({"k": 1})));
+        assert_ne!(key_of(&json!({"k": 1})), key_of(&json!({"k": 2})));
+    }
+}

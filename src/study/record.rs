@@ -1,0 +1,272 @@
+//! One measured thing as one flat line: what all tables, plots and files of results are made of.
+
+use serde::{Deserialize, Serialize};
+
+use super::bench::{CaseResult, KernelResult};
+use super::check::Checked;
+use super::doubts::doubts;
+use super::times::Times;
+use crate::matrix::Dtype;
+
+/// How the bytes of a product are counted in every rate and roofline.
+pub const BYTE_MODEL: &str = "compulsory: A once, the rows of X that are used once, Y once";
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measured {
+    /// A whole product, as planned and run.
+    #[default]
+    Run,
+    /// A kernel alone.
+    Kernel,
+    /// Another library's kernel alone.
+    Peer,
+    /// A conversion between formats.
+    Conversion,
+}
+
+impl Measured {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Kernel => "kernel",
+            Self::Peer => "peer",
+            Self::Conversion => "conversion",
+        }
+    }
+}
+
+/// A matrix as results name it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixFacts {
+    /// Its name.
+    pub name: String,
+    /// xxh3 of its arrays in double precision, in hexadecimal.
+    pub hash: String,
+    /// Rows.
+    pub rows: u64,
+    /// Columns.
+    pub cols: u64,
+    /// Stored entries, mirrored ones included.
+    pub nnz: u64,
+}
+
+/// One measured thing. What does not apply is none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The sweep of a study it belongs to.
+    pub sweep: String,
+    /// What was measured.
+    pub measured: Measured,
+    /// The matrix.
+    pub matrix: MatrixFacts,
+    /// The precision.
+    pub dtype: Option<Dtype>,
+    /// Columns of X.
+    pub k: Option<usize>,
+    /// Devices, as typed.
+    pub devices: String,
+    /// How many of them compute.
+    pub device_count: usize,
+    /// Threads of the CPU.
+    pub threads: usize,
+    /// The kernel, the peer's algorithm, or the conversion.
+    pub kernel: String,
+    /// How A gets to the devices.
+    pub mode: Option<String>,
+    /// How the CPU's threads share rows.
+    pub schedule: Option<String>,
+    /// Bytes of A in a chunk, as asked for.
+    pub chunk_bytes: Option<u64>,
+    /// Chunks that were planned.
+    pub chunks: Option<usize>,
+    /// The CPU's share, as asked for.
+    pub cpu_share: Option<f64>,
+    /// How things cross to the devices, as asked for.
+    pub transfer: Option<String>,
+    /// Whether nothing was computed.
+    pub simulated: bool,
+    /// Its times, in seconds.
+    pub times: Times,
+    /// Seconds that were predicted.
+    pub predicted_s: Option<f64>,
+    /// Additions and multiplications.
+    pub flops: Option<f64>,
+    /// Bytes that must move, counted as [`BYTE_MODEL`] says.
+    pub bytes: Option<u64>,
+    /// Rate of the memory they move in.
+    pub memory_gb_per_s: Option<f64>,
+    /// Most arithmetic there is.
+    pub peak_gflops: Option<f64>,
+    /// How many times faster than the serial one.
+    pub speedup: Option<f64>,
+    /// Of the shorter of copy and compute time the share that ran while the other ran.
+    pub hidden_fraction: Option<f64>,
+    /// Share of the devices' time in which they did nothing.
+    pub idle_fraction: Option<f64>,
+    /// Bytes that crossed to the devices.
+    pub to_device_bytes: Option<u64>,
+    /// Bytes that came back.
+    pub from_device_bytes: Option<u64>,
+    /// How the result compares; none where it was not looked at.
+    pub checked: Option<Checked>,
+    /// Why there are no times.
+    pub reason: Option<String>,
+    /// What makes the times doubtful.
+    pub doubts: Vec<String>,
+}
+
+impl Record {
+    /// Thousand million operations a second, at the median time.
+    pub fn gflops(&self) -> Option<f64> {
+        Some(self.flops? / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
+    }
+
+    /// The same at the mean time.
+    pub fn mean_gflops(&self) -> Option<f64> {
+        self.each_gflops().and_then(|times| times.mean)
+    }
+
+    /// Statistics of the rate of each sample.
+    pub fn each_gflops(&self) -> Option<Times> {
+        let flops = self.flops?;
+        let positive = self.times.samples.iter().filter(|&&seconds| seconds > 0.0);
+        Some(Times::new(&positive.map(|seconds| flops / seconds * 1e-9).collect::<Vec<_>>()))
+    }
+
+    /// Rate at which the bytes that must move did.
+    pub fn gb_per_s(&self) -> Option<f64> {
+        Some(self.bytes? as f64 / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
+    }
+
+    /// Share of the roofline: seconds that memory and arithmetic need at least over those it took.
+    pub fn roofline_fraction(&self) -> Option<f64> {
+        let memory_s = self.bytes? as f64 / (self.memory_gb_per_s? * 1e9);
+        let compute_s = self.peak_gflops.zip(self.flops).map_or(0.0, |(peak, flops)| flops / (peak * 1e9));
+        Some(memory_s.max(compute_s) / self.times.median.filter(|&median| median > 0.0)?)
+    }
+
+    /// Whether it is known to be wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.checked.is_some_and(|checked| !checked.passed)
+    }
+}
+
+/// Every kernel and peer of a case, a line each.
+pub fn records_of(case: &CaseResult) -> Vec<Record> {
+    let base = Record {
+        measured: Measured::Kernel,
+        matrix: case.facts.clone(),
+        dtype: Some(case.dtype),
+        k: Some(case.k),
+        devices: case.device.clone(),
+        device_count: 1,
+        threads: case.threads,
+        flops: Some(case.flops),
+        bytes: Some(case.compulsory_bytes),
+        memory_gb_per_s: Some(case.memory_gb_per_s),
+        peak_gflops: case.peak_gflops,
+        ..Record::default()
+    };
+    let kernel = |kernel: &KernelResult| Record {
+        kernel: kernel.kernel.clone(),
+        doubts: doubts(&kernel.times),
+        times: kernel.times.clone(),
+        checked: kernel.checked,
+        reason: kernel.reason.clone(),
+        ..base.clone()
+    };
+    let mut records: Vec<Record> = case.kernels.iter().map(kernel).collect();
+    records.extend(case.peers.iter().map(|peer| Record {
+        measured: Measured::Peer,
+        kernel: format!("{} {}", peer.peer, peer.algorithm).trim_end().to_string(),
+        doubts: doubts(&peer.times),
+        times: peer.times.clone(),
+        checked: peer.checked,
+        ..base.clone()
+    }));
+    records
+}
+
+/// The kernel that all speed-ups are measured against.
+const SERIAL: &str = "serial_csr";
+
+/// Says of each record how many times faster it is than the serial kernel on the same matrix, precision and K, and of each
+/// parallel conversion how many times faster than its serial twin.
+pub fn add_speedups(records: &mut [Record]) {
+    type Key = (String, Option<Dtype>, Option<usize>, String);
+    let key = |record: &Record, twin: &str| -> Key {
+        (record.matrix.hash.clone(), record.dtype, record.k, twin.to_string())
+    };
+    let mut serial: Vec<(Key, f64)> = Vec::new();
+    for record in records.iter() {
+        let twin = match record.measured {
+            Measured::Conversion => record.kernel.strip_suffix(", serial"),
+            _ => Some("").filter(|_| record.kernel == SERIAL),
+        };
+        if let (Some(twin), Some(median)) = (twin, record.times.median) {
+            serial.push((key(record, twin), median));
+        }
+    }
+    for record in records {
+        let twin = match record.measured {
+            Measured::Conversion => record.kernel.rsplit_once(", ").map_or("", |(conversion, _)| conversion),
+            _ => "",
+        };
+        let wanted = key(record, twin);
+        let baseline = serial.iter().find(|(key, _)| *key == wanted).map(|(_, seconds)| *seconds);
+        let median = record.times.median.filter(|&median| median > 0.0);
+        record.speedup = baseline.zip(median).map(|(baseline, median)| baseline / median);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kernel: &str, seconds: f64, k: usize) -> Record {
+        Record {
+            kernel: kernel.into(),
+            measured: Measured::Kernel,
+            k: Some(k),
+            times: Times::new(&[seconds]),
+            flops: Some(1e9),
+            bytes: Some(2_000_000_000),
+            memory_gb_per_s: Some(4.0),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn rates_follow_from_the_median() {
+        let record = record("cpu_csr", 2.0, 1);
+        assert_eq!((record.gflops(), record.gb_per_s()), (Some(0.5), Some(1.0)));
+        assert_eq!(record.roofline_fraction(), Some(0.25));
+        let bound = Record { peak_gflops: Some(1.0), ..record };
+        assert_eq!(bound.roofline_fraction(), Some(0.5), "arithmetic is the lower roof");
+        assert_eq!(Record::default().gflops(), None);
+    }
+
+    #[test]
+    fn speed_ups_are_against_the_serial_kernel_of_the_same_k() {
+        let mut records =
+            [record("serial_csr", 8.0, 1), record("cpu_csr", 2.0, 1), record("cpu_csr", 2.0, 8)];
+        add_speedups(&mut records);
+        assert_eq!(records.map(|record| record.speedup), [Some(1.0), Some(4.0), None]);
+    }
+
+    #[test]
+    fn conversions_are_compared_with_their_serial_twins() {
+        let conversion =
+            |kernel, seconds| Record { measured: Measured::Conversion, ..record(kernel, seconds, 0) };
+        let mut records = [
+            conversion("COO to CSR, serial", 3.0),
+            conversion("COO to CSR, parallel", 1.5),
+            conversion("COO to ELL, padded, parallel", 1.0),
+        ];
+        add_speedups(&mut records);
+        assert_eq!(records.map(|record| record.speedup), [Some(1.0), Some(2.0), None]);
+    }
+}
