@@ -17,6 +17,9 @@ fn the_tour_makes_what_it_names() {
         files += 1;
     }
     assert!(files >= 3, "{files} files");
+    assert!(tour.contains("study/report.html"), "{tour}");
+    let report = place.read("rowloom-demo/study/report.html");
+    assert!(report.contains("A first study") && report.contains("<svg"));
 }
 
 #[test]

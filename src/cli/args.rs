@@ -46,6 +46,8 @@ pub enum Command {
     Bench(BenchArguments),
     /// Measure this machine's kernels, for better plans
     Calibrate(CalibrateArguments),
+    /// Measure what a file asks for, into a folder with tables, plots and one page
+    Study(StudyArguments),
     /// Show a matrix: shape, row lengths, features, memory each format needs
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -72,6 +74,7 @@ impl Command {
             Self::Plan(_) => "plan",
             Self::Bench(_) => "bench",
             Self::Calibrate(_) => "calibrate",
+            Self::Study(_) => "study",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Generate(_) => "generate",
@@ -90,6 +93,7 @@ impl Command {
             Self::Plan(arguments) => &arguments.common,
             Self::Bench(arguments) => &arguments.common,
             Self::Calibrate(arguments) => &arguments.common,
+            Self::Study(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
@@ -500,6 +504,29 @@ pub struct CalibrateArguments {
     /// Seed of everything random: generated matrices and X
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// `rowloom study`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The folder gets report.html, which opens in any browser, a plot for each question as .svg, results.csv, results.json, and
+cases.jsonl, where each case is kept as it is finished: the same command after Ctrl-C or a crash goes on where it was.
+
+Examples:
+  rowloom study configs/quick.toml
+  rowloom study configs/scaling-threads.toml --output scaling")]
+pub struct StudyArguments {
+    /// What to measure; there are ready ones in configs/
+    #[arg(value_name = "CONFIG.toml", value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+
+    /// Folder for the results [default: rowloom- and the name of CONFIG]
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub output: Option<PathBuf>,
 
     /// Common flags.
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -31,6 +32,8 @@ pub struct Console {
     quiet: bool,
     color_output: bool,
     color_errors: bool,
+    /// Where notes go that are not shown at once.
+    gathered: Option<Arc<Mutex<Vec<String>>>>,
 }
 
 impl Console {
@@ -56,6 +59,7 @@ impl Console {
             quiet: common.quiet,
             color_output: color(io::stdout().is_terminal()),
             color_errors: color(io::stderr().is_terminal()),
+            gathered: None,
         }
     }
 
@@ -66,6 +70,9 @@ impl Console {
 
     /// Something worth knowing that is not the result.
     pub fn note(&self, text: &str) {
+        if let Some(mut gathered) = self.gathered.as_ref().and_then(|gathered| gathered.lock().ok()) {
+            gathered.push(text.into());
+        }
         if !self.quiet {
             self.labelled("note", "1;36", text);
         }
@@ -97,6 +104,27 @@ impl Console {
         }
         bar.enable_steady_tick(Duration::from_millis(100));
         Spinner(bar)
+    }
+
+    /// A bar on a terminal for so many things, with their rate and the time that is left; nothing elsewhere.
+    pub fn bar(&self, things: u64, name: &str) -> Bar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return Bar(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(things);
+        let template =
+            format!("{{bar:30}} {{pos}} of {{len}} {name}, {{per_sec}}, {{eta}} left  {{wide_msg}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar(bar)
+    }
+
+    /// The same console without progress, whose notes are gathered and not shown: for work under a bar.
+    pub fn gathering(&self) -> (Self, Arc<Mutex<Vec<String>>>) {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        (Self { quiet: true, gathered: Some(notes.clone()), ..self.clone() }, notes)
     }
 
     /// A table for people.
@@ -135,6 +163,28 @@ impl Console {
 pub struct Spinner(ProgressBar);
 
 impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A running bar.
+#[derive(Debug)]
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Says what is being done.
+    pub fn say(&self, doing: &str) {
+        self.0.set_message(doing.to_owned());
+    }
+
+    /// So many more are done.
+    pub fn advance(&self, things: u64) {
+        self.0.inc(things);
+    }
+}
+
+impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -131,7 +131,8 @@ fn same_bits<T: bytemuck::Pod>(left: &[T], right: &[T]) -> bool {
     bytemuck::cast_slice::<T, u8>(left) == bytemuck::cast_slice::<T, u8>(right)
 }
 
-fn same_csr<T: Scalar>(left: &Csr<T>, right: &Csr<T>) -> bool {
+/// Whether two matrices are the same, bit for bit.
+pub fn same_csr<T: Scalar>(left: &Csr<T>, right: &Csr<T>) -> bool {
     let (left, right) = (left.view(), right.view());
     (left.rows(), left.cols()) == (right.rows(), right.cols())
         && left.row_pointers() == right.row_pointers()
@@ -139,13 +140,15 @@ fn same_csr<T: Scalar>(left: &Csr<T>, right: &Csr<T>) -> bool {
         && same_bits(left.values(), right.values())
 }
 
-fn same_padded<T: Scalar>(left: &EllPadded<T>, right: &EllPadded<T>) -> bool {
+/// The same for padded rows.
+pub fn same_padded<T: Scalar>(left: &EllPadded<T>, right: &EllPadded<T>) -> bool {
     (left.rows(), left.cols(), left.width()) == (right.rows(), right.cols(), right.width())
         && left.columns() == right.columns()
         && same_bits(left.values(), right.values())
 }
 
-fn same_unpadded<T: Scalar>(left: &EllUnpadded<T>, right: &EllUnpadded<T>) -> bool {
+/// The same for rows at their own length.
+pub fn same_unpadded<T: Scalar>(left: &EllUnpadded<T>, right: &EllUnpadded<T>) -> bool {
     left.cols() == right.cols()
         && left.row_starts() == right.row_starts()
         && left.row_lengths() == right.row_lengths()
@@ -154,7 +157,7 @@ fn same_unpadded<T: Scalar>(left: &EllUnpadded<T>, right: &EllUnpadded<T>) -> bo
 }
 
 /// The entries column by column, as most files list them: rows come in no helpful order.
-fn by_columns<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Coo<T>> {
+pub fn by_columns<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Coo<T>> {
     let mut next = zeros::<u64>(matrix.cols() + 1)?;
     for &column in matrix.columns() {
         next[column as usize + 1] += 1;

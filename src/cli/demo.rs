@@ -7,14 +7,14 @@ use clap::Parser;
 use serde_json::Value;
 
 use super::args::{Arguments, DemoArguments};
-use super::console::Console;
+use super::console::{Console, write_file};
 use super::report::Report;
 use crate::error::{Error, Result};
 
 /// One step: a sentence, and the words behind `rowloom`, where `{}` stands for the folder.
 type Step = (&'static str, &'static str);
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     ("Make a matrix: a 27-point stencil on a 32 x 32 x 32 grid.", "generate stencil27,n=32 {}/stencil.mtx"),
     ("Look at it.", "inspect {}/stencil.mtx --spy {}/stencil.svg"),
     ("Keep it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
@@ -27,15 +27,23 @@ const STEPS: [Step; 6] = [
         "run {}/stencil.rlm -k 32 --devices cpu,emu:0 --repeat 3 --verify --trace {}/trace.json",
     ),
     ("Sum the timeline up; Perfetto (ui.perfetto.dev) draws it.", "trace {}/trace.json"),
+    (
+        "Measure what a file asks for: threads, kernels, shares of the CPU, and GPUs that are not here.",
+        "study {}/study.toml --output {}/study",
+    ),
 ];
 
-/// The report that the last step leaves.
+/// What the last step measures.
+const STUDY: &str = include_str!("demo_study.toml");
+
+/// The report that the run leaves.
 const REPORT: &str = "report.json";
 
 /// Walks through the steps.
 pub fn run(arguments: &DemoArguments, console: &Console) -> Result<()> {
     let folder = &arguments.folder;
     std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
+    write_file(&folder.join("study.toml"), STUDY.as_bytes())?;
     let mut commands = Vec::new();
     for (sentence, words) in STEPS {
         let words = words_for(words, folder);
@@ -51,7 +59,11 @@ pub fn run(arguments: &DemoArguments, console: &Console) -> Result<()> {
     let files = files();
     let shown = folder.display();
     console.text(&format!("The tour made these files in {shown}: {}.\n", files.join(", ")))?;
-    console.text(&format!("Open {shown}/stencil.svg in a browser; next: rowloom run --help\n"))?;
+    console.text(&format!(
+        "Open in a browser: {shown}/study/report.html, the study with its plots, tables and timelines, and\n\
+         {shown}/stencil.svg, the matrix. Open in ui.perfetto.dev: {shown}/trace.json.\n\
+         Next: rowloom study configs/quick.toml, and rowloom run --help\n"
+    ))?;
     console.json(
         &Report::new("demo")
             .with("folder", shown.to_string())

@@ -27,6 +27,10 @@ mod run;
 mod run_report;
 mod run_simulated;
 mod session;
+mod study;
+mod study_conversion;
+mod study_output;
+mod study_run;
 mod table;
 mod trace;
 mod tune;
@@ -71,6 +75,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Plan(arguments) => plan::run(arguments, console),
         Command::Bench(arguments) => bench::run(arguments, console),
         Command::Calibrate(arguments) => calibrate::run(arguments, console),
+        Command::Study(arguments) => study::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::kernel_bench::open_one;
 use super::console::Console;
+use super::kernel_bench::open_one;
 use super::options::{Devices, XSource};
 use super::planning::Resolved;
 use super::session::Session;

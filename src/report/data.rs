@@ -1,6 +1,6 @@
 //! What a report shows, as plain data: nothing here knows how a study was run or how a picture is drawn.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A whole report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -220,7 +220,7 @@ pub enum Cell {
 }
 
 /// An interactive timeline of one run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Which run it is.
     pub title: String,
@@ -233,7 +233,7 @@ pub struct Timeline {
 }
 
 /// One row of a timeline: a stream of a device, or a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lane {
     /// The device or process it belongs to; neighbours of the same one stand under one heading.
     pub process: String,
@@ -242,7 +242,7 @@ pub struct Lane {
 }
 
 /// One thing that took time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// The lane it lies in, counted from zero.
     pub lane: usize,

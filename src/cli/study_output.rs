@@ -1,0 +1,131 @@
+//! What a study leaves behind: a folder with tables, plots, one page, and a few lines for people.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::console::{Console, write_file};
+use super::report::Report;
+use super::table::{Table, seconds};
+use crate::error::{Error, Result};
+use crate::report::{self, Timeline};
+use crate::study::{BYTE_MODEL, Provenance, Record, Results, StudyConfig, add_speedups, csv, page};
+
+/// A study as far as it got.
+pub struct Finished<'a> {
+    /// What was asked for.
+    pub config: &'a StudyConfig,
+    /// The file that asked.
+    pub file: &'a Path,
+    /// Where results go.
+    pub folder: &'a Path,
+    /// Where they come from.
+    pub provenance: &'a Provenance,
+    /// The results.
+    pub records: Vec<Record>,
+    /// Cases that there are.
+    pub cases: usize,
+    /// Cases that are finished.
+    pub finished: usize,
+    /// Cases that were finished before.
+    pub kept: usize,
+    /// Runs to look into.
+    pub timelines: Vec<Timeline>,
+    /// What was noticed.
+    pub notes: Vec<String>,
+    /// Whether a signal ended it.
+    pub interrupted: bool,
+}
+
+/// Writes the folder, and says what is in it.
+pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
+    let Finished { config, file, folder, provenance, mut records, cases, kept, notes, .. } = finished;
+    add_speedups(&mut records);
+    let shell = |path: &Path| {
+        let text = path.display().to_string();
+        let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+        if plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    };
+    let configuration = folder.join("configuration.toml");
+    let (output, again) = (shell(folder), shell(&configuration));
+    let commands = vec![
+        (
+            "Go on where this ended, or draw it again".into(),
+            format!("rowloom study {} --output {output}", shell(file)),
+        ),
+        (
+            "Measure all of it anew, elsewhere".into(),
+            format!("rowloom study {again} --output {output}-again"),
+        ),
+    ];
+    let shown = page(Results {
+        config,
+        provenance,
+        records: &records,
+        cases,
+        finished: finished.finished,
+        timelines: finished.timelines,
+        commands,
+        notes,
+    })?;
+    let mut files = Vec::new();
+    let mut put = |name: String, content: String| -> Result<()> {
+        write_file(&folder.join(&name), content.as_bytes())?;
+        files.push(name);
+        Ok(())
+    };
+    put("configuration.toml".into(), config.to_toml()?)?;
+    put("results.csv".into(), csv(&records, &provenance.lines()))?;
+    let whole = Report::new("study")
+        .with("provenance", provenance)
+        .with("config", config)
+        .with("byte_model", BYTE_MODEL)
+        .with("cases", json!({"all": cases, "finished": finished.finished, "kept": kept}))
+        .with("interrupted", finished.interrupted)
+        .with("records", records.iter().map(record_json).collect::<Vec<_>>());
+    let text = serde_json::to_string_pretty(&whole)
+        .map_err(|error| Error::Internal(format!("results cannot be written as JSON: {error}")))?;
+    put("results.json".into(), text + "\n")?;
+    for figure in &shown.figures {
+        put(format!("{}.svg", figure.id), report::svg(figure))?;
+    }
+    for (number, timeline) in (1..).zip(&shown.timelines) {
+        put(format!("timeline-{number}.svg"), report::timeline_svg(timeline))?;
+    }
+    put("report.html".into(), report::html(&shown))?;
+
+    let mut table = Table::facts();
+    table.fact("study", &config.title);
+    let before = if kept > 0 { format!(", {kept} of them before") } else { String::new() };
+    table.fact("cases", format!("{} of {cases} finished{before}", finished.finished));
+    table.fact("results", format!("{} lines", records.len()));
+    if let Some((record, median)) = slowest(&records) {
+        table.fact("longest", format!("{} on {}, {}", record.kernel, record.matrix.name, seconds(median)));
+    }
+    let refused = records.iter().filter(|record| record.reason.is_some()).count();
+    if refused > 0 {
+        table.fact("not measured", format!("{refused}; results.csv says why"));
+    }
+    table.fact("folder", folder.display());
+    table.fact("plots", shown.figures.len());
+    table.fact("open", folder.join("report.html").display());
+    console.table(&table)?;
+    console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))
+}
+
+/// A record with what follows from its times.
+fn record_json(record: &Record) -> serde_json::Value {
+    let mut value = serde_json::to_value(record).unwrap_or_default();
+    if let Some(keys) = value.as_object_mut() {
+        keys.insert("gflops".into(), json!(record.gflops()));
+        keys.insert("gb_per_s".into(), json!(record.gb_per_s()));
+        keys.insert("roofline_fraction".into(), json!(record.roofline_fraction()));
+    }
+    value
+}
+
+/// The record with the longest median.
+fn slowest(records: &[Record]) -> Option<(&Record, f64)> {
+    let timed = records.iter().filter_map(|record| Some((record, record.times.median?)));
+    timed.max_by(|a, b| a.1.total_cmp(&b.1))
+}

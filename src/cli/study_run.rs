@@ -1,0 +1,204 @@
+//! A whole product as a case of a study: planned, run until its time is known, verified.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::args::PlanningArguments;
+use super::options::{Devices, FormatChoice, XSource, parse_bytes};
+use super::planning::{request, resolve};
+use super::session::Session;
+use super::x;
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{Schedule, verify};
+use crate::machine::Isa;
+use crate::matrix::{Csr, MultiVector};
+use crate::plan::{Plan, make};
+use crate::report;
+use crate::runtime::{Prepared, RunReport, Settings, Simulated, Timeline, open};
+use crate::study::{BenchSettings, Case, Checked, Record, Sampler, StudyConfig, Times, doubts, timeline};
+use crate::trace::{Clock, Trace};
+use crate::work::Work;
+
+/// How long devices may stay silent before they count as hung.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Products that a plan is made for where nobody says how many will be measured.
+const PLANNED_PRODUCTS: u32 = 20;
+
+/// Products of single numbers up to which a result is compared with the reference.
+const VERIFIED_PRODUCTS: usize = 1 << 26;
+
+/// What a case gave.
+pub struct Ran {
+    /// Its numbers.
+    pub record: Record,
+    /// Its last run.
+    pub timeline: report::Timeline,
+}
+
+/// Runs a case; `base` says what the matrix is.
+pub fn run<T: Kernels>(
+    case: &Case,
+    config: &StudyConfig,
+    session: &Session,
+    matrix: &Csr<T>,
+    base: &Record,
+) -> Result<Ran> {
+    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let planning = planning(case, devices)?;
+    let k = case.k.unwrap_or(1);
+    let view = matrix.view();
+    let resolved = resolve(&planning, session)?;
+    let single = resolved.devices.len() == 1;
+    let memory_gb_per_s = resolved.devices.first().map(|device| device.profile.stream_gb_per_s);
+    let repeat = config.measure.repeat.unwrap_or(PLANNED_PRODUCTS);
+    let products = u64::from(config.measure.warmup) + u64::from(repeat);
+    let request = request(&planning, resolved, Work::spmm(&view, k)?, products)?;
+    let mut record = Record {
+        mode: Some(case.mode.clone()),
+        schedule: Some(case.schedule.clone()),
+        transfer: Some(case.transfer.clone()),
+        chunk_bytes: planning.chunk_bytes,
+        cpu_share: case.cpu_share,
+        kernel: case.kernels.first().cloned().unwrap_or_default(),
+        k: case.k,
+        dtype: Some(T::DTYPE),
+        devices: case.devices.clone(),
+        threads: session.pool.threads(),
+        memory_gb_per_s: memory_gb_per_s.filter(|_| single),
+        flops: Some(2.0 * view.nnz() as f64 * k as f64),
+        ..base.clone()
+    };
+    if case.devices.contains("sim:") {
+        let plan = session.pool.install(|| make(&request))?;
+        let simulated = Simulated::new(&plan)?;
+        let report = simulated.run()?;
+        let descriptions = simulated.descriptions();
+        record.simulated = true;
+        record.times = Times::new(&[report.seconds()]);
+        let trace = traced(&plan, &descriptions, &report);
+        fill(&mut record, &plan, &trace, &report);
+        return Ok(Ran { timeline: shown(case, &trace, None), record });
+    }
+
+    let limit = session.memory_limit_bytes().saturating_sub(view.bytes());
+    let x =
+        session.pool.install(|| x::load::<T>(&XSource::Random, view.cols(), case.k, session.seed, limit))?;
+    x::check_memory::<T>("Y", view.rows(), k, limit)?;
+    let mut y = MultiVector::<T>::zeros(view.rows(), k)?;
+    let threads = session.pool.threads();
+    let schedule = schedule(&case.schedule)?;
+    let settings = Settings {
+        cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule },
+        memory_limit_bytes: limit,
+        patience: PATIENCE,
+        emulated: planning.devices.emulated()?,
+        cuda: planning.devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect(),
+    };
+    let (job, opened) = open(&session.pool, view, request, &settings, Clock::start())?;
+    let mut prepared = Prepared::new(&session.pool, &job, opened, settings)?;
+    let (times, last) = repeat_until_known(config, session, &mut prepared, &x, &mut y)?;
+    record.doubts = doubts(&times);
+    record.times = times;
+    let faults = prepared.faults().iter().chain(&last.faults);
+    record.doubts.extend(faults.map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error)));
+    let trace = traced(job.plan(), &prepared.descriptions(), &last);
+    fill(&mut record, job.plan(), &trace, &last);
+    if config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_PRODUCTS {
+        let verification = session.pool.install(|| verify(view, x.view(), y.view()))?;
+        let (passed, max_bound_ratio) = (verification.passed, verification.max_bound_ratio);
+        record.checked = Some(Checked { passed, bitwise: false, max_bound_ratio });
+    }
+    let simulated = Simulated::new(job.plan())?;
+    let predicted = traced(job.plan(), &simulated.descriptions(), &simulated.run()?);
+    Ok(Ran { timeline: shown(case, &trace, Some(&predicted)), record })
+}
+
+/// The flags that a case stands for.
+fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
+    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
+    Ok(PlanningArguments {
+        mode: case.mode.clone(),
+        chunk_bytes,
+        cpu_share: case.cpu_share,
+        transfer: case.transfer.clone(),
+        kernel: case.kernels.first().cloned().unwrap_or_else(|| "auto".into()),
+        format: FormatChoice::Auto,
+        ..PlanningArguments::of(devices)
+    })
+}
+
+/// The schedule of that name.
+pub fn schedule(name: &str) -> Result<Schedule> {
+    let known = [Schedule::Balanced, Schedule::EqualRows];
+    let found = known.into_iter().find(|schedule| schedule.name() == name);
+    found.ok_or_else(|| Error::Usage(format!("'{name}' is no schedule; there are balanced and equal-rows")))
+}
+
+/// How a study's cases are measured.
+pub fn settings(config: &StudyConfig) -> BenchSettings {
+    let measure = &config.measure;
+    BenchSettings {
+        warmup: measure.warmup,
+        repeat: measure.repeat,
+        time_cap_s: measure.time_cap_s,
+        cut_hopeless: false,
+    }
+}
+
+/// Products until their time is known; an error where a signal came first.
+fn repeat_until_known<T: Kernels>(
+    config: &StudyConfig,
+    session: &Session,
+    prepared: &mut Prepared<'_, T>,
+    x: &MultiVector<T>,
+    y: &mut MultiVector<T>,
+) -> Result<(Times, RunReport)> {
+    let settings = settings(config);
+    let stop = AtomicBool::new(false);
+    let mut sampler = Sampler::new(settings, f64::INFINITY);
+    let mut last = None;
+    prepared.repeat(x.view(), y.view_mut(), u64::MAX, Some(&stop), |run, report| {
+        if run >= u64::from(settings.warmup) {
+            sampler.push(report.seconds());
+        }
+        last = Some(report);
+        if sampler.is_enough() || session.interrupt.asked() {
+            stop.store(true, Ordering::SeqCst);
+        }
+    })?;
+    session.interrupt.check()?;
+    let last = last.ok_or_else(|| Error::Internal("nothing was run".into()))?;
+    Ok((Times::new(&sampler.into_seconds()), last))
+}
+
+/// One run as a trace.
+fn traced(plan: &Plan, descriptions: &[crate::device::Description], report: &RunReport) -> Trace {
+    let mut trace = Trace::default();
+    Timeline::new(&mut trace, plan, descriptions).add_run(&mut trace, report, 0);
+    trace
+}
+
+/// What a run says beside its time.
+fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
+    let summary = trace.summary();
+    record.device_count = plan.computing().count();
+    record.chunks = Some(plan.chunks.len());
+    record.predicted_s = Some(plan.predicted_s);
+    record.hidden_fraction = summary.hidden_fraction;
+    record.idle_fraction = summary.idle_fraction;
+    let (up, down) = report.link_bytes();
+    (record.to_device_bytes, record.from_device_bytes) = (Some(up), Some(down));
+}
+
+/// The run for people to look into.
+fn shown(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> report::Timeline {
+    let k = case.k.unwrap_or(1);
+    let title = format!("{} with K = {k} on {}", case.matrix, case.devices);
+    let caption = match predicted {
+        Some(_) => "The last run; outlines are where the cost model had put each task.",
+        None => "Simulated: every task takes the time that the cost model gives it.",
+    };
+    timeline(title, caption.into(), trace, predicted)
+}

@@ -1,0 +1,109 @@
+//! One run as a timeline for a report: what happened, beside what was predicted.
+
+use std::collections::HashMap;
+
+use crate::report::{Lane, Span, Timeline};
+use crate::trace::{Arguments, LaneId, Trace};
+
+/// The tasks of `measured`, each beside its twin in `predicted`: the task of the same name on the same device.
+pub fn timeline(title: String, caption: String, measured: &Trace, predicted: Option<&Trace>) -> Timeline {
+    let lanes: Vec<Lane> =
+        measured.lanes().map(|(process, name)| Lane { process: process.into(), name: name.into() }).collect();
+    let places = places(measured);
+    let twins = predicted.map(starts_and_ends).unwrap_or_default();
+    let begin_ns = first_ns(measured);
+    let mut spans = Vec::new();
+    for span in measured.spans().iter().filter(|span| span.category.is_task()) {
+        let Some(&lane) = places.get(&span.lane) else { continue };
+        let process = lanes.get(lane).map_or("", |lane: &Lane| lane.process.as_str());
+        let twin = twins.get(&(process.to_string(), span.name.clone()));
+        spans.push(Span {
+            lane,
+            name: span.name.clone(),
+            kind: span.category.name().into(),
+            start_s: seconds(span.start_ns.saturating_sub(begin_ns)),
+            end_s: seconds(span.end_ns.saturating_sub(begin_ns)),
+            predicted_start_s: twin.map(|twin| twin.0),
+            predicted_end_s: twin.map(|twin| twin.1),
+            details: details(&span.arguments),
+        });
+    }
+    Timeline { title, caption, lanes, spans }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn first_ns(trace: &Trace) -> u64 {
+    let tasks = trace.spans().iter().filter(|span| span.category.is_task());
+    tasks.map(|span| span.start_ns).min().unwrap_or(0)
+}
+
+/// The place of each lane among all.
+fn places(trace: &Trace) -> HashMap<LaneId, usize> {
+    let names: Vec<(String, String)> =
+        trace.lanes().map(|(process, name)| (process.to_string(), name.to_string())).collect();
+    // Asking for a lane by its name gives the one that is there.
+    let mut known = trace.clone();
+    let id = |(place, (process, name)): (usize, &(String, String))| {
+        let process = known.process(process);
+        (known.lane(process, name), place)
+    };
+    names.iter().enumerate().map(id).collect()
+}
+
+/// When each task of a device begins and ends, by the device's and its own name.
+fn starts_and_ends(trace: &Trace) -> HashMap<(String, String), (f64, f64)> {
+    let processes: Vec<String> = trace.lanes().map(|(process, _)| process.to_string()).collect();
+    let places = places(trace);
+    let begin_ns = first_ns(trace);
+    let tasks = trace.spans().iter().filter(|span| span.category.is_task());
+    let ends = tasks.filter_map(|span| {
+        let process = processes.get(*places.get(&span.lane)?)?;
+        let times = (seconds(span.start_ns - begin_ns), seconds(span.end_ns - begin_ns));
+        Some(((process.clone(), span.name.clone()), times))
+    });
+    ends.collect()
+}
+
+fn details(arguments: &Arguments) -> Vec<(String, String)> {
+    let Arguments { rows, nnz, bytes, kernel, predicted_us, gb_per_s, .. } = arguments;
+    let facts = [
+        ("rows", rows.map(|rows| rows.to_string())),
+        ("nonzeros", nnz.map(|nnz| nnz.to_string())),
+        ("bytes", bytes.map(|bytes| bytes.to_string())),
+        ("kernel", kernel.as_ref().map(|kernel| kernel.to_string())),
+        ("predicted alone", predicted_us.map(|us| format!("{us:.1} µs"))),
+        ("rate", gb_per_s.map(|rate| format!("{rate:.2} GB/s"))),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Category, Span as Traced};
+
+    fn trace(start_ns: u64, lane: &str) -> Trace {
+        let mut trace = Trace::default();
+        let process = trace.process("emu:0");
+        let lane = trace.lane(process, lane);
+        for (name, from, to) in [("upload 0", 0, 10), ("kernel 0", 10, 30)] {
+            let (start_ns, end_ns) = (start_ns + from, start_ns + to);
+            let (category, arguments) = (Category::Kernel, Arguments::default());
+            trace.span(Traced { lane, name: name.into(), category, start_ns, end_ns, arguments });
+        }
+        trace
+    }
+
+    #[test]
+    fn tasks_find_their_predicted_twins_whatever_the_clock_and_the_lane() {
+        let shown = timeline("a".into(), "b".into(), &trace(1_000_000, "one"), Some(&trace(0, "other")));
+        assert_eq!(shown.lanes, [Lane { process: "emu:0".into(), name: "one".into() }]);
+        let kernel = &shown.spans[1];
+        assert_eq!((kernel.start_s, kernel.end_s), (1e-8, 3e-8));
+        assert_eq!((kernel.predicted_start_s, kernel.predicted_end_s), (Some(1e-8), Some(3e-8)));
+        assert_eq!(timeline("a".into(), "b".into(), &trace(5, "one"), None).spans[0].predicted_end_s, None);
+    }
+}

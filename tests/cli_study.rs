@@ -1,0 +1,240 @@
+//! `rowloom study`: what it leaves behind, how it goes on after an end, and every way to ask for it wrongly.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::Place;
+
+/// Many quick cases.
+const MANY: &str = "
+title = 'many'
+[measure]
+warmup = 0
+repeat = 3
+[[sweep]]
+name = 'run'
+matrices = ['gen:stencil5,n=100', 'gen:uniform,rows=10000,degree=8']
+k = [1, 2, 3, 4, 5, 6, 7, 8]
+threads = [1, 2]
+[[sweep]]
+name = 'kernel'
+subject = 'kernel'
+matrices = ['gen:stencil5,n=60']
+k = [1, 2, 4, 8]
+kernels = ['serial_csr', 'cpu_csr']
+";
+const CASES: u64 = 36;
+
+fn start(place: &Place, words: &str) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_rowloom"))
+        .current_dir(place.path(""))
+        .args(words.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Whole lines of the journal that are cases, by key.
+fn kept(place: &Place) -> Vec<(String, Value)> {
+    let text = std::fs::read_to_string(place.path("out/cases.jsonl")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let named = lines.map(|mut line| (line["key"].as_str().unwrap().to_string(), line["case"].take()));
+    named.filter(|(key, _)| !key.ends_with("timeline")).collect()
+}
+
+/// Python with a module, where there is one.
+fn python(module: &str) -> Option<String> {
+    let python = std::env::var("ROWLOOM_PYTHON").unwrap_or_else(|_| "python3".into());
+    let found =
+        Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    eprintln!("skipped: {python} has no {module}; name one that has with ROWLOOM_PYTHON");
+    None
+}
+
+fn run_python(python: &str, script: &str, words: &[&Path]) {
+    let output = Command::new(python).args(["-c", script]).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+fn schema(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas").join(name)
+}
+
+const VALIDATE: &str = "
+import json, sys, jsonschema
+schema, data = (json.load(open(name)) for name in sys.argv[1:])
+jsonschema.Draft202012Validator.check_schema(schema)
+jsonschema.Draft202012Validator(schema).validate(data)
+";
+
+#[test]
+fn the_quick_study_leaves_everything_it_promises() {
+    let place = Place::new();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/quick.toml");
+    let report = place.json(&format!("study {} --output out --json", config.display()));
+    assert_eq!(report["cases"]["all"], report["cases"]["finished"]);
+    let records = report["records"].as_array().unwrap();
+    for record in records {
+        assert!(record["reason"].is_null() && record["times"]["n"].as_u64() > Some(0), "{record}");
+        let right = record["simulated"] == true || record["checked"]["passed"] == true;
+        assert!(right, "{record}");
+    }
+    let files: Vec<&str> = report["files"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for name in ["configuration.toml", "results.csv", "results.json", "report.html", "timeline-1.svg"] {
+        assert!(files.contains(&name), "{name}: {files:?}");
+    }
+    for question in [
+        "speed-up-threads",
+        "efficiency-threads",
+        "rate-by-k",
+        "roofline",
+        "kernels-cpu",
+        "overlap-by-chunk",
+        "time-by-share",
+        "speed-up-devices",
+        "conversions",
+    ] {
+        assert!(files.iter().any(|file| file.contains(question)), "{question}: {files:?}");
+    }
+    for file in &files {
+        assert!(!place.read(&format!("out/{file}")).is_empty(), "{file}");
+    }
+    let html = place.read("out/report.html");
+    for word in ["A quick look at this machine", "operating system", "revision", "rowloom study", "affinity"]
+    {
+        assert!(html.contains(word), "{word}");
+    }
+
+    if let Some(python) = python("pandas") {
+        let script = "
+import sys, pandas
+table = pandas.read_csv(sys.argv[1], comment='#')
+assert len(table) == int(sys.argv[2].split('/')[-1]), len(table)
+assert (table.median_s > 0).all() and table.gflops.notna().any()
+assert set(table.measured) == {'run', 'kernel', 'conversion'}
+assert table.k.dropna().astype(int).min() == 1
+";
+        run_python(&python, script, &[&place.path("out/results.csv"), Path::new(&records.len().to_string())]);
+    }
+    if let Some(python) = python("jsonschema") {
+        run_python(&python, VALIDATE, &[&schema("study.json"), &place.path("out/results.json")]);
+    }
+    // The folder's own configuration is the same study, and asks for the same figures.
+    let again = place.json("study out/configuration.toml --output out --json");
+    assert_eq!(again["cases"]["kept"], report["cases"]["all"]);
+    assert_eq!(again["records"], report["records"]);
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quick-report.html");
+    std::fs::write(folder, html).unwrap();
+}
+
+#[test]
+fn bench_results_are_what_their_schema_says() {
+    let Some(python) = python("jsonschema") else { return };
+    let place = Place::new();
+    place.succeed(
+        "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json b.json",
+    );
+    run_python(&python, VALIDATE, &[&schema("bench.json"), &place.path("b.json")]);
+}
+
+#[test]
+fn a_killed_study_loses_the_case_in_flight_and_no_other() {
+    let place = Place::new();
+    place.write("many.toml", MANY);
+    let mut killed_within = 0;
+    for round in 0..6u64 {
+        let mut child = start(&place, "study many.toml --output out");
+        // Any moment will do; the process number makes it another one each time.
+        let wait = 30 + (u64::from(child.id()) * 7919 + round * 104_729) % 400;
+        std::thread::sleep(Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let before = kept(&place);
+        killed_within += u64::from(!before.is_empty() && before.len() < CASES as usize);
+        // What was kept is there afterwards, the same to the last bit.
+        if round % 2 == 1 {
+            let report = place.json("study many.toml --output out --json");
+            assert_eq!(report["cases"]["kept"].as_u64(), Some(before.len() as u64), "round {round}");
+            assert_eq!(report["cases"]["finished"].as_u64(), Some(CASES));
+            let after = kept(&place);
+            for case in &before {
+                assert!(after.contains(case), "{}", case.0);
+            }
+            std::fs::remove_dir_all(place.path("out")).unwrap();
+        }
+    }
+    eprintln!("{killed_within} of 6 were killed between the first case and the last");
+}
+
+#[test]
+fn ctrl_c_leaves_what_is_finished_valid_and_the_rest_for_later() {
+    let place = Place::new();
+    place.write("long.toml", MANY.replace("repeat = 3", "repeat = 4000\ntime_cap_s = 0.2"));
+    let mut child = start(&place, "study long.toml --output out");
+    let begin = std::time::Instant::now();
+    while kept(&place).len() < 2 && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let report: Value = serde_json::from_str(&place.read("out/results.json")).unwrap();
+    assert_eq!(report["interrupted"], true);
+    let finished = report["cases"]["finished"].as_u64().unwrap();
+    assert!((2..CASES).contains(&finished), "{finished}");
+    assert_eq!(kept(&place).len() as u64, finished);
+    assert!(place.read("out/report.html").contains("cases are not finished"));
+    if let Some(python) = python("jsonschema") {
+        run_python(&python, VALIDATE, &[&schema("study.json"), &place.path("out/results.json")]);
+    }
+    let again = place.json("study long.toml --output out --json");
+    assert_eq!(again["cases"]["kept"].as_u64(), Some(finished));
+    assert_eq!(again["cases"]["finished"].as_u64(), Some(CASES));
+}
+
+#[test]
+fn devices_that_are_not_here_are_named_and_left_out() {
+    let place = Place::new();
+    place.write(
+        "a.toml",
+        "title = 'a'\n[[sweep]]\nname = 's'\nmatrices = ['gen:stencil5,n=9']\nk = [1]\ndevices = ['cpu', 'cuda:77']",
+    );
+    let report = place.json("study a.toml --json");
+    assert_eq!(report["cases"], serde_json::json!({"all": 2, "finished": 1, "kept": 0}));
+    assert!(report["records"][1]["reason"].as_str().unwrap().contains("cuda:77"), "{report}");
+    assert!(place.read("rowloom-a/report.html").contains("cuda:77"));
+}
+
+#[test]
+fn wrong_studies_are_told_before_anything_is_measured() {
+    let place = Place::new();
+    place.write("many.toml", MANY);
+    for (name, from, to, code, part) in [
+        ("key", "threads = ", "thread = ", 2, "did you mean 'threads'?"),
+        ("kernel", "'cpu_csr'", "'cpu_scr'", 2, "cpu_scr"),
+        ("devices", "threads = ", "devices = ['gpu']\nthreads = ", 2, "gpu"),
+        ("mode", "threads = ", "mode = ['fast']\nthreads = ", 2, "there are auto, resident"),
+        ("chunk", "threads = ", "chunk_bytes = ['many']\nthreads = ", 2, "number of bytes"),
+        ("syntax", "title", "= title", 3, "syntax.toml:"),
+        ("matrix", "gen:stencil5,n=100", "gen:stencil9,n=100", 2, "stencil9"),
+        ("file", "gen:stencil5,n=100", "none.mtx", 3, "none.mtx"),
+    ] {
+        place.write(&format!("{name}.toml"), MANY.replacen(from, to, 1));
+        let outcome = place.run(&format!("study {name}.toml"));
+        assert_eq!(outcome.code, code, "{name}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(part), "{name}: {}", outcome.stderr);
+    }
+    place.fail("study none.toml", 3, "none.toml");
+    place.fail("study many.toml --output many.toml/inside", 1, "inside");
+    assert_eq!(place.run("study").code, 2);
+}
