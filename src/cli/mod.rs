@@ -22,6 +22,7 @@ mod oracle;
 mod plan;
 mod planning;
 mod recording;
+mod replan;
 mod report;
 mod run;
 mod run_report;

@@ -11,6 +11,7 @@ use super::console::{Console, check_target};
 use super::files::DenseFile;
 use super::planning::{kernel, request, resolve};
 use super::recording::Recording;
+use super::replan::replanned;
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact};
@@ -22,7 +23,7 @@ use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Verification, verify};
 use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanRequest};
 use crate::runtime::{Computed, Job, Opened, Prepared, RunReport, Settings, open, open_planned};
 use crate::study::Times;
 use crate::trace::Clock;
@@ -78,15 +79,38 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
     let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
     let start = Instant::now();
-    let (job, opened, refined) = opened(arguments, &session, console, matrix, k, saved, &settings, clock)?;
-    let plan_s = opened.plan_s;
+    let Decided { job: first, opened, refined, request } =
+        decide(arguments, &session, console, matrix, k, saved, &settings, clock)?;
+    let (mut job, mut plan_s) = (&first, opened.plan_s);
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
-        Prepared::new(&session.pool, &job, opened, settings)?
+        Prepared::new(&session.pool, job, opened, settings.clone())?
     };
-    let prepare_s = start.elapsed().as_secs_f64() - plan_s;
+    let mut prepare_s = start.elapsed().as_secs_f64() - plan_s;
 
-    let measured = repeat(arguments, &session, console, &mut prepared, &x, &mut y, recording.is_some())?;
+    let (keep, warmup) = (recording.is_some(), u64::from(arguments.warmup));
+    let repeats = u64::from(arguments.repeat);
+    let warm = repeat(&session, console, &mut prepared, &x, &mut y, warmup, 0, false)?;
+    let again = match (&request, &warm.last) {
+        (Some(request), Some(last)) => replanned(&session, request, job.plan(), last, prepare_s, repeats)?,
+        _ => None,
+    };
+    let second;
+    if let Some((request, why)) = again {
+        console.note(&why);
+        let start = Instant::now();
+        // The devices are closed before they are opened anew.
+        drop(prepared);
+        let (replanned, opened) = open(&session.pool, matrix, request, &settings, clock)?;
+        plan_s += opened.plan_s;
+        second = replanned;
+        job = &second;
+        prepared = Prepared::new(&session.pool, job, opened, settings)?;
+        prepare_s += start.elapsed().as_secs_f64();
+    }
+    let unseen = u64::from(!std::ptr::eq(job, &first));
+    let mut measured = repeat(&session, console, &mut prepared, &x, &mut y, unseen, repeats, keep)?;
+    measured.faults.splice(0..0, warm.faults);
     let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
     refine(job.plan(), measured.last.as_ref(), threads as u32, refined.as_deref());
     let verification = if arguments.verify && complete && !session.interrupt.asked() {
@@ -131,9 +155,19 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     verdict(verification.as_ref())
 }
 
-/// The plan of this product, its open devices, and where what the run tells is kept.
+/// What was decided before the first product.
+struct Decided<'a, T> {
+    job: Job<'a, T>,
+    opened: Opened<'a>,
+    /// Where what the run tells is kept.
+    refined: Option<PathBuf>,
+    /// What the plan was made from; none where it was made before.
+    request: Option<PlanRequest<'a>>,
+}
+
+/// The plan of this product and its open devices.
 #[expect(clippy::too_many_arguments, reason = "all that `run` knows when it decides")]
-fn opened<'a, T: Kernels>(
+fn decide<'a, T: Kernels>(
     arguments: &RunArguments,
     session: &Session,
     console: &Console,
@@ -142,13 +176,13 @@ fn opened<'a, T: Kernels>(
     saved: Option<Plan>,
     settings: &Settings,
     clock: Clock,
-) -> Result<(Job<'a, T>, Opened<'a>, Option<PathBuf>)> {
+) -> Result<Decided<'a, T>> {
     let _span = tracing::info_span!("plan").entered();
     let work = Work::spmm(&matrix, k)?;
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
         let (job, opened) = open_planned(matrix, plan, settings, clock)?;
-        return Ok((job, opened, None));
+        return Ok(Decided { job, opened, refined: None, request: None });
     }
     let planning = &arguments.planning;
     let mut resolved = resolve(planning, session)?;
@@ -158,8 +192,8 @@ fn opened<'a, T: Kernels>(
     }
     let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
     let request = request(planning, resolved, work, products)?;
-    let (job, opened) = open(&session.pool, matrix, request, settings, clock)?;
-    Ok((job, opened, refined))
+    let (job, opened) = open(&session.pool, matrix, request.clone(), settings, clock)?;
+    Ok(Decided { job, opened, refined, request: Some(request) })
 }
 
 /// Keeps what the last product told of the kernels, where that is wanted. A folder that lets nothing be written is no error.
@@ -200,20 +234,24 @@ struct Measured {
 }
 
 /// Warms up and measures until all repeats are done or a signal comes.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "everything that a product needs, and how often it is computed"
+)]
 fn repeat<T: Kernels>(
-    arguments: &RunArguments,
     session: &Session,
     console: &Console,
     prepared: &mut Prepared<'_, T>,
     x: &MultiVector<T>,
     y: &mut MultiVector<T>,
+    warmup: u64,
+    repeats: u64,
     keep: bool,
 ) -> Result<Measured> {
     let _spinner = console.spinner("multiplying");
     let _span = tracing::info_span!("multiply").entered();
     session.interrupt.defer();
-    let warmup = u64::from(arguments.warmup);
-    let runs = warmup + u64::from(arguments.repeat);
+    let runs = warmup + repeats;
     let mut measured = Measured { seconds: Vec::new(), last: None, traced: Vec::new(), faults: Vec::new() };
     let mut room = if keep { MOST_TRACED_TASKS } else { 0 };
     prepared.repeat(x.view(), y.view_mut(), runs, Some(session.interrupt.flag()), |run, report| {

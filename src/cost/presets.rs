@@ -232,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_twice_as_slow_takes_twice_as_long() {
+        let load =
+            Load { rows: 10, nnz: 500, k: 8, compulsory_bytes: 1 << 20, gathered_bytes: 1 << 22, x_bytes: 1 };
+        for profile in [cpu_profile(2, 1 << 30).unwrap(), emulated_profile().unwrap()] {
+            let slowed = profile.slowed(2.0);
+            assert!((slowed.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);
+            let copied = |profile: &Profile| profile.upload_s(1 << 40) + profile.download_s(1 << 40);
+            assert!(profile.link.is_none() || (copied(&slowed) / copied(&profile) - 2.0).abs() < 1e-3);
+        }
+    }
+
+    #[test]
     fn a_rate_of_zero_gives_a_finite_time() {
         let mut profile = preset("h200").unwrap().gpus.remove(0);
         profile.stream_gb_per_s = 0.0;

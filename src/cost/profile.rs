@@ -143,6 +143,23 @@ impl Profile {
         alone_s.unwrap_or_else(|| self.kernel_s(&load)) * self.correction(form)
     }
 
+    /// The same device, so many times slower in everything.
+    pub fn slowed(&self, factor: f64) -> Self {
+        let mut slowed = self.clone();
+        let rates =
+            [&mut slowed.stream_gb_per_s, &mut slowed.gather_gb_per_s, &mut slowed.far_gather_gb_per_s];
+        rates.into_iter().for_each(|rate| *rate /= factor);
+        slowed.product_ns *= factor;
+        slowed.row_ns *= factor;
+        slowed.launch_us *= factor;
+        if let Some(link) = &mut slowed.link {
+            let rates =
+                [&mut link.to_device_gb_per_s, &mut link.from_device_gb_per_s, &mut link.both_gb_per_s];
+            rates.into_iter().for_each(|rate| *rate /= factor);
+        }
+        slowed
+    }
+
     /// Whether a form is worth choosing, as far as is known.
     pub fn knows(&self, form: &Form, k: u64, dtype: Dtype) -> bool {
         form.shape(dtype, k).is_some_and(|shape| self.weights.contains_key(shape))

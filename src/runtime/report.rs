@@ -67,6 +67,17 @@ impl RunReport {
         direct.into_iter().chain(self.rounds.iter().flat_map(Round::computed))
     }
 
+    /// Seconds after which the last chunk that went through a device was done; zero where none did.
+    pub fn finish_s(&self, device: DeviceId) -> f64 {
+        let ends = self.rounds.iter().flat_map(|round| {
+            round.outcome.records.iter().filter_map(move |record| match round.planned.task(record.task) {
+                Ok((_, Item::Chunk(_), through)) if through == device => Some(record.end_ns),
+                _ => None,
+            })
+        });
+        ends.max().map_or(0.0, |end_ns| end_ns.saturating_sub(self.start_ns) as f64 / 1e9)
+    }
+
     /// Number of tasks that were done.
     pub fn tasks(&self) -> usize {
         self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
