@@ -121,6 +121,15 @@ fn what_was_timed_once_is_remembered() {
 }
 
 #[test]
+fn what_several_devices_do_together_is_simulated_beside_it() {
+    let report = Place::new().json("run gen:stencil5,n=30 -k 4 --devices cpu,emu:0 --repeat 2 --json");
+    let timing = &report["timing"];
+    assert!(timing["simulated_s"].as_f64().unwrap() > 0.0, "{timing}");
+    let alone = Place::new().json("run gen:stencil5,n=30 -k 4 --devices cpu --repeat 2 --json");
+    assert!(alone["timing"]["simulated_s"].is_null());
+}
+
+#[test]
 fn a_run_says_what_was_predicted_and_how_near_the_memory_it_came() {
     let report = Place::new().json("run gen:stencil5,n=60 -k 8 --devices cpu --repeat 3 --json");
     assert!(report["roofline_fraction"].as_f64().unwrap() > 0.0);

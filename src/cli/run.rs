@@ -24,7 +24,7 @@ use crate::kernel::{KernelId, Verification, verify};
 use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::{Plan, PlanRequest};
-use crate::runtime::{Computed, Job, Opened, Prepared, RunReport, Settings, open, open_planned};
+use crate::runtime::{Computed, Job, Opened, Prepared, RunReport, Settings, Simulated, open, open_planned};
 use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tasks that a trace holds; of more runs only the first are kept, and the last.
 const MOST_TRACED_TASKS: usize = 1 << 20;
+
+/// Plans with more chunks are not simulated beside being run.
+const MOST_SIMULATED_CHUNKS: usize = 4096;
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
@@ -138,6 +141,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         clock_errors,
         host_reasons: (0..job.plan().chunks.len()).map(|chunk| prepared.host_reason(chunk)).collect(),
         times: Times::new(&measured.seconds),
+        simulated_s: simulated_s(job.plan()),
         last: measured.last.as_ref(),
         faults: prepared.faults().iter().chain(&measured.faults).cloned().collect(),
         simulated: false,
@@ -194,6 +198,13 @@ fn decide<'a, T: Kernels>(
     let request = request(planning, resolved, work, products)?;
     let (job, opened) = open(&session.pool, matrix, request.clone(), settings, clock)?;
     Ok(Decided { job, opened, refined, request: Some(request) })
+}
+
+/// Seconds of the plan in virtual time: how well the model foresees what several devices do together.
+fn simulated_s(plan: &Plan) -> Option<f64> {
+    let together = plan.devices.len() > 1 && plan.chunks.len() <= MOST_SIMULATED_CHUNKS;
+    together
+        .then(|| Simulated::new(plan).and_then(|simulated| simulated.run()).ok().map(|run| run.seconds()))?
 }
 
 /// Keeps what the last product told of the kernels, where that is wanted. A folder that lets nothing be written is no error.

@@ -42,6 +42,8 @@ pub struct Outcome<'a, T: Scalar> {
     pub host_reasons: Vec<Option<String>>,
     /// The measured products.
     pub times: Times,
+    /// Seconds that the same plan takes in virtual time, where several devices work together.
+    pub simulated_s: Option<f64>,
     /// What the last product did.
     pub last: Option<&'a RunReport>,
     /// What went wrong, in all products.
@@ -186,7 +188,10 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
         };
         table.fact("time", words);
         let ratio = outcome.predicted_ratio().map(|ratio| format!(", {ratio:.2} of the measured time"));
-        table.fact("predicted", format!("{}{}", seconds(plan.predicted_s), ratio.unwrap_or_default()));
+        let simulated =
+            outcome.simulated_s.map(|s| format!("; {} when simulated, {:.2} of it", seconds(s), s / median));
+        let words = [ratio, simulated].into_iter().flatten().collect::<String>();
+        table.fact("predicted", format!("{}{words}", seconds(plan.predicted_s)));
     }
     if let Some(gflops) = outcome.gflops() {
         table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", places(outcome)));
@@ -271,6 +276,7 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
                 "prepare_s": outcome.prepare_s,
                 "predicted_s": plan.predicted_s,
                 "predicted_over_measured": outcome.predicted_ratio(),
+                "simulated_s": outcome.simulated_s,
                 "run_s": times,
             }),
         )

@@ -88,6 +88,7 @@ pub fn run<T: Scalar>(
         host_reasons: vec![None; plan.chunks.len()],
         // Virtual time has no noise: every repeat would be the same.
         times: Times::new(&[report.seconds()]),
+        simulated_s: None,
         last: Some(&report),
         faults: Vec::new(),
         simulated: true,

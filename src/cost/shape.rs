@@ -68,6 +68,7 @@ impl Form {
             KernelId::CsrWays if whole && ways > 1 && ways == (16 / lanes).max(1) => "csr_ways_16".into(),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
             KernelId::RowGroups => "row_groups".into(),
+            _ if self.kernel.name() == "hybrid" => format!("hybrid_{piece}"),
             KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),
             KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 16 => "row_groups_cut_x16".into(),
             KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 32 => "row_groups_cut_x32".into(),
