@@ -17,7 +17,7 @@ use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use crate::plan::DeviceSpec;
 use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
-    ResidentBench, Room, Sizes, Subject, Times, bench_kernels, compulsory_bytes,
+    ResidentBench, Room, Sizes, Subject, Times, batch, bench_kernels, compulsory_bytes,
 };
 
 /// Measured runs of the vendor's library where nobody says how many.
@@ -263,7 +263,7 @@ impl<'a> KernelBench<'a> {
             checks.push((algorithm.to_string(), view.ok().map(check)));
         };
         let repeat = self.settings.repeat.unwrap_or(PEER_REPEAT) as usize;
-        let times = matrix.time(x.k(), x.data(), repeat, check).unwrap_or_else(|fault| {
+        let times = matrix.time(x.k(), x.data(), repeat, batch, check).unwrap_or_else(|fault| {
             self.console.note(&format!("cusparse failed: {}", fault.message));
             Vec::new()
         });

@@ -17,6 +17,7 @@ pub mod emulated;
 mod lending;
 mod operation;
 mod pinned;
+mod product;
 pub mod simulated;
 
 use crossbeam::channel::Sender;
@@ -27,6 +28,7 @@ pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use lending::{Lending, Registration, lending};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use pinned::{Pinned, PinnedWrite};
+pub use product::Operands;
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};

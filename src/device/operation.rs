@@ -148,6 +148,8 @@ pub struct Launch {
     pub k: u64,
     /// What it is called with.
     pub arguments: Vec<Argument>,
+    /// How often it is launched, each right behind the one before. Y is the same as of one; only the time is not.
+    pub times: u32,
 }
 
 /// Something to be done on a lane.

@@ -35,7 +35,7 @@ pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};
 pub use python_peer::PythonPeer;
 pub use record::{BYTE_MODEL, MatrixFacts, Measured, Record, add_speedups, records_of};
-pub use resident::ResidentBench;
+pub use resident::{ResidentBench, batch};
 pub use room::Room;
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};
 pub use summary::{Summary, compulsory_bytes, used_columns};

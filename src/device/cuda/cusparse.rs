@@ -231,13 +231,15 @@ impl<T: Pod> CusparseMatrix<'_, T> {
         self.rows
     }
 
-    /// Times every algorithm that takes this matrix, `repeat` calls each, those that cannot win fewer. `x` has `k`
-    /// columns, row after row. `read` gets the Y of each algorithm that was given X by rows.
+    /// Times every algorithm that takes this matrix, `repeat` times each, those that cannot win fewer. `x` has `k`
+    /// columns, row after row. `batch` says how many calls that take so long are timed together. `read` gets the Y of
+    /// each algorithm that was given X by rows.
     pub fn time(
         &self,
         k: usize,
         x: &[T],
         repeat: usize,
+        batch: fn(f64) -> u32,
         mut read: impl FnMut(&str, &[T]),
     ) -> Result<Vec<AlgorithmTimes>, Fault> {
         if self.nnz == 0 || k == 0 || x.len() != self.cols * k {
@@ -254,7 +256,7 @@ impl<T: Pod> CusparseMatrix<'_, T> {
                 let product = Product::new(self, k, &x, &y, order, algorithm)?;
                 // Not every version has every algorithm for every layout.
                 let Some(buffer) = product.prepare()? else { continue };
-                let Some(seconds) = product.time(&buffer, repeat, best_s)? else { continue };
+                let Some(seconds) = product.time(&buffer, repeat, batch, best_s)? else { continue };
                 best_s = best_s.min(median(&seconds));
                 let algorithm = format!("{name} {layout}");
                 if order == cusparseOrder_t::CUSPARSE_ORDER_ROW {
@@ -396,27 +398,37 @@ impl<'a> Product<'a> {
         Ok((looked == cusparseStatus_t::CUSPARSE_STATUS_SUCCESS).then_some(buffer))
     }
 
-    /// Seconds of each call; nothing where calls fail.
-    fn time(&self, buffer: &DeviceMemory, repeat: usize, best_s: f64) -> Result<Option<Vec<f64>>, Fault> {
-        for _ in 0..WARMUP {
-            if !self.call(buffer)? {
-                return Ok(None);
-            }
-        }
-        self.library.wait()?;
+    /// Seconds of a call, several times; nothing where calls fail.
+    fn time(
+        &self,
+        buffer: &DeviceMemory,
+        repeat: usize,
+        batch: fn(f64) -> u32,
+        best_s: f64,
+    ) -> Result<Option<Vec<f64>>, Fault> {
         let start = Event::create(&self.library.context, Waiting::Awake)?;
         let end = Event::create(&self.library.context, Waiting::Awake)?;
         let lost = |error| fault(FaultKind::Lost, "cuSPARSE's call", error);
-        let mut seconds = Vec::with_capacity(repeat);
-        while seconds.len() < repeat {
+        let timed = |calls: u32| {
             start.record(&self.library.stream).map_err(lost)?;
-            let called = self.call(buffer)?;
+            for _ in 0..calls {
+                if !self.call(buffer)? {
+                    return Ok(None);
+                }
+            }
             end.record(&self.library.stream).map_err(lost)?;
             end.wait().map_err(lost)?;
-            if !called {
-                return Ok(None);
-            }
-            seconds.push(end.ns_since(&start).map_err(lost)? * 1e-9);
+            Ok(Some(end.ns_since(&start).map_err(lost)? * 1e-9 / f64::from(calls)))
+        };
+        let mut calls = 1;
+        for _ in 0..WARMUP {
+            let Some(time) = timed(calls)? else { return Ok(None) };
+            calls = batch(time);
+        }
+        let mut seconds = Vec::with_capacity(repeat);
+        while seconds.len() < repeat {
+            let Some(time) = timed(calls)? else { return Ok(None) };
+            seconds.push(time);
             if seconds.len() == LEAST_CALLS && seconds.iter().all(|&time| time > HOPELESS * best_s) {
                 break;
             }
@@ -511,9 +523,9 @@ mod tests {
             assert_eq!(y, [7.0, 10.0, 0.0, 0.0, 9.0, 12.0]);
             seen += 1;
         };
-        let times = matrix.time(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 5, read).unwrap();
+        let times = matrix.time(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 5, |_| 2, read).unwrap();
         assert!(seen >= 1 && times.len() >= seen, "{times:?}");
         assert!(times.iter().all(|times| times.seconds.iter().all(|&time| time > 0.0)), "{times:?}");
-        assert!(matrix.time(0, &[], 5, |_, _| ()).unwrap().is_empty());
+        assert!(matrix.time(0, &[], 5, |_| 1, |_, _| ()).unwrap().is_empty());
     }
 }

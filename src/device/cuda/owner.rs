@@ -217,7 +217,7 @@ fn give(stream: &Stream, action: &Action, function: Option<sys::CUfunction>) -> 
     match (action, function) {
         (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
         (Action::Download(copy), _) => download(stream, copy),
-        (Action::Launch { shape, words, .. }, Some(function)) if !shape.grid.contains(&0) => {
+        (Action::Launch { launch, shape, words }, Some(function)) if !shape.grid.contains(&0) => {
             let mut parameters: Vec<*mut c_void> =
                 words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
             let [x, y, z] = shape.grid;
@@ -225,7 +225,7 @@ fn give(stream: &Stream, action: &Action, function: Option<sys::CUfunction>) -> 
             let shared_bytes = shape.dynamic_shared_bytes;
             // SAFETY: a word of eight bytes for each parameter, as the kernel's table says and `submit` has checked; the
             // ranges they point to lie in the card's memory. The driver copies the words before it returns.
-            unsafe {
+            (0..launch.times).try_for_each(|_| unsafe {
                 result::launch_kernel(
                     function,
                     (x, y, z),
@@ -234,7 +234,7 @@ fn give(stream: &Stream, action: &Action, function: Option<sys::CUfunction>) -> 
                     stream.raw(),
                     &mut parameters,
                 )
-            }
+            })
         }
         (Action::IllegalAddress, Some(function)) => {
             // SAFETY: it has no parameters; what it does to the context is what was asked for.

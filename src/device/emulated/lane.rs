@@ -37,7 +37,7 @@ pub struct Copy {
 pub enum Action {
     Upload(Vec<Copy>),
     Download(Copy),
-    Launch(BoundLaunch),
+    Launch(BoundLaunch, u32),
     Pass,
 }
 
@@ -182,7 +182,7 @@ impl Lane {
         }
         if job.injected == Some(Injected::Failure) {
             let kind =
-                if matches!(job.action, Action::Launch(_)) { FaultKind::Launch } else { FaultKind::Copy };
+                if matches!(job.action, Action::Launch(..)) { FaultKind::Launch } else { FaultKind::Copy };
             return Err(Fault::new(kind, format!("{what} {} failed, as it was told to", fence.0)));
         }
         match &job.action {
@@ -216,7 +216,7 @@ impl Lane {
                 }
                 Ok(())
             }
-            Action::Launch(launch) => {
+            Action::Launch(launch, times) => {
                 if processor.is_none() {
                     *processor = Processor::new();
                 }
@@ -225,7 +225,7 @@ impl Lane {
                 let processor = processor.as_mut().ok_or_else(no_memory)?;
                 // SAFETY: inside and of the parameters' kinds, as checked when it was submitted, and the ledger keeps
                 // everybody else away from what it writes, and writers from what it reads.
-                unsafe { launch.run(processor, &self.shared.closing) }
+                (0..*times).try_for_each(|_| unsafe { launch.run(processor, &self.shared.closing) })
             }
         }
     }

@@ -208,7 +208,7 @@ impl EmulatedDevice {
                 }
             });
         }
-        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments });
+        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, launch.times);
         Ok(Checked { action, what: "launch", reads, writes })
     }
 
@@ -217,7 +217,7 @@ impl EmulatedDevice {
         let (counts, faults) = (&mut self.counts, &self.options.faults);
         counts.operations += 1;
         let fails = match action {
-            Action::Launch(_) => {
+            Action::Launch(..) => {
                 counts.launches += 1;
                 faults.fail_launch == Some(counts.launches)
             }

@@ -139,7 +139,7 @@ impl Product {
         ];
         let variant = CudaKernel::of(kernel).map_or(Variant::PLAIN, CudaKernel::first_variant);
         let launch =
-            Launch { kernel, dtype: Dtype::F64, variant, items: rows.into(), uniform: false, k, arguments };
+            Launch { kernel, dtype: Dtype::F64, variant, items: rows.into(), uniform: false, k, arguments, times: 1 };
         bench.submit(COMPUTE, Operation::Launch(launch), waits)
     }
 

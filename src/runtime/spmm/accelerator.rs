@@ -2,10 +2,10 @@
 //! beside them. Allocated once, when the product is prepared.
 
 use crate::device::{
-    Argument, Device, Fault, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer,
+    Device, Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{CudaKernel, Parameter};
+use crate::kernel::cuda::CudaKernel;
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan};
 use crate::work::{Array, HeldColumns, Storage, XOrder};
@@ -259,55 +259,21 @@ impl Accelerator {
         y_slot: u32,
         uniform: bool,
     ) -> Result<Operation<'static>> {
-        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
-        let number = |name: &str| match name {
-            "rows" => Some(storage.rows),
-            "items" => Some(storage.items),
-            "heavy" => Some(storage.heavy),
-            "width" => Some(storage.width),
-            "k" => Some(self.k),
-            "ldx" => Some(self.x_pitch()),
-            "ldy" => Some(self.y_pitch()),
-            _ => None,
-        };
-        let memory = |name: &str| match name {
-            "x" if self.x_order == XOrder::Rows => Some(Ok(self.x_range())),
-            "x_transposed" if self.x_order == XOrder::Columns => Some(Ok(self.x_range())),
-            "y" => Some(self.y.range(y_slot, storage.rows * self.pitch_bytes)),
-            "scratch" => Some(self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)),
-            _ => storage.array(name).map(|range| {
-                Ok(MemoryRange {
-                    memory: at.memory,
-                    begin: at.begin + range.start,
-                    end: at.begin + range.end,
-                })
-            }),
-        };
-        let argument = |parameter: &Parameter| {
-            let name = parameter.name();
-            let unknown =
-                || Error::Internal(format!("{} takes {name}, which no launch has", chunk.gpu_kernel.name()));
-            let range = || memory(name).ok_or_else(unknown)?;
-            Ok(match parameter {
-                Parameter::Number(_) => Argument::Number(number(name).ok_or_else(unknown)?),
-                Parameter::Read(_) => Argument::Read(range()?),
-                Parameter::Write(_) => Argument::Write(range()?),
-                Parameter::Update(_) => Argument::Update(range()?),
-            })
-        };
-        let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
-        // A chunk of empty rows has no value to read, whatever the matrix has.
-        let uniform = uniform && storage.array("values").is_some_and(|range| !range.is_empty());
-        let (variant, items, k) = (chunk.gpu_variant, storage.grid_items(), self.k);
-        Ok(Operation::Launch(Launch {
-            kernel: chunk.gpu_kernel,
+        let by = |order: XOrder| (self.x_order == order).then(|| self.x_range());
+        let operands = Operands {
             dtype,
-            variant,
-            items,
+            k: self.k,
+            a: at,
             uniform,
-            k,
-            arguments,
-        }))
+            x: by(XOrder::Rows),
+            x_transposed: by(XOrder::Columns),
+            ldx: self.x_pitch(),
+            y: self.y.range(y_slot, storage.rows * self.pitch_bytes)?,
+            ldy: self.y_pitch(),
+            scratch: self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)?,
+        };
+        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
+        Ok(Operation::Launch(operands.launch(kernel, chunk.gpu_variant, storage)?))
     }
 }
 
