@@ -34,7 +34,9 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     const unsigned int readable = behind < PLENTY ? (unsigned int)behind : PLENTY;
     const unsigned int pitch = PITCH_OF(T, ldx);
     T sums[V][E];
-    if (W > 1 || count <= SEGMENT) {
+    if (W == 1 && count <= 4) {
+        short_chain<T, E, L, V>(begin, (unsigned int)count, columns, values, x, pitch, column, width, sums);
+    } else if (W > 1 || count <= SEGMENT) {
         chain<T, E, L, V, W, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, way, sums);
     } else {
         T segment[V][E];

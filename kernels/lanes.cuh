@@ -196,6 +196,26 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
     }
 }
 
+// The same sums of up to four entries, wherever they begin: all of them are on their way at once.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void short_chain(unsigned long long begin, unsigned int count,
+                                                   const unsigned int *__restrict__ columns,
+                                                   const T *__restrict__ values, const T *__restrict__ x,
+                                                   unsigned int ldx, unsigned int column, unsigned int k, T (&sums)[V][E])
+{
+    clear<T, E, V>(sums);
+    T part[4][V][E], factors[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+        if (j < (int)count) {
+            load_row<T, E, L, V>(x + (unsigned long long)__ldg(columns + begin + j) * ldx, column, k, part[j]);
+            factors[j] = __ldg(IS_UNIFORM ? values : values + begin + j);
+        }
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+        if (j < (int)count) multiply_add<T, E, V>(factors[j], part[j], sums);
+}
+
 // Every way gets the sum of all ways, added as a tree. All lanes of the warp take part.
 template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void add_ways(T (&sums)[V][E])
 {

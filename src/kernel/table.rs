@@ -17,6 +17,8 @@ pub enum Format {
     Sell,
     /// Groups of rows with the columns they share.
     RowGroups,
+    /// Narrow ELLPACK with longer rows beside it.
+    Hybrid,
 }
 
 impl Format {
@@ -28,6 +30,7 @@ impl Format {
             Self::EllUnpadded => "ell_unpadded",
             Self::Sell => "sell",
             Self::RowGroups => "row_groups",
+            Self::Hybrid => "hybrid",
         }
     }
 }
@@ -94,6 +97,8 @@ pub enum KernelId {
     RowGroupsCut,
     /// A GPU thread a row, sliced ELLPACK.
     Sell,
+    /// Lanes over the columns of X, narrow ELLPACK with longer rows beside it.
+    Hybrid,
 }
 
 /// What is known of a kernel.
@@ -306,6 +311,14 @@ pub const TABLE: &[KernelInfo] = &[
         format: Format::Sell,
         order: Order::Canonical,
         summary: "a GPU thread a row on slices of rows sorted by length; small K and rows of similar length",
+    },
+    KernelInfo {
+        id: KernelId::Hybrid,
+        name: "hybrid",
+        runs_on: Processor::Gpu,
+        format: Format::Hybrid,
+        order: Order::Canonical,
+        summary: "lanes over the columns of X on rows of a few nonzeros side by side, longer ones apart; road networks",
     },
 ];
 

@@ -104,11 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn many_products_are_worth_registering_and_one_is_not() {
+    fn many_products_are_worth_registering_and_one_is_only_where_that_is_quick() {
+        let all = Registered { a: true, x: true, y: true };
         let (registered, reason) = chosen(TRAFFIC);
-        assert_eq!(registered, Registered { a: true, x: true, y: true });
+        assert_eq!(registered, all);
         assert!(reason.unwrap().contains("20 products"));
-        let (registered, reason) = chosen(Traffic { repeat: 1, ..TRAFFIC });
+        let once = Traffic { repeat: 1, ..TRAFFIC };
+        assert_eq!(chosen(once).0, all);
+        let machine = preset("h200").unwrap();
+        let mut slow = machine.gpus[0].clone();
+        if let Some(link) = &mut slow.link {
+            link.register_s_per_gb = Some(0.06);
+        }
+        assert_eq!(choose(&slow, &machine.host, &TRAFFIC).0, all);
+        let (registered, reason) = choose(&slow, &machine.host, &once);
         assert_eq!(registered, Registered::default());
         let reason = reason.unwrap();
         assert!(reason.contains("through pinned memory") && reason.contains("to register"), "{reason}");

@@ -6,6 +6,7 @@
 pub mod columns;
 pub mod features;
 mod held;
+mod hybrid;
 mod items;
 mod locality;
 mod partition;

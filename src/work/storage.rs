@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::held::HeldColumns;
-use super::{ChunkRows, Work, items, row_blocks, row_groups, slices};
+use super::{ChunkRows, Work, hybrid, items, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::ell::PADDING;
@@ -36,7 +36,7 @@ pub struct Storage {
     pub items: u64,
     /// How many of them, the first ones, get a warp each.
     pub heavy: u64,
-    /// Entries of a row in padded ELLPACK; elsewhere 0.
+    /// Entries of a row in ELLPACK, padded or hybrid; elsewhere 0.
     pub width: u64,
     /// Its arrays, in the order in which they lie.
     pub arrays: Vec<Array>,
@@ -81,6 +81,7 @@ impl Storage {
             Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
             Layout::RowGroups => row_groups::storage(variant, rows),
             Layout::Slices => slices::storage(variant, rows),
+            Layout::Hybrid => hybrid::storage(variant, rows),
         }
     }
 
@@ -152,6 +153,7 @@ impl Storage {
             Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
             Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
             Layout::Slices => slices::write(rows, held, self.split(slot)?),
+            Layout::Hybrid => hybrid::write(self, rows, held, self.split(slot)?),
         }
     }
 
@@ -189,6 +191,7 @@ impl Work<'_> {
             Layout::RowBlocks => row_blocks::most(variant, (rows, nnz), value_bytes),
             Layout::RowGroups => row_groups::most(variant, (rows, nnz, longest), value_bytes)?,
             Layout::Slices => slices::most(variant, self.lengths(piece), rows, value_bytes)?,
+            Layout::Hybrid => hybrid::most(variant, self.lengths(piece), rows, value_bytes)?,
         };
         Ok(most.footprint(self.pitch_bytes()))
     }

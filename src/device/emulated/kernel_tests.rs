@@ -63,7 +63,7 @@ fn product<T: Scalar>(
     let row_bytes = k * value_bytes;
     let pitch_bytes = pitch_bytes(row_bytes as u64) as usize;
     let storage = match Storage::of(kernel.layout, variant, chunk) {
-        Err(Error::Usage(_)) if matches!(kernel.layout, Layout::RowGroups | Layout::Slices) => return None,
+        Err(Error::Usage(_)) if matches!(kernel.layout, Layout::RowGroups | Layout::Slices | Layout::Hybrid) => return None,
         storage => storage.unwrap(),
     };
     let mut bytes = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();

@@ -72,6 +72,7 @@ impl CudaKernel {
             (Layout::Runs, _) => &[16, 64],
             (Layout::Pieces, _) => &[1024, 4096],
             (Layout::RowGroups, true) => &[64, 256, 1024],
+            (Layout::Hybrid, _) => &[4, 8],
             _ => &[0],
         }
     }

@@ -36,6 +36,8 @@ pub enum Layout {
     RowGroups,
     /// Sliced ELLPACK: `work::slices`.
     Slices,
+    /// Narrow ELLPACK with longer rows beside it: `work::hybrid`.
+    Hybrid,
 }
 
 /// A kernel for CUDA devices.

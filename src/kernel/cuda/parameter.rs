@@ -149,3 +149,19 @@ pub const ELLPACK: &[Parameter] = &[
     Parameter::Write("y"),
     Parameter::Number("ldy"),
 ];
+
+/// What kernels on narrow ELLPACK with longer rows beside it take.
+pub const HYBRID: &[Parameter] = &[
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Number("width"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("long_rows"),
+    Parameter::Read("long_columns"),
+    Parameter::Read("long_values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+];

@@ -80,6 +80,18 @@ const fn slice(bytes: u32, vectors: u32) -> Variant {
     Variant { bytes, lanes: 1, vectors, ways: 1, rows: 1, threads: THREADS, piece: 0 }
 }
 
+/// Two rows at a time in blocks of few threads, four places a row.
+const fn short_rows() -> [Variant; 9] {
+    let mut variants = ladder(LANES, 4);
+    let mut at = 0;
+    while at < variants.len() {
+        variants[at].rows = 2;
+        variants[at].threads = 64;
+        at += 1;
+    }
+    variants
+}
+
 /// All kernels for CUDA devices.
 pub const CUDA_KERNELS: &[CudaKernel] = &[
     SCALAR,
@@ -213,5 +225,15 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::Slices,
         constants: &[Constant::Bytes, Constant::Vectors],
         variants: &[slice(16, 1), slice(16, 2), slice(16, 4), slice(8, 1), slice(4, 1)],
+    },
+    CudaKernel {
+        id: KernelId::Hybrid,
+        file: "hybrid.cu",
+        text: text!("hybrid.cu"),
+        layout: Layout::Hybrid,
+        parameters: parameter::HYBRID,
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
+        variants: &short_rows(),
     },
 ];
