@@ -8,7 +8,7 @@
 //
 // The first `heavy` items get a warp each, W = 32 / L ways; the others L * W lanes. A cut has a row, its first slot in
 // `scratch` and the number of its parts; `parts` says which one an item is. The part that is finished last adds all of
-// them, first to last, so that the result is the same at every run. The order within an item is the kernel's own.
+// them, always in the same order, so that the result is the same at every run.
 
 // fast: no spills
 
@@ -29,7 +29,7 @@ template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
     const bool is_there = item < items;
     uint4 about = make_uint4(0, 0, 0, 0);
     if (is_there) about = __ldg(list + item);
@@ -37,11 +37,11 @@ static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARA
     T sums[V][E];
     chain<T, E, L, V, W, IS_EXACT>(begin, about.z & ~CUT, PLENTY, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
     if (W > 1) add_ways<T, E, L, V, W>(sums);
-    if (!is_there || way != 0) return;
+    if (!is_there) return;
     if (about.z & CUT) {
-        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, PITCH_OF(T, ldy), scratch,
-                                counters);
-    } else {
+        finish_part_by_ways<T, E, L, V, W>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y,
+                                           PITCH_OF(T, ldy), scratch, counters);
+    } else if (way == 0) {
         store_row<T, E, L, V>(y + (unsigned long long)about.w * PITCH_OF(T, ldy), column, width, sums);
     }
 }

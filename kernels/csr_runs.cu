@@ -24,7 +24,7 @@
 template <typename T, int E, int L, int V> static __device__ __forceinline__ void csr_runs(PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(k);
+    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
     const unsigned long long item = (unsigned long long)blockIdx.x * (blockDim.x / L) + threadIdx.x / L;
     if (item >= items) return;
     const uint4 about = __ldg(list + item);
@@ -49,7 +49,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     T *row = y + (unsigned long long)about.w * y_pitch;
     unsigned int from[4];
     T factors[4];
-    load_entries<T, true>(columns, values, 0, length, PLENTY, from, factors);
+    load_entries<T, true, false>(columns, values, 0, length, PLENTY, from, factors);
     for (unsigned int at = 0; at < length; at += 4) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -58,7 +58,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * pitch, column, width, part[j]);
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        load_entries<T, true>(columns, values, at + 4, length, PLENTY, from, factors);
+        load_entries<T, true, false>(columns, values, at + 4, length, PLENTY, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) {
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 }
 #else
 #define RUNS(type, T, B, L, V)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256) csr_runs_##type##_b##B##l##L##v##V(PARAMETERS(T))                \
+    extern "C" __global__ void __launch_bounds__(256, 2) csr_runs_##type##_b##B##l##L##v##V(PARAMETERS(T))                \
     {                                                                                                                  \
         csr_runs<T, B / sizeof(T), L, V>(ARGUMENTS);                                                                   \
     }

@@ -21,7 +21,7 @@
 template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void csr_subwarp(PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
     const unsigned long long row = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
     unsigned long long begin = 0, count = 0, behind = 0;
     if (row < rows) {

@@ -1,78 +1,84 @@
-// Y = A X with lanes over the columns of X where most rows are short: ELLPACK of a small width, a multiple of four, with longer
-// rows beside it.
+// Y = A X with lanes over the columns of X where most rows have at most four nonzeros: ELLPACK of width four, longer rows
+// beside it.
 //
-// Row r has the `width` places from width * r on of `columns` and `values`; 0xffffffff stands behind its last column. Where the
-// first column is 0xfffffffe the row is longer, and the second is its number in the list of long rows:
+// Row r has the places 4 r to 4 r + 3 of `columns` and `values`; 0xffffffff stands behind its last column. A longer row has
+// 0xfffffffe there, and lies elsewhere:
 //
-//   long_rows      first nonzero in `long_columns` and `long_values` (64 bits, a multiple of four), number of nonzeros, nothing
+//   long_rows      first place in `long_columns` and `long_values` (64 bits, a multiple of four), number of nonzeros, the row
 //
-// So a short row needs no row pointer, and its columns are one load away from its rows of X. L lanes take R rows, a block's
-// width apart, whose first columns are all on their way before the first is used. Each row is a chain of fused multiply-adds: the
-// canonical order for rows of up to 256 nonzeros.
+// There, too, 0xffffffff stands behind a row's last column, up to the next multiple of four.
+//
+// So a short row needs no row pointer, and its columns are one load away from its rows of X. Of `items` items the first
+// rows / R are R short rows each, as far apart as there are such items; their columns are all on their way before the
+// first is used. The others are a longer row each. A row is a chain of fused multiply-adds: the canonical order for rows
+// of up to 256 nonzeros.
 
 // fast: no spills
 
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
-    unsigned long long rows, unsigned long long k, unsigned long long width, const unsigned int *__restrict__ columns, \
+    unsigned long long items, unsigned long long rows, unsigned long long k, const unsigned int *__restrict__ columns, \
         const T *__restrict__ values, const uint4 *__restrict__ long_rows,                                             \
         const unsigned int *__restrict__ long_columns, const T *__restrict__ long_values, const T *__restrict__ x,     \
         unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
 
-#define ARGUMENTS rows, k, width, columns, values, long_rows, long_columns, long_values, x, ldx, y, ldy
+#define ARGUMENTS items, rows, k, columns, values, long_rows, long_columns, long_values, x, ldx, y, ldy
 
 #define NONE 0xffffffffu
 #define LONG 0xfffffffeu
 
+// Four places: those that have a column are added.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void add_quad(const unsigned int (&from)[4], const T *__restrict__ values, T uniform,
+                                                const T *__restrict__ x, unsigned int pitch, unsigned int column,
+                                                unsigned int width, T (&sums)[V][E])
+{
+    T part[4][V][E], factors[4];
+    if (!IS_UNIFORM && from[0] != NONE) load_quad(values, factors);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+        if (from[j] != NONE) load_row<T, E, L, V>(x + (unsigned long long)from[j] * pitch, column, width, part[j]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+        if (from[j] != NONE) multiply_add<T, E, V>(IS_UNIFORM ? uniform : factors[j], part[j], sums);
+}
+
 template <typename T, int E, int L, int V, int R> static __device__ __forceinline__ void hybrid(PARAMETERS(T))
 {
-    const unsigned int lane = threadIdx.x % L, apart = blockDim.x / L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, last = COLUMNS_OF(k);
-    const unsigned long long first = (unsigned long long)blockIdx.x * apart * R + threadIdx.x / L;
+    const unsigned int lane = threadIdx.x % L;
+    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
+    // Rows are counted with 32 bits, as columns are.
+    const unsigned int item = blockIdx.x * (blockDim.x / L) + threadIdx.x / L, count = (unsigned int)rows;
+    const unsigned int apart = (unsigned int)((rows + R - 1) / R);
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
-    unsigned int from[R][4];
+    if (item < apart) {
+        unsigned int from[R][4];
 #pragma unroll
-    for (int r = 0; r < R; ++r)
-        if (first + r * apart < rows) load_quad(columns + (first + r * apart) * width, from[r]);
-    bool any_long = false;
+        for (int r = 0; r < R; ++r)
+            if (item + r * apart < count) load_quad(columns + 4ull * (item + r * apart), from[r]);
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-        const unsigned long long row = first + r * apart;
-        if (row >= rows) break;
-        if (from[r][0] == LONG) {
-            any_long = true;
-            continue;
+        for (int r = 0; r < R; ++r) {
+            const unsigned int row = item + r * apart;
+            if (row >= count || from[r][0] == LONG) continue;
+            T sums[V][E];
+            clear<T, E, V>(sums);
+            add_quad<T, E, L, V>(from[r], values + 4ull * row, uniform, x, pitch, column, width, sums);
+            store_row<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, sums);
         }
-        T sums[V][E];
-        clear<T, E, V>(sums);
-        const unsigned long long behind = (row + 1) * width;
-        for (unsigned long long at = row * width;;) {
-            T part[4][V][E], factors[4];
-            if (!IS_UNIFORM && from[r][0] != NONE) load_quad(values + at, factors);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                if (from[r][j] != NONE)
-                    load_row<T, E, L, V>(x + (unsigned long long)from[r][j] * pitch, column, last, part[j]);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                if (from[r][j] != NONE) multiply_add<T, E, V>(IS_UNIFORM ? uniform : factors[j], part[j], sums);
-            at += 4;
-            if (at >= behind || from[r][3] == NONE) break;
-            load_quad(columns + at, from[r]);
-        }
-        store_row<T, E, L, V>(y + row * y_pitch, column, last, sums);
-    }
-    if (!any_long) return;
-#pragma unroll 1
-    for (unsigned long long row = first; row < rows && row < first + R * apart; row += apart) {
-        if (__ldg(columns + row * width) != LONG) continue;
-        const uint4 about = __ldg(long_rows + __ldg(columns + row * width + 1));
+    } else if (item < items) {
+        const uint4 about = __ldg(long_rows + (item - apart));
         const unsigned long long begin = about.x | (unsigned long long)about.y << 32;
         T sums[V][E];
-        chain<T, E, L, V, 1, true>(begin, about.z, PLENTY, long_columns, long_values, x, pitch, column, last, 0, sums);
-        store_row<T, E, L, V>(y + row * y_pitch, column, last, sums);
+        clear<T, E, V>(sums);
+#pragma unroll 1
+        for (unsigned int at = 0; at < about.z; at += 4) {
+            unsigned int from[4];
+            load_quad(long_columns + begin + at, from);
+            add_quad<T, E, L, V>(from, long_values + begin + at, uniform, x, pitch, column, width, sums);
+        }
+        store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
     }
 }
 

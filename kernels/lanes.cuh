@@ -3,7 +3,8 @@
 // A row of X is read in vectors of E elements, 16 bytes where K allows it. L lanes of a warp lie side by side over a row,
 // each with V vectors; W ways of L lanes share the nonzeros of a row. Entries of A are read four at a time from multiples
 // of four, and lists that are staged fill columns and values up to that; rows of X are readable up to the next
-// vector. What lies there is never used. Blocks along y take one tile of E * L * V columns each.
+// vector. Blocks along y take one tile of E * L * V columns each. Columns between K and the distance of rows are computed and
+// stored like the others, as whole sectors are written faster than parts of them: nobody looks at what lies there.
 //
 // With EXACT_K the number of columns is a constant, and so is the distance of rows of X and Y; one form is compiled, named
 // ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
@@ -14,7 +15,6 @@
 #define CUT 0x80000000u
 
 #ifdef EXACT_K
-#define COLUMNS_OF(k) (unsigned int)(EXACT_K)
 #define IS_EXACT true
 #define PITCH_OF(T, ld) (pitch_of(EXACT_K * (unsigned int)sizeof(T)) / (unsigned int)sizeof(T))
 // Bytes from one row to the next, as src/kernel/cuda/forms.rs has it: a power of two up to a sector, then whole sectors.
@@ -24,11 +24,12 @@ static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int b
 }
 #define PARTS_TOGETHER(width) ((width) >= 8 ? 4 : (width) >= 4 ? 8 : 16)
 #else
-#define COLUMNS_OF(k) (unsigned int)(k)
 #define IS_EXACT false
 #define PITCH_OF(T, ld) ((unsigned int)(ld))
 #define PARTS_TOGETHER(width) 2 // short code: these forms are many
 #endif
+// Columns that are computed: K and what is between rows.
+#define COLUMNS_OF(T, k, ld) ((void)(k), PITCH_OF(T, ld))
 #ifdef UNIFORM
 #define IS_UNIFORM true
 #else
@@ -80,32 +81,39 @@ static __device__ __forceinline__ void load_quad(const double *from, double *to)
 }
 static __device__ __forceinline__ void load_quad(const float *from, float *to) { load<float, 4>(from, to); }
 
-// The elements of a vector that lie inside the k columns, written past the caches.
-template <typename T, int E>
-static __device__ __forceinline__ void store(T *row, unsigned int column, unsigned int k, const T *from)
+// Reads of A that are used once leave the first-level cache to X.
+#ifdef ROWLOOM_EMULATED
+template <typename T> static __device__ __forceinline__ void load_quad_once(const T *from, T *to) { load_quad(from, to); }
+#else
+static __device__ __forceinline__ void load_quad_once(const unsigned int *from, unsigned int *to)
 {
-    if (column + E <= k) {
-        typename Pack<T, E>::Raw raw;
-        pack(from, raw);
-        __stcs((typename Pack<T, E>::Raw *)(row + column), raw);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < E; ++i)
-        if (column + i < k) row[column + i] = from[i];
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
+}
+static __device__ __forceinline__ void load_quad_once(const double *from, double *to)
+{
+    asm("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to[0]), "=d"(to[1]) : "l"(from));
+    asm("ld.global.nc.L1::no_allocate.v2.f64 {%0, %1}, [%2];" : "=d"(to[2]), "=d"(to[3]) : "l"(from + 2));
+}
+static __device__ __forceinline__ void load_quad_once(const float *from, float *to)
+{
+    asm("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "l"(from));
+}
+#endif
+
+// A vector, written past the caches.
+template <typename T, int E> static __device__ __forceinline__ void store(T *to, const T *from)
+{
+    typename Pack<T, E>::Raw raw;
+    pack(from, raw);
+    __stcs((typename Pack<T, E>::Raw *)to, raw);
 }
 
-// The same elements of a vector, read as other multiprocessors left them.
-template <typename T, int E>
-static __device__ __forceinline__ void load_shared_by_all(const T *row, unsigned int column, unsigned int k, T *to)
+// A vector, read as other multiprocessors left it.
+template <typename T, int E> static __device__ __forceinline__ void load_shared_by_all(const T *from, T *to)
 {
-    if (column + E <= k) {
-        unpack(__ldcg((const typename Pack<T, E>::Raw *)(row + column)), to);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < E; ++i)
-        if (column + i < k) to[i] = __ldcg(row + column + i);
+    unpack(__ldcg((const typename Pack<T, E>::Raw *)from), to);
 }
 
 template <typename T, int E, int V> static __device__ __forceinline__ void clear(T (&sums)[V][E])
@@ -139,20 +147,26 @@ template <typename T, int E, int L, int V>
 static __device__ __forceinline__ void store_row(T *row, unsigned int column, unsigned int k, const T (&from)[V][E])
 {
 #pragma unroll
-    for (int v = 0; v < V; ++v) store<T, E>(row, column + v * (L * E), k, from[v]);
+    for (int v = 0; v < V; ++v)
+        if (column + v * (L * E) < k) store<T, E>(row + column + v * (L * E), from[v]);
 }
 
 // Four entries of A from `at` on, unless they begin behind the last. FILLED arrays can be read up to a multiple of four,
-// others have `readable` entries.
-template <typename T, bool FILLED>
+// others have `readable` entries. ONCE says that nobody else reads from the same sectors soon.
+template <typename T, bool FILLED, bool ONCE>
 static __device__ __forceinline__ void load_entries(const unsigned int *__restrict__ columns,
                                                     const T *__restrict__ values, unsigned int at, unsigned int length,
                                                     unsigned int readable, unsigned int *from, T *factors)
 {
     if (at >= length) return;
     if (FILLED || readable - at >= 4) {
-        load_quad(columns + at, from);
-        if (!IS_UNIFORM) load_quad(values + at, factors);
+        if (ONCE) {
+            load_quad_once(columns + at, from);
+            if (!IS_UNIFORM) load_quad_once(values + at, factors);
+        } else {
+            load_quad(columns + at, from);
+            if (!IS_UNIFORM) load_quad(values + at, factors);
+        }
         return;
     }
 #pragma unroll
@@ -179,7 +193,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
     values += begin - skip;
     unsigned int from[4];
     T factors[4];
-    load_entries<T, FILLED>(columns, values, 4 * way, length, readable, from, factors);
+    load_entries<T, FILLED, (W > 1)>(columns, values, 4 * way, length, readable, from, factors);
     for (unsigned int at = 4 * way; at < length; at += 4 * W) {
         T part[4][V][E], now[4];
 #pragma unroll
@@ -189,7 +203,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
         // The next entries are on their way before the sums wait for X.
-        load_entries<T, FILLED>(columns, values, at + 4 * W, length, readable, from, factors);
+        load_entries<T, FILLED, (W > 1)>(columns, values, at + 4 * W, length, readable, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) multiply_add<T, E, V>(now[j], part[j], sums);
@@ -216,23 +230,30 @@ static __device__ __forceinline__ void short_chain(unsigned long long begin, uns
         if (j < (int)count) multiply_add<T, E, V>(factors[j], part[j], sums);
 }
 
-// Every way gets the sum of all ways, added as a tree. All lanes of the warp take part.
-template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void add_ways(T (&sums)[V][E])
+// The lanes of a warp that belong to this one's group of N.
+template <int N> static __device__ __forceinline__ unsigned int group_mask()
+{
+    return N == 32 ? 0xffffffffu : ((1u << (N % 32)) - 1) << (threadIdx.x % 32 / N * N);
+}
+
+// Every way gets the sum of all ways, added as a tree. All lanes of `mask` take part.
+template <typename T, int E, int L, int V, int W>
+static __device__ __forceinline__ void add_ways(T (&sums)[V][E], unsigned int mask = 0xffffffffu)
 {
 #pragma unroll
     for (int distance = L; distance < L * W; distance *= 2)
 #pragma unroll
         for (int v = 0; v < V; ++v)
 #pragma unroll
-            for (int i = 0; i < E; ++i) sums[v][i] += __shfl_xor_sync(0xffffffffu, sums[v][i], distance);
+            for (int i = 0; i < E; ++i) sums[v][i] += __shfl_xor_sync(mask, sums[v][i], distance);
 }
 
-// True for the L lanes that are the last of `count` groups of lanes to come here for this counter, which is zero again then.
+// True for the N lanes that are the last of `count` groups of lanes to come here for this counter, which is zero again then.
 // What the others wrote before they came can be read.
-template <int L>
+template <int N>
 static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned int count, unsigned int lane)
 {
-    const unsigned int mask = L == 32 ? 0xffffffffu : ((1u << (L % 32)) - 1) << (threadIdx.x % 32 / L * L);
+    const unsigned int mask = group_mask<N>();
     __threadfence();
     __syncwarp(mask);
     unsigned int before = 0;
@@ -240,7 +261,7 @@ static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned i
         before = atomicAdd(counter, 1u);
         if (before + 1 == count) *counter = 0;
     }
-    before = __shfl_sync(mask, before, 0, L);
+    before = __shfl_sync(mask, before, 0, N);
     __threadfence();
     return before + 1 == count;
 }
@@ -258,7 +279,8 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
             if (first + b < count) {
 #pragma unroll
                 for (int v = 0; v < V; ++v)
-                    load_shared_by_all<T, E>(slots + (first + b) * stride, column + v * (L * E), k, next[b][v]);
+                    if (column + v * (L * E) < k)
+                        load_shared_by_all<T, E>(slots + (first + b) * stride + column + v * (L * E), next[b][v]);
             }
 #pragma unroll
         for (int b = 0; b < TOGETHER; ++b)
@@ -286,6 +308,25 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
     if (!is_last<L>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
     add_parts<T, E, L, V>(slots, about.z, ldy, column, k, sums);
     store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
+}
+
+// The same with W ways, which add the parts side by side: every way has its own, first to last, and a tree adds the ways.
+template <typename T, int E, int L, int V, int W>
+static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restrict__ cuts, unsigned int cut,
+                                                           unsigned int part, unsigned int lane, unsigned int column,
+                                                           unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
+                                                           T *scratch, unsigned int *counters)
+{
+    const uint4 about = __ldg(cuts + cut); // row, first slot, number of parts
+    const unsigned int way = lane / L;
+    T *slots = scratch + (unsigned long long)about.y * ldy;
+    if (way == 0) store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
+    if (!is_last<L * W>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
+    clear<T, E, V>(sums);
+    const unsigned int own = about.z > way ? (about.z - way + W - 1) / W : 0;
+    add_parts<T, E, L, V>(slots + (unsigned long long)way * ldy, own, (unsigned long long)W * ldy, column, k, sums);
+    add_ways<T, E, L, V, W>(sums, group_mask<L * W>());
+    if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
 }
 
 // The forms that every file has for any number of columns: FORM(type, T, B, L, V), and with ways FORM(type, T, B, L, V, W),

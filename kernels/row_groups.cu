@@ -53,7 +53,7 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
 {
     const int TOGETHER = V == 1 ? 8 : 4;
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(k);
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
     const unsigned long long item = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
     uint4 head = make_uint4(0, 0, 0, 0), tail = make_uint4(0, WHOLE, 0, 0);
     if (item < items) {

@@ -23,7 +23,7 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
 {
     const unsigned long long thread = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x, slice = thread / 32;
     if (slice >= items) return;
-    const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(k), pitch = PITCH_OF(T, ldx);
+    const unsigned int column = blockIdx.y * (E * V), width = COLUMNS_OF(T, k, ldx), pitch = PITCH_OF(T, ldx);
     const unsigned long long begin = __ldg(slice_starts + slice) + thread % 32;
     const unsigned int length = __ldg(lane_lengths + thread), row = __ldg(lane_rows + thread);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);

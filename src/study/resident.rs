@@ -60,7 +60,16 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         room.clear();
         let uniform = matrix.has_equal_values();
         let names = names.clone();
-        Self { room, matrix, names, kernels: Vec::new(), uniform, stored: HashMap::new(), vectors: None, batch: (0, 1) }
+        Self {
+            room,
+            matrix,
+            names,
+            kernels: Vec::new(),
+            uniform,
+            stored: HashMap::new(),
+            vectors: None,
+            batch: (0, 1),
+        }
     }
 
     /// The forms worth trying for `k` columns: where a compiler is at hand all that can be made, else those at hand.

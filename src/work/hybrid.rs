@@ -1,16 +1,15 @@
-//! ELLPACK of a small width with longer rows beside it, for kernels that read a short row's columns without a row pointer.
-//!
-//! The width is the variant's `piece`, a multiple of four. Arrays:
+//! ELLPACK of width four with longer rows beside it, for kernels that read a short row's columns without a row pointer.
 //!
 //! ```text
-//! columns        u32, width a row       0xffffffff behind a row's end; a longer row has 0xfffffffe and its number instead
-//! values         width a row            whatever behind a row's end, but the first is a value of the matrix if there is any
-//! long_rows      u32, 4 a longer row    its first place in `long_columns`, low word first, its nonzeros, and 0
-//! long_columns   u32                    longer rows one after the other, each from a multiple of four on, filled up with 0
+//! columns        u32, 4 a row           0xffffffff behind a row's end; 0xfffffffe in place of a longer row
+//! values         4 a row                whatever behind a row's end, but the first is a value of the matrix if there is any
+//! long_rows      u32, 4 a longer row    its first place in `long_columns`, low word first, its nonzeros, and the row
+//! long_columns   u32                    longer rows one after the other, each from a multiple of four on, 0xffffffff between
 //! long_values                           the same places
 //! ```
 //!
-//! Rows are at most one canonical segment long; longer ones are refused.
+//! Items are as many short rows together as the variant says, and after them the longer rows. Rows are at most one canonical
+//! segment long; longer ones are refused.
 
 use rayon::prelude::*;
 
@@ -22,7 +21,10 @@ use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 
-/// What a row has as first column that is longer than the width.
+/// Places of a row; longer rows lie apart.
+const WIDTH: usize = 4;
+
+/// What a longer row has as columns.
 const LONG: u32 = PADDING - 1;
 
 /// Rows that one task writes.
@@ -32,7 +34,9 @@ const TOGETHER: usize = 4096;
 pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
     if rows.cols() > LONG as usize {
         let cols = rows.cols();
-        return Err(Error::Usage(format!("{cols} columns leave no number to mark long rows; take another --kernel")));
+        return Err(Error::Usage(format!(
+            "{cols} columns leave no number to mark long rows; take another --kernel"
+        )));
     }
     let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
     most(variant, lengths, rows.rows() as u64, size_of::<T>() as u64)
@@ -45,9 +49,8 @@ pub(super) fn most(
     rows: u64,
     value_bytes: u64,
 ) -> Result<Storage> {
-    let width = u64::from(variant.piece);
     let (mut long_rows, mut long_entries) = (0u64, 0u64);
-    for length in lengths.filter(|&length| length > width) {
+    for length in lengths.filter(|&length| length > WIDTH as u64) {
         if length > SEGMENT as u64 {
             return Err(Error::Usage(format!(
                 "rows lie beside each other and long ones apart only if none has more than {SEGMENT} nonzeros, and one has \
@@ -57,7 +60,7 @@ pub(super) fn most(
         long_rows += 1;
         long_entries += padded_entries(length);
     }
-    let entries = rows.saturating_mul(width);
+    let entries = rows.saturating_mul(WIDTH as u64);
     let arrays = [
         ("columns", entries, 4),
         ("values", entries, value_bytes),
@@ -65,13 +68,12 @@ pub(super) fn most(
         ("long_columns", long_entries, 4),
         ("long_values", long_entries, value_bytes),
     ];
-    let items = rows.div_ceil(u64::from(variant.rows.max(1)));
-    Ok(Storage { width, ..Storage::lay_out((Layout::Hybrid, variant), rows, items, &arrays) })
+    let items = rows.div_ceil(u64::from(variant.rows.max(1))) + long_rows;
+    Ok(Storage::lay_out((Layout::Hybrid, variant), rows, items, &arrays))
 }
 
 /// Writes the chunk.
 pub(super) fn write<T: Scalar>(
-    storage: &Storage,
     rows: CsrView<'_, T>,
     held: &HeldColumns,
     arrays: Arrays<'_, 5>,
@@ -81,38 +83,38 @@ pub(super) fn write<T: Scalar>(
     let long_rows: &mut [u32] = cast(long_rows)?;
     let (mut long_columns, mut long_values): (&mut [u32], &mut [T]) =
         (cast(long_columns)?, cast(long_values)?);
-    let width = (storage.width as usize).max(1);
     // A kernel for equal values reads the first one only, be it in a row or behind its end.
     let first = rows.row_pointers().first().and_then(|&at| rows.values().get(at as usize).copied());
     let first = first.unwrap_or(T::ZERO);
-    let blocks = columns.par_chunks_mut(TOGETHER * width).zip(values.par_chunks_mut(TOGETHER * width));
+    let blocks = columns.par_chunks_mut(TOGETHER * WIDTH).zip(values.par_chunks_mut(TOGETHER * WIDTH));
     blocks.enumerate().try_for_each(|(block, (columns, values))| {
         columns.fill(PADDING);
         values.fill(first);
-        let places = columns.chunks_exact_mut(width).zip(values.chunks_exact_mut(width));
+        let places = columns.chunks_exact_mut(WIDTH).zip(values.chunks_exact_mut(WIDTH));
         for (row, (columns, values)) in (block * TOGETHER..).zip(places) {
             let (from_columns, from_values) = rows.row(row);
             if let Some(places) = columns.get_mut(..from_columns.len()) {
                 held.place_all(from_columns, places)?;
                 values[..from_values.len()].copy_from_slice(from_values);
+            } else {
+                columns.fill(LONG);
             }
         }
         Ok::<(), Error>(())
     })?;
     let room = || Error::Internal("a chunk has other long rows than when it was laid out".into());
     let mut begin = 0u64;
-    let mut about = long_rows.chunks_exact_mut(4).zip(0u32..);
-    for row in (0..rows.rows()).filter(|&row| rows.row_length(row) > width) {
+    let mut about = long_rows.chunks_exact_mut(4);
+    for row in (0..rows.rows()).filter(|&row| rows.row_length(row) > WIDTH) {
         let (from_columns, from_values) = rows.row(row);
         let length = from_columns.len();
         let padded = length.next_multiple_of(4);
-        let (about, number) = about.next().ok_or_else(room)?;
-        about.copy_from_slice(&[begin as u32, (begin >> 32) as u32, length as u32, 0]);
-        columns[row * width..row * width + 2].copy_from_slice(&[LONG, number]);
+        let about = about.next().ok_or_else(room)?;
+        about.copy_from_slice(&[begin as u32, (begin >> 32) as u32, length as u32, row as u32]);
         let (own_columns, rest_columns) = long_columns.split_at_mut_checked(padded).ok_or_else(room)?;
         let (own_values, rest_values) = long_values.split_at_mut_checked(padded).ok_or_else(room)?;
         (long_columns, long_values) = (rest_columns, rest_values);
-        own_columns[length..].fill(0);
+        own_columns[length..].fill(PADDING);
         own_values[length..].fill(T::ZERO);
         held.place_all(from_columns, &mut own_columns[..length])?;
         own_values[..length].copy_from_slice(from_values);
@@ -128,33 +130,33 @@ mod tests {
     use super::super::storage::tests::{part, random_matrix, written};
     use super::*;
 
-    fn variant(width: u32) -> Variant {
-        Variant { piece: width, rows: 2, ..Variant::PLAIN }
-    }
+    const VARIANT: Variant = Variant { rows: 2, ..Variant::PLAIN };
 
     proptest! {
         #[test]
         fn every_row_is_found_in_its_places_or_beside_them(
             lengths in proptest::collection::vec(prop_oneof![Just(0usize), 0..6usize, 0..70usize], 0..90),
             begin in 0..5usize,
-            width in prop_oneof![Just(4u32), Just(8u32)],
         ) {
             let a = random_matrix(&lengths, 80);
             let rows = a.view().slice_rows(begin.min(a.rows())..a.rows());
-            let storage = storage(&variant(width), rows).unwrap();
+            let storage = storage(&VARIANT, rows).unwrap();
             let slot = written(&storage, rows);
             let (columns, values): (Vec<u32>, Vec<f64>) =
                 (part(&slot, &storage, "columns"), part(&slot, &storage, "values"));
             let long_rows: Vec<u32> = part(&slot, &storage, "long_rows");
             let (long_columns, long_values): (Vec<u32>, Vec<f64>) =
                 (part(&slot, &storage, "long_columns"), part(&slot, &storage, "long_values"));
+            prop_assert_eq!(storage.items as usize, rows.rows().div_ceil(2) + long_rows.len() / 4);
             for row in 0..rows.rows() {
-                let own = row * width as usize..(row + 1) * width as usize;
+                let own = 4 * row..4 * row + 4;
                 let found = if columns[own.start] == LONG {
-                    let about = &long_rows[4 * columns[own.start + 1] as usize..][..4];
+                    let about = long_rows.chunks_exact(4).find(|about| about[3] as usize == row).unwrap();
                     let first = about[0] as usize | (about[1] as usize) << 32;
-                    prop_assert!(first.is_multiple_of(4) && about[2] > width);
+                    prop_assert!(first.is_multiple_of(4) && about[2] > 4);
                     let own = first..first + about[2] as usize;
+                    let behind = &long_columns[own.end..own.end.next_multiple_of(4)];
+                    prop_assert!(behind.iter().all(|&column| column == PADDING));
                     (long_columns[own.clone()].to_vec(), long_values[own].to_vec())
                 } else {
                     own.filter(|&at| columns[at] != PADDING).map(|at| (columns[at], values[at])).unzip()
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_too_long_are_refused_with_a_reason() {
-        let error = storage(&variant(4), random_matrix(&[2, 300], 400).view()).unwrap_err().to_string();
+        let error = storage(&VARIANT, random_matrix(&[2, 300], 400).view()).unwrap_err().to_string();
         assert!(error.contains("300"), "{error}");
     }
 }

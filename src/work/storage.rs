@@ -36,7 +36,7 @@ pub struct Storage {
     pub items: u64,
     /// How many of them, the first ones, get a warp each.
     pub heavy: u64,
-    /// Entries of a row in ELLPACK, padded or hybrid; elsewhere 0.
+    /// Entries of a row in padded ELLPACK; elsewhere 0.
     pub width: u64,
     /// Its arrays, in the order in which they lie.
     pub arrays: Vec<Array>,
@@ -153,7 +153,7 @@ impl Storage {
             Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
             Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
             Layout::Slices => slices::write(rows, held, self.split(slot)?),
-            Layout::Hybrid => hybrid::write(self, rows, held, self.split(slot)?),
+            Layout::Hybrid => hybrid::write(rows, held, self.split(slot)?),
         }
     }
 

@@ -124,7 +124,16 @@ pub(super) mod tests {
 
     pub fn launch(kernel: KernelId, dtype: Dtype, k: u64) -> Launch {
         let variant = CudaKernel::of(kernel).map(CudaKernel::first_variant).unwrap_or_default();
-        Launch { kernel, variant, dtype, items: 10.into(), uniform: false, k, arguments: Vec::new(), times: 1 }
+        Launch {
+            kernel,
+            variant,
+            dtype,
+            items: 10.into(),
+            uniform: false,
+            k,
+            arguments: Vec::new(),
+            times: 1,
+        }
     }
 
     #[test]

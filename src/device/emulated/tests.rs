@@ -138,8 +138,16 @@ impl Product {
             Argument::Number(k),
         ];
         let variant = CudaKernel::of(kernel).map_or(Variant::PLAIN, CudaKernel::first_variant);
-        let launch =
-            Launch { kernel, dtype: Dtype::F64, variant, items: rows.into(), uniform: false, k, arguments, times: 1 };
+        let launch = Launch {
+            kernel,
+            dtype: Dtype::F64,
+            variant,
+            items: rows.into(),
+            uniform: false,
+            k,
+            arguments,
+            times: 1,
+        };
         bench.submit(COMPUTE, Operation::Launch(launch), waits)
     }
 

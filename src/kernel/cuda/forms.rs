@@ -70,9 +70,8 @@ impl CudaKernel {
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
             (Layout::Runs, _) => &[16, 64],
-            (Layout::Pieces, _) => &[1024, 4096],
+            (Layout::Pieces, _) => &[256, 1024, 4096],
             (Layout::RowGroups, true) => &[64, 256, 1024],
-            (Layout::Hybrid, _) => &[4, 8],
             _ => &[0],
         }
     }

@@ -152,9 +152,9 @@ pub const ELLPACK: &[Parameter] = &[
 
 /// What kernels on narrow ELLPACK with longer rows beside it take.
 pub const HYBRID: &[Parameter] = &[
+    Parameter::Number("items"),
     Parameter::Number("rows"),
     Parameter::Number("k"),
-    Parameter::Number("width"),
     Parameter::Read("columns"),
     Parameter::Read("values"),
     Parameter::Read("long_rows"),

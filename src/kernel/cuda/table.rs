@@ -80,9 +80,9 @@ const fn slice(bytes: u32, vectors: u32) -> Variant {
     Variant { bytes, lanes: 1, vectors, ways: 1, rows: 1, threads: THREADS, piece: 0 }
 }
 
-/// Two rows at a time in blocks of few threads, four places a row.
+/// Two rows at a time in blocks of few threads.
 const fn short_rows() -> [Variant; 9] {
-    let mut variants = ladder(LANES, 4);
+    let mut variants = ladder(LANES, 0);
     let mut at = 0;
     while at < variants.len() {
         variants[at].rows = 2;
