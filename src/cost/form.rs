@@ -12,11 +12,12 @@ use crate::work::Features;
 const OF_CPU: [KernelId; 4] =
     [KernelId::CpuCsr, KernelId::CpuSell, KernelId::CpuEllPadded, KernelId::CpuEllUnpadded];
 /// Kernels of GPUs to choose among. The first is canonical and for any K but the largest.
-const OF_GPU: [KernelId; 7] = [
+const OF_GPU: [KernelId; 8] = [
     KernelId::CsrRuns,
     KernelId::CsrSubwarp,
     KernelId::RowGroups,
     KernelId::Sell,
+    KernelId::Hybrid,
     KernelId::CsrPieces,
     KernelId::CsrWays,
     KernelId::RowGroupsCut,
@@ -79,7 +80,7 @@ impl Form {
     /// Whether rows that look like this can be laid out for it: whole groups and slices hold rows of one segment at most.
     pub fn holds(&self, features: &Features) -> bool {
         match self.kernel {
-            KernelId::RowGroups | KernelId::Sell => features.max <= SEGMENT as u64,
+            KernelId::RowGroups | KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
             _ => true,
         }
     }

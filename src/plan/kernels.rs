@@ -94,8 +94,9 @@ impl PlanRequest<'_> {
                 let name = format.name();
                 return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
             }
-            Some(Format::RowGroups) => {
-                return Err(Error::Usage("only GPU kernels read row groups; name one with --kernel".into()));
+            Some(format @ (Format::RowGroups | Format::Hybrid)) => {
+                let name = format.name();
+                return Err(Error::Usage(format!("only GPU kernels read {name}; name one with --kernel")));
             }
             Some(Format::EllUnpadded) => vec![KernelId::CpuEllUnpadded],
             Some(Format::Sell) => vec![KernelId::CpuSell],
