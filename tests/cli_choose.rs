@@ -63,7 +63,7 @@ fn the_oracle_compares_the_choice_with_the_fastest() {
         assert!(case["regret"].as_f64().unwrap() >= 1.0, "{case}");
         assert!(case["chosen"]["predicted_s"].as_f64().unwrap() > 0.0, "{case}");
         let forms = case["forms"].as_array().unwrap();
-        assert!(forms.len() >= 4 && forms.iter().any(|form| *form == case["best"]), "{case}");
+        assert!(forms.len() >= 2 && forms.iter().any(|form| *form == case["best"]), "{case}");
     }
     let devices: Vec<&Value> =
         report["regret"].as_array().unwrap().iter().map(|regret| &regret["device"]).collect();

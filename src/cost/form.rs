@@ -8,9 +8,8 @@ use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// Kernels of the CPU to choose among, the one to take of equals first.
-const OF_CPU: [KernelId; 4] =
-    [KernelId::CpuCsr, KernelId::CpuSell, KernelId::CpuEllPadded, KernelId::CpuEllUnpadded];
+/// Kernels of the CPU to choose among, the one to take of equals first. Those on ELLPACK run the same bodies as the first.
+const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];
 /// Kernels of GPUs to choose among. The first is canonical and for any K but the largest.
 const OF_GPU: [KernelId; 8] = [
     KernelId::CsrRuns,
