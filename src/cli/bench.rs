@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::args::BenchArguments;
 use super::bench_report;
-use super::console::{Console, check_target, write_file};
+use super::console::{Bar, Console, check_target, write_file};
 use super::kernel_bench::{CaseSink, KernelBench, Place, check_names, facts};
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact};
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::kernel::Schedule;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    BenchSettings, CaseResult, Journal, KernelNames, MatrixFacts, Program, Provenance, add_speedups, csv,
-    doubts, key_of, markdown, records_of, used_columns,
+    BenchSettings, CaseResult, Journal, KernelNames, MatrixFacts, Program, add_speedups, csv, doubts, key_of,
+    markdown, records_of, used_columns,
 };
 
 /// Measures and reports.
@@ -26,7 +26,6 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         check_target(file)?;
     }
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let provenance = Provenance::now(&session.machine, arguments.seed);
     let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
     check_names(&names, &places, &arguments.kernels)?;
     let settings = BenchSettings {
@@ -36,10 +35,13 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         cut_hopeless: true,
     };
     let schedule = Schedule::Balanced;
-    let bench = KernelBench::new(&session, console, names, settings, schedule, &arguments.against, &places);
+    let count = arguments.matrices.len() * arguments.dtype.len() * arguments.k.len() * places.len();
+    let bar = console.bar(count as u64, "cases");
+    let under = console.under(&bar);
+    let bench = KernelBench::new(&session, &under, names, settings, schedule, &arguments.against, &places);
     let journal = arguments.keep.as_deref().map(Journal::open).transpose()?;
     if let Some(journal) = journal.as_ref().filter(|journal| !journal.is_empty()) {
-        console.note(&format!(
+        under.note(&format!(
             "{} cases were kept before; those asked for again are not measured",
             journal.len()
         ));
@@ -47,7 +49,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let mut cases = Cases {
         arguments,
         session: &session,
-        console,
+        console: &under,
+        bar: &bar,
         journal,
         facts: MatrixFacts::default(),
         done: Vec::new(),
@@ -55,7 +58,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     session.interrupt.defer();
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
-        let (loaded, _) = session.load::<f64>(&source, false, console)?;
+        let (loaded, _) = session.load::<f64>(&source, false, &under)?;
         let used = used_columns(loaded.matrix.view());
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
@@ -73,15 +76,17 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         check_intact(&loaded.matrix, &source)?;
     }
     let cases = cases.done;
+    drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();
     add_speedups(&mut records);
     bench_report::show(&cases, &records, console)?;
-    console.json(&bench_report::json(&cases, &records, arguments, &session, &provenance))?;
+    console.json(&bench_report::json(&cases, &records, arguments, &session))?;
     if let Some(file) = &arguments.csv {
-        write_file(file, csv(&records, &provenance.lines()).as_bytes())?;
+        write_file(file, csv(&records, &session.provenance.lines()).as_bytes())?;
     }
     if let Some(file) = &arguments.markdown {
-        let lines: Vec<String> = provenance.lines().iter().map(|line| format!("- {line}\n")).collect();
+        let lines: Vec<String> =
+            session.provenance.lines().iter().map(|line| format!("- {line}\n")).collect();
         write_file(file, format!("{}\n{}", lines.concat(), markdown(&records)).as_bytes())?;
     }
     session.interrupt.check()?;
@@ -93,6 +98,7 @@ struct Cases<'a> {
     arguments: &'a BenchArguments,
     session: &'a Session,
     console: &'a Console,
+    bar: &'a Bar,
     journal: Option<Journal>,
     /// The present matrix.
     facts: MatrixFacts,
@@ -123,6 +129,7 @@ impl CaseSink for Cases<'_> {
         let key = self.key(dtype, k, device);
         let kept = self.journal.as_ref().and_then(|journal| journal.find::<CaseResult>(&key));
         let wanted = kept.is_none();
+        self.bar.advance(u64::from(!wanted));
         self.done.extend(kept);
         wanted
     }
@@ -139,6 +146,7 @@ impl CaseSink for Cases<'_> {
             journal.append(&key, &case)?;
         }
         self.done.push(case);
+        self.bar.advance(1);
         Ok(())
     }
 }

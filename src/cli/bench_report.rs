@@ -9,7 +9,7 @@ use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, percent, seconds};
 use crate::error::Result;
-use crate::study::{BYTE_MODEL, CaseResult, Provenance, Record, Summary, records_of};
+use crate::study::{BYTE_MODEL, CaseResult, Record, Summary, records_of};
 
 /// Ratios of all cases that have one, by name.
 fn summary(cases: &[CaseResult]) -> Option<Summary> {
@@ -114,7 +114,6 @@ pub fn json(
     records: &[Record],
     arguments: &BenchArguments,
     session: &Session,
-    provenance: &Provenance,
 ) -> Report {
     let config = json!({
         "k": arguments.k, "kernels": arguments.kernels, "devices": arguments.devices.name(),
@@ -131,7 +130,7 @@ pub fn json(
         left = others;
     }
     Report::new("bench")
-        .with("provenance", provenance)
+        .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config)
         .with("byte_model", BYTE_MODEL)

@@ -34,6 +34,8 @@ pub struct Console {
     color_errors: bool,
     /// Where notes go that are not shown at once.
     gathered: Option<Arc<Mutex<Vec<String>>>>,
+    /// The bar that is shown meanwhile.
+    bar: Option<ProgressBar>,
 }
 
 impl Console {
@@ -60,6 +62,7 @@ impl Console {
             color_output: color(io::stdout().is_terminal()),
             color_errors: color(io::stderr().is_terminal()),
             gathered: None,
+            bar: None,
         }
     }
 
@@ -84,6 +87,13 @@ impl Console {
     }
 
     fn labelled(&self, label: &str, style: &str, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| self.write_labelled(label, style, text)),
+            None => self.write_labelled(label, style, text),
+        }
+    }
+
+    fn write_labelled(&self, label: &str, style: &str, text: &str) {
         let mut stream = io::stderr().lock();
         // A closed standard error leaves nobody to tell.
         let _ = if self.color_errors {
@@ -95,6 +105,10 @@ impl Console {
 
     /// A spinner on a terminal, nothing elsewhere; it goes away when dropped.
     pub fn spinner(&self, doing: impl Into<String>) -> Spinner {
+        if let Some(bar) = &self.bar {
+            bar.set_message(doing.into());
+            return Spinner(ProgressBar::hidden());
+        }
         if self.quiet || !io::stderr().is_terminal() {
             return Spinner(ProgressBar::hidden());
         }
@@ -119,6 +133,11 @@ impl Console {
         }
         bar.enable_steady_tick(Duration::from_millis(200));
         Bar(bar)
+    }
+
+    /// The same console while a bar is shown: notes stand above it, and what is being done beside it.
+    pub fn under(&self, bar: &Bar) -> Self {
+        Self { bar: Some(bar.0.clone()), ..self.clone() }
     }
 
     /// The same console without progress, whose notes are gathered and not shown: for work under a bar.

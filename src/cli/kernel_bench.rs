@@ -4,6 +4,7 @@ use super::args::PlanningArguments;
 use super::console::Console;
 use super::options::{Devices, XSource};
 use super::planning::resolve;
+use super::report::hash;
 use super::session::Session;
 use super::x;
 use crate::cost::Profile;
@@ -290,16 +291,11 @@ fn cusparse(places: &[Place], console: &Console) -> Option<Cusparse> {
     }
 }
 
-/// A matrix as results name it; `name` is as typed.
+/// A matrix as results name it.
 pub fn facts(name: &str, matrix: CsrView<'_, f64>) -> MatrixFacts {
-    use xxhash_rust::xxh3::Xxh3;
-    let mut hash = Xxh3::new();
-    hash.update(bytemuck::cast_slice(matrix.row_pointers()));
-    hash.update(bytemuck::cast_slice(matrix.columns()));
-    hash.update(bytemuck::cast_slice(matrix.values()));
     MatrixFacts {
         name: name.into(),
-        hash: format!("{:016x}", hash.digest()),
+        hash: hash(&matrix),
         rows: matrix.rows() as u64,
         cols: matrix.cols() as u64,
         nnz: matrix.nnz() as u64,

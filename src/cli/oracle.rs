@@ -189,6 +189,7 @@ fn json(cases: &[OracleCase], arguments: &BenchArguments, session: &Session) -> 
         value
     };
     Report::new("bench")
+        .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config)
         .with("cases", cases.iter().map(with_regret).collect::<Vec<_>>())

@@ -77,6 +77,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     }
 
     let report = Report::new("plan")
+        .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(arguments, &session, &source))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))

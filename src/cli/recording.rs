@@ -45,6 +45,7 @@ impl Recording {
             trace.clock_error(device, *error_ns);
         }
         trace.metadata("config", config(outcome));
+        trace.metadata("provenance", serde_json::to_value(&outcome.session.provenance).unwrap_or_default());
         trace.metadata(
             "machine",
             serde_json::to_value(machine_report(&outcome.session.machine)).unwrap_or_default(),

@@ -3,9 +3,10 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::machine::Machine;
-use crate::matrix::MatrixInfo;
+use crate::matrix::{CsrView, MatrixInfo, Scalar};
 
 /// One command's JSON object.
 #[derive(Debug)]
@@ -52,6 +53,15 @@ impl MatrixReport {
     pub fn new(info: &MatrixInfo, rows: usize, cols: usize, nnz: usize) -> Self {
         Self { info: info.clone(), rows: rows as u64, cols: cols as u64, nnz: nnz as u64 }
     }
+}
+
+/// xxh3 of a matrix's arrays, in hexadecimal.
+pub fn hash<T: Scalar>(matrix: &CsrView<'_, T>) -> String {
+    let mut hash = Xxh3::new();
+    hash.update(bytemuck::cast_slice(matrix.row_pointers()));
+    hash.update(bytemuck::cast_slice(matrix.columns()));
+    hash.update(bytemuck::cast_slice(matrix.values()));
+    format!("{:016x}", hash.digest())
 }
 
 /// The machine in the few words that reports of results need; `rowloom devices` has them all.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::args::RunArguments;
-use super::report::{MatrixReport, Report, machine_report};
+use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, count, percent, seconds};
 use crate::device::Description;
@@ -261,9 +261,11 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
         plan.kernel_on(chunk, device).info().format == Format::Csr
     });
     Report::new("run")
+        .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(outcome))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+        .with("matrix_hash", hash(&matrix))
         .with("k", plan.k)
         .with("dtype", T::DTYPE)
         .with("mode", plan.mode)

@@ -14,6 +14,7 @@ use crate::matrix::generate::generate;
 use crate::matrix::io::{self, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
+use crate::study::Provenance;
 
 /// Where a matrix comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Session {
     pub interrupt: &'static Interrupt,
     /// Seed of everything random.
     pub seed: u64,
+    /// Where results come from.
+    pub provenance: Provenance,
 }
 
 impl Session {
@@ -66,7 +69,8 @@ impl Session {
         let interrupt = Interrupt::watch()?;
         let machine = Machine::detect();
         let pool = Pool::new(&machine, threads)?;
-        Ok(Self { machine, pool, interrupt, seed })
+        let provenance = Provenance::now(&machine, seed);
+        Ok(Self { machine, pool, interrupt, seed, provenance })
     }
 
     /// Most memory that anything may take.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::{StudyArguments, TRANSFERS};
 use super::bench::place_of;
+use super::calibrate::model;
 use super::console::{Bar, Console};
 use super::kernel_bench::{CaseSink, KernelBench, PEERS, Place, check_names, facts};
 use super::options::{DeviceWord, Devices, parse_bytes};
@@ -17,8 +18,8 @@ use crate::cost::preset;
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    Case, CaseResult, Journal, KernelNames, MatrixFacts, Provenance, Record, StudyConfig, StudySubject,
-    compulsory_bytes, key_of, records_of, used_columns,
+    Case, CaseResult, Journal, KernelNames, MatrixFacts, Record, StudyConfig, StudySubject, compulsory_bytes,
+    key_of, records_of, used_columns,
 };
 
 /// The cost model: what `rowloom calibrate` wrote, if anything.
@@ -32,7 +33,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     let config = StudyConfig::read(&arguments.config)?;
     check_words(&config)?;
     let session = Session::with(None, config.seed)?;
-    let provenance = Provenance::now(&session.machine, config.seed);
+    let provenance = session.provenance.clone();
     let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
     std::fs::create_dir_all(&folder).map_err(|source| Error::write(&folder, source))?;
     let cases = config.cases(session.machine.usable_threads, count_devices)?;
@@ -40,7 +41,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     let (inner, notes) = console.gathering();
     let mut study = Study {
         config: &config,
-        place: place_of(&session),
+        place: json!([place_of(&session), model_of()?]),
         session,
         console: &inner,
         journal,
@@ -79,6 +80,13 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     };
     study_output::write(finished, console)?;
     ended
+}
+
+/// A hash of the cost model that plans are made with.
+fn model_of() -> Result<Option<String>> {
+    let Some((path, _)) = model(MODEL)? else { return Ok(None) };
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::read(&path, source))?;
+    Ok(Some(key_of(&Value::from(text))))
 }
 
 /// `rowloom-quick` for `configs/quick.toml`.

@@ -185,6 +185,11 @@ fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     let summary = trace.summary();
     record.device_count = plan.computing().count();
     record.chunks = Some(plan.chunks.len());
+    let mut chosen: Vec<&str> =
+        plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home).name()).collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    record.chosen = Some(chosen.join(" + "));
     record.predicted_s = Some(plan.predicted_s);
     record.hidden_fraction = summary.hidden_fraction;
     record.idle_fraction = summary.idle_fraction;

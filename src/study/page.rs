@@ -109,24 +109,24 @@ fn number(value: Option<f64>, digits: usize) -> Cell {
 
 fn results_table(records: &[Record]) -> Table {
     let columns = vec![
-        column("sweep", None, false),
         column("matrix", None, false),
-        column("type", None, false),
         column("K", None, true),
+        column("kernel", None, false),
         column("devices", None, false),
         column("threads", None, true),
-        column("kernel", None, false),
         column("how", None, false),
-        column("runs", None, true),
         column("median", Some("ms"), true),
         column("spread", Some("%"), true),
-        column("predicted", Some("ms"), true),
         column("rate", Some("GFLOP/s"), true),
-        column("bytes", Some("GB/s"), true),
         column("of roofline", Some("%"), true),
         column("over serial", Some("×"), true),
+        column("bytes", Some("GB/s"), true),
+        column("predicted", Some("ms"), true),
         column("hidden", Some("%"), true),
+        column("runs", None, true),
+        column("type", None, false),
         column("check", None, false),
+        column("sweep", None, false),
     ];
     let row = |record: &Record| {
         let times = &record.times;
@@ -138,25 +138,29 @@ fn results_table(records: &[Record]) -> Table {
             (None, None) if record.simulated => Cell::Text("simulated".into()),
             (None, None) => Cell::Empty,
         };
+        let kernel = match &record.chosen {
+            Some(chosen) if *chosen != record.kernel => format!("{}: {chosen}", record.kernel),
+            _ => record.kernel.clone(),
+        };
         vec![
-            Cell::Text(record.sweep.clone()),
             Cell::Text(record.matrix.name.clone()),
-            record.dtype.map_or(Cell::Empty, |dtype| Cell::Text(dtype.name().into())),
             number(record.k.map(|k| k as f64), 0),
+            Cell::Text(kernel),
             Cell::Text(record.devices.clone()),
             number(Some(record.threads as f64), 0),
-            Cell::Text(record.kernel.clone()),
             Cell::Text(how(record)),
-            number(Some(times.n as f64), 0),
             number(times.median.map(|median| 1e3 * median), 4),
             number(spread, 1),
-            number(record.predicted_s.map(|seconds| 1e3 * seconds), 4),
             number(record.gflops(), 2),
-            number(record.gb_per_s(), 2),
             number(record.roofline_fraction().map(|share| 100.0 * share), 1),
             number(record.speedup, 2),
+            number(record.gb_per_s(), 2),
+            number(record.predicted_s.map(|seconds| 1e3 * seconds), 4),
             number(record.hidden_fraction.map(|share| 100.0 * share), 1),
+            number(Some(times.n as f64), 0),
+            record.dtype.map_or(Cell::Empty, |dtype| Cell::Text(dtype.name().into())),
             check,
+            Cell::Text(record.sweep.clone()),
         ]
     };
     let rows = records.iter().map(row).collect();

@@ -74,6 +74,8 @@ pub struct Record {
     pub threads: usize,
     /// The kernel, the peer's algorithm, or the conversion.
     pub kernel: String,
+    /// The kernels that were chosen for a run.
+    pub chosen: Option<String>,
     /// How A gets to the devices.
     pub mode: Option<String>,
     /// How the CPU's threads share rows.

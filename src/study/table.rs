@@ -19,7 +19,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records, with what stands in them.
-const COLUMNS: [Column; 40] = [
+const COLUMNS: [Column; 41] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -33,6 +33,7 @@ const COLUMNS: [Column; 40] = [
     ("device_count", |r| Field::Count(r.device_count as u64)),
     ("threads", |r| Field::Count(r.threads as u64)),
     ("kernel", |r| text(&r.kernel)),
+    ("chosen", |r| words(r.chosen.as_deref())),
     ("mode", |r| words(r.mode.as_deref())),
     ("schedule", |r| words(r.schedule.as_deref())),
     ("chunk_bytes", |r| count(r.chunk_bytes)),
