@@ -100,6 +100,21 @@ fn a_calibrated_machine_is_used_and_refined_and_can_be_left_out() {
 }
 
 #[test]
+fn weights_can_be_fitted_to_cases_that_were_kept() {
+    let place = Place::new();
+    place.succeed(
+        "bench gen:stencil5,n=12 gen:road,n=200 -k 1,4 --devices cpu,emu:0 --oracle --json cases.json",
+    );
+    place.succeed("calibrate --from cases.json --devices cpu,emu:0 --output model.toml");
+    let written = place.read("model.toml");
+    assert!(written.contains("cpu_csr") && written.contains("csr_runs_16"), "{written}");
+    let run = "run gen:stencil5,n=12 -k 4 --devices cpu,emu:0 --repeat 1 --model model.toml --verify";
+    place.succeed(run);
+    place.write("wrong.json", "{}");
+    place.fail("calibrate --from wrong.json --output a.toml", 3, "no report of bench --oracle");
+}
+
+#[test]
 fn what_was_timed_once_is_remembered() {
     let place = Place::new();
     let run = |words: &str| -> Outcome {

@@ -489,6 +489,10 @@ pub struct CalibrateArguments {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
 
+    /// Measure nothing: fit to cases that `rowloom bench --oracle --json FILE` wrote
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',', value_hint = ValueHint::FilePath, conflicts_with = "seconds")]
+    pub from: Vec<PathBuf>,
+
     /// Seconds to measure for, about
     #[arg(long, value_name = "SECONDS", default_value_t = 45.0, value_parser = parse_positive_seconds)]
     pub seconds: f64,

@@ -1,14 +1,16 @@
 //! `rowloom calibrate`: times kernels on generated matrices and writes the weights that predict those times.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::CalibrateArguments;
+use super::args::{CalibrateArguments, PlanningArguments};
 use super::console::{Console, check_target};
 use super::kernel_bench::Place;
 use super::options::XSource;
+use super::planning::resolve;
 use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, count, percent};
@@ -18,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
-use crate::matrix::{Csr, generate};
-use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms};
+use crate::matrix::{Csr, Dtype, generate};
+use crate::study::{HostBench, KernelNames, ResidentBench, Subject, form_named, measure_host, time_forms};
 use crate::work::{ChunkRows, Features, Work};
 
 /// What is measured: meshes, graphs, scattered and nearly empty rows, rows that share columns, hubs. Unlike ones come first,
@@ -63,6 +65,9 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         check_target(&output)?;
     }
     let session = Session::with(arguments.threads, arguments.seed)?;
+    if !arguments.from.is_empty() {
+        return fit_kept(arguments, &output, &session, console);
+    }
     let mut places = Place::open(&arguments.devices, "none", &session)?;
     session.interrupt.defer();
     let start = Instant::now();
@@ -82,9 +87,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         model.devices.push(device);
         session.interrupt.check()?;
     }
-    model.save(&output)?;
-    console.table(&table(&fitted))?;
-    console.text(&format!("\nwritten to {}; run and plan use it from there\n", output.display()))?;
+    finish(&model, &output, &fitted, console)?;
     let report = Report::new("calibrate")
         .with("machine", machine_report(&session.machine))
         .with("output", output.display().to_string())
@@ -92,6 +95,77 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         .with("kernels", fitted.iter().map(fitted_json).collect::<Vec<_>>())
         .with("model", &model);
     console.json(&report)
+}
+
+/// Writes the model and shows what was fitted.
+fn finish(model: &Model, output: &Path, fitted: &[Fitted], console: &Console) -> Result<()> {
+    model.save(output)?;
+    console.table(&table(fitted))?;
+    console.text(&format!("\nwritten to {}; run and plan use it from there\n", output.display()))
+}
+
+/// What is read of a report of `bench --oracle`.
+#[derive(Deserialize)]
+struct Kept {
+    cases: Vec<KeptCase>,
+}
+
+#[derive(Deserialize)]
+struct KeptCase {
+    device: String,
+    dtype: Dtype,
+    k: u64,
+    features: Features,
+    forms: Vec<KeptForm>,
+}
+
+#[derive(Deserialize)]
+struct KeptForm {
+    name: String,
+    seconds: f64,
+}
+
+/// Fits to cases that were kept: those of the host for a CPU, those of all others for a GPU.
+fn fit_kept(
+    arguments: &CalibrateArguments,
+    output: &Path,
+    session: &Session,
+    console: &Console,
+) -> Result<()> {
+    let mut cases = Vec::new();
+    for path in &arguments.from {
+        let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+        let kept: Kept = serde_json::from_slice(&text).map_err(|error| {
+            let reason = format!("no report of bench --oracle: {error}; write one with --json FILE");
+            Error::input(crate::error::Place::file(path), reason)
+        })?;
+        cases.extend(kept.cases);
+    }
+    let planning =
+        PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
+    let mut model = if output.exists() { Model::load(output)? } else { Model::default() };
+    let mut fitted = Vec::new();
+    for spec in resolve(&planning, session)?.devices {
+        let of_cpu = spec.profile.processor == Processor::Cpu;
+        let own = cases.iter().filter(|case| (case.device == "cpu") == of_cpu);
+        let samples: Vec<Sample> = own.flat_map(samples).collect();
+        let place = Place { profile: spec.profile, name: spec.name, room: None };
+        let device = fit_device(session, &place, &samples, &mut fitted);
+        model.devices.retain(|known| (&known.name, known.threads) != (&device.name, device.threads));
+        model.devices.push(device);
+    }
+    finish(&model, output, &fitted, console)?;
+    console.json(&Report::new("calibrate").with("output", output.display().to_string()).with("model", &model))
+}
+
+fn samples(case: &KeptCase) -> Vec<Sample> {
+    let KeptCase { dtype, k, features, .. } = *case;
+    let fastest_s = case.forms.iter().map(|form| form.seconds).fold(f64::INFINITY, f64::min);
+    let sample = |kept: &KeptForm| {
+        let form = form_named(&kept.name, dtype, k)?;
+        Some(Sample { form, features, k, dtype, seconds: kept.seconds, fastest_s })
+    };
+    case.forms.iter().filter_map(sample).collect()
 }
 
 /// Times of all forms on all matrices for which there is time.

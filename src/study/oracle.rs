@@ -6,9 +6,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::bench::Subject;
-use crate::cost::{Choice, Form, Profile, Sample, choose};
+use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
 use crate::error::{Error, Result};
-use crate::kernel::Order;
+use crate::kernel::{Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::work::Features;
 
@@ -159,6 +159,14 @@ pub fn time_forms<T: Scalar>(
         Some(Sample { form, features: *features, k, dtype, seconds: seconds?, fastest_s })
     };
     Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
+}
+
+/// The form that is known under a name for `k` columns, where it may be chosen.
+pub fn form_named(name: &str, dtype: Dtype, k: u64) -> Option<Form> {
+    let kernels = [Processor::Cpu, Processor::Gpu].into_iter().flat_map(eligible);
+    let forms =
+        kernels.flat_map(|&kernel| [true, false].map(|compiles| Form::all(kernel, dtype, k, compiles)));
+    forms.flatten().find(|form| names(form).iter().any(|own| own == name))
 }
 
 /// The names under which a form may be known.
