@@ -26,13 +26,12 @@
 //!
 //! # A product
 //!
-//! ```
-//! use std::time::Duration;
+//! On the CPU and an emulated GPU together; `cpu` alone, CUDA cards and simulated machines are named in the same way.
 //!
+//! ```
 //! use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-//! use rowloom::kernel::cpu::CpuSettings;
-//! use rowloom::kernel::{Schedule, verify};
-//! use rowloom::machine::{Isa, Machine};
+//! use rowloom::kernel::verify;
+//! use rowloom::machine::{Machine, memory_limit_bytes};
 //! use rowloom::matrix::{MultiVector, generate};
 //! use rowloom::plan::{DeviceSpec, PlanRequest};
 //! use rowloom::runtime::{Pool, Prepared, Settings, open};
@@ -40,39 +39,20 @@
 //! use rowloom::work::Work;
 //!
 //! # fn main() -> rowloom::Result<()> {
-//! let a = generate::<f64>("stencil5,n=30", 1, u64::MAX)?.matrix;
-//! let x = MultiVector::from_fn(a.cols(), 8, |row, k| (row + k) as f64)?;
-//! let mut y = MultiVector::zeros(a.rows(), 8)?;
+//! let k = 8;
+//! let a = generate::<f64>("stencil5,n=30", 1, memory_limit_bytes())?.matrix;
+//! let x = MultiVector::from_fn(a.cols(), k, |row, column| (row + column) as f64)?;
+//! let mut y = MultiVector::zeros(a.rows(), k)?;
 //!
 //! let pool = Pool::new(&Machine::detect(), None)?;
 //! let threads = pool.threads();
-//! let device = |name: &str, profile| DeviceSpec {
-//!     name: name.into(),
-//!     profile,
-//!     memory_limit_bytes: None,
-//!     required: true,
-//! };
-//! let request = PlanRequest {
-//!     work: Work::spmm(&a.view(), 8)?,
-//!     devices: vec![device("cpu", cpu_profile(threads, 1 << 34)?), device("emu:0", emulated_profile()?)],
-//!     host: host_rates(threads)?,
-//!     mode: None,
-//!     kernel: None,
-//!     variant: None,
-//!     format: None,
-//!     chunks: None,
-//!     chunk_bytes: None,
-//!     cpu_share: None,
-//!     repeat: 10,
-//!     reproducible: false,
-//! };
-//! let settings = Settings {
-//!     cpu: CpuSettings { k: 8, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
-//!     memory_limit_bytes: u64::MAX,
-//!     patience: Duration::from_secs(30),
-//!     emulated: Vec::new(),
-//!     cuda: Vec::new(),
-//! };
+//! let devices = vec![
+//!     DeviceSpec::new("cpu", cpu_profile(threads, memory_limit_bytes())?),
+//!     DeviceSpec::new("emu:0", emulated_profile()?),
+//! ];
+//! let work = Work::spmm(&a.view(), k)?;
+//! let request = PlanRequest { repeat: 10, ..PlanRequest::new(work, devices, host_rates(threads)?) };
+//! let settings = Settings::new(k, threads);
 //! let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
 //! for reason in &job.plan().reasons {
 //!     println!("{reason}");
@@ -83,6 +63,30 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # A plan
+//!
+//! Plans are made from the pattern of a matrix alone, also for machines that are not here.
+//!
+//! ```
+//! use rowloom::cost::preset;
+//! use rowloom::matrix::generate;
+//! use rowloom::plan::{DeviceSpec, PlanRequest, make};
+//! use rowloom::runtime::Simulated;
+//! use rowloom::work::Work;
+//!
+//! # fn main() -> rowloom::Result<()> {
+//! let a = generate::<f64>("rmat,scale=10,degree=8", 1, u64::MAX)?.matrix;
+//! let machine = preset("h200x2")?;
+//! let gpus = machine.gpus.into_iter().enumerate();
+//! let devices = gpus.map(|(index, gpu)| DeviceSpec::new(format!("sim:h200x2/{index}"), gpu)).collect();
+//! let plan = make(&PlanRequest::new(Work::spmm(&a.view(), 32)?, devices, machine.host))?;
+//! assert!(Simulated::new(&plan)?.run()?.seconds() > 0.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/` has whole programs.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

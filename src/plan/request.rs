@@ -19,6 +19,13 @@ pub struct DeviceSpec {
     pub required: bool,
 }
 
+impl DeviceSpec {
+    /// A device that must get a part and may use all of its memory.
+    pub fn new(name: impl Into<String>, profile: Profile) -> Self {
+        Self { name: name.into(), profile, memory_limit_bytes: None, required: true }
+    }
+}
+
 /// What to plan.
 #[derive(Debug, Clone)]
 pub struct PlanRequest<'a> {
@@ -46,4 +53,24 @@ pub struct PlanRequest<'a> {
     pub repeat: u64,
     /// Only kernels of canonical order: the same bytes whatever the devices, chunks and threads.
     pub reproducible: bool,
+}
+
+impl<'a> PlanRequest<'a> {
+    /// One product of `work` on `devices`, everything else left to the planner.
+    pub fn new(work: Work<'a>, devices: Vec<DeviceSpec>, host: HostRates) -> Self {
+        Self {
+            work,
+            devices,
+            host,
+            mode: None,
+            kernel: None,
+            variant: None,
+            format: None,
+            chunks: None,
+            chunk_bytes: None,
+            cpu_share: None,
+            repeat: 1,
+            reproducible: false,
+        }
+    }
 }

@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use crate::device::{CudaOptions, EmulatedOptions};
+use crate::kernel::Schedule;
 use crate::kernel::cpu::CpuSettings;
+use crate::machine::{Isa, memory_limit_bytes};
+
+/// How long devices may stay silent where nobody says.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How products are computed, beside the plan.
 #[derive(Debug, Clone)]
@@ -18,4 +23,17 @@ pub struct Settings {
     pub emulated: Vec<(String, EmulatedOptions)>,
     /// What is special about CUDA devices, by their names.
     pub cuda: Vec<(String, CudaOptions)>,
+}
+
+impl Settings {
+    /// For `k` columns on so many threads, with the best instructions of this processor and what memory there is.
+    pub fn new(k: usize, threads: usize) -> Self {
+        Self {
+            cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
+            memory_limit_bytes: memory_limit_bytes(),
+            patience: PATIENCE,
+            emulated: Vec::new(),
+            cuda: Vec::new(),
+        }
+    }
 }

@@ -1,0 +1,96 @@
+//! Block power iteration: A is prepared once and multiplied thousands of times.
+//!
+//! The matrix is the five-point Laplacian of an n x n grid. Its eigenvalues are known,
+//! `4 - 2 cos(i pi / (n + 1)) - 2 cos(j pi / (n + 1))`, so that what comes out can be checked: the space that K columns
+//! span turns to the K largest ones.
+//!
+//! `cargo run --release --example power_iteration`
+
+use std::f64::consts::PI;
+
+use rowloom::cost::{cpu_profile, host_rates};
+use rowloom::machine::{Machine, memory_limit_bytes};
+use rowloom::matrix::{Csr, MultiVector, generate};
+use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
+use rowloom::runtime::{Pool, Prepared, Settings, open};
+use rowloom::trace::Clock;
+use rowloom::work::Work;
+
+const N: usize = 30;
+const K: usize = 8;
+const PRODUCTS: u64 = 3000;
+
+fn main() -> rowloom::Result<()> {
+    let a = laplacian(N)?;
+    let pool = Pool::new(&Machine::detect(), None)?;
+    let threads = pool.threads();
+    let cpu = DeviceSpec::new("cpu", cpu_profile(threads, memory_limit_bytes())?);
+    let request = PlanRequest {
+        mode: Some(Mode::Resident),
+        repeat: PRODUCTS,
+        ..PlanRequest::new(Work::spmm(&a.view(), K)?, vec![cpu], host_rates(threads)?)
+    };
+    let settings = Settings::new(K, threads);
+    let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
+    let mut product = Prepared::new(&pool, &job, opened, settings)?;
+
+    // Nothing symmetric about the start: it must have a part in every eigenvector.
+    let mut x = MultiVector::from_fn(a.rows(), K, |row, column| ((row * (2 * column + 3)) as f64).sin())?;
+    let mut y = MultiVector::zeros(a.rows(), K)?;
+    orthonormalise(&mut x);
+    let mut seconds = 0.0;
+    for _ in 1..PRODUCTS {
+        seconds += product.run(x.view(), y.view_mut(), None)?.seconds();
+        std::mem::swap(&mut x, &mut y);
+        orthonormalise(&mut x);
+    }
+    seconds += product.run(x.view(), y.view_mut(), None)?.seconds();
+
+    // The trace of X' A X is the sum of the K largest eigenvalues once X spans their space.
+    let found: f64 = x.data().iter().zip(y.data()).map(|(x, y)| x * y).sum();
+    let known: f64 = largest_eigenvalues(N, K).iter().sum();
+    let error = (found / known - 1.0).abs();
+    println!("{PRODUCTS} products, {:.1} us each", seconds / PRODUCTS as f64 * 1e6);
+    println!("sum of the {K} largest eigenvalues: {found:.12}, known {known:.12}, off by {error:.1e}");
+    assert!(error < 1e-8, "the iteration has not converged");
+    Ok(())
+}
+
+/// The pattern of a generated stencil with the Laplacian's values.
+fn laplacian(n: usize) -> rowloom::Result<Csr<f64>> {
+    let stencil = generate::<f64>(&format!("stencil5,n={n}"), 1, memory_limit_bytes())?.matrix;
+    let pattern = stencil.view();
+    let mut values = Vec::with_capacity(pattern.nnz());
+    for row in 0..pattern.rows() {
+        let (columns, _) = pattern.row(row);
+        values.extend(columns.iter().map(|&column| if column as usize == row { 4.0 } else { -1.0 }));
+    }
+    let (pointers, columns) = (pattern.row_pointers().to_vec(), pattern.columns().to_vec());
+    Csr::try_new(pattern.rows(), pattern.cols(), pointers, columns, values)
+}
+
+/// The `count` largest eigenvalues of the Laplacian, largest first.
+fn largest_eigenvalues(n: usize, count: usize) -> Vec<f64> {
+    let angle = |i: usize| (i as f64 * PI / (n + 1) as f64).cos();
+    let mut all: Vec<f64> = (1..=n)
+        .flat_map(|i| (1..=n).map(move |j| (i, j)))
+        .map(|(i, j)| 4.0 - 2.0 * angle(i) - 2.0 * angle(j))
+        .collect();
+    all.sort_by(|a, b| b.total_cmp(a));
+    all.truncate(count);
+    all
+}
+
+/// Makes the columns of X orthonormal, each against those before it (modified Gram-Schmidt).
+fn orthonormalise(x: &mut MultiVector<f64>) {
+    let (k, width) = (x.k(), x.leading_dimension());
+    let data = x.data_mut();
+    for column in 0..k {
+        for before in 0..column {
+            let along: f64 = data.chunks(width).map(|row| row[before] * row[column]).sum();
+            data.chunks_mut(width).for_each(|row| row[column] -= along * row[before]);
+        }
+        let length = data.chunks(width).map(|row| row[column] * row[column]).sum::<f64>().sqrt();
+        data.chunks_mut(width).for_each(|row| row[column] /= length);
+    }
+}

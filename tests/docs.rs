@@ -1,0 +1,101 @@
+//! What the documents say exists: the files they point to, the commands and flags they show, the kernels.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rowloom::kernel::TABLE;
+use support::Place;
+
+/// Every document and its text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths: Vec<PathBuf> = ["README.md", "configs/README.md", "kernels/README.md", "traces/README.md"]
+        .map(|name| root.join(name))
+        .into();
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    paths.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Lines of code that call the program, and calls inside of sentences, without the program's name.
+fn commands(text: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut in_code = false;
+    let mut whole = String::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_code = !in_code;
+        } else if in_code {
+            whole.push_str(line.trim_end_matches('\\'));
+            if !line.ends_with('\\') {
+                let line = std::mem::take(&mut whole);
+                commands.extend(line.trim_start_matches("$ ").strip_prefix("rowloom ").map(str::to_owned));
+            }
+        } else {
+            let quoted = line.split('`').skip(1).step_by(2);
+            commands.extend(quoted.filter_map(|code| code.strip_prefix("rowloom ")).map(str::to_owned));
+        }
+    }
+    commands
+}
+
+#[test]
+fn links_lead_to_files_that_are_there() {
+    let mut links = 0;
+    for (path, text) in documents() {
+        for part in text.split("](").skip(1) {
+            let target = part.split(')').next().unwrap_or_default();
+            let file = target.split('#').next().unwrap_or_default();
+            if target.contains("://") || file.is_empty() {
+                continue;
+            }
+            links += 1;
+            assert!(path.with_file_name(file).exists(), "{}: {target}", path.display());
+        }
+    }
+    assert!(links > 20, "{links} links were found");
+}
+
+#[test]
+fn commands_and_flags_that_are_shown_exist() {
+    let place = Place::new();
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut shown = 0;
+    for (path, text) in documents() {
+        for command in commands(&text) {
+            let mut words = command
+                .split(" #")
+                .next()
+                .unwrap_or_default()
+                .split('|')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace();
+            let Some(name) = words.next().filter(|name| !name.starts_with('-')) else { continue };
+            let help =
+                helps.entry(name.into()).or_insert_with(|| place.succeed(&format!("{name} --help")).stdout);
+            for flag in words.filter(|word| word.starts_with('-')) {
+                let known = |word: &str| word.trim_end_matches(',') == flag;
+                assert!(help.split_whitespace().any(known), "{}: rowloom {command}: {flag}", path.display());
+            }
+            shown += 1;
+        }
+    }
+    assert!(shown > 30, "{shown} commands were found");
+}
+
+#[test]
+fn the_catalogue_has_every_kernel() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let catalogue = std::fs::read_to_string(root.join("docs/kernels.md")).unwrap();
+    for kernel in TABLE {
+        let row = catalogue
+            .lines()
+            .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", kernel.name)));
+        let order =
+            if kernel.order == rowloom::kernel::Order::Canonical { "| canonical |" } else { "| free |" };
+        assert!(row.is_some_and(|row| row.contains(order)), "{} {order}", kernel.name);
+    }
+}
