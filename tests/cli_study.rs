@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::Place;
+use support::python::{python, run_python, validate};
 
 /// Many quick cases.
 const MANY: &str = "
@@ -46,35 +47,6 @@ fn kept(place: &Place) -> Vec<(String, Value)> {
     let named = lines.map(|mut line| (line["key"].as_str().unwrap().to_string(), line["case"].take()));
     named.filter(|(key, _)| !key.ends_with("timeline")).collect()
 }
-
-/// Python with a module, where there is one.
-fn python(module: &str) -> Option<String> {
-    let python = std::env::var("ROWLOOM_PYTHON").unwrap_or_else(|_| "python3".into());
-    let found =
-        Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) {
-        return Some(python);
-    }
-    eprintln!("skipped: {python} has no {module}; name one that has with ROWLOOM_PYTHON");
-    None
-}
-
-fn run_python(python: &str, script: &str, words: &[&Path]) {
-    let output = Command::new(python).args(["-c", script]).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-}
-
-fn schema(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas").join(name)
-}
-
-const VALIDATE: &str = "
-import json, sys, jsonschema
-schema, data = (json.load(open(name)) for name in sys.argv[1:])
-jsonschema.Draft202012Validator.check_schema(schema)
-jsonschema.Draft202012Validator(schema).validate(data)
-";
 
 #[test]
 fn the_quick_study_leaves_everything_it_promises() {
@@ -125,9 +97,7 @@ assert table.k.dropna().astype(int).min() == 1
 ";
         run_python(&python, script, &[&place.path("out/results.csv"), Path::new(&records.len().to_string())]);
     }
-    if let Some(python) = python("jsonschema") {
-        run_python(&python, VALIDATE, &[&schema("study.json"), &place.path("out/results.json")]);
-    }
+    validate("study.json", &place.path("out/results.json"));
     // The folder's own configuration is the same study, and asks for the same figures.
     let again = place.json("study out/configuration.toml --output out --json");
     assert_eq!(again["cases"]["kept"], report["cases"]["all"]);
@@ -139,12 +109,11 @@ assert table.k.dropna().astype(int).min() == 1
 
 #[test]
 fn bench_results_are_what_their_schema_says() {
-    let Some(python) = python("jsonschema") else { return };
     let place = Place::new();
     place.succeed(
         "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json b.json",
     );
-    run_python(&python, VALIDATE, &[&schema("bench.json"), &place.path("b.json")]);
+    validate("bench.json", &place.path("b.json"));
 }
 
 #[test]
@@ -194,9 +163,7 @@ fn ctrl_c_leaves_what_is_finished_valid_and_the_rest_for_later() {
     assert!((2..CASES).contains(&finished), "{finished}");
     assert_eq!(kept(&place).len() as u64, finished);
     assert!(place.read("out/report.html").contains("cases are not finished"));
-    if let Some(python) = python("jsonschema") {
-        run_python(&python, VALIDATE, &[&schema("study.json"), &place.path("out/results.json")]);
-    }
+    validate("study.json", &place.path("out/results.json"));
     let again = place.json("study long.toml --output out --json");
     assert_eq!(again["cases"]["kept"].as_u64(), Some(finished));
     assert_eq!(again["cases"]["finished"].as_u64(), Some(CASES));

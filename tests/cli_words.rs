@@ -6,10 +6,12 @@ use std::process::Command;
 
 use support::Place;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "plan",
     "bench",
+    "study",
+    "calibrate",
     "inspect",
     "convert",
     "generate",

@@ -1,4 +1,4 @@
-//! What the documents say exists: the files they point to, the commands and flags they show, the kernels.
+//! What the documents say is so: the files they point to, the commands and flags they show, the kernels, the JSON.
 
 mod support;
 
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rowloom::kernel::TABLE;
 use support::Place;
+use support::python::validate;
 
 /// Every document and its text.
 fn documents() -> Vec<(PathBuf, String)> {
@@ -97,5 +98,54 @@ fn the_catalogue_has_every_kernel() {
         let order =
             if kernel.order == rowloom::kernel::Order::Canonical { "| canonical |" } else { "| free |" };
         assert!(row.is_some_and(|row| row.contains(order)), "{} {order}", kernel.name);
+    }
+}
+
+#[test]
+fn every_key_of_the_json_outputs_is_in_the_documents() {
+    let place = Place::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docs/json.md")).unwrap();
+    for words in [
+        "generate stencil5,n=12 a.mtx --json",
+        "inspect a.mtx --json",
+        "convert a.mtx a.rlm --check --json",
+        "run a.mtx -k 4 --devices cpu,emu:0 --trace t.json --json",
+        "plan a.mtx -k 4 --json",
+        "trace t.json --json",
+        "bench a.mtx -k 4 --kernels serial_csr,cpu_csr --repeat 3 --devices cpu --json",
+        "devices --json",
+    ] {
+        let report = place.json(words);
+        let row = format!("| `{}` |", report["command"].as_str().unwrap());
+        let row = text.lines().find(|line| line.starts_with(&row)).unwrap_or_default();
+        for key in
+            report.as_object().unwrap().keys().filter(|key| !["rowloom", "command"].contains(&key.as_str()))
+        {
+            assert!(row.contains(&format!("`{key}`")), "docs/json.md has no {key} of rowloom {words}");
+        }
+    }
+}
+
+#[test]
+fn outputs_are_what_their_schemas_say() {
+    let place = Place::new();
+    let hub = "gen:hub,rows=3000,degree=4,hubs=2 -k 4";
+    for (schema, words) in [
+        ("run.json", "run gen:stencil5,n=20 -k 4 --dtype f32".to_string()),
+        (
+            "run.json",
+            "run gen:stencil5,n=20 --devices cpu,emu:0?lost_at_operation=4 --mode stream --verify --trace t"
+                .into(),
+        ),
+        ("run.json", format!("run {hub} --devices sim:h200x2 --chunks 9 --trace s")),
+        ("run.json", "run gen:empty,rows=5 -k 2 --verify".into()),
+        ("plan.json", format!("plan {hub} --devices sim:h200x2 --chunks 40")),
+        ("plan.json", "plan gen:stencil5,n=200 -k 4 --devices cpu,emu:0 --mode stream".into()),
+        ("trace.json", "trace t".into()),
+        ("trace.json", "trace s".into()),
+    ] {
+        place.succeed(&format!("{words} --json report.json"));
+        validate(schema, &place.path("report.json"));
     }
 }

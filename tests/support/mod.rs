@@ -1,6 +1,8 @@
 //! The real binary in a folder of its own.
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
+pub mod python;
+
 use std::path::PathBuf;
 
 use assert_cmd::Command;
