@@ -1,7 +1,9 @@
 //! The thread that waits for a stream's operations, in their order, and reports each end with its times.
 //!
 //! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
-//! wakes it. Functions that the driver calls on the stream would hold up the next operation until they return.
+//! wakes it. While more operations are queued behind it looks seldom: every look takes the driver's lock, which the owner
+//! needs to issue the next one. Functions that the driver calls on the stream would hold up the next operation until they
+//! return.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +22,9 @@ use crate::trace::Clock;
 
 /// How long an event is looked at before the thread sleeps. Waking up takes about as long.
 const LOOKING: Duration = Duration::from_micros(20);
+
+/// How long the thread leaves the driver alone between two looks while the stream has more to do.
+const LEAVING_ALONE: Duration = Duration::from_micros(20);
 
 /// Host memory that an operation uses until it has ended.
 #[expect(dead_code, reason = "kept for its drop")]
@@ -79,7 +84,7 @@ impl Waiter {
             if computes {
                 self.shared.set_computing(Some(what));
             }
-            let times = wait(&events.end).and_then(|()| {
+            let times = wait(&events.end, || !self.issued.is_empty()).and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 Ok((epoch.card_ns(&events.start)?, epoch.card_ns(&events.end)?, seen_ns))
             });
@@ -107,13 +112,16 @@ impl Waiter {
     }
 }
 
-fn wait(event: &Event) -> Result<(), DriverError> {
+fn wait(event: &Event, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let started = Instant::now();
     while !event.has_happened()? {
-        if started.elapsed() >= LOOKING {
+        if more_follows() {
+            std::thread::sleep(LEAVING_ALONE);
+        } else if started.elapsed() >= LOOKING {
             return event.wait();
+        } else {
+            std::hint::spin_loop();
         }
-        std::hint::spin_loop();
     }
     Ok(())
 }
