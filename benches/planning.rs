@@ -47,7 +47,7 @@ fn main() -> rowloom::Result<()> {
     pool.install(|| cache::write_cache(&path, &loaded.matrix.view(), &loaded.info))?;
     drop(loaded);
 
-    let limits = ReadOptions { memory_limit_bytes: u64::MAX, finite: false };
+    let limits = ReadOptions { memory_limit_bytes: u64::MAX, ..ReadOptions::default() };
     let read_s = median(|| pool.install(|| io::read::<f64>(&path, &limits)).map(drop))?;
     let matrix: Csr<f64> = pool.install(|| io::read(&path, &limits))?.matrix;
 

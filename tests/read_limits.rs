@@ -33,7 +33,7 @@ fn declared_sizes_are_refused_without_allocating() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mtx");
-    let limited = ReadOptions { memory_limit_bytes: 512 << 20, finite: false };
+    let limited = ReadOptions { memory_limit_bytes: 512 << 20, ..ReadOptions::default() };
     for size in [
         "1099511627776 5 1",
         "18446744073709551615 5 1",

@@ -135,6 +135,26 @@ impl Console {
         Bar(bar)
     }
 
+    /// A bar on a terminal for the bytes of a file; under another bar its message only.
+    pub fn byte_bar(&self, path: &Path, doing: &str) -> Bar {
+        let message = format!("{doing} {}", path.display());
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+            return Bar(ProgressBar::hidden());
+        }
+        if self.quiet || !io::stderr().is_terminal() {
+            return Bar(ProgressBar::hidden());
+        }
+        let bar =
+            ProgressBar::new(path.metadata().map_or(0, |metadata| metadata.len())).with_message(message);
+        let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left  {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar(bar)
+    }
+
     /// The same console while a bar is shown: notes stand above it, and what is being done beside it.
     pub fn under(&self, bar: &Bar) -> Self {
         Self { bar: Some(bar.0.clone()), ..self.clone() }

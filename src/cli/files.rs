@@ -7,7 +7,7 @@ use super::console::{Console, check_target};
 use super::session::Session;
 use super::table::seconds;
 use crate::error::{Bytes, Error, Result};
-use crate::matrix::io::{cache, npy, write};
+use crate::matrix::io::{Progress, cache, npy, write};
 use crate::matrix::{CsrView, MatrixInfo, MultiVector, Scalar};
 
 /// A matrix file to be written.
@@ -43,14 +43,16 @@ impl MatrixFile {
         session: &Session,
         console: &Console,
     ) -> Result<f64> {
-        let _spinner = console.spinner(format!("writing {}", self.path.display()));
+        let bar = console.bar(matrix.nnz() as u64, "entries");
+        bar.say(&format!("writing {}", self.path.display()));
+        let advance = |entries| bar.advance(entries);
         session.interrupt.defer();
         let start = Instant::now();
         session.pool.install(|| {
             if self.is_cache {
                 cache::write_cache(&self.path, matrix, info)
             } else {
-                write::write_matrix_market(&self.path, matrix, info)
+                write::write_matrix_market(&self.path, matrix, info, Some(Progress(&advance)))
             }
         })?;
         Ok(start.elapsed().as_secs_f64())

@@ -11,7 +11,7 @@ use super::table::count;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
 use crate::matrix::generate::generate;
-use crate::matrix::io::{self, ReadOptions};
+use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
 use crate::study::Provenance;
@@ -89,8 +89,10 @@ impl Session {
         let start = Instant::now();
         let loaded = match source {
             MatrixSource::File(path) => {
-                let _spinner = console.spinner(format!("reading {}", path.display()));
-                self.pool.install(|| io::read(path, &ReadOptions { memory_limit_bytes, finite }))?
+                let bar = console.byte_bar(path, "reading");
+                let advance = |bytes| bar.advance(bytes);
+                let progress = Some(Progress(&advance));
+                self.pool.install(|| io::read(path, &ReadOptions { memory_limit_bytes, finite, progress }))?
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));

@@ -50,7 +50,7 @@ fn damaged_arrays_are_refused_with_their_line() {
 #[test]
 fn arrays_beyond_the_memory_limit_are_refused_before_allocating() {
     let array = given("x.mtx", format!("{ARRAY}1000 2\n{}", "1\n".repeat(2000)));
-    let tight = ReadOptions { memory_limit_bytes: 15_999, finite: false };
+    let tight = ReadOptions { memory_limit_bytes: 15_999, ..ReadOptions::default() };
     let refused = read_dense::<f64>(&array.path, &tight);
     assert!(matches!(refused, Err(Error::DoesNotFit { needed_bytes: 16_000, limit_bytes: 15_999, .. })));
     assert!(read_dense::<f32>(&array.path, &tight).is_ok());

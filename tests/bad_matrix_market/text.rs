@@ -117,7 +117,7 @@ fn more_entries_than_bytes_are_refused_before_allocating() {
 
 #[test]
 fn sizes_beyond_the_memory_limit_are_refused_before_allocating() {
-    let options = ReadOptions { memory_limit_bytes: 1 << 30, finite: false };
+    let options = ReadOptions { memory_limit_bytes: 1 << 30, ..ReadOptions::default() };
     let text = format!("{REAL}1099511627776 1 1\n1 1 1\n");
     for bytes in [text.clone().into_bytes(), packed(&text)] {
         let given = given("a.mtx", bytes);

@@ -10,12 +10,15 @@ pub mod mapping;
 pub mod matrix_market;
 pub mod npy;
 pub mod npz;
+mod progress;
 pub mod write;
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+
+pub use progress::Progress;
 
 use super::info::Loaded;
 use super::multivector::MultiVector;
@@ -24,16 +27,18 @@ use crate::error::{Error, Place, Result};
 
 /// What a reader may and may not accept.
 #[derive(Debug, Clone, Copy)]
-pub struct ReadOptions {
+pub struct ReadOptions<'a> {
     /// Most bytes of memory a matrix may take while it is read.
     pub memory_limit_bytes: u64,
     /// Refuse NaN and infinities.
     pub finite: bool,
+    /// Is told of the bytes that were read of a text, compressed or not.
+    pub progress: Option<Progress<'a>>,
 }
 
-impl Default for ReadOptions {
+impl Default for ReadOptions<'_> {
     fn default() -> Self {
-        Self { memory_limit_bytes: u64::MAX, finite: false }
+        Self { memory_limit_bytes: u64::MAX, finite: false, progress: None }
     }
 }
 

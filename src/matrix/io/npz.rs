@@ -109,12 +109,12 @@ struct Values<T> {
 
 struct Archive<'a> {
     path: &'a Path,
-    options: &'a ReadOptions,
+    options: &'a ReadOptions<'a>,
     zip: ZipArchive<BufReader<File>>,
 }
 
 impl<'a> Archive<'a> {
-    fn open(path: &'a Path, options: &'a ReadOptions) -> Result<Self> {
+    fn open(path: &'a Path, options: &'a ReadOptions<'a>) -> Result<Self> {
         let failed = |error| Error::read(path, error);
         // Asked before opening: opening a pipe would wait for its other end.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::files;
 use crate::matrix::convert::entries;
 use crate::matrix::info::SYNTHETIC_COMMENT;
+use crate::matrix::io::Progress;
 use crate::matrix::{CsrView, Field, MatrixInfo, MultiVector, Scalar};
 
 /// Lines that one task formats.
@@ -23,7 +24,13 @@ const BLOCK_LINES: usize = 1 << 16;
 /// Writes a coordinate file, all entries listed; gzipped if the name ends in `.gz`.
 ///
 /// Entries that `info` calls integer or pattern are written as such if every value allows it exactly, else as real.
-pub fn write_matrix_market<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixInfo) -> Result<()> {
+/// `progress` is told of the entries that are written.
+pub fn write_matrix_market<T: Scalar>(
+    path: &Path,
+    csr: &CsrView<'_, T>,
+    info: &MatrixInfo,
+    progress: Option<Progress<'_>>,
+) -> Result<()> {
     let (columns, values) = entries(csr);
     let pointers = csr.row_pointers();
     let base = pointers.first().copied().unwrap_or(0);
@@ -44,7 +51,7 @@ pub fn write_matrix_market<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &
         csr.cols(),
         columns.len()
     );
-    write_lines(path, &head, columns.len(), |range, text| {
+    write_lines(path, &head, columns.len(), progress, |range, text| {
         // Counted from one: the first row that ends behind the entry.
         let mut row = pointers.partition_point(|&pointer| pointer - base <= range.start as u64);
         for entry in range {
@@ -66,7 +73,7 @@ pub fn write_matrix_market<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &
 pub fn write_array<T: Scalar>(path: &Path, array: &MultiVector<T>) -> Result<()> {
     let (rows, k) = (array.rows(), array.k());
     let head = format!("%%MatrixMarket matrix array real general\n{rows} {k}\n");
-    write_lines(path, &head, rows * k, |range, text| {
+    write_lines(path, &head, rows * k, None, |range, text| {
         range.into_iter().try_for_each(|entry| writeln!(text, "{:?}", array.row(entry % rows)[entry / rows]))
     })
 }
@@ -95,6 +102,7 @@ fn write_lines(
     path: &Path,
     head: &str,
     lines: usize,
+    progress: Option<Progress<'_>>,
     format: impl Fn(Range<usize>, &mut Vec<u8>) -> io::Result<()> + Sync,
 ) -> Result<()> {
     let gzipped = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
@@ -122,6 +130,9 @@ fn write_lines(
                 .collect();
             for block in blocks {
                 file.write_all(&block?)?;
+            }
+            if let Some(progress) = progress {
+                progress.advance((lines.min(start + batch) - start) as u64);
             }
         }
         Ok(())
@@ -155,7 +166,7 @@ mod tests {
     fn written<T: Scalar>(matrix: &CsrView<'_, T>, field: Field) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.mtx");
-        write_matrix_market(&path, matrix, &info(field)).unwrap();
+        write_matrix_market(&path, matrix, &info(field), None).unwrap();
         std::fs::read_to_string(path).unwrap()
     }
 
@@ -198,8 +209,8 @@ mod tests {
         let matrix = Csr::try_new(1501, nnz, pointers, columns, values).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (plain, gzipped) = (folder.path().join("a.mtx"), folder.path().join("a.mtx.gz"));
-        write_matrix_market(&plain, &matrix.view(), &info(Field::Real)).unwrap();
-        write_matrix_market(&gzipped, &matrix.view(), &info(Field::Real)).unwrap();
+        write_matrix_market(&plain, &matrix.view(), &info(Field::Real), None).unwrap();
+        write_matrix_market(&gzipped, &matrix.view(), &info(Field::Real), None).unwrap();
         let text = std::fs::read_to_string(plain).unwrap();
         let mut lines = text.lines().skip(2);
         for entry in 0..nnz {
@@ -255,7 +266,7 @@ mod tests {
             return;
         }
         let matrix = Csr::try_new(1, 1, vec![0, 1], vec![0], vec![1.0f64]).unwrap();
-        let result = write_matrix_market(full, &matrix.view(), &info(Field::Real));
+        let result = write_matrix_market(full, &matrix.view(), &info(Field::Real), None);
         assert!(matches!(result, Err(Error::Write { .. })), "{result:?}");
         assert!(full.exists());
     }

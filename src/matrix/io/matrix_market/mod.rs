@@ -94,6 +94,9 @@ fn read_plain_cut<T: Scalar>(
             let mut block = Vec::new();
             while blocks.next(&mut block).map_err(|error| Fault::Whole(unreadable(error)))? {
                 parser.parse(&block)?;
+                if let Some(progress) = options.progress {
+                    progress.advance(block.len() as u64);
+                }
             }
             parser.finish()
         })

@@ -16,7 +16,8 @@ use super::{Assembly, Cuts};
 use crate::error::{Error, Result};
 use crate::matrix::info::Loaded;
 use crate::matrix::io::gzip::{Members, most_text_bytes};
-use crate::matrix::io::{ReadOptions, archive, name_of, read_error};
+use crate::matrix::io::progress::Counted;
+use crate::matrix::io::{Progress, ReadOptions, archive, name_of, read_error};
 use crate::matrix::scalar::Scalar;
 
 /// Text is handed over in blocks of this size, each of which becomes one part.
@@ -49,7 +50,9 @@ pub(super) fn read_gzip_cut<T: Scalar>(
         let (sender, receiver) = bounded(MOST_BLOCKS);
         let decompressor = std::thread::Builder::new()
             .name("rowloom-gunzip".into())
-            .spawn_scoped(scope, move || decompress(file, file_bytes, path, cuts.block_bytes, &sender))
+            .spawn_scoped(scope, move || {
+                decompress(file, file_bytes, path, cuts.block_bytes, options.progress, &sender)
+            })
             .map_err(|error| Error::Internal(format!("no thread to decompress with: {error}")))?;
         // The receiver is used up, so a decompressor that still sends is told to stop.
         let parsed = parse(receiver, most_text_bytes(file_bytes), options, cuts);
@@ -107,10 +110,12 @@ fn decompress(
     file_bytes: u64,
     path: &Path,
     block_bytes: usize,
+    progress: Option<Progress<'_>>,
     sender: &Sender<Message>,
 ) -> Result<()> {
     let source = path.display().to_string();
-    let mut members = Members::new(BufReader::with_capacity(256 << 10, file), most_text_bytes(file_bytes));
+    let counted = Counted { inner: file, progress };
+    let mut members = Members::new(BufReader::with_capacity(256 << 10, counted), most_text_bytes(file_bytes));
     let mut first_bytes = Vec::new();
     (&mut members)
         .take(archive::MAGIC_END as u64)

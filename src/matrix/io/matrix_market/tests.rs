@@ -229,7 +229,7 @@ fn memory_beyond_the_limit_is_refused_while_the_text_streams() {
     let body: String = (1..4001).map(|row| format!("{} 1 1.5\n", row + 1)).collect();
     let text = format!("%%MatrixMarket matrix coordinate real symmetric\n4001 4001 4000\n{body}");
     let file = file_of(&packed(text.as_bytes()));
-    let options = ReadOptions { memory_limit_bytes: 4002 * 8 + 4000 * 12, finite: false };
+    let options = ReadOptions { memory_limit_bytes: 4002 * 8 + 4000 * 12, ..ReadOptions::default() };
     let cuts = Cuts { span_bytes: 100, block_bytes: 1000, bucket_entries: 100 };
     let outcome = read_gzip_cut::<f64>(&file, Path::new(PATH), &options, cuts);
     assert!(matches!(outcome, Err(Error::DoesNotFit { .. })));

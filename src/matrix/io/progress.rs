@@ -1,0 +1,72 @@
+//! How far reading or writing has come, told to whoever wants to know.
+
+use std::fmt;
+use std::io::{self, Read};
+
+/// Is told of every part that is done, from any thread.
+#[derive(Clone, Copy)]
+pub struct Progress<'a>(pub &'a (dyn Fn(u64) + Sync));
+
+impl Progress<'_> {
+    /// So much more is done.
+    pub fn advance(self, amount: u64) {
+        (self.0)(amount);
+    }
+}
+
+impl fmt::Debug for Progress<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Progress")
+    }
+}
+
+/// Tells of every byte that is read through it.
+pub(super) struct Counted<'a, R> {
+    /// What is read.
+    pub inner: R,
+    /// Who is told.
+    pub progress: Option<Progress<'a>>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.inner.read(buffer)?;
+        if let Some(progress) = self.progress {
+            progress.advance(bytes as u64);
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::matrix::Csr;
+    use crate::matrix::generate::generate;
+    use crate::matrix::io::write::write_matrix_market;
+    use crate::matrix::io::{ReadOptions, read};
+
+    #[test]
+    fn every_byte_of_a_text_and_of_a_compressed_file_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = generate::<f64>("stencil5,n=40", 1, 1 << 30).unwrap();
+        for name in ["a.mtx", "a.mtx.gz"] {
+            let path = folder.path().join(name);
+            let told = AtomicU64::new(0);
+            let tell = |amount| {
+                told.fetch_add(amount, Ordering::Relaxed);
+            };
+            let progress = Some(Progress(&tell));
+            write_matrix_market(&path, &made.matrix.view(), &made.info, progress).unwrap();
+            assert_eq!(told.swap(0, Ordering::Relaxed), made.matrix.nnz() as u64, "lines of {name}");
+            let options = ReadOptions { progress, ..ReadOptions::default() };
+            let read: Csr<f64> = read(&path, &options).unwrap().matrix;
+            assert_eq!(read.nnz(), made.matrix.nnz());
+            let (told, bytes) = (told.into_inner(), path.metadata().unwrap().len());
+            // The head of a text is read before its entries.
+            assert!(told <= bytes && told + 200 > bytes, "{told} of {bytes} bytes of {name}");
+        }
+    }
+}
