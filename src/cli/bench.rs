@@ -25,6 +25,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     for file in [&arguments.csv, &arguments.markdown].into_iter().flatten() {
         check_target(file)?;
     }
+    arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
     check_names(&names, &places, &arguments.kernels)?;

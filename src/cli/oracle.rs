@@ -26,6 +26,7 @@ const BUDGET_S: f64 = 0.3;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
+    arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();

@@ -34,6 +34,18 @@ impl MatrixSource {
         }
     }
 
+    /// Fails now where it would fail later, after much was measured: no such file, no such kind of matrix.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::File(path) => std::fs::metadata(path).map(drop).map_err(|error| Error::read(path, error)),
+            // With no memory to take, a right description is refused before anything is made.
+            Self::Generated(spec) => match generate::<f64>(spec, 1, 0) {
+                Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
     /// As typed.
     pub fn name(&self) -> String {
         match self {

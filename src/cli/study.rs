@@ -189,6 +189,7 @@ impl Study<'_> {
 
     /// All cases in order; those of kernels that share a matrix and a device together.
     fn measure(&mut self, cases: &[Case], bar: &Bar) -> Result<()> {
+        cases.iter().try_for_each(|case| MatrixSource::new(case.matrix.as_ref()).check())?;
         let look_into: Vec<String> = representatives(cases).into_iter().map(|case| self.key(case)).collect();
         let mut left = cases;
         while let Some(first) = left.first() {
