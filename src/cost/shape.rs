@@ -14,14 +14,16 @@ use crate::work::pitch_bytes;
 const WARP: u32 = 32;
 
 /// Every shape.
-pub const SHAPES: [&str; 28] = [
+pub const SHAPES: [&str; 31] = [
     "cpu_csr",
     "cpu_sell",
     "cpu_ell_padded",
     "cpu_ell_unpadded",
     "csr_subwarp",
+    "csr_ways_4",
     "csr_ways_8",
     "csr_ways_16",
+    "csr_ways_32",
     "csr_pieces_1024",
     "csr_pieces_4096",
     "csr_runs_16",
@@ -30,6 +32,7 @@ pub const SHAPES: [&str; 28] = [
     "row_groups_half",
     "row_groups_cut_64",
     "row_groups_cut_64_half",
+    "row_groups_cut_64_x32",
     "row_groups_cut_256",
     "row_groups_cut_256_half",
     "row_groups_cut_x16",
@@ -65,11 +68,14 @@ impl Form {
             KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
             KernelId::CsrRuns if whole => format!("csr_runs_{piece}"),
             KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
-            KernelId::CsrWays if whole && ways > 1 && ways == (16 / lanes).max(1) => "csr_ways_16".into(),
+            KernelId::CsrWays if whole && ways > 1 => format!("csr_ways_{}", lanes * ways),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
             KernelId::RowGroups => "row_groups".into(),
             KernelId::Hybrid => "hybrid".into(),
             KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),
+            KernelId::RowGroupsCut if piece == 64 && whole && lanes * ways == 32 => {
+                "row_groups_cut_64_x32".into()
+            }
             KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 16 => "row_groups_cut_x16".into(),
             KernelId::RowGroupsCut if piece == 1024 && lanes * ways == 32 => "row_groups_cut_x32".into(),
             _ => return None,
@@ -107,7 +113,7 @@ mod tests {
                     let forms = Form::all(kernel, dtype, k, true);
                     let worth = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
                     assert!(worth > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
-                    assert!(worth <= 8, "{} {dtype} {k}: {worth}", kernel.name());
+                    assert!(worth <= 9, "{} {dtype} {k}: {worth}", kernel.name());
                     for compiles in [false, true] {
                         for form in Form::all(kernel, dtype, k, compiles) {
                             let shape = form.nearest_shape(dtype, k).unwrap();
@@ -129,6 +135,9 @@ mod tests {
         assert_eq!(shape(KernelId::RowGroupsCut, 16, 1, 1, 256, 32), Some("row_groups_cut_256"));
         assert_eq!(shape(KernelId::CsrPieces, 1, 1, 4, 4096, 1), Some("csr_pieces_4096"));
         assert_eq!(shape(KernelId::CsrPieces, 32, 2, 1, 1024, 128), Some("csr_pieces_1024"));
+        assert_eq!(shape(KernelId::RowGroupsCut, 4, 1, 8, 64, 8), Some("row_groups_cut_64_x32"));
+        assert_eq!(shape(KernelId::CsrWays, 2, 1, 2, 0, 4), Some("csr_ways_4"));
+        assert_eq!(shape(KernelId::CsrWays, 4, 1, 8, 0, 8), Some("csr_ways_32"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 32, 0, 8), None);
     }
 }
