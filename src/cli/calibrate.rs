@@ -1,6 +1,6 @@
 //! `rowloom calibrate`: times kernels on generated matrices and writes the weights that predict those times.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -285,14 +285,4 @@ fn fitted_json(fitted: &Fitted) -> Value {
         "median_error_before": fitted.before,
         "median_error_after": fitted.after,
     })
-}
-
-/// The model to use: as named, none, or the user's own where there is one.
-pub fn model(named: &str) -> Result<Option<(PathBuf, Model)>> {
-    let path = match named {
-        "none" => None,
-        "auto" => Model::of_user().filter(|path| path.exists()),
-        path => Some(path.into()),
-    };
-    path.map(|path| Model::load(&path).map(|model| (path, model))).transpose()
 }

@@ -4,11 +4,11 @@ use std::cell::LazyCell;
 use std::path::PathBuf;
 
 use super::args::PlanningArguments;
-use super::calibrate::model;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
 use crate::cost::{
-    HostRates, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates, preset,
+    HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
+    preset,
 };
 use crate::device::cuda::{libraries, look_at_card};
 use crate::error::Result;
@@ -75,7 +75,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
             }
         }
     }
-    let known = model(&arguments.model)?.filter(|_| presets.is_empty());
+    let known = Model::named(&arguments.model)?.filter(|_| presets.is_empty());
     let (model_path, model) = known.map_or_else(Default::default, |(path, model)| (Some(path), model));
     let refined = model_path.as_deref().filter(|_| !arguments.no_refine).map(Refined::beside);
     for device in &mut devices {

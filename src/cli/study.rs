@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::args::{StudyArguments, TRANSFERS};
 use super::bench::place_of;
-use super::calibrate::model;
 use super::console::{Bar, Console};
 use super::kernel_bench::{CaseSink, KernelBench, PEERS, Place, check_names, facts};
 use super::options::{DeviceWord, Devices, parse_bytes};
@@ -14,7 +13,7 @@ use super::planning::kernel;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_output::{self, Finished};
 use super::{study_conversion, study_run};
-use crate::cost::preset;
+use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
@@ -84,7 +83,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
 
 /// A hash of the cost model that plans are made with.
 fn model_of() -> Result<Option<String>> {
-    let Some((path, _)) = model(MODEL)? else { return Ok(None) };
+    let Some((path, _)) = Model::named(MODEL)? else { return Ok(None) };
     let text = std::fs::read_to_string(&path).map_err(|source| Error::read(&path, source))?;
     Ok(Some(key_of(&Value::from(text))))
 }

@@ -49,6 +49,16 @@ impl Model {
         configs.map(|configs| configs.join("rowloom").join("model.toml"))
     }
 
+    /// The model to use and its file: as named, none, or where that is `auto` the user's own if there is one.
+    pub fn named(name: &str) -> Result<Option<(PathBuf, Self)>> {
+        let path = match name {
+            "none" => None,
+            "auto" => Self::of_user().filter(|path| path.exists()),
+            path => Some(path.into()),
+        };
+        path.map(|path| Self::load(&path).map(|model| (path, model))).transpose()
+    }
+
     /// Reads a model. A key that there is not is an error that names the nearest.
     pub fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::read(path, source))?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
-use super::record::MatrixFacts;
+use super::facts::MatrixFacts;
 use super::sampling::{BenchSettings, Sampler};
 use super::times::Times;
 use crate::error::Result;

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod config;
 mod doubts;
+mod facts;
 mod figures;
 mod host;
 mod host_memory;
@@ -26,6 +27,7 @@ pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, benc
 pub use check::{Checked, Expected, Sizes};
 pub use config::{Case, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
 pub use doubts::doubts;
+pub use facts::MatrixFacts;
 pub use figures::figures;
 pub use host::HostBench;
 pub use host_memory::measure_host;
@@ -34,7 +36,7 @@ pub use oracle::{FormTime, OracleCase, OracleSettings, RIGHT, Regret, consult, f
 pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};
 pub use python_peer::PythonPeer;
-pub use record::{BYTE_MODEL, MatrixFacts, Measured, Record, add_speedups, records_of};
+pub use record::{BYTE_MODEL, Measured, Record, add_speedups, records_of};
 pub use resident::{ResidentBench, batch};
 pub use room::Room;
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};

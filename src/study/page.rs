@@ -1,9 +1,10 @@
 //! A study's results as a report: facts, notes, figures, tables, a timeline, and the commands that make it again.
 
 use super::config::StudyConfig;
+use super::facts::MatrixFacts;
 use super::figures::figures;
 use super::provenance::Provenance;
-use super::record::{BYTE_MODEL, MatrixFacts, Record};
+use super::record::{BYTE_MODEL, Record};
 use crate::error::Result;
 use crate::report::{Cell, Column, Report, Table, Timeline};
 

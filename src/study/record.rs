@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::{CaseResult, KernelResult};
 use super::check::Checked;
 use super::doubts::doubts;
+use super::facts::MatrixFacts;
 use super::times::Times;
 use crate::matrix::Dtype;
 
@@ -36,21 +37,6 @@ impl Measured {
             Self::Conversion => "conversion",
         }
     }
-}
-
-/// A matrix as results name it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MatrixFacts {
-    /// Its name.
-    pub name: String,
-    /// xxh3 of its arrays in double precision, in hexadecimal.
-    pub hash: String,
-    /// Rows.
-    pub rows: u64,
-    /// Columns.
-    pub cols: u64,
-    /// Stored entries, mirrored ones included.
-    pub nnz: u64,
 }
 
 /// One measured thing. What does not apply is none.
