@@ -266,12 +266,11 @@ static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned i
     return before + 1 == count;
 }
 
-// The sum of `count` rows of partial sums, first to last.
-template <typename T, int E, int L, int V>
+// The sum of `count` rows of partial sums, first to last, TOGETHER of them on their way at once.
+template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER(V * E)>
 static __device__ __forceinline__ void add_parts(const T *slots, unsigned int count, unsigned long long stride,
                                                  unsigned int column, unsigned int k, T (&sums)[V][E])
 {
-    const int TOGETHER = PARTS_TOGETHER(V * E);
     for (unsigned int first = 0; first < count; first += TOGETHER) {
         T next[TOGETHER][V][E];
 #pragma unroll
@@ -296,7 +295,7 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
 }
 
 // One part of a cut row is done; whoever finishes the last one adds all parts and stores the row.
-template <typename T, int E, int L, int V>
+template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER(V * E)>
 static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
                                                    unsigned int lane, unsigned int column, unsigned int k,
                                                    T (&sums)[V][E], T *y, unsigned int ldy, T *scratch,
@@ -306,7 +305,7 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
     T *slots = scratch + (unsigned long long)about.y * ldy;
     store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
     if (!is_last<L>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
-    add_parts<T, E, L, V>(slots, about.z, ldy, column, k, sums);
+    add_parts<T, E, L, V, TOGETHER>(slots, about.z, ldy, column, k, sums);
     store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
 }
 

@@ -11,9 +11,10 @@ use crate::work::Features;
 /// Kernels of the CPU to choose among, the one to take of equals first. Those on ELLPACK run the same bodies as the first.
 const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];
 /// Kernels of GPUs to choose among. The first is canonical and for any K but the largest.
-const OF_GPU: [KernelId; 8] = [
+const OF_GPU: [KernelId; 9] = [
     KernelId::CsrRuns,
     KernelId::CsrSubwarp,
+    KernelId::CsrSegments,
     KernelId::RowGroups,
     KernelId::Sell,
     KernelId::Hybrid,

@@ -14,7 +14,7 @@ use crate::work::pitch_bytes;
 const WARP: u32 = 32;
 
 /// Every shape.
-pub const SHAPES: [&str; 31] = [
+pub const SHAPES: [&str; 39] = [
     "cpu_csr",
     "cpu_sell",
     "cpu_ell_padded",
@@ -46,12 +46,20 @@ pub const SHAPES: [&str; 31] = [
     "csr_pieces_256_half",
     "csr_pieces_1024_half",
     "csr_pieces_4096_half",
+    "csr_segments_4",
+    "csr_segments_8",
+    "csr_segments_16",
+    "csr_segments_4_half",
+    "csr_segments_8_half",
+    "csr_segments_4_narrow",
+    "csr_segments_8_narrow",
+    "csr_segments_16_narrow",
 ];
 
 impl Form {
     /// Its shape; none where it is not worth choosing.
     pub fn shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
-        let Variant { lanes, vectors, ways, piece, .. } = self.variant;
+        let Variant { bytes, lanes, vectors, ways, piece, depth, .. } = self.variant;
         let tile = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).clamp(4, LARGEST_TILE_BYTES) as u32;
         let wanted = tile.div_ceil(tile.min(16));
         let least = wanted.next_power_of_two().div_ceil(WARP);
@@ -64,12 +72,16 @@ impl Form {
                 self.kernel.name().to_string()
             }
             KernelId::Sell => "sell".into(),
+            KernelId::CsrSegments if bytes < tile.min(16) && lanes * bytes == tile => {
+                format!("csr_segments_{depth}_narrow")
+            }
             _ if !fits || !(whole || half) => return None,
             KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
             KernelId::CsrRuns if whole => format!("csr_runs_{piece}"),
             KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
             KernelId::CsrWays if whole && ways > 1 => format!("csr_ways_{}", lanes * ways),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
+            KernelId::CsrSegments => format!("csr_segments_{depth}"),
             KernelId::RowGroups => "row_groups".into(),
             KernelId::Hybrid => "hybrid".into(),
             KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),
@@ -139,5 +151,13 @@ mod tests {
         assert_eq!(shape(KernelId::CsrWays, 2, 1, 2, 0, 4), Some("csr_ways_4"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 8, 0, 8), Some("csr_ways_32"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 32, 0, 8), None);
+        let segments = |bytes, lanes, vectors, depth, k| {
+            let variant = Variant { bytes, lanes, vectors, depth, piece: 256, ..Variant::PLAIN };
+            Form { kernel: KernelId::CsrSegments, variant }.shape(Dtype::F64, k)
+        };
+        assert_eq!(segments(16, 4, 1, 16, 8), Some("csr_segments_16"));
+        assert_eq!(segments(16, 8, 2, 8, 32), Some("csr_segments_8_half"));
+        assert_eq!(segments(8, 8, 1, 8, 8), Some("csr_segments_8_narrow"));
+        assert_eq!(segments(8, 1, 1, 4, 1), Some("csr_segments_4"));
     }
 }

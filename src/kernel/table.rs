@@ -89,6 +89,8 @@ pub enum KernelId {
     CsrWays,
     /// Lanes over the columns of X, long rows cut.
     CsrPieces,
+    /// Lanes over the columns of X, long rows cut at segments, many rows of X on their way.
+    CsrSegments,
     /// Lanes over the columns of X, short rows joined.
     CsrRuns,
     /// Lanes over the columns of X, rows that share columns together.
@@ -279,6 +281,14 @@ pub const TABLE: &[KernelInfo] = &[
         format: Format::Csr,
         order: Order::Free,
         summary: "the same on a list that cuts long rows and sorts short ones; rows of very different length",
+    },
+    KernelInfo {
+        id: KernelId::CsrSegments,
+        name: "csr_segments",
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "the same with long rows cut at segments and 4, 8 or 16 rows of X on their way; rows of any length",
     },
     KernelInfo {
         id: KernelId::CsrRuns,

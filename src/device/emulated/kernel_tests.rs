@@ -189,6 +189,71 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
     }
 }
 
+/// Lengths of rows around what lanes take at once and where rows are cut, in groups of four that differ much.
+const AWKWARD_LENGTHS: [usize; 26] =
+    [0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260];
+
+/// Rows of those lengths whose columns rise and are partly shared. Values are of very different size, zeros of both signs and
+/// subnormal numbers among them; every fifth row has nothing but products that vanish below zero.
+fn awkward<T: Scalar>(tiny: f64, subnormal: f64) -> Csr<T> {
+    let (mut pointers, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+    for (row, &length) in AWKWARD_LENGTHS.iter().enumerate() {
+        for at in 0..length {
+            columns.push((at + row % 3 + at / 5) as u32);
+            let value = match (row * 7 + at) % 11 {
+                _ if row % 5 == 4 => -tiny,
+                0 => 0.0,
+                1 => -0.0,
+                2 => subnormal,
+                3 => -tiny,
+                other => (other as f64 - 6.3) / 3.0,
+            };
+            values.push(T::from_f64(value));
+        }
+        pointers.push(values.len() as u64);
+    }
+    Csr::try_new(AWKWARD_LENGTHS.len(), 1000, pointers, columns, values).unwrap()
+}
+
+fn check_awkward<T: Scalar>(k: usize, tiny: f64, subnormal: f64) {
+    let a = awkward::<T>(tiny, subnormal);
+    let x = MultiVector::from_fn(a.cols(), k, |row, k| {
+        T::from_f64(match (row + k) % 7 {
+            _ if k % 3 == 0 => tiny,
+            0 => -0.0,
+            1 => subnormal,
+            other => (other as f64 - 3.4) / 1.7,
+        })
+    })
+    .unwrap();
+    let mut expected = MultiVector::zeros(a.rows(), k).unwrap();
+    reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+    let minus_zero = |value: &T| value.to_f64() == 0.0 && value.to_f64().is_sign_negative();
+    assert!(expected.data().iter().any(minus_zero), "k = {k}");
+    for kernel in CUDA_KERNELS {
+        if !matches!(kernel.id, KernelId::CsrSegments | KernelId::CsrRuns) {
+            continue;
+        }
+        for variant in kernel.variants_for(T::DTYPE, k as u64) {
+            let y = product(kernel, variant, a.view(), 0..a.rows(), &x).unwrap();
+            for row in 0..a.rows() {
+                let (have, want) = (y.row(row), expected.row(row));
+                let same = bytemuck::cast_slice::<T, u8>(have) == bytemuck::cast_slice::<T, u8>(want);
+                let name = kernel.entry(T::DTYPE, variant);
+                assert!(same, "{name}, k = {k}, row {row}: {have:?} for {want:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
+    for k in [1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128] {
+        check_awkward::<f64>(k, 1e-200, 3e-310);
+        check_awkward::<f32>(k, 1e-30, 3e-40);
+    }
+}
+
 #[test]
 fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
     let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;

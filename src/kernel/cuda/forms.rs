@@ -2,10 +2,14 @@
 
 use super::variant::{Constant, Variant};
 use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
+use crate::kernel::order::SEGMENT;
 use crate::matrix::Dtype;
 
 /// Bytes of a sector, the unit in which a device fetches memory.
 const SECTOR_BYTES: u64 = 32;
+
+/// Bytes of rows of X for which vectors of half the width are worth trying.
+const NARROW_BYTES: std::ops::RangeInclusive<u64> = 32..=64;
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
@@ -70,6 +74,7 @@ impl CudaKernel {
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
             (Layout::Runs, _) => &[16, 64],
+            (Layout::Pieces, false) => &[SEGMENT as u32],
             (Layout::Pieces, _) => &[256, 1024, 4096],
             (Layout::RowGroups, true) => &[64, 256, 1024],
             _ => &[0],
@@ -96,17 +101,39 @@ impl CudaKernel {
             return self.variants_for(dtype, k).copied().collect();
         };
         let pitch = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).min(LARGEST_TILE_BYTES);
-        let bytes = pitch.min(16) as u32;
+        let mut forms = Vec::new();
+        self.add_exact(pitch, pitch.min(16) as u32, &[1, 2, 4], like, &mut forms);
+        // Twice as many lanes with half as much each reach more multiprocessors where there are few rows.
+        if self.constants.contains(&Constant::Depth) && NARROW_BYTES.contains(&pitch) {
+            self.add_exact(pitch, 8, &[1], like, &mut forms);
+        }
+        forms
+    }
+
+    /// Depths worth trying with so many vectors a lane: registers hold that many rows of X.
+    fn depths(&self, vectors: u32) -> &'static [u32] {
+        match (self.constants.contains(&Constant::Depth), vectors) {
+            (false, _) => &[1],
+            (true, 1) => &[4, 8, 16],
+            (true, 2) => &[4, 8],
+            (true, _) => &[4],
+        }
+    }
+
+    /// Adds every form worth trying with vectors of so many bytes.
+    fn add_exact(&self, pitch: u64, bytes: u32, vectors: &[u32], like: Variant, forms: &mut Vec<Variant>) {
         let wanted = pitch.div_ceil(u64::from(bytes.max(1))) as u32;
         let has = |constant| self.constants.contains(&constant);
-        let mut forms = Vec::new();
-        for vectors in [1, 2, 4] {
+        for &vectors in vectors {
             let lanes = if has(Constant::Lanes) { wanted.div_ceil(vectors).next_power_of_two() } else { 1 };
             // Registers hold so many sums, and half-empty lanes are a waste.
             let fits = lanes <= WARP
                 && (vectors == 1 || lanes * vectors < 2 * wanted)
                 && lanes * vectors >= wanted
-                && vectors * like.rows <= 16;
+                && vectors * like.rows <= 16
+                && (!has(Constant::Depth)
+                    || vectors == 1
+                    || lanes >= 4 && vectors <= 2 * wanted.div_ceil(WARP));
             for ways in [1, 2, 4, 8, 16, 32] {
                 let takes_ways = if has(Constant::Ways) {
                     lanes * ways <= WARP && (has(Constant::Rows) || ways > 1 || lanes >= 4)
@@ -115,11 +142,15 @@ impl CudaKernel {
                 };
                 if fits && takes_ways && (ways == 1 || lanes * ways >= 4) {
                     let form = Variant { bytes, lanes, vectors, ways, ..like };
-                    forms.extend(self.pieces().iter().map(|&piece| Variant { piece, ..form }));
+                    let deep = self.depths(vectors).iter().map(|&depth| Variant { depth, ..form });
+                    forms.extend(
+                        deep.flat_map(|form| {
+                            self.pieces().iter().map(move |&piece| Variant { piece, ..form })
+                        }),
+                    );
                 }
             }
         }
-        forms
     }
 }
 
@@ -156,7 +187,13 @@ mod tests {
 
     #[test]
     fn forms_to_try_hold_a_row_or_a_tile_and_fit_a_warp() {
-        for id in [KernelId::CsrSubwarp, KernelId::CsrWays, KernelId::CsrPieces, KernelId::CsrRuns] {
+        for id in [
+            KernelId::CsrSubwarp,
+            KernelId::CsrWays,
+            KernelId::CsrPieces,
+            KernelId::CsrSegments,
+            KernelId::CsrRuns,
+        ] {
             let kernel = CudaKernel::of(id).unwrap();
             for dtype in [Dtype::F64, Dtype::F32] {
                 for k in [1, 2, 3, 4, 5, 8, 16, 31, 32, 100, 128, 500] {

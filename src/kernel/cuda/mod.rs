@@ -115,7 +115,14 @@ impl CudaKernel {
         let entry = format!("-DENTRY={}", self.entry(dtype, variant));
         let mut defines = vec![format!("-DEXACT_K={k}"), entry, format!("-DSCALAR={scalar}")];
         // All numbers, since kernels that share a file share its text.
-        let all = [Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows];
+        let all = [
+            Constant::Bytes,
+            Constant::Lanes,
+            Constant::Vectors,
+            Constant::Ways,
+            Constant::Rows,
+            Constant::Depth,
+        ];
         defines.extend(all.map(|constant| format!("-D{}={}", constant.macro_name(), constant.of(variant))));
         if uniform {
             defines.push("-DUNIFORM".into());
@@ -169,17 +176,18 @@ mod tests {
     #[test]
     fn forms_have_names_and_definitions_of_what_they_differ_in() {
         let kernel = CudaKernel {
-            constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows],
+            constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows, Constant::Depth],
             ..*CudaKernel::of(KernelId::CsrVector).unwrap()
         };
-        let variant = Variant { bytes: 16, lanes: 8, vectors: 2, ways: 4, rows: 3, threads: 256, piece: 256 };
-        assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3");
-        assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3");
+        let variant =
+            Variant { bytes: 16, lanes: 8, vectors: 2, ways: 4, rows: 3, depth: 5, threads: 256, piece: 256 };
+        assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3d5");
+        assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3d5");
         let defines = kernel.defines(&variant, Dtype::F32, 32, true).join(" ");
         assert_eq!(
             defines,
-            "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
-             -DROWS=3 -DUNIFORM"
+            "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3d5 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
+             -DROWS=3 -DDEPTH=5 -DUNIFORM"
         );
         let named = CudaKernel::by_name("csr_vector_subwarp_w8");
         assert_eq!(named, Some((KernelId::CsrVectorSubwarp, Variant { ways: 8, ..Variant::PLAIN })));

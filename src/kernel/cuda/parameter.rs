@@ -103,6 +103,12 @@ pub const PIECES: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
+/// What kernels on pieces of rows take where none gets a warp.
+pub const SEGMENTS: &[Parameter] = match PIECES {
+    [_heavy, rest @ ..] => rest,
+    [] => &[],
+};
+
 /// What kernels on groups of rows take.
 pub const ROW_GROUPS: &[Parameter] = &[
     Parameter::Number("items"),

@@ -2,6 +2,7 @@
 
 use super::{Constant, CudaKernel, Grid, Layout, Variant, parameter};
 use crate::kernel::KernelId;
+use crate::kernel::order::SEGMENT;
 
 /// The text of a file in `kernels/`, with what it includes.
 macro_rules! text {
@@ -66,18 +67,23 @@ const fn ladder(rungs: [Rung; 9], piece: u32) -> [Variant; 9] {
     let mut at = 0;
     while at < rungs.len() {
         let (bytes, lanes, vectors, ways) = rungs[at];
-        variants[at] = Variant { bytes, lanes, vectors, ways, rows: 1, threads: THREADS, piece };
+        variants[at] = Variant { bytes, lanes, vectors, ways, threads: THREADS, piece, ..Variant::PLAIN };
         at += 1;
     }
     variants
 }
 
 const fn group(lanes: u32, vectors: u32, piece: u32) -> Variant {
-    Variant { bytes: 16, lanes, vectors, ways: 1, rows: 4, threads: THREADS, piece }
+    Variant { lanes, vectors, rows: 4, threads: THREADS, piece, ..Variant::PLAIN }
 }
 
 const fn slice(bytes: u32, vectors: u32) -> Variant {
-    Variant { bytes, lanes: 1, vectors, ways: 1, rows: 1, threads: THREADS, piece: 0 }
+    Variant { bytes, vectors, threads: THREADS, ..Variant::PLAIN }
+}
+
+/// A chain of up to a canonical segment, in blocks of few threads, so that few rows still reach every multiprocessor.
+const fn segment(bytes: u32, lanes: u32, vectors: u32, depth: u32) -> Variant {
+    Variant { bytes, lanes, vectors, depth, threads: 64, piece: SEGMENT as u32, ..Variant::PLAIN }
 }
 
 /// Two rows at a time in blocks of few threads.
@@ -185,6 +191,28 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         grid: Grid::HeavyTiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
         variants: &ladder(WAYS, 1024),
+    },
+    CudaKernel {
+        id: KernelId::CsrSegments,
+        file: "csr_segments.cu",
+        text: text!("csr_segments.cu"),
+        layout: Layout::Pieces,
+        parameters: parameter::SEGMENTS,
+        grid: Grid::Tiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Depth],
+        variants: &[
+            segment(16, 16, 4, 4),
+            segment(16, 8, 4, 4),
+            segment(16, 8, 2, 8),
+            segment(16, 4, 2, 8),
+            segment(16, 4, 1, 8),
+            segment(16, 4, 1, 4),
+            segment(16, 4, 1, 16),
+            segment(16, 2, 1, 8),
+            segment(16, 1, 1, 8),
+            segment(8, 1, 1, 8),
+            segment(4, 1, 1, 8),
+        ],
     },
     CudaKernel {
         id: KernelId::CsrRuns,

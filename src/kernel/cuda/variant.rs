@@ -15,6 +15,9 @@ pub struct Variant {
     pub ways: u32,
     /// Rows of a group.
     pub rows: u32,
+    /// Nonzeros of a row whose rows of X a lane has on their way at once.
+    #[serde(default = "one")]
+    pub depth: u32,
     /// Threads of a block.
     pub threads: u32,
     /// Most nonzeros of a piece of a row; 0 for whole rows.
@@ -24,7 +27,12 @@ pub struct Variant {
 impl Variant {
     /// One of everything, in blocks of 512 threads, on whole rows.
     pub const PLAIN: Self =
-        Self { bytes: 16, lanes: 1, vectors: 1, ways: 1, rows: 1, threads: 512, piece: 0 };
+        Self { bytes: 16, lanes: 1, vectors: 1, ways: 1, rows: 1, depth: 1, threads: 512, piece: 0 };
+}
+
+/// The depth of forms that were written down before there was one.
+fn one() -> u32 {
+    1
 }
 
 impl Default for Variant {
@@ -46,6 +54,8 @@ pub enum Constant {
     Ways,
     /// [`Variant::rows`].
     Rows,
+    /// [`Variant::depth`].
+    Depth,
 }
 
 impl Constant {
@@ -57,6 +67,7 @@ impl Constant {
             Self::Vectors => 'v',
             Self::Ways => 'w',
             Self::Rows => 'r',
+            Self::Depth => 'd',
         }
     }
 
@@ -68,6 +79,7 @@ impl Constant {
             Self::Vectors => "VECTORS",
             Self::Ways => "WAYS",
             Self::Rows => "ROWS",
+            Self::Depth => "DEPTH",
         }
     }
 
@@ -79,6 +91,7 @@ impl Constant {
             Self::Vectors => variant.vectors,
             Self::Ways => variant.ways,
             Self::Rows => variant.rows,
+            Self::Depth => variant.depth,
         }
     }
 }
