@@ -1,19 +1,23 @@
 // Y = A X where neighbouring rows of A share columns: R rows a group, each row of X read once for all of them.
 //
-// A group has the union of its rows' columns in rising order, in octets of eight: `columns`, one byte of `masks` each (bit r:
-// row r of the group has it), and for each octet where its values begin, counted from the group's first. Values lie by
-// column, then by row. A padded place has no bit set.
+// A section has the union of its rows' columns in rising order, in octets of eight: `columns`, one byte of `masks` each (bit r:
+// row r of the group has it), and for each octet where its values begin, counted from the section's first. Values lie by
+// column, then by row. A padded place has no bit set. A section is a whole group, or of long rows the s-th segments of 256.
 //
 // A launch covers `items` items of 32 bytes:
 //
-//   first_value              first value of the group (64 bits)
+//   first_value              first value of the section (64 bits)
 //   first_octet, octets      its octets
 //   group                    rows R * group and on
 //   cut, part                where the group is cut: which cut, and which part of it; cut 0xffffffff: it is whole
+//   rows                     bit r: row r counts in this part
 //
-//   row_groups      whole groups, one way: each row is a chain of fused multiply-adds, the canonical order for rows of up to
-//                   256 nonzeros
-//   row_groups_cut  cut groups and W ways; parts are added first to last by whoever finishes the last one
+// Parts are added first to last by whoever finishes the last one. A row that does not count adds a negative zero, which
+// changes nothing, zeros of either sign included.
+//
+//   row_groups      an item is a section, one way: each segment is a chain of fused multiply-adds, and segments are added
+//                   first to last: the canonical order
+//   row_groups_cut  sections of whole rows, cut anywhere, and W ways
 
 // fast: no spills
 
@@ -30,6 +34,14 @@
     items, rows, k, groups, columns, masks, offsets, values, cuts, x, ldx, y, ldy, scratch, counters
 
 #define WHOLE 0xffffffffu
+
+template <typename T, int E, int V> static __device__ __forceinline__ void fill(T value, T (&sums)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int i = 0; i < E; ++i) sums[v][i] = value;
+}
 
 // Columns, masks and first value of an octet.
 struct Octet {
@@ -99,11 +111,14 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
         const uint2 cut = __ldg(cuts + tail.y); // first slot, number of parts
         T *slots = scratch + (unsigned long long)cut.x * R * y_pitch;
 #pragma unroll
-        for (int r = 0; r < R; ++r)
+        for (int r = 0; r < R; ++r) {
+            if (!(tail.w >> r & 1)) fill<T, E, V>(-T(0), sums[r]);
             store_row<T, E, L, V>(slots + ((unsigned long long)tail.z * R + r) * y_pitch, column, width, sums[r]);
+        }
         if (!is_last<L>(counters + (unsigned long long)tail.y * gridDim.y + blockIdx.y, cut.y, lane)) return;
+        // Few parts at once: registers for more would be missing in the loop above.
 #pragma unroll
-        for (int r = 0; r < R; ++r) add_parts<T, E, L, V>(slots + r * y_pitch, cut.y, R * y_pitch, column, width, sums[r]);
+        for (int r = 0; r < R; ++r) add_parts<T, E, L, V, 4>(slots + r * y_pitch, cut.y, R * y_pitch, column, width, sums[r]);
     }
 #pragma unroll
     for (int r = 0; r < R; ++r)

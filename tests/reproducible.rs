@@ -30,8 +30,9 @@ const MATRICES: [&str; 10] = [
 const WAYS: usize = 30;
 
 /// Kernels that are made to look fast, one after the other, so that choices differ.
-const FAVOURED: [KernelId; 7] = [
+const FAVOURED: [KernelId; 8] = [
     KernelId::CsrSubwarp,
+    KernelId::CsrSegments,
     KernelId::CsrRuns,
     KernelId::RowGroups,
     KernelId::Sell,

@@ -77,10 +77,10 @@ impl Form {
         self.kernel.info().runs_on
     }
 
-    /// Whether rows that look like this can be laid out for it: whole groups and slices hold rows of one segment at most.
+    /// Whether rows that look like this can be laid out for it: slices hold rows of one segment at most.
     pub fn holds(&self, features: &Features) -> bool {
         match self.kernel {
-            KernelId::RowGroups | KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
+            KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
             _ => true,
         }
     }

@@ -312,7 +312,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::RowGroups,
         order: Order::Free,
-        summary: "the same with long groups cut; rows of any length that share columns",
+        summary: "the same with long groups cut anywhere; rows that share columns, some of them long",
     },
     KernelInfo {
         id: KernelId::Sell,
