@@ -9,8 +9,9 @@
 // There, too, 0xffffffff stands behind a row's last column, up to the next multiple of four.
 //
 // So a short row needs no row pointer, and its columns are one load away from its rows of X. Of `items` items the first
-// rows / R are R short rows each, as far apart as there are such items; their columns are all on their way before the
-// first is used. The others are a longer row each. A row is a chain of fused multiply-adds: the canonical order for rows
+// rows / R are R short rows each. Such a block has R times as many rows as groups of lanes, one after the other, and a
+// group takes one of each round of them; their columns are all on their way before the first is used. The other items are a
+// longer row each, in blocks of their own. A row is a chain of fused multiply-adds: the canonical order for rows
 // of up to 256 nonzeros.
 
 // fast: no spills
@@ -49,26 +50,30 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
     const unsigned int lane = threadIdx.x % L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
     // Rows are counted with 32 bits, as columns are.
-    const unsigned int item = blockIdx.x * (blockDim.x / L) + threadIdx.x / L, count = (unsigned int)rows;
-    const unsigned int apart = (unsigned int)((rows + R - 1) / R);
+    const unsigned int groups = blockDim.x / L, group = threadIdx.x / L, count = (unsigned int)rows;
+    const unsigned int short_items = (unsigned int)((rows + R - 1) / R);
+    const unsigned int short_blocks = (short_items + groups - 1) / groups;
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
-    if (item < apart) {
+    if (blockIdx.x < short_blocks) {
+        const unsigned int first = blockIdx.x * groups * R + group;
         unsigned int from[R][4];
 #pragma unroll
         for (int r = 0; r < R; ++r)
-            if (item + r * apart < count) load_quad(columns + 4ull * (item + r * apart), from[r]);
+            if (first + r * groups < count) load_quad(columns + 4ull * (first + r * groups), from[r]);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-            const unsigned int row = item + r * apart;
+            const unsigned int row = first + r * groups;
             if (row >= count || from[r][0] == LONG) continue;
             T sums[V][E];
             clear<T, E, V>(sums);
             add_quad<T, E, L, V>(from[r], values + 4ull * row, uniform, x, pitch, column, width, sums);
             store_row<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, sums);
         }
-    } else if (item < items) {
-        const uint4 about = __ldg(long_rows + (item - apart));
+    } else {
+        const unsigned int item = (blockIdx.x - short_blocks) * groups + group;
+        if (item >= (unsigned int)items - short_items) return;
+        const uint4 about = __ldg(long_rows + item);
         const unsigned long long begin = about.x | (unsigned long long)about.y << 32;
         T sums[V][E];
         clear<T, E, V>(sums);

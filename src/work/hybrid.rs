@@ -8,7 +8,7 @@
 //! long_values                           the same places
 //! ```
 //!
-//! Items are as many short rows together as the variant says, and after them the longer rows. Rows are at most one canonical
+//! Items are as many short rows together as the variant says, in blocks of their own, and after them the longer rows. Rows are at most one canonical
 //! segment long; longer ones are refused.
 
 use rayon::prelude::*;
@@ -68,8 +68,9 @@ pub(super) fn most(
         ("long_columns", long_entries, 4),
         ("long_values", long_entries, value_bytes),
     ];
-    let items = rows.div_ceil(u64::from(variant.rows.max(1))) + long_rows;
-    Ok(Storage::lay_out((Layout::Hybrid, variant), rows, items, &arrays))
+    let short_items = rows.div_ceil(u64::from(variant.rows.max(1)));
+    let storage = Storage::lay_out((Layout::Hybrid, variant), rows, short_items + long_rows, &arrays);
+    Ok(Storage { heavy: short_items, ..storage })
 }
 
 /// Writes the chunk.

@@ -20,7 +20,7 @@ pub const MOST_TILES: u64 = 16;
 pub struct Items {
     /// All of them.
     pub count: u64,
-    /// How many, the first ones, get a warp each where the kernel knows such.
+    /// How many, the first ones, get a warp each, or blocks of their own, where the kernel knows such.
     pub heavy: u64,
 }
 
@@ -46,6 +46,8 @@ pub enum Grid {
     Tiles,
     /// The same, but a warp for each heavy item, in blocks of their own.
     HeavyTiles,
+    /// The same as tiles, but heavy items are in blocks of their own.
+    TilesApart,
     /// A warp for each item, a lane for each of its 32 rows, for as many columns as `vectors` vectors hold.
     Slices,
 }
@@ -68,17 +70,18 @@ impl Grid {
         let shared = |count: u64, threads_each: u64| count.div_ceil((threads / threads_each).max(1));
         let (lanes, ways) = (u64::from(variant.lanes), u64::from(variant.ways));
         let Items { count: items, heavy } = items;
-        let heavy = if self == Self::HeavyTiles { heavy } else { 0 };
+        let heavy = if matches!(self, Self::HeavyTiles | Self::TilesApart) { heavy } else { 0 };
         let (x, y) = match self {
             Self::Elements => (shared(items.checked_mul(k)?, ways), 1),
             Self::Items => (if k == 0 { 0 } else { shared(items, lanes * ways) }, 1),
             Self::Blocks => (if k == 0 { 0 } else { items }, 1),
             Self::BlocksOfColumns => (items.checked_mul(k)?, 1),
-            Self::Tiles | Self::HeavyTiles | Self::Slices => {
+            Self::Tiles | Self::HeavyTiles | Self::TilesApart | Self::Slices => {
                 let (lanes, ways) = if self == Self::Slices { (1, WARP) } else { (lanes, ways) };
                 let bytes = lanes * u64::from(variant.vectors) * u64::from(variant.bytes);
                 let tiles = k.checked_mul(dtype.bytes() as u64)?.div_ceil(bytes.max(1));
-                let blocks = shared(heavy, WARP) + shared(items.saturating_sub(heavy), lanes * ways);
+                let each_heavy = if self == Self::HeavyTiles { WARP } else { lanes * ways };
+                let blocks = shared(heavy, each_heavy) + shared(items.saturating_sub(heavy), lanes * ways);
                 (if tiles == 0 { 0 } else { blocks }, tiles.max(1))
             }
         };

@@ -260,7 +260,7 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         text: text!("hybrid.cu"),
         layout: Layout::Hybrid,
         parameters: parameter::HYBRID,
-        grid: Grid::Tiles,
+        grid: Grid::TilesApart,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
         variants: &short_rows(),
     },
