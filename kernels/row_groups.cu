@@ -20,6 +20,10 @@
 //   row_groups_cut  sections of whole rows, cut anywhere, and W ways
 
 // fast: no spills
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=1 ROWS=4 DEPTH=16
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 WAYS=1 ROWS=4 DEPTH=8
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 ROWS=4 DEPTH=16
+// exact: EXACT_K=32 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=2 WAYS=1 ROWS=4 DEPTH=8
 
 #include "lanes.cuh"
 
@@ -54,6 +58,7 @@ static __device__ __forceinline__ void load_octet(const unsigned int *__restrict
                                                   const unsigned int *__restrict__ offsets, unsigned int at,
                                                   unsigned int last, Octet &octet)
 {
+    octet.masks = 0;
     if (at >= last) return;
     octet.masks = __ldg(masks + at);
     load_quad(columns + 8ull * at, octet.columns);
@@ -61,9 +66,11 @@ static __device__ __forceinline__ void load_octet(const unsigned int *__restrict
     octet.offset = IS_UNIFORM ? 0 : __ldg(offsets + at);
 }
 
-template <typename T, int E, int L, int V, int W, int R> static __device__ __forceinline__ void row_groups(PARAMETERS(T))
+// D columns at a time: so many rows of X are on their way at once.
+template <typename T, int E, int L, int V, int W, int R, int D>
+static __device__ __forceinline__ void row_groups(PARAMETERS(T))
 {
-    const int TOGETHER = V == 1 ? 8 : 4;
+    const int OCTETS = D > 8 ? D / 8 : 1;
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
     const unsigned long long item = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
@@ -78,27 +85,40 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
     T sums[R][V][E];
 #pragma unroll
     for (int r = 0; r < R; ++r) clear<T, E, V>(sums[r]);
-    Octet next;
-    load_octet(columns, masks, offsets, head.z + way, last, next);
-    for (unsigned int at = head.z + way; at < last; at += W) {
-        const Octet octet = next;
-        const T *value = values + octet.offset;
-        load_octet(columns, masks, offsets, at + W, last, next);
+    Octet next[OCTETS];
+    const unsigned int begin = head.z + way * OCTETS;
 #pragma unroll
-        for (int first = 0; first < 8; first += TOGETHER) {
-            T part[TOGETHER][V][E];
+    for (int o = 0; o < OCTETS; ++o) load_octet(columns, masks, offsets, begin + o, last, next[o]);
+    for (unsigned int at = begin; at < last; at += W * OCTETS) {
+        Octet octets[OCTETS];
 #pragma unroll
-            for (int j = 0; j < TOGETHER; ++j)
-                if (octet.masks >> (8 * (first + j)) & 0xff)
-                    load_row<T, E, L, V>(x + (unsigned long long)octet.columns[first + j] * pitch, column, width, part[j]);
+        for (int o = 0; o < OCTETS; ++o) {
+            octets[o] = next[o];
+            load_octet(columns, masks, offsets, at + W * OCTETS + o, last, next[o]);
+        }
+        const T *value = values;
 #pragma unroll
-            for (int j = 0; j < TOGETHER; ++j)
+        for (int first = 0; first < 8 * OCTETS; first += D) {
+            T part[D][V][E];
+#pragma unroll
+            for (int j = 0; j < D; ++j) {
+                const Octet &octet = octets[(first + j) / 8];
+                const int place = (first + j) % 8;
+                if (octet.masks >> (8 * place) & 0xff)
+                    load_row<T, E, L, V>(x + (unsigned long long)octet.columns[place] * pitch, column, width, part[j]);
+            }
+#pragma unroll
+            for (int j = 0; j < D; ++j) {
+                const Octet &octet = octets[(first + j) / 8];
+                const int place = (first + j) % 8;
+                if (place == 0 && octet.masks != 0) value = values + octet.offset;
 #pragma unroll
                 for (int r = 0; r < R; ++r)
-                    if (octet.masks >> (8 * (first + j) + r) & 1) {
+                    if (octet.masks >> (8 * place + r) & 1) {
                         multiply_add<T, E, V>(IS_UNIFORM ? uniform : __ldg(value), part[j], sums[r]);
                         ++value;
                     }
+            }
         }
     }
     if (W > 1) {
@@ -128,20 +148,21 @@ template <typename T, int E, int L, int V, int W, int R> static __device__ __for
 #ifdef EXACT_K
 extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 {
-    row_groups<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, ROWS>(ARGUMENTS);
+    row_groups<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, ROWS, DEPTH>(ARGUMENTS);
 }
 #else
-#define GROUPS(type, T, B, L, V)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256) row_groups_##type##_b##B##l##L##v##V##r4(PARAMETERS(T))          \
+#define GROUPS(type, T, B, L, V, D)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) row_groups_##type##_b##B##l##L##v##V##r4d##D(PARAMETERS(T))      \
     {                                                                                                                  \
-        row_groups<T, B / sizeof(T), L, V, 1, 4>(ARGUMENTS);                                                           \
+        row_groups<T, B / sizeof(T), L, V, 1, 4, D>(ARGUMENTS);                                                        \
     }
-#define GROUPS_CUT(type, T, B, L, V)                                                                                   \
+#define GROUPS_CUT(type, T, B, L, V, D)                                                                                \
     extern "C" __global__ void __launch_bounds__(256) row_groups_cut_##type##_b##B##l##L##v##V##w1r4(PARAMETERS(T))    \
     {                                                                                                                  \
-        row_groups<T, B / sizeof(T), L, V, 1, 4>(ARGUMENTS);                                                           \
+        row_groups<T, B / sizeof(T), L, V, 1, 4, D>(ARGUMENTS);                                                        \
     }
-#define FORMS(FORM) FORM(f64, double, 16, 4, 1) FORM(f64, double, 16, 8, 2) FORM(f64, double, 16, 16, 4)               \
-    FORM(f32, float, 16, 4, 1) FORM(f32, float, 16, 8, 2) FORM(f32, float, 16, 16, 4)
+#define FORMS(FORM) FORM(f64, double, 16, 4, 1, 8) FORM(f64, double, 16, 8, 2, 4) FORM(f64, double, 16, 16, 4, 4)      \
+    FORM(f32, float, 16, 4, 1, 8) FORM(f32, float, 16, 8, 2, 4) FORM(f32, float, 16, 16, 4, 4)
 FORMS(GROUPS) FORMS(GROUPS_CUT)
+GROUPS(f64, double, 16, 4, 1, 16) GROUPS(f32, float, 16, 4, 1, 16)
 #endif

@@ -14,7 +14,7 @@ use crate::work::pitch_bytes;
 const WARP: u32 = 32;
 
 /// Every shape.
-pub const SHAPES: [&str; 39] = [
+pub const SHAPES: [&str; 41] = [
     "cpu_csr",
     "cpu_sell",
     "cpu_ell_padded",
@@ -54,6 +54,8 @@ pub const SHAPES: [&str; 39] = [
     "csr_segments_4_narrow",
     "csr_segments_8_narrow",
     "csr_segments_16_narrow",
+    "row_groups_deep",
+    "row_groups_deep_half",
 ];
 
 impl Form {
@@ -82,6 +84,7 @@ impl Form {
             KernelId::CsrWays if whole && ways > 1 => format!("csr_ways_{}", lanes * ways),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
             KernelId::CsrSegments => format!("csr_segments_{depth}"),
+            KernelId::RowGroups if depth > if vectors == 1 { 8 } else { 4 } => "row_groups_deep".into(),
             KernelId::RowGroups => "row_groups".into(),
             KernelId::Hybrid => "hybrid".into(),
             KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),

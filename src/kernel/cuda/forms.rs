@@ -2,6 +2,7 @@
 
 use super::variant::{Constant, Variant};
 use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
+use crate::kernel::KernelId;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::Dtype;
 
@@ -104,7 +105,7 @@ impl CudaKernel {
         let mut forms = Vec::new();
         self.add_exact(pitch, pitch.min(16) as u32, &[1, 2, 4], like, &mut forms);
         // Twice as many lanes with half as much each reach more multiprocessors where there are few rows.
-        if self.constants.contains(&Constant::Depth) && NARROW_BYTES.contains(&pitch) {
+        if self.id == KernelId::CsrSegments && NARROW_BYTES.contains(&pitch) {
             self.add_exact(pitch, 8, &[1], like, &mut forms);
         }
         forms
@@ -112,11 +113,16 @@ impl CudaKernel {
 
     /// Depths worth trying with so many vectors a lane: registers hold that many rows of X.
     fn depths(&self, vectors: u32) -> &'static [u32] {
-        match (self.constants.contains(&Constant::Depth), vectors) {
-            (false, _) => &[1],
-            (true, 1) => &[4, 8, 16],
-            (true, 2) => &[4, 8],
-            (true, _) => &[4],
+        let any = self.constants.contains(&Constant::Depth);
+        match (self.layout, vectors) {
+            (Layout::RowGroups, 1) if any => &[8, 16],
+            (Layout::RowGroups, 2) if any => &[4, 8],
+            (Layout::RowGroups, 1) => &[8],
+            (Layout::RowGroups, _) => &[4],
+            (_, 1) if any => &[4, 8, 16],
+            (_, 2) if any => &[4, 8],
+            _ if any => &[4],
+            _ => &[1],
         }
     }
 
@@ -131,7 +137,7 @@ impl CudaKernel {
                 && (vectors == 1 || lanes * vectors < 2 * wanted)
                 && lanes * vectors >= wanted
                 && vectors * like.rows <= 16
-                && (!has(Constant::Depth)
+                && (self.id != KernelId::CsrSegments
                     || vectors == 1
                     || lanes >= 4 && vectors <= 2 * wanted.div_ceil(WARP));
             for ways in [1, 2, 4, 8, 16, 32] {
@@ -157,7 +163,6 @@ impl CudaKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::KernelId;
 
     #[test]
     fn rows_begin_where_a_sector_or_a_power_of_two_of_it_does() {

@@ -74,7 +74,8 @@ const fn ladder(rungs: [Rung; 9], piece: u32) -> [Variant; 9] {
 }
 
 const fn group(lanes: u32, vectors: u32, piece: u32) -> Variant {
-    Variant { lanes, vectors, rows: 4, threads: THREADS, piece, ..Variant::PLAIN }
+    let depth = if vectors == 1 { 8 } else { 4 };
+    Variant { lanes, vectors, rows: 4, depth, threads: THREADS, piece, ..Variant::PLAIN }
 }
 
 const fn slice(bytes: u32, vectors: u32) -> Variant {
@@ -231,8 +232,8 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         layout: Layout::RowGroups,
         parameters: parameter::ROW_GROUPS,
         grid: Grid::Tiles,
-        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
-        variants: &[group(4, 1, 0), group(8, 2, 0), group(16, 4, 0)],
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows, Constant::Depth],
+        variants: &[group(4, 1, 0), Variant { depth: 16, ..group(4, 1, 0) }, group(8, 2, 0), group(16, 4, 0)],
     },
     CudaKernel {
         id: KernelId::RowGroupsCut,
