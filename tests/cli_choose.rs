@@ -111,7 +111,41 @@ fn weights_can_be_fitted_to_cases_that_were_kept() {
     let run = "run gen:stencil5,n=12 -k 4 --devices cpu,emu:0 --repeat 1 --model model.toml --verify";
     place.succeed(run);
     place.write("wrong.json", "{}");
-    place.fail("calibrate --from wrong.json --output a.toml", 3, "no report of bench --oracle");
+    place.fail("calibrate --from wrong.json --output a.toml", 3, "no report of bench");
+}
+
+#[test]
+fn what_bench_wrote_can_be_fitted_to_and_says_what_predictions_are_made_from() {
+    let place = Place::new();
+    place.succeed("bench gen:stencil5,n=12 -k 4 --devices emu:0 --repeat 1 --json cases.json");
+    let report = place.json("calibrate --from cases.json --devices emu:0 --output model.toml --json");
+    assert!(place.read("model.toml").contains("csr_subwarp"));
+    let numbers = report["numbers"].as_array().unwrap().len();
+    let case = &report["cases"][0];
+    assert_eq!(case["reference"]["numbers"].as_array().unwrap().len(), numbers);
+    let fastest = case["fastest_s"].as_f64().unwrap();
+    let shapes = case["shapes"].as_object().unwrap();
+    assert!(
+        shapes.len() > 3 && shapes.values().all(|seconds| seconds.as_f64().unwrap() >= fastest),
+        "{case}"
+    );
+    assert!(case["canonical"].as_array().unwrap().iter().any(|shape| shape == "csr_runs_16"), "{case}");
+    // Of a known card only factors are fitted: what is built in comes of more cases.
+    place.succeed("calibrate --from cases.json --devices sim:h200 --output card.toml");
+    let card = place.read("card.toml");
+    assert!(card.contains("[device.factors]") && !card.contains("weights"), "{card}");
+}
+
+#[test]
+fn a_matrix_that_was_measured_is_named_among_the_reasons_and_plans_stay_small() {
+    let place = Place::new();
+    let words = "plan gen:stencil7,n=64 -k 16 --devices sim:h200 --mode resident --chunks 1";
+    let report = place.json(&format!("{words} --json"));
+    let reason = report["chunks"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("as on stencil7,n=64, which looks alike"), "{reason}");
+    place.succeed(&format!("{words} --save a.plan"));
+    assert!(place.read("a.plan").len() < 60_000, "{}", place.read("a.plan").len());
+    place.succeed("run gen:stencil7,n=64 -k 16 --plan a.plan");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! `rowloom calibrate`: times kernels on generated matrices and writes the weights that predict those times.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::args::{CalibrateArguments, PlanningArguments};
 use super::console::{Console, check_target};
+use super::kept::{self, Names};
 use super::kernel_bench::Place;
 use super::options::XSource;
 use super::planning::resolve;
@@ -15,13 +16,13 @@ use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, count, percent};
 use super::x;
-use crate::cost::{DeviceModel, Form, Model, Profile, Sample, eligible, fit};
+use crate::cost::{DeviceModel, Form, Model, Profile, Sample, eligible, fit, fit_factors, regressor_names};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
-use crate::matrix::{Csr, Dtype, generate};
-use crate::study::{HostBench, KernelNames, ResidentBench, Subject, form_named, measure_host, time_forms};
+use crate::matrix::{Csr, generate};
+use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms};
 use crate::work::{ChunkRows, Features, Work};
 
 /// What is measured: meshes, graphs, scattered and nearly empty rows, rows that share columns, hubs. Unlike ones come first,
@@ -104,27 +105,6 @@ fn finish(model: &Model, output: &Path, fitted: &[Fitted], console: &Console) ->
     console.text(&format!("\nwritten to {}; run and plan use it from there\n", output.display()))
 }
 
-/// What is read of a report of `bench --oracle`.
-#[derive(Deserialize)]
-struct Kept {
-    cases: Vec<KeptCase>,
-}
-
-#[derive(Deserialize)]
-struct KeptCase {
-    device: String,
-    dtype: Dtype,
-    k: u64,
-    features: Features,
-    forms: Vec<KeptForm>,
-}
-
-#[derive(Deserialize)]
-struct KeptForm {
-    name: String,
-    seconds: f64,
-}
-
 /// Fits to cases that were kept: those of the host for a CPU, those of all others for a GPU.
 fn fit_kept(
     arguments: &CalibrateArguments,
@@ -134,38 +114,34 @@ fn fit_kept(
 ) -> Result<()> {
     let mut cases = Vec::new();
     for path in &arguments.from {
-        let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
-        let kept: Kept = serde_json::from_slice(&text).map_err(|error| {
-            let reason = format!("no report of bench --oracle: {error}; write one with --json FILE");
-            Error::input(crate::error::Place::file(path), reason)
-        })?;
-        cases.extend(kept.cases);
+        cases.extend(kept::load(path)?);
     }
+    let mut names = Names::default();
     let planning =
         PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
     let mut model = if output.exists() { Model::load(output)? } else { Model::default() };
-    let mut fitted = Vec::new();
+    let (mut fitted, mut references) = (Vec::new(), Vec::new());
     for spec in resolve(&planning, session)?.devices {
         let of_cpu = spec.profile.processor == Processor::Cpu;
-        let own = cases.iter().filter(|case| (case.device == "cpu") == of_cpu);
-        let samples: Vec<Sample> = own.flat_map(samples).collect();
+        let mut samples = Vec::new();
+        for case in cases.iter().filter(|case| (case.device == "cpu") == of_cpu) {
+            let own = case.samples(&mut names);
+            references.push(case.reference(&spec.profile, &own));
+            samples.extend(own);
+        }
         let place = Place { profile: spec.profile, name: spec.name, room: None };
         let device = fit_device(session, &place, &samples, &mut fitted);
         model.devices.retain(|known| (&known.name, known.threads) != (&device.name, device.threads));
         model.devices.push(device);
     }
     finish(&model, output, &fitted, console)?;
-    console.json(&Report::new("calibrate").with("output", output.display().to_string()).with("model", &model))
-}
-
-fn samples(case: &KeptCase) -> Vec<Sample> {
-    let KeptCase { dtype, k, features, .. } = *case;
-    let fastest_s = case.forms.iter().map(|form| form.seconds).fold(f64::INFINITY, f64::min);
-    let sample = |kept: &KeptForm| {
-        let form = form_named(&kept.name, dtype, k)?;
-        Some(Sample { form, features, k, dtype, seconds: kept.seconds, fastest_s })
-    };
-    case.forms.iter().filter_map(sample).collect()
+    let report = Report::new("calibrate")
+        .with("output", output.display().to_string())
+        .with("kernels", fitted.iter().map(fitted_json).collect::<Vec<_>>())
+        .with("model", &model)
+        .with("numbers", regressor_names())
+        .with("cases", references);
+    console.json(&report)
 }
 
 /// Times of all forms on all matrices for which there is time.
@@ -235,18 +211,27 @@ fn measure_matrix<T: Kernels>(
 
 fn fit_device(session: &Session, place: &Place, samples: &[Sample], fitted: &mut Vec<Fitted>) -> DeviceModel {
     let profile = &place.profile;
-    let weights = session.pool.install(|| fit(profile, samples));
+    // What is built in for a known card comes of more cases than can be measured here.
+    let (weights, factors) = match profile.cases {
+        Some(_) => (BTreeMap::new(), session.pool.install(|| fit_factors(profile, samples))),
+        None => (session.pool.install(|| fit(profile, samples)), BTreeMap::new()),
+    };
     let mut better = profile.clone();
     better.weights.extend(weights.clone());
+    better.factors.clone_from(&factors);
     for &kernel in eligible(profile.processor) {
-        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.form.kernel == kernel).collect();
+        // Only forms that may be chosen are predicted with care.
+        let counts = |sample: &&Sample| {
+            sample.form.kernel == kernel && sample.form.shape(sample.dtype, sample.k).is_some()
+        };
+        let own: Vec<&Sample> = samples.iter().filter(counts).collect();
         if !own.is_empty() {
             let (before, after) = (off(profile, &own), off(&better, &own));
             fitted.push(Fitted { device: place.name.clone(), kernel, samples: own.len(), before, after });
         }
     }
     let threads = (profile.processor == Processor::Cpu).then(|| session.pool.threads() as u32);
-    DeviceModel { name: profile.name.clone(), threads, weights }
+    DeviceModel { name: profile.name.clone(), threads, weights, factors }
 }
 
 /// Share by which half of the predictions are off at most.

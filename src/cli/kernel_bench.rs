@@ -20,6 +20,7 @@ use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
     ResidentBench, Room, Sizes, Subject, Times, batch, bench_kernels, compulsory_bytes,
 };
+use crate::work::{ChunkRows, Features, Work};
 
 /// Measured runs of the vendor's library where nobody says how many.
 const PEER_REPEAT: u32 = 15;
@@ -169,6 +170,9 @@ impl<'a> KernelBench<'a> {
         let held = self.peer_matrix(a);
         let mut pythons = self.pythons(a);
         for (k, wants) in open {
+            let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+            let work = Work::spmm(&a, k)?;
+            let features = session.pool.install(|| Features::of(&work, &all));
             x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
             let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
             let x = session.pool.install(load)?;
@@ -206,6 +210,7 @@ impl<'a> KernelBench<'a> {
                     device: (*device).into(),
                     matrix: facts.name.clone(),
                     facts: facts.clone(),
+                    features: Some(features),
                     threads: session.pool.threads(),
                     dtype: T::DTYPE,
                     k,

@@ -15,6 +15,7 @@ mod generate;
 mod help;
 mod inspect;
 mod interrupt;
+mod kept;
 mod kernel_bench;
 mod man;
 mod options;

@@ -29,6 +29,7 @@ pub fn card_profile(card: &CardFacts) -> Result<Profile> {
     profile.memory_bytes = card.memory_bytes;
     if known.is_none() {
         profile.name = "card".into();
+        profile.cases = None;
         if let Some(rate) = card.memory_gb_per_s {
             // Nine tenths of what is on paper is what copies reach.
             let factor = 0.9 * rate / profile.stream_gb_per_s.max(1.0);

@@ -1,6 +1,7 @@
 //! Chooses a kernel by predicted time, and says why in words.
 
 use super::form::Form;
+use super::kernels::Forecast;
 use super::profile::Profile;
 use crate::matrix::Dtype;
 use crate::work::Features;
@@ -27,12 +28,17 @@ pub fn choose(
     dtype: Dtype,
     forms: impl IntoIterator<Item = Form>,
 ) -> Option<Choice> {
-    let mut usable: Vec<Form> = forms.into_iter().filter(|form| form.holds(features)).collect();
-    if usable.iter().any(|form| device.knows(form, k, dtype)) {
-        usable.retain(|form| device.knows(form, k, dtype));
+    let known = |form: &Form| form.shape(dtype, k).filter(|shape| device.weights.contains_key(*shape));
+    let mut usable: Vec<(Form, Option<&str>)> =
+        forms.into_iter().filter(|form| form.holds(features)).map(|form| (form, known(&form))).collect();
+    if usable.iter().any(|(_, shape)| shape.is_some()) {
+        usable.retain(|(_, shape)| shape.is_some());
+    } else {
+        usable.iter_mut().for_each(|(form, shape)| *shape = form.nearest_shape(dtype, k));
     }
+    let forecast = Forecast::new(device, features, k, dtype);
     let mut timed: Vec<(Form, f64)> =
-        usable.into_iter().map(|form| (form, device.form_s(&form, features, k, dtype))).collect();
+        usable.into_iter().map(|(form, shape)| (form, forecast.seconds(&form, shape))).collect();
     timed.sort_by(|a, b| a.1.total_cmp(&b.1));
     let &(best, best_s) = timed.first()?;
     let canonical = timed.iter().find(|(form, _)| form.is_canonical()).copied();
@@ -55,6 +61,9 @@ pub fn choose(
             other.name()
         );
     }
+    if let Some(matrix) = forecast.alike() {
+        reason += &format!("; as on {matrix}, which looks alike");
+    }
     Some(Choice { form, predicted_s, reason })
 }
 
@@ -71,6 +80,8 @@ mod tests {
     use super::*;
     use crate::cost::{Correction, preset};
     use crate::kernel::KernelId;
+    use crate::matrix::{Csr, generate};
+    use crate::work::{ChunkRows, Work};
 
     fn features() -> Features {
         let rows = 100_000;
@@ -89,6 +100,7 @@ mod tests {
     fn device(factors: &[(KernelId, f64)]) -> Profile {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         device.weights.clear();
+        device.cases = None;
         let correction = |&(kernel, factor)| Correction { kernel, variant: None, factor };
         device.corrections = factors.iter().map(correction).collect();
         device
@@ -117,6 +129,24 @@ mod tests {
         let (kernel, reason) = chosen(&[(KernelId::CsrWays, 0.8)], &features());
         assert_eq!(kernel, KernelId::CsrWays);
         assert!(reason.contains("25% slower"), "{reason}");
+    }
+
+    #[test]
+    fn cases_change_predictions_of_what_looks_like_them_and_are_named() {
+        let matrix: Csr<f64> = generate("stencil5,n=512", 1, 1 << 30).unwrap().matrix;
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        let features = Features::of(&Work::spmm(&matrix.view(), 16).unwrap(), &all);
+        let known = preset("h200").unwrap().gpus.remove(0);
+        let chosen = |cases: Option<&str>| {
+            let device = Profile { cases: cases.map(Into::into), ..known.clone() };
+            let forms = Form::all(KernelId::CsrRuns, Dtype::F64, 16, true);
+            choose(&device, &features, 16, Dtype::F64, forms).unwrap()
+        };
+        let with = chosen(Some("h200"));
+        assert!(with.reason.contains("as on stencil5,n=512, which looks alike"), "{}", with.reason);
+        let without = chosen(None);
+        assert!(!without.reason.contains("alike") && without.predicted_s != with.predicted_s);
+        assert_eq!(chosen(Some("a card that nobody measured")), without);
     }
 
     #[test]

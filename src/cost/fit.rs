@@ -1,5 +1,6 @@
-//! Fits the weights of a shape to measured times: least squares on logarithms, drawn towards the weights that were there before,
-//! so that what no sample tells of stays as it was.
+//! Fits what is known of a device to measured times: the weights of its shapes by least squares on logarithms, drawn towards
+//! the weights that were there before, so that what no sample tells of stays as it was; or, for a card that was measured well
+//! before, a factor for each shape.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,9 @@ const ROUNDS: usize = 3;
 const SLOW: f64 = 0.8;
 const LEAST_WEIGHT: f64 = 0.1;
 
+/// Shapes are taken to be as fast as all others until about so many samples say otherwise.
+const RIDGE_OF_SHAPE: f64 = 10.0;
+
 /// A measured time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -38,6 +42,14 @@ pub struct Sample {
     pub fastest_s: f64,
 }
 
+impl Sample {
+    /// How much it counts.
+    fn weight(&self) -> f64 {
+        let behind = (self.seconds / self.fastest_s.max(1e-12)).max(1.0);
+        behind.powf(-SLOW).max(LEAST_WEIGHT)
+    }
+}
+
 struct Row {
     numbers: [f64; REGRESSORS],
     logarithm: f64,
@@ -51,11 +63,10 @@ pub fn fit(device: &Profile, samples: &[Sample]) -> BTreeMap<String, Vec<f64>> {
         let Some(shape) = sample.form.shape(sample.dtype, sample.k) else { continue };
         let load = Load::of(&sample.features, sample.k, sample.dtype);
         let floor_s = floor_s(device, &sample.features, &load, sample.dtype);
-        let behind = (sample.seconds / sample.fastest_s.max(1e-12)).max(1.0);
         rows.entry(shape).or_default().push(Row {
             numbers: regressors(&sample.features, sample.k, sample.dtype, device.cache_bytes),
             logarithm: (sample.seconds / floor_s).max(1e-9).ln(),
-            weight: behind.powf(-SLOW).max(LEAST_WEIGHT),
+            weight: sample.weight(),
         });
     }
     let none = vec![0.0; REGRESSORS];
@@ -64,6 +75,34 @@ pub fn fit(device: &Profile, samples: &[Sample]) -> BTreeMap<String, Vec<f64>> {
         (shape.to_string(), fit_shape(before, &rows))
     });
     fitted.collect()
+}
+
+/// By how much shapes are slower on this machine than `device` says, by their names: all by the same factor, and each by its own
+/// as far as samples tell.
+pub fn fit_factors(device: &Profile, samples: &[Sample]) -> BTreeMap<String, f64> {
+    let mut ratios: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
+    for sample in samples {
+        let Some(shape) = sample.form.shape(sample.dtype, sample.k) else { continue };
+        let predicted_s = device.form_s(&sample.form, &sample.features, sample.k, sample.dtype);
+        let ratio = (sample.seconds / predicted_s.max(1e-12)).max(1e-9).ln();
+        ratios.entry(shape).or_default().push((ratio, sample.weight()));
+    }
+    let all: Vec<(f64, f64)> = ratios.values().flatten().copied().collect();
+    let common = centre(&all, 0.0, RIDGE_OF_FACTOR);
+    let factor = |own: &[(f64, f64)]| centre(own, common, RIDGE_OF_SHAPE).exp();
+    ratios.iter().map(|(shape, own)| (shape.to_string(), factor(own))).collect()
+}
+
+/// The mean of values with their weights, drawn towards `before`; odd ones count less.
+fn centre(values: &[(f64, f64)], before: f64, ridge: f64) -> f64 {
+    let mut centre = before;
+    for _ in 0..ROUNDS {
+        let trust = |&(value, weight): &(f64, f64)| weight / ((value - centre) / ODD).hypot(1.0);
+        let sum: f64 = values.iter().map(|own| trust(own) * own.0).sum();
+        let trusts: f64 = values.iter().map(trust).sum();
+        centre = (sum + ridge * before) / (trusts + ridge);
+    }
+    centre
 }
 
 fn fit_shape(before: &[f64], rows: &[Row]) -> Vec<f64> {
@@ -148,11 +187,29 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_slower_by_a_factor_is_predicted_to_be() {
+        let mut device = preset("h200").unwrap().gpus.remove(0);
+        let mut measured = samples(&device, KernelId::CsrSubwarp);
+        measured.extend(samples(&device, KernelId::Hybrid));
+        for sample in &mut measured {
+            // One kernel is faster than the others on this machine.
+            let own = if sample.form.kernel == KernelId::Hybrid { 1.2 } else { 1.5 };
+            (sample.seconds, sample.fastest_s) = (own * sample.seconds, own * sample.fastest_s);
+        }
+        device.factors = fit_factors(&device, &measured);
+        let of = |shape: &str| device.factors[shape];
+        assert!((of("csr_subwarp") - 1.5).abs() < 0.08 && of("hybrid") < 1.35, "{:?}", device.factors);
+        assert!(off(&device, &measured) < 0.12, "{}", off(&device, &measured));
+        assert!(fit_factors(&device, &[]).is_empty());
+    }
+
+    #[test]
     fn weights_that_made_the_times_predict_them_again() {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         let mut weights = vec![0.0; REGRESSORS];
         (weights[0], weights[1], weights[2], weights[15]) = (0.7, 0.4, -0.3, 0.1);
         device.weights = [("csr_subwarp".to_string(), weights)].into();
+        device.cases = None;
         let measured = samples(&device, KernelId::CsrSubwarp);
         device.weights.clear();
         let known = fit(&device, &measured);
@@ -164,6 +221,7 @@ mod tests {
     #[test]
     fn without_samples_nothing_is_fitted_and_few_leave_the_rest_alone() {
         let mut device = preset("h200").unwrap().gpus.remove(0);
+        device.cases = None;
         assert!(fit(&device, &[]).is_empty());
         let before = vec![0.2; REGRESSORS];
         device.weights = [("csr_subwarp".to_string(), before.clone())].into();

@@ -1,10 +1,11 @@
 //! The time of a kernel on a device: what its memory would need, times a factor that depends on what the rows look like.
 //!
-//! The logarithm of the factor is a sum of [`regressors`] with weights of the kernel's shape, fitted to measured times. Times
-//! are regressed and not labels, so that a near tie costs little whichever way it goes.
+//! The logarithm of the factor is a sum of [`regressors`] with weights of the kernel's shape, fitted to measured times, and of
+//! what [`Cases`] that look alike say. Times are regressed and not labels, so that a near tie costs little whichever way it goes.
 
 use serde::{Deserialize, Serialize};
 
+use super::cases::{Cases, Nearby};
 use super::form::Form;
 use super::profile::{Load, Profile};
 use super::regressors::{REGRESSORS, regressors};
@@ -45,18 +46,55 @@ pub(super) fn floor_s(device: &Profile, features: &Features, load: &Load, dtype:
     START_S + moved_s.max(gathered_s)
 }
 
-/// Seconds of a form, if the device has weights for it.
-pub(super) fn weighted_s(
-    device: &Profile,
-    form: &Form,
-    features: &Features,
-    load: &Load,
+/// Predicts times of forms on the same rows: what they share is found out once.
+pub(super) struct Forecast<'a> {
+    device: &'a Profile,
+    load: Load,
+    k: u64,
     dtype: Dtype,
-) -> Option<f64> {
-    let weights = device.weights.get(form.nearest_shape(dtype, load.k)?)?;
-    let numbers = regressors(features, load.k, dtype, device.cache_bytes);
-    let logarithm: f64 = numbers.iter().zip(weights).map(|(number, weight)| number * weight).sum();
-    Some(floor_s(device, features, load, dtype) * logarithm.clamp(-MOST, MOST).exp())
+    floor_s: f64,
+    numbers: [f64; REGRESSORS],
+    nearby: Option<Nearby>,
+}
+
+impl<'a> Forecast<'a> {
+    /// For rows that look like this.
+    pub fn new(device: &'a Profile, features: &Features, k: u64, dtype: Dtype) -> Self {
+        let load = Load::of(features, k, dtype);
+        let floor_s = floor_s(device, features, &load, dtype);
+        let numbers = regressors(features, k, dtype, device.cache_bytes);
+        let cases = device.cases.as_deref().and_then(Cases::of_card);
+        let nearby = cases.map(|cases| cases.nearby(features, k, dtype));
+        Self { device, load, k, dtype, floor_s, numbers, nearby }
+    }
+
+    /// Seconds of a shape, if the device has weights for it.
+    fn shape_s(&self, shape: &str) -> Option<f64> {
+        let weights = self.device.weights.get(shape)?;
+        let weighed: f64 = self.numbers.iter().zip(weights).map(|(number, weight)| number * weight).sum();
+        let measured = self.nearby.as_ref().map_or(0.0, |nearby| nearby.correction(shape));
+        let factor = self.device.factors.get(shape).copied().unwrap_or(1.0);
+        Some(self.floor_s * (weighed + measured).clamp(-MOST, MOST).exp() * factor)
+    }
+
+    /// Seconds of a form.
+    pub fn form_s(&self, form: &Form) -> f64 {
+        self.seconds(form, form.nearest_shape(self.dtype, self.k))
+    }
+
+    /// Seconds of a form of such a shape.
+    pub fn seconds(&self, form: &Form, shape: Option<&str>) -> f64 {
+        if self.load.rows == 0 {
+            return 0.0;
+        }
+        let alone_s = shape.and_then(|shape| self.shape_s(shape));
+        alone_s.unwrap_or_else(|| self.device.kernel_s(&self.load)) * self.device.correction(form)
+    }
+
+    /// A matrix that was measured and looks like these rows.
+    pub fn alike(&self) -> Option<&'static str> {
+        self.nearby.as_ref().and_then(Nearby::alike)
+    }
 }
 
 /// Whether weights are as many as there are numbers to weigh, all finite.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ use super::shape::SHAPES;
 use crate::error::{Error, Place, Result};
 use crate::files;
 use crate::matrix::generate::did_you_mean;
+
+/// By how much a shape may be slower on a machine than on another with the same card.
+const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
 
 /// What was measured of a machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -36,8 +40,11 @@ pub struct DeviceModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Weights of its kernels' shapes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, Vec<f64>>,
+    /// For a card whose weights are built in: by how much shapes are slower on this one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub factors: BTreeMap<String, f64>,
 }
 
 impl Model {
@@ -73,9 +80,13 @@ impl Model {
                 Error::input(place, format!("{reason}; rowloom calibrate writes such files"))
             })
             .and_then(|model: Self| {
-                for (shape, weights) in model.devices.iter().flat_map(|device| &device.weights) {
+                let weights = model.devices.iter().flat_map(|device| &device.weights);
+                let factors = model.devices.iter().flat_map(|device| &device.factors);
+                let sound = weights.map(|(shape, weights)| (shape, are_sound(weights)));
+                let sound = sound.chain(factors.map(|(shape, factor)| (shape, FACTORS.contains(factor))));
+                for (shape, sound) in sound {
                     let known = SHAPES.contains(&shape.as_str());
-                    if !known || !are_sound(weights) {
+                    if !known || !sound {
                         let nearest =
                             if known { String::new() } else { did_you_mean(shape, SHAPES.into_iter()) };
                         let reason = format!("the weights of {shape} are not those of a kernel{nearest}");
@@ -108,6 +119,11 @@ impl Model {
         profile
             .weights
             .extend(device.weights.iter().map(|(shape, weights)| (shape.clone(), weights.clone())));
+        profile.factors.clone_from(&device.factors);
+        // What weights that are built in left over says nothing of others.
+        if !device.weights.is_empty() {
+            profile.cases = None;
+        }
         true
     }
 }
@@ -128,8 +144,14 @@ mod tests {
 
     fn model() -> Model {
         let weights = [("csr_runs_64".to_string(), vec![0.5; REGRESSORS])].into();
-        let cpu = DeviceModel { name: "cpu".into(), threads: Some(2), weights: BTreeMap::new() };
-        let gpu = DeviceModel { name: "h200".into(), threads: None, weights };
+        let factors = BTreeMap::new();
+        let cpu = DeviceModel {
+            name: "cpu".into(),
+            threads: Some(2),
+            weights: BTreeMap::new(),
+            factors: factors.clone(),
+        };
+        let gpu = DeviceModel { name: "h200".into(), threads: None, weights, factors };
         Model { host: None, devices: vec![cpu, gpu] }
     }
 
@@ -156,10 +178,28 @@ mod tests {
     }
 
     #[test]
+    fn factors_of_a_known_card_leave_what_was_measured_of_it_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.toml");
+        std::fs::write(&path, "[[device]]\nname = \"h200\"\n[device.factors]\nsell = 1.25\n").unwrap();
+        let (before, mut card) =
+            (preset("h200").unwrap().gpus.remove(0), preset("h200").unwrap().gpus.remove(0));
+        assert!(Model::load(&path).unwrap().apply(&mut card, 16));
+        assert_eq!((&card.weights, &card.cases), (&before.weights, &before.cases));
+        assert_eq!(card.factors["sell"], 1.25);
+        for wrong in ["sell = -1.0", "sell = nan", "sel = 1.0"] {
+            std::fs::write(&path, format!("[[device]]\nname = \"h200\"\n[device.factors]\n{wrong}\n"))
+                .unwrap();
+            assert_eq!(Model::load(&path).unwrap_err().exit_code(), 3, "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_model_is_for_its_device_and_threads() {
         let mut card = preset("h200").unwrap().gpus.remove(0);
         card.weights.clear();
         assert!(model().apply(&mut card, 16) && !card.weights.is_empty());
+        assert_eq!(card.cases, None, "what other weights left over");
         let mut cpu = cpu_profile(2, 1 << 30).unwrap();
         assert!(model().apply(&mut cpu, 2) && !model().apply(&mut cpu, 16));
     }

@@ -109,7 +109,8 @@ pub fn preset(name: &str) -> Result<Preset> {
     let memory_bytes = file.host.memory_bytes.saturating_mul(u64::from(count));
     let cpu = cpu_with_memory(host.cores as usize, memory_bytes, host.memory_gb_per_s)?;
     let weights = GPU_WEIGHTS.iter().find(|(known, _)| *known == file.weights).map_or("", |(_, text)| *text);
-    let gpu = Profile { weights: parse::<BTreeMap<String, Vec<f64>>>(weights)?, ..file.gpu };
+    let weights = parse::<BTreeMap<String, Vec<f64>>>(weights)?;
+    let gpu = Profile { weights, cases: Some(file.weights), ..file.gpu };
     Ok(Preset { name: name.into(), host, cpu, gpus: vec![gpu; (file.gpus * count) as usize] })
 }
 
@@ -144,6 +145,8 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
         compiles: false,
         link: None,
         weights: parse(CPU_WEIGHTS)?,
+        cases: None,
+        factors: BTreeMap::new(),
         corrections: Vec::new(),
     })
 }

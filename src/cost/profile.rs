@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
-use super::kernels::{Correction, weighted_s};
+use super::kernels::{Correction, Forecast};
 use crate::kernel::Processor;
 use crate::matrix::Dtype;
 use crate::work::Features;
@@ -45,7 +45,13 @@ pub struct Profile {
     /// Weights of the kernels' shapes; kernels without any are taken to reach the rates above.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, Vec<f64>>,
-    /// By how much kernels were found to be slower or faster than that.
+    /// The card whose measured cases predictions are drawn towards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cases: Option<String>,
+    /// By how much shapes were measured to be slower or faster on this very machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub factors: BTreeMap<String, f64>,
+    /// By how much kernels were found to be slower or faster than all that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
 }
@@ -135,12 +141,7 @@ impl Profile {
 
     /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
     pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
-        let load = Load::of(features, k, dtype);
-        if features.rows == 0 {
-            return 0.0;
-        }
-        let alone_s = weighted_s(self, form, features, &load, dtype);
-        alone_s.unwrap_or_else(|| self.kernel_s(&load)) * self.correction(form)
+        Forecast::new(self, features, k, dtype).form_s(form)
     }
 
     /// The same device, so many times slower in everything.
@@ -160,14 +161,9 @@ impl Profile {
         slowed
     }
 
-    /// Whether a form is worth choosing, as far as is known.
-    pub fn knows(&self, form: &Form, k: u64, dtype: Dtype) -> bool {
-        form.shape(dtype, k).is_some_and(|shape| self.weights.contains_key(shape))
-    }
-
     /// By how much a form was found to be slower or faster; what is known of the form itself counts before what is known of
     /// its kernel.
-    fn correction(&self, form: &Form) -> f64 {
+    pub(super) fn correction(&self, form: &Form) -> f64 {
         let of = |variant| {
             let mut known = self.corrections.iter();
             known.find(|known| known.kernel == form.kernel && known.variant == variant)

@@ -12,6 +12,7 @@ use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
 use crate::kernel::{KernelId, Order, Processor, kernels_of};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
+use crate::work::Features;
 
 /// Elements of X up to which the result of every kernel is checked.
 const ALWAYS_CHECKED: usize = 1 << 22;
@@ -118,6 +119,9 @@ pub struct CaseResult {
     pub matrix: String,
     /// What the matrix is.
     pub facts: MatrixFacts,
+    /// What its rows look like; unknown of cases that were kept before this was.
+    #[serde(default)]
+    pub features: Option<Features>,
     /// Threads of the CPU.
     pub threads: usize,
     /// The precision.
@@ -284,6 +288,7 @@ mod tests {
             device: "emu:0".into(),
             matrix: "a".into(),
             facts: MatrixFacts::default(),
+            features: None,
             threads: 1,
             memory_gb_per_s: 1e-9,
             peak_gflops: None,

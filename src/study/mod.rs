@@ -32,7 +32,7 @@ pub use figures::figures;
 pub use host::HostBench;
 pub use host_memory::measure_host;
 pub use journal::{Journal, key_of};
-pub use oracle::{FormTime, OracleCase, OracleSettings, RIGHT, Regret, consult, form_named, time_forms};
+pub use oracle::{FormTime, OracleCase, OracleSettings, RIGHT, Regret, consult, forms_by_name, time_forms};
 pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};
 pub use python_peer::PythonPeer;

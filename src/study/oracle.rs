@@ -1,6 +1,6 @@
 //! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -161,12 +161,18 @@ pub fn time_forms<T: Scalar>(
     Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
 }
 
-/// The form that is known under a name for `k` columns, where it may be chosen.
-pub fn form_named(name: &str, dtype: Dtype, k: u64) -> Option<Form> {
+/// Every form that may be chosen for `k` columns, by the names under which it may be known.
+pub fn forms_by_name(dtype: Dtype, k: u64) -> HashMap<String, Form> {
     let kernels = [Processor::Cpu, Processor::Gpu].into_iter().flat_map(eligible);
     let forms =
         kernels.flat_map(|&kernel| [true, false].map(|compiles| Form::all(kernel, dtype, k, compiles)));
-    forms.flatten().find(|form| names(form).iter().any(|own| own == name))
+    let mut found = HashMap::new();
+    for form in forms.flatten() {
+        for name in names(&form) {
+            found.entry(name).or_insert(form);
+        }
+    }
+    found
 }
 
 /// The names under which a form may be known.

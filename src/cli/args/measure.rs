@@ -109,7 +109,7 @@ pub struct CalibrateArguments {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
 
-    /// Measure nothing: fit to cases that `rowloom bench --oracle --json FILE` wrote
+    /// Measure nothing: fit to cases that `rowloom bench --json FILE` wrote, with --oracle or without
     #[arg(long, value_name = "FILE,...", value_delimiter = ',', value_hint = ValueHint::FilePath, conflicts_with = "seconds")]
     pub from: Vec<PathBuf>,
 

@@ -1,0 +1,104 @@
+//! Cases that `bench` kept, read again to be fitted to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cost::{Form, Profile, Reference, Sample};
+use crate::error::{Error, Place, Result};
+use crate::matrix::Dtype;
+use crate::study::forms_by_name;
+use crate::work::Features;
+
+/// What is read of a report of `bench`, with the oracle or without.
+#[derive(Deserialize)]
+struct Report {
+    cases: Vec<KeptCase>,
+}
+
+/// A case; its times are in one of the two lists.
+#[derive(Deserialize)]
+pub struct KeptCase {
+    /// The device it was measured on.
+    pub device: String,
+    matrix: String,
+    dtype: Dtype,
+    k: u64,
+    features: Features,
+    #[serde(default)]
+    forms: Vec<KeptForm>,
+    #[serde(default)]
+    kernels: Vec<KeptKernel>,
+}
+
+#[derive(Deserialize)]
+struct KeptForm {
+    name: String,
+    seconds: f64,
+}
+
+#[derive(Deserialize)]
+struct KeptKernel {
+    kernel: String,
+    times: KeptTimes,
+}
+
+#[derive(Deserialize)]
+struct KeptTimes {
+    median: Option<f64>,
+}
+
+/// The cases of a report.
+pub fn load(path: &Path) -> Result<Vec<KeptCase>> {
+    let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+    let report: Report = serde_json::from_slice(&text).map_err(|error| {
+        let reason = format!("no report of bench or bench --oracle: {error}; write one with --json FILE");
+        Error::input(Place::file(path), reason)
+    })?;
+    Ok(report.cases)
+}
+
+/// Forms by their names, for each type and K that came up.
+#[derive(Default)]
+pub struct Names(HashMap<(Dtype, u64), HashMap<String, Form>>);
+
+impl KeptCase {
+    /// What was timed of the forms that may be chosen.
+    pub fn samples(&self, names: &mut Names) -> Vec<Sample> {
+        let Self { dtype, k, features, .. } = *self;
+        let names = names.0.entry((dtype, k)).or_insert_with(|| forms_by_name(dtype, k));
+        let forms = self.forms.iter().map(|form| (&form.name, Some(form.seconds)));
+        let kernels = self.kernels.iter().map(|kernel| (&kernel.kernel, kernel.times.median));
+        let timed = forms.chain(kernels).filter_map(|(name, seconds)| Some((*names.get(name)?, seconds?)));
+        let timed: Vec<(Form, f64)> = timed.collect();
+        let fastest_s = timed.iter().map(|(_, seconds)| *seconds).fold(f64::INFINITY, f64::min);
+        let sample = |(form, seconds)| Sample { form, features, k, dtype, seconds, fastest_s };
+        timed.into_iter().map(sample).collect()
+    }
+
+    /// What a fit needs to know of it: the numbers, the fastest times, and the time of each shape.
+    pub fn reference(&self, device: &Profile, samples: &[Sample]) -> Value {
+        let fastest = |canonical: bool| {
+            let counted = samples.iter().filter(|sample| !canonical || sample.form.is_canonical());
+            counted.map(|sample| sample.seconds).min_by(f64::total_cmp)
+        };
+        let mut shapes: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut canonical: Vec<&str> = Vec::new();
+        for sample in samples {
+            let Some(shape) = sample.form.shape(self.dtype, self.k) else { continue };
+            // Of several forms of a shape the first is the one that is chosen.
+            if !shapes.contains_key(shape) && sample.form.is_canonical() {
+                canonical.push(shape);
+            }
+            shapes.entry(shape).or_insert(sample.seconds);
+        }
+        json!({
+            "matrix": self.matrix, "dtype": self.dtype, "k": self.k,
+            "reference": Reference::of(device, &self.features, self.k, self.dtype),
+            "fastest_s": fastest(false), "fastest_canonical_s": fastest(true),
+            "shapes": shapes, "canonical": canonical,
+        })
+    }
+}
