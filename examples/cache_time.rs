@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         symmetry: Symmetry::General,
         stored_entries: matrix.nnz() as u64,
         synthetic: true,
+        features: None,
     };
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("band.rlm");

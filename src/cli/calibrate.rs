@@ -20,7 +20,7 @@ use crate::cost::{DeviceModel, Form, Model, Profile, Sample, eligible, fit, fit_
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
-use crate::machine::Isa;
+use crate::machine::{Isa, Machine};
 use crate::matrix::{Csr, generate};
 use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms};
 use crate::work::{ChunkRows, Features, Work};
@@ -39,6 +39,19 @@ const MATRICES: [&str; 10] = [
     "band,rows=300000,width=5",
     "rmat,scale=12,degree=40",
 ];
+/// What a CPU is measured on besides, first of all: larger than its largest cache, as A and as X of 32 columns, since what
+/// fits there tells nothing of what does not.
+fn beyond_cache(machine: &Machine) -> [String; 2] {
+    let cache = machine.topology.caches.iter().map(|cache| cache.size_bytes).max().unwrap_or(0);
+    let bytes = (cache + cache / 2).clamp(LEAST_LARGE_BYTES, MOST_LARGE_BYTES);
+    let side = (bytes as f64 / (27.0 * 12.0)).cbrt() as u64;
+    [format!("stencil27,n={side}"), format!("uniform,rows={},degree=8", bytes / (32 * 8))]
+}
+
+/// Bytes of such a matrix at least and at most.
+const LEAST_LARGE_BYTES: u64 = 48 << 20;
+const MOST_LARGE_BYTES: u64 = 600 << 20;
+
 /// The emulator takes a thousand times as long for everything.
 const EMULATED_MATRICES: [&str; 4] = ["stencil27,n=6", "rmat,scale=8,degree=8", "road,n=500", "fem3,n=4"];
 const COLUMNS: [usize; 4] = [8, 1, 32, 128];
@@ -80,7 +93,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         let until_s = share_s * (index + 1) as f64;
         if place.room.is_none() {
             let _spinner = console.spinner("measuring the host's memory");
-            model.host = Some(measure_host(&session.pool)?);
+            model.host = Some(measure_host(&session.pool, &session.machine)?);
         }
         let samples = measure(&session, console, place, &start, until_s)?;
         let device = fit_device(&session, place, &samples, &mut fitted);
@@ -153,7 +166,11 @@ fn measure(
     until_s: f64,
 ) -> Result<Vec<Sample>> {
     let emulated = place.name.starts_with("emu:");
-    let matrices: &[&str] = if emulated { &EMULATED_MATRICES } else { &MATRICES };
+    let large = beyond_cache(&session.machine);
+    let on_cpu = place.room.is_none();
+    let large = large.iter().map(String::as_str).filter(|_| on_cpu);
+    let others: &[&str] = if emulated { &EMULATED_MATRICES } else { &MATRICES };
+    let matrices = large.chain(others.iter().copied());
     let columns: &[usize] = if emulated { &EMULATED_COLUMNS } else { &COLUMNS };
     let mut samples = Vec::new();
     for spec in matrices {

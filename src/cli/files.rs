@@ -9,6 +9,7 @@ use super::table::seconds;
 use crate::error::{Bytes, Error, Result};
 use crate::matrix::io::{Progress, cache, npy, write};
 use crate::matrix::{CsrView, MatrixInfo, MultiVector, Scalar};
+use crate::work::{ChunkRows, Features, Work};
 
 /// A matrix file to be written.
 #[derive(Debug)]
@@ -50,7 +51,12 @@ impl MatrixFile {
         let start = Instant::now();
         session.pool.install(|| {
             if self.is_cache {
-                cache::write_cache(&self.path, matrix, info)
+                let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+                let features = Features::of(&Work::spmm(matrix, 1)?, &all);
+                let features =
+                    serde_json::to_value(features).map_err(|error| Error::Internal(error.to_string()))?;
+                let info = MatrixInfo { features: Some(features), ..info.clone() };
+                cache::write_cache(&self.path, matrix, &info)
             } else {
                 write::write_matrix_market(&self.path, matrix, info, Some(Progress(&advance)))
             }

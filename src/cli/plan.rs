@@ -8,7 +8,7 @@ use super::args::PlanArguments;
 use super::console::{Console, check_target};
 use super::planning::{kernel, request, resolve};
 use super::report::{MatrixReport, Report, machine_report};
-use super::session::{MatrixSource, Session, check_intact, describe};
+use super::session::{MatrixSource, Session, check_intact, describe, work};
 use super::table::{Table, count, percent, seconds};
 use super::tune::tune;
 use crate::error::{Bytes, Result};
@@ -16,7 +16,7 @@ use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
 use crate::plan::{Chunk, DevicePlan, Plan, XPlan, make};
-use crate::work::{ChunkRows, Work};
+use crate::work::ChunkRows;
 
 /// Chunks shown to people; scripts get all of them.
 const SHOWN_CHUNKS: usize = 12;
@@ -45,7 +45,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     }
     let start = Instant::now();
     let request =
-        request(planning, resolved, Work::spmm(&matrix, arguments.k)?, u64::from(arguments.repeat))?;
+        request(planning, resolved, work(&matrix, &loaded.info, arguments.k)?, u64::from(arguments.repeat))?;
     let plan = session.pool.install(|| make(&request))?;
     let plan_s = start.elapsed().as_secs_f64();
     check_intact(&loaded.matrix, &source)?;

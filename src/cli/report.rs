@@ -51,7 +51,8 @@ pub struct MatrixReport {
 impl MatrixReport {
     /// A matrix's name, origin and size.
     pub fn new(info: &MatrixInfo, rows: usize, cols: usize, nnz: usize) -> Self {
-        Self { info: info.clone(), rows: rows as u64, cols: cols as u64, nnz: nnz as u64 }
+        let info = MatrixInfo { features: None, ..info.clone() };
+        Self { info, rows: rows as u64, cols: cols as u64, nnz: nnz as u64 }
     }
 }
 

@@ -14,13 +14,13 @@ use super::recording::Recording;
 use super::replan::replanned;
 use super::run_report::{self, Outcome};
 use super::run_simulated;
-use super::session::{MatrixSource, Session, check_intact};
+use super::session::{MatrixSource, Session, check_intact, work};
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
-use crate::kernel::{KernelId, Verification, verify};
+use crate::kernel::{KernelId, Processor, Verification, verify};
 use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::{Plan, PlanRequest};
@@ -82,8 +82,16 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
     let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
     let start = Instant::now();
-    let Decided { job: first, opened, refined, request } =
-        decide(arguments, &session, console, matrix, k, saved, &settings, clock)?;
+    let Decided { job: first, opened, refined, request } = decide(
+        arguments,
+        &session,
+        console,
+        matrix,
+        work(&matrix, &loaded.info, k)?,
+        saved,
+        &settings,
+        clock,
+    )?;
     let (mut job, mut plan_s) = (&first, opened.plan_s);
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
@@ -176,13 +184,13 @@ fn decide<'a, T: Kernels>(
     session: &Session,
     console: &Console,
     matrix: CsrView<'a, T>,
-    k: usize,
+    work: Work<'a>,
     saved: Option<Plan>,
     settings: &Settings,
     clock: Clock,
 ) -> Result<Decided<'a, T>> {
     let _span = tracing::info_span!("plan").entered();
-    let work = Work::spmm(&matrix, k)?;
+    let k = work.k();
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
         let (job, opened) = open_planned(matrix, plan, settings, clock)?;
@@ -213,11 +221,16 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
     else {
         return;
     };
+    // A CPU that shares its memory with copies is slower than it is.
+    let shared = plan.devices.iter().filter(|device| device.chunks > 0).count() > 1;
     let mut sums: BTreeMap<(u32, KernelId), (f64, f64)> = BTreeMap::new();
     for Computed { chunk, device, ns } in last.computed() {
         let (Some(chunk), Some(on)) = (plan.chunks.get(chunk), plan.devices.get(device.index())) else {
             continue;
         };
+        if shared && on.profile.processor == Processor::Cpu {
+            continue;
+        }
         let form = chunk.form(on.profile.processor);
         let sum = sums.entry((device.0, form.kernel)).or_default();
         sum.0 += ns as f64 * 1e-9;

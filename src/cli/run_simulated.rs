@@ -8,13 +8,12 @@ use super::options::DeviceWord;
 use super::planning::{request, resolve};
 use super::recording::Recording;
 use super::run_report::{self, Outcome};
-use super::session::{MatrixSource, Session};
+use super::session::{MatrixSource, Session, work};
 use crate::error::{Error, Result};
 use crate::matrix::{Loaded, Scalar};
 use crate::plan::{Plan, make};
 use crate::runtime::Simulated;
 use crate::study::Times;
-use crate::work::Work;
 
 /// Columns of X unless told otherwise.
 const DEFAULT_K: usize = 32;
@@ -50,7 +49,7 @@ pub fn run<T: Scalar>(
     }
     let matrix = loaded.matrix.view();
     let k = arguments.k.or(saved.as_ref().map(|plan| plan.k as usize)).unwrap_or(DEFAULT_K);
-    let work = Work::spmm(&matrix, k)?;
+    let work = work(&matrix, &loaded.info, k)?;
     let start = Instant::now();
     let plan = {
         let _span = tracing::info_span!("plan").entered();

@@ -15,6 +15,7 @@ use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
 use crate::study::Provenance;
+use crate::work::{Features, Work};
 
 /// Where a matrix comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +127,12 @@ pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result
     }
     let place = Place { source: source.name(), line: None, column: None };
     Err(Error::input(place, "the file was cut short while it was in use; restore it and run again"))
+}
+
+/// The product of a matrix that was loaded, with what its cache knows of its rows.
+pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
+    let known = info.features.clone().and_then(|features| serde_json::from_value::<Features>(features).ok());
+    Ok(Work::spmm(matrix, k)?.knowing(known))
 }
 
 /// A matrix's name, shape and size in one line.

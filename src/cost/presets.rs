@@ -21,6 +21,9 @@ const CPU_WEIGHTS: &str = include_str!("../../configs/kernels/cpu.toml");
 const GPU_WEIGHTS: [(&str, &str); 1] = [("h200", include_str!("../../configs/kernels/h200.toml"))];
 const EMULATED: &str = include_str!("../../configs/machines/emulated.toml");
 
+/// Cores that a description's memory is measured with; machines with more have more of it.
+const CORES_OF_MEMORY: f64 = 16.0;
+
 /// Most GPUs that a name may ask for.
 const MOST_GPUS: u32 = 64;
 
@@ -67,7 +70,10 @@ struct CpuFile {
     core_gather_gb_per_s: f64,
     core_far_gather_gb_per_s: f64,
     core_cache_bytes: u64,
+    /// What 16 cores read.
     memory_gb_per_s: f64,
+    /// What they and a card read together.
+    shared_gb_per_s: f64,
     copy_gb_per_s: f64,
     /// Rows of X that are fetched, as a multiple of what the memory gives: some come from a cache after all.
     far_gather_of_memory: f64,
@@ -130,6 +136,8 @@ pub fn cpu_profile(threads: usize, memory_bytes: u64) -> Result<Profile> {
 fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> Result<Profile> {
     let file: CpuFile = parse(CPU)?;
     let cores = threads.max(1) as f64;
+    let all_cores = file.memory_gb_per_s * (cores / CORES_OF_MEMORY).max(1.0);
+    let memory_gb_per_s = memory_gb_per_s.min(all_cores).min(file.core_stream_gb_per_s * cores);
     Ok(Profile {
         name: "cpu".into(),
         processor: Processor::Cpu,
@@ -157,7 +165,7 @@ pub fn host_rates(threads: usize) -> Result<HostRates> {
     let cores = threads.max(1) as f64;
     Ok(HostRates {
         cores: threads.max(1) as u32,
-        memory_gb_per_s: (file.core_stream_gb_per_s * cores).min(file.memory_gb_per_s),
+        memory_gb_per_s: (file.core_stream_gb_per_s * cores).min(file.shared_gb_per_s),
         copy_gb_per_s: (file.core_copy_gb_per_s * cores).min(file.copy_gb_per_s),
     })
 }

@@ -18,7 +18,7 @@ use crate::trace::Clock;
 /// for the rest of its own, which would make the times of both meaningless.
 const POOL_LANES: usize = 1;
 /// Copies within the host's memory that run side by side.
-const COPY_LANES: usize = 2;
+pub const COPY_LANES: usize = 2;
 
 /// The host's pool, for as long as a scope is open.
 pub struct Cpu<'pool, 'run> {

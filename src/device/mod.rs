@@ -22,7 +22,7 @@ pub mod simulated;
 
 use crossbeam::channel::Sender;
 
-pub use cpu::Cpu;
+pub use cpu::{COPY_LANES, Cpu};
 pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use lending::{Lending, Registration, lending};

@@ -45,6 +45,9 @@ pub struct MatrixInfo {
     pub stored_entries: u64,
     /// Made by a generator, not read from a file of measured or modelled data.
     pub synthetic: bool,
+    /// What its rows look like, as whoever chooses kernels found out and wrote into its cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<serde_json::Value>,
 }
 
 /// A matrix as it was read or generated.

@@ -9,7 +9,7 @@ use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 4;
+pub const PLAN_VERSION: u32 = 5;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::transfer::{self, Traffic};
 use crate::cost::{Choice, HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Position, Span, position_at, split};
+use crate::work::{ChunkRows, Features, Fingerprint, Position, Span, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
 const PROBES: usize = 32;
@@ -24,6 +24,8 @@ const GRAIN: u128 = 200;
 /// One attempt: these devices, this mode.
 pub(super) struct Draft<'a> {
     pub request: &'a PlanRequest<'a>,
+    /// What tells the matrix from others.
+    pub fingerprint: &'a Fingerprint,
     pub forms: Forms,
     /// Rates of the host, where it is not among the devices.
     pub host_profile: &'a Profile,
@@ -44,7 +46,7 @@ impl Draft<'_> {
         let mode = self.resolved_mode(&devices, &parts, &mut reasons);
         let mut plan = Plan {
             version: PLAN_VERSION,
-            matrix: work.fingerprint(),
+            matrix: self.fingerprint.clone(),
             k: work.k() as u64,
             dtype: work.dtype(),
             mode,
@@ -106,6 +108,9 @@ impl Draft<'_> {
         let (k, host) = (work.k() as u64, self.host_share());
         let as_it_lies = self.forms.read_a_as_it_lies();
         let line = |device: &DeviceSpec| {
+            if device.profile.link.is_none() {
+                return self.host_line(device);
+            }
             let choices = pieces.iter().zip(&probes);
             let choices = choices.map(|(piece, probe)| self.choice(&device.profile, piece, probe));
             let choices = choices.collect::<Result<Vec<Choice>>>()?;
@@ -117,7 +122,8 @@ impl Draft<'_> {
             });
             let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
             let (registered, _) = transfer::choose(&device.profile, &host, &self.traffic(1.0, as_it_lies));
-            let parts = probes.iter().copied().zip(choices.iter().map(|choice| choice.predicted_s));
+            let parts = probes.iter().zip(&choices);
+            let parts = parts.map(|(probe, choice)| (*probe, choice.form, choice.predicted_s));
             let steps = whole(&device.profile, &host, parts, k, work.dtype()).in_mode(self.mode);
             let steps = steps.with(registered);
             let starts = probes.len() as f64 * device.profile.launch_us * 1e-6;
@@ -166,6 +172,15 @@ impl Draft<'_> {
             keep_largest(&mut shares, limit);
         }
         Ok(shares)
+    }
+
+    /// What the CPU needs: it computes nearly all of its share in one go.
+    fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
+        let work = &self.request.work;
+        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
+        let choice = self.choice(&device.profile, &all, &Features::of(work, &all))?;
+        let start_s = device.profile.launch_us * 1e-6;
+        Ok(Line { fixed_s: 0.0, whole_s: (choice.predicted_s - start_s).max(0.0), most: 1.0 })
     }
 
     /// The CPU's share as asked for, and the rest as the others would share it out.

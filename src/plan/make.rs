@@ -22,6 +22,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
         return Err(Error::Usage("there is one CPU; name cpu once".into()));
     }
     let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
+    let fingerprint = request.work.fingerprint();
     let mut tried: Vec<Attempt> = Vec::new();
     let mut refused = None;
     for devices in device_sets(&request.devices) {
@@ -38,7 +39,14 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
             modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
         for (mode, layouts) in attempts {
             let forms = request.forms(layouts)?;
-            let draft = Draft { request, forms, host_profile: &host_profile, devices: &devices, mode };
+            let draft = Draft {
+                request,
+                fingerprint: &fingerprint,
+                forms,
+                host_profile: &host_profile,
+                devices: &devices,
+                mode,
+            };
             match draft.plan() {
                 Ok(plan) => {
                     let total_s = plan.predicted_s * request.repeat.max(1) as f64 + prepare_s(&plan);

@@ -12,12 +12,15 @@ use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Position, Span, XOrder, split};
+use crate::work::{ChunkRows, Position, Span, XOrder, position_at, split};
 
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
 /// Bytes of a chunk and its slice below which smaller ones would cost more in starting copies than overlap gains.
 const SMALLEST_CHUNK_BYTES: u64 = 1 << 20;
+/// Share of the CPU's part that other devices may take, and the chunks it is cut into.
+const HOST_TAIL: f64 = 0.16;
+const HOST_TAIL_CHUNKS: usize = 4;
 /// Most chunks of a plan.
 const MOST_CHUNKS: usize = 1 << 20;
 
@@ -47,10 +50,12 @@ impl Draft<'_> {
         let order = self.forms.x_order();
         let mut counts = self.counts(devices, shares, spans)?;
         loop {
-            let pieces = spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| {
-                let pieces = split(work, *span, count);
-                if is_gpu(device) { self.tapered(pieces) } else { pieces }
-            });
+            let pieces =
+                spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| match device {
+                    Some(_) if is_gpu(device) => self.tapered(split(work, *span, count)),
+                    Some(_) if self.devices.len() > 1 && !self.insists() => self.host_pieces(*span),
+                    _ => split(work, *span, count),
+                });
             let pieces: Vec<Vec<ChunkRows>> = pieces.collect();
             let mut parts: Vec<Part> = pieces
                 .into_iter()
@@ -102,13 +107,30 @@ impl Draft<'_> {
         }
     }
 
+    /// Whether it was said how many or how large chunks are to be.
+    fn insists(&self) -> bool {
+        self.request.chunks.is_some() || self.request.chunk_bytes.is_some()
+    }
+
+    /// The CPU's part: most of it in one chunk, since it waits for no copies and its threads wait for each other at the end of
+    /// each one; then some small ones that others may take.
+    fn host_pieces(&self, span: Span) -> Vec<ChunkRows> {
+        let work = &self.request.work;
+        let before = Span { end: span.begin, ..Span::all(work) }.cost(work);
+        let own = span.cost(work);
+        let tail = (own as f64 * HOST_TAIL) as u128;
+        let cut = position_at(work, before + own - tail, own).clamp(span.begin, span.end);
+        let mut pieces = split(work, Span { end: cut, ..span }, 1);
+        pieces.extend(split(work, Span { begin: cut, ..span }, HOST_TAIL_CHUNKS));
+        pieces
+    }
+
     /// The last chunk in parts of a half, a quarter and two eighths: what is left to compute and to bring back when the
     /// last byte has arrived is then little.
     fn tapered(&self, mut pieces: Vec<ChunkRows>) -> Vec<ChunkRows> {
         const PARTS: [usize; 4] = [4, 2, 1, 1];
         let work = &self.request.work;
-        let insists = self.request.chunks.is_some() || self.request.chunk_bytes.is_some();
-        if self.mode == Mode::Resident || insists || pieces.len() < CHUNKS_A_DEVICE {
+        if self.mode == Mode::Resident || self.insists() || pieces.len() < CHUNKS_A_DEVICE {
             return pieces;
         }
         let Some(&ChunkRows::Rows { begin, end }) = pieces.last() else { return pieces };

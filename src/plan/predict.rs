@@ -1,7 +1,9 @@
 //! Predicted times of the steps that bring a chunk through a device.
 
 use super::data::{Chunk, DevicePlan, Mode, Registered};
-use crate::cost::{HostRates, Load, Profile};
+use super::kernels::layout;
+use crate::cost::{Form, HostRates, Load, Profile};
+use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
@@ -15,11 +17,15 @@ pub(super) struct Steps {
     pub merge_s: f64,
 }
 
+/// How many times longer it takes to build what a kernel reads from A than to copy as many bytes: seen with lists of parts of rows.
+const BUILDING: f64 = 10.0;
+
 impl Steps {
-    /// Steps of some rows on a device, where its kernel takes so long.
+    /// Steps of some rows on a device, where its kernel `form` takes so long.
     pub fn new(
         profile: &Profile,
         host: &HostRates,
+        form: &Form,
         kernel_s: f64,
         staged_bytes: u64,
         slice_bytes: u64,
@@ -27,8 +33,9 @@ impl Steps {
         if profile.link.is_none() {
             return Self { kernel_s, ..Self::default() };
         }
+        let times = if layout(form) == Layout::Csr { 1.0 } else { BUILDING };
         Self {
-            stage_s: host.copy_s(staged_bytes),
+            stage_s: host.copy_s(staged_bytes) * times,
             upload_s: profile.upload_s(staged_bytes),
             kernel_s,
             download_s: profile.download_s(slice_bytes),
@@ -41,7 +48,8 @@ impl Steps {
         let slice_bytes = chunk.slice_bytes(k, dtype);
         let form = chunk.form(device.profile.processor);
         let kernel_s = device.profile.form_s(&form, &chunk.features, k, dtype);
-        Self::new(&device.profile, host, kernel_s, chunk.staged_bytes, slice_bytes).with(device.registered)
+        Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes)
+            .with(device.registered)
     }
 
     /// The same without what happens only once where A stays.
@@ -83,20 +91,21 @@ impl Steps {
     }
 }
 
-/// Steps of the whole job on a device, from the features of parts of it and the seconds of their kernels.
+/// Steps of the whole job on a device, from the features of parts of it and the kernels chosen for them.
 pub(super) fn whole(
     profile: &Profile,
     host: &HostRates,
-    parts: impl Iterator<Item = (Features, f64)>,
+    parts: impl Iterator<Item = (Features, Form, f64)>,
     k: u64,
     dtype: Dtype,
 ) -> Steps {
     parts
-        .map(|(part, kernel_s)| {
+        .map(|(part, form, kernel_s)| {
             let load = Load::of(&part, k, dtype);
             let row_bytes = k.saturating_mul(dtype.bytes() as u64);
             let a_bytes = load.compulsory_bytes.saturating_sub(part.rows.saturating_mul(row_bytes));
-            Steps::new(profile, host, kernel_s, a_bytes, part.rows.saturating_mul(pitch_bytes(row_bytes)))
+            let y_bytes = part.rows.saturating_mul(pitch_bytes(row_bytes));
+            Steps::new(profile, host, &form, kernel_s, a_bytes, y_bytes)
         })
         .fold(Steps::default(), Steps::plus)
 }

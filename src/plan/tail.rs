@@ -4,8 +4,8 @@ use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
 use super::predict::{STAGED_TIMES, Steps, finish_s, host_bytes};
 use crate::work::{ChunkRows, Work};
 
-/// Share of a device's chunks that float.
-const TAIL_SHARE: f64 = 0.15;
+/// Share of a device's work that floats, where its chunks are small enough for that.
+const TAIL_SHARE: f64 = 0.2;
 /// A device may take a floating chunk if that keeps it busy for no more than this share of the product.
 const TAIL_STEP: f64 = 0.25;
 
@@ -65,8 +65,13 @@ pub(super) fn float_the_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
         if own.len() < 2 {
             continue;
         }
-        let tail = (own.len() as f64 * TAIL_SHARE).ceil() as usize;
-        for &index in own.iter().rev().take(tail) {
+        let all_s: f64 = own.iter().map(|&index| plan.chunks[index].predicted_s).sum();
+        let mut tail_s = 0.0;
+        for (number, &index) in own.iter().rev().take(own.len() - 1).enumerate() {
+            tail_s += plan.chunks[index].predicted_s;
+            if number > 0 && tail_s > TAIL_SHARE * all_s {
+                break;
+            }
             let chunk = &plan.chunks[index];
             let takers = computing.iter().copied().filter(|&device| device != home);
             let also: Vec<u32> =

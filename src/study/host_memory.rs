@@ -1,48 +1,56 @@
-//! How fast the host's memory is with all threads of a pool.
+//! How fast the host's memory is: read by all threads of a pool, and copied by as many as copy for devices.
 
 use std::time::Instant;
 
 use rayon::prelude::*;
 
 use crate::cost::HostRates;
+use crate::device::COPY_LANES;
 use crate::error::Result;
+use crate::machine::Machine;
 use crate::matrix::AlignedBuffer;
 use crate::runtime::Pool;
 
-/// Bytes of an array: more than caches hold.
+/// Bytes of an array: at least so many, and at least as many as the largest cache holds, so that half of it is never there.
 const ARRAY_BYTES: usize = 96 << 20;
+/// Most of them.
+const MOST_ARRAY_BYTES: usize = 1 << 30;
 /// Each measurement is the best of so many.
 const REPEATS: usize = 5;
 /// Elements that a thread takes at a time.
 const PIECE: usize = 1 << 16;
 
-/// Measures copying, and reading and writing together as STREAM's triad does.
-pub fn measure_host(pool: &Pool) -> Result<HostRates> {
-    let count = ARRAY_BYTES / size_of::<f64>();
-    let mut a = AlignedBuffer::<f64>::zeroed(count)?;
-    let mut b = AlignedBuffer::<f64>::zeroed(count)?;
-    let mut c = AlignedBuffer::<f64>::zeroed(count)?;
+/// Measures reading with all threads, as a product on the CPU mostly does, and copying as chunks are staged: a thread for each
+/// copy, and no more copies at a time than the host's device runs.
+pub fn measure_host(pool: &Pool, machine: &Machine) -> Result<HostRates> {
+    let cache = machine.topology.caches.iter().map(|cache| cache.size_bytes as usize).max().unwrap_or(0);
+    let bytes = cache.clamp(ARRAY_BYTES, MOST_ARRAY_BYTES);
+    let count = bytes / size_of::<u64>();
+    let mut from = AlignedBuffer::<u64>::zeroed(count)?;
+    let mut to = AlignedBuffer::<u64>::zeroed(count)?;
+    let copies = COPY_LANES.min(pool.threads());
     pool.install(|| {
         // The first touch places pages; what is measured comes after it.
-        b.par_chunks_mut(PIECE).for_each(|piece| piece.fill(1.0));
-        c.par_chunks_mut(PIECE).for_each(|piece| piece.fill(2.0));
-        let (mut copy_s, mut triad_s) = (f64::INFINITY, f64::INFINITY);
+        from.par_chunks_mut(PIECE).for_each(|piece| piece.fill(1));
+        to.par_chunks_mut(PIECE).for_each(|piece| piece.fill(2));
+        let (mut copy_s, mut read_s) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..REPEATS {
             let start = Instant::now();
-            a.par_chunks_mut(PIECE).zip(b.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+            let part = count.div_ceil(copies);
+            let parts = to.par_chunks_mut(part).zip(from.par_chunks(part));
+            parts.for_each(|(to, from)| to.copy_from_slice(from));
             copy_s = copy_s.min(start.elapsed().as_secs_f64());
             let start = Instant::now();
-            let pieces = a.par_chunks_mut(PIECE).zip(b.par_chunks(PIECE)).zip(c.par_chunks(PIECE));
-            pieces.for_each(|((to, b), c)| {
-                to.iter_mut().zip(b.iter().zip(c)).for_each(|(to, (b, c))| *to = b + 3.0 * c);
-            });
-            triad_s = triad_s.min(start.elapsed().as_secs_f64());
+            let sum = |piece: &[u64]| piece.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
+            let arrays = from.par_chunks(PIECE).chain(to.par_chunks(PIECE));
+            std::hint::black_box(arrays.map(sum).reduce(|| 0, u64::wrapping_add));
+            read_s = read_s.min(start.elapsed().as_secs_f64());
         }
         let rate = |bytes: usize, seconds: f64| bytes as f64 / seconds.max(1e-9) * 1e-9;
         Ok(HostRates {
             cores: pool.threads() as u32,
-            memory_gb_per_s: rate(3 * ARRAY_BYTES, triad_s),
-            copy_gb_per_s: rate(ARRAY_BYTES, copy_s),
+            memory_gb_per_s: rate(2 * bytes, read_s),
+            copy_gb_per_s: rate(bytes, copy_s),
         })
     })
 }

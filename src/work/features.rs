@@ -1,13 +1,14 @@
 //! What the rows of a chunk look like, for choosing kernels and for people.
 //!
-//! One pass over the row pointers and a bounded sample of columns: the cost is a few microseconds a chunk, whatever
-//! the number of nonzeros. Integers are summed, so the numbers do not depend on the number of threads.
+//! One pass over the row pointers, shared out among threads where there are many, and a bounded sample of columns, whatever
+//! the number of nonzeros. Integers are summed, so the numbers do not depend on the number of threads. Of a whole matrix they may
+//! be known already: its cache keeps them.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::locality::Locality;
-use super::sorted_slices::SortedSlices;
+use super::sorted_slices;
 use super::{ChunkRows, Work};
 use crate::matrix::statistics::{LONG_ROW, SLICE_ROWS};
 
@@ -17,6 +18,9 @@ const SAMPLE_PLACES: usize = 4;
 const SAMPLE_COLUMNS: usize = 64;
 /// Rows compared with the one before, in each place.
 const SAMPLE_ROWS: usize = 4;
+
+/// Rows that a thread takes at a time; a multiple of a slice's.
+const PIECE_ROWS: usize = 1 << 15;
 
 /// Features of a chunk. Of a cut row, segments count as rows.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -74,43 +78,81 @@ impl Features {
         }
     }
 
-    /// Features of one chunk.
+    /// Features of one chunk, in the rayon pool this is called in.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
-        let (mut rows, mut max, mut empty_rows, mut long) = (0u64, 0u64, 0u64, 0u64);
-        let mut squares = 0u64;
-        let (mut slots, mut widest) = (0u64, 0u64);
-        let mut slices = SortedSlices::new(work.slice_rows(chunk));
-        for length in work.lengths(chunk) {
-            squares = squares.saturating_add(length.saturating_mul(length));
-            slices.add(length);
-            max = max.max(length);
-            empty_rows += u64::from(length == 0);
-            long += if length > LONG_ROW { length } else { 0 };
-            widest = widest.max(length);
-            rows += 1;
-            if rows.is_multiple_of(SLICE_ROWS as u64) {
-                slots += widest * SLICE_ROWS as u64;
-                widest = 0;
-            }
+        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
+        if let Some(known) = work.known.filter(|_| *chunk == all) {
+            return known;
         }
-        slots += widest * SLICE_ROWS as u64;
+        let rows = work.slice_rows(chunk);
+        let pieces = rows.div_ceil(PIECE_ROWS);
+        let of_piece = |piece: usize| {
+            let range = piece * PIECE_ROWS..rows.min((piece + 1) * PIECE_ROWS);
+            Lengths::of(work.lengths(&chunk.part(range)))
+        };
+        let Lengths { max, empty_rows, long, squares, slots } = match pieces {
+            0 | 1 => of_piece(0),
+            _ => (0..pieces).into_par_iter().map(of_piece).reduce(Lengths::default, Lengths::plus),
+        };
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
         let outline = Self::outline(work, chunk);
-        let nnz = outline.nnz;
-        let mean = share(nnz as f64, rows as f64, 0.0);
-        let variance = (share(squares as f64, rows as f64, 0.0) - mean * mean).max(0.0);
+        let (rows, nnz) = (rows as f64, outline.nnz);
+        let mean = share(nnz as f64, rows, 0.0);
+        let variance = (share(squares as f64, rows, 0.0) - mean * mean).max(0.0);
         Self {
             mean,
             max,
             coefficient_of_variation: share(variance.sqrt(), mean, 0.0),
             long_row_nonzero_share: share(long as f64, nnz as f64, 0.0),
             empty_rows,
-            ell_fill: share(nnz as f64, rows as f64 * max as f64, 1.0),
+            ell_fill: share(nnz as f64, rows * max as f64, 1.0),
             sell_fill: share(nnz as f64, slots as f64, 1.0),
             repeated_row_share: repeated_row_share(work, chunk),
-            slice_fill: slices.fill(),
+            slice_fill: sorted_slices::fill(work.slice_rows(chunk), |range, to| {
+                to.extend(work.lengths(&chunk.part(range)));
+            }),
             locality: Locality::of(work, chunk),
             ..outline
+        }
+    }
+}
+
+/// Sums over the lengths of rows.
+#[derive(Default)]
+struct Lengths {
+    max: u64,
+    empty_rows: u64,
+    long: u64,
+    squares: u64,
+    slots: u64,
+}
+
+impl Lengths {
+    fn of(lengths: impl Iterator<Item = u64>) -> Self {
+        let (mut sums, mut widest, mut rows) = (Self::default(), 0, 0usize);
+        for length in lengths {
+            sums.squares = sums.squares.saturating_add(length.saturating_mul(length));
+            sums.max = sums.max.max(length);
+            sums.empty_rows += u64::from(length == 0);
+            sums.long += if length > LONG_ROW { length } else { 0 };
+            widest = widest.max(length);
+            rows += 1;
+            if rows.is_multiple_of(SLICE_ROWS) {
+                sums.slots += widest * SLICE_ROWS as u64;
+                widest = 0;
+            }
+        }
+        sums.slots += widest * SLICE_ROWS as u64;
+        sums
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            max: self.max.max(other.max),
+            empty_rows: self.empty_rows + other.empty_rows,
+            long: self.long + other.long,
+            squares: self.squares.saturating_add(other.squares),
+            slots: self.slots + other.slots,
         }
     }
 }
@@ -204,6 +246,36 @@ mod tests {
         let diagonal = features("diagonal,rows=9000");
         assert_eq!((diagonal.first_column, diagonal.end_column), (0, 9000));
         assert_eq!(diagonal.sampled_columns, diagonal.distinct_sampled_columns);
+    }
+
+    #[test]
+    fn many_rows_are_looked_at_by_threads_and_nothing_changes() {
+        let matrix = generate::<f64>("rmat,scale=17,degree=3", 5, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| Features::of(&work, &all))
+        };
+        let exact = RowStatistics::of(&matrix.view());
+        let found = with(3);
+        assert!(matrix.rows() > 2 * PIECE_ROWS && found == with(1));
+        assert_eq!((found.max, found.empty_rows), (exact.max, exact.empty_rows));
+        assert!((found.sell_fill - exact.sell_fill).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_known_of_a_matrix_is_not_looked_for_again() {
+        let matrix = generate::<f64>("road,n=4000", 5, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
+        let known = Features { rows, nnz, mean: 123.0, ..Features::default() };
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        assert_eq!(Features::of(&work.knowing(Some(known)), &all), known);
+        let half = ChunkRows::Rows { begin: 0, end: matrix.rows() / 2 };
+        assert_eq!(Features::of(&work.knowing(Some(known)), &half), Features::of(&work, &half));
+        let of_another = Features { rows: rows + 1, ..known };
+        assert_ne!(Features::of(&work.knowing(Some(of_another)), &all), of_another);
     }
 
     #[test]

@@ -20,6 +20,9 @@ mod storage;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_64;
+
 pub use features::Features;
 pub use held::HeldColumns;
 pub use locality::Locality;
@@ -30,6 +33,9 @@ pub use storage::{Array, Footprint, Storage};
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
 use crate::matrix::Dtype;
+
+/// Row pointers that are hashed in one go.
+const HASHED_BLOCK: usize = 1 << 16;
 
 /// A job: rows of A, each with some entries, times X.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +48,8 @@ pub struct Work<'a> {
     k: usize,
     dtype: Dtype,
     weights: Weights,
+    /// Features of all rows, where they are known already.
+    known: Option<Features>,
 }
 
 /// What tells one matrix from another without its values.
@@ -53,11 +61,18 @@ pub struct Fingerprint {
     pub cols: u64,
     /// Number of stored entries.
     pub nnz: u64,
-    /// xxh3 of the row pointers, in hexadecimal.
+    /// xxh3 of the xxh3 of each block of the row pointers, in hexadecimal.
     pub row_pointers: String,
 }
 
 impl<'a> Work<'a> {
+    /// The same job where features of all rows are known; those of another matrix are not believed.
+    #[must_use]
+    pub fn knowing(self, features: Option<Features>) -> Self {
+        let own = |features: &Features| (features.rows, features.nnz) == (self.rows() as u64, self.nnz());
+        Self { known: features.filter(own), ..self }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.row_pointers.len().saturating_sub(1)
@@ -206,9 +221,11 @@ impl<'a> Work<'a> {
         self.columns.map(|columns| columns.get(entries.start as usize..entries.end as usize).unwrap_or(&[]))
     }
 
-    /// What tells this matrix from another.
+    /// What tells this matrix from another, in the rayon pool this is called in.
     pub fn fingerprint(&self) -> Fingerprint {
-        let hash = xxhash_rust::xxh3::xxh3_64(bytemuck::cast_slice(self.row_pointers));
+        let blocks = self.row_pointers.par_chunks(HASHED_BLOCK);
+        let hashes: Vec<u64> = blocks.map(|block| xxh3_64(bytemuck::cast_slice(block))).collect();
+        let hash = xxh3_64(bytemuck::cast_slice(&hashes));
         Fingerprint {
             rows: self.rows() as u64,
             cols: self.cols as u64,

@@ -3,6 +3,8 @@
 //! Pieces cover every row, or every segment of a cut row, exactly once and in order. No piece of whole rows is heavier
 //! than asked for by more than its heaviest row; rows that are heavier than a piece are cut, at the price of more pieces.
 
+use std::ops::Range;
+
 use super::Work;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{Weights, balanced};
@@ -27,6 +29,19 @@ pub enum ChunkRows {
         /// Segment behind the last.
         end: usize,
     },
+}
+
+impl ChunkRows {
+    /// Some of its rows, or segments, counted from its first.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        match *self {
+            Self::Rows { begin, .. } => Self::Rows { begin: begin + range.start, end: begin + range.end },
+            Self::Segments { row, begin, .. } => {
+                Self::Segments { row, begin: begin + range.start, end: begin + range.end }
+            }
+        }
+    }
 }
 
 /// A place to cut at: before a segment of a row.

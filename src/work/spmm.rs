@@ -47,7 +47,7 @@ impl<'a> Work<'a> {
         }
         let gathered = row_bytes * GATHER_SHARE.0 / GATHER_SHARE.1;
         let weights = Weights { per_nonzero: 4 + value + gathered, per_row: 8 + row_bytes };
-        Ok(Self { row_pointers, columns, cols, k, dtype, weights })
+        Ok(Self { row_pointers, columns, cols, k, dtype, weights, known: None })
     }
 }
 

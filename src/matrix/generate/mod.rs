@@ -128,6 +128,7 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
         symmetry: Symmetry::General,
         stored_entries: matrix.nnz() as u64,
         synthetic: true,
+        features: None,
     };
     Ok(Loaded { matrix, info, notes })
 }

@@ -12,6 +12,7 @@ fn info() -> MatrixInfo {
         symmetry: Symmetry::SkewSymmetric,
         stored_entries: 12,
         synthetic: true,
+        features: None,
     }
 }
 

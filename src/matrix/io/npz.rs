@@ -89,6 +89,7 @@ pub fn read_npz<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<
         symmetry: Symmetry::General,
         stored_entries: stored_entries as u64,
         synthetic: false,
+        features: None,
     };
     Ok(Loaded { matrix, info, notes })
 }

@@ -160,6 +160,7 @@ mod tests {
             symmetry: Symmetry::General,
             stored_entries: 0,
             synthetic: false,
+            features: None,
         }
     }
 

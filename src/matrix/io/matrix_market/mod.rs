@@ -225,6 +225,7 @@ impl<T: Scalar> Assembly<T> {
             symmetry: header.symmetry,
             stored_entries: header.entries,
             synthetic: header.synthetic,
+            features: None,
         };
         Ok(Loaded { matrix, info, notes: tally.notes() })
     }
