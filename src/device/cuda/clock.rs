@@ -31,7 +31,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The card's time of `event`, which has happened.
+    /// The card's time of `event`; the driver says that it is not ready where it has not happened yet.
     pub fn card_ns(&self, event: &Event) -> Result<f64, DriverError> {
         Ok(self.card_ns + event.ns_since(&self.event)?)
     }
@@ -46,10 +46,9 @@ impl Placed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host's times of two moments on the card.
-    pub fn host_ns(&self, start_ns: f64, end_ns: f64) -> (u64, u64) {
-        let line = self.line();
-        (line.host_ns(start_ns), line.host_ns(end_ns))
+    /// The host's time of a moment on the card.
+    pub fn host_ns(&self, card_ns: f64) -> u64 {
+        self.line().host_ns(card_ns)
     }
 
     /// By how much a time may have been off at most.

@@ -169,6 +169,7 @@ impl CudaDevice {
             reports,
             spare: Vec::new(),
             under_way: HashMap::new(),
+            last: vec![None; kinds.len()],
             failed: HashSet::new(),
             illegal_address: None,
         };

@@ -118,6 +118,8 @@ pub struct Owner {
     pub spare: Vec<Arc<Events>>,
     /// What is under way: its lane and its events.
     pub under_way: HashMap<Fence, (usize, Arc<Events>)>,
+    /// For each lane what it was given last.
+    pub last: Vec<Option<Fence>>,
     /// What could not be issued.
     pub failed: HashSet<Fence>,
     /// The kernel that faults on purpose, once it was needed.
@@ -185,22 +187,29 @@ impl Owner {
         let missing = || Fault::new(FaultKind::Misuse, format!("there is no lane {lane}"));
         let stream = self.streams.get(lane).ok_or_else(missing)?;
         let waiter = self.waiters.get(lane).ok_or_else(missing)?;
+        let last = self.last.get_mut(lane).ok_or_else(missing)?;
+        // On a lane that is busy and waits for no other, an operation starts when the one before it ends: an event would tell
+        // the same, and takes the driver as long as a launch.
+        let mut has_start = !last.is_some_and(|last| self.under_way.contains_key(&last));
         for wait in &waits {
             if let Some((on, before)) = self.under_way.get(wait)
                 && *on != lane
             {
+                has_start = true;
                 stream.wait(&before.end).map_err(|error| fault(kind, what, error))?;
             }
         }
-        let given = events.start.record(stream).and_then(|()| give(stream, &action, function));
+        let started = if has_start { events.start.record(stream) } else { Ok(()) };
+        let given = started.and_then(|()| give(stream, &action, function));
         given.map_err(|error| fault(kind, what, error))?;
         if let Err(error) = events.end.record(stream) {
             // It is under way and nobody will know when it ends: its memory is never free again.
             std::mem::forget(held);
             return Err(self.shared.lose(&words(error)));
         }
+        *last = Some(fence);
         self.under_way.insert(fence, (lane, events.clone()));
-        let issued = Issued { fence, events, epoch, issued_ns, what, held };
+        let issued = Issued { fence, events, has_start, epoch, issued_ns, what, held };
         waiter.send(issued).map_err(|_| Fault::new(FaultKind::Lost, "the thread of the lane has ended"))
     }
 

@@ -1,15 +1,16 @@
 //! The thread that waits for a stream's operations, in their order, and reports each end with its times.
 //!
 //! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
-//! wakes it. While more operations are queued behind it looks seldom: every look takes the driver's lock, which the owner
-//! needs to issue the next one. Functions that the driver calls on the stream would hold up the next operation until they
-//! return.
+//! wakes it. A look asks for the event's time, so that one call tells both whether it has happened and when. While more
+//! operations are queued behind it looks seldom: every look takes the driver's lock, which the owner needs to issue the next
+//! one. Functions that the driver calls on the stream would hold up the next operation until they return.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
+use cudarc::driver::sys;
 
 use super::clock::{Epoch, Placed};
 use super::context::{Context, Event};
@@ -41,6 +42,8 @@ pub struct Issued {
     pub fence: Fence,
     /// The events around it.
     pub events: Arc<Events>,
+    /// Whether the one before it was recorded; else it starts when the one before it on the lane ends.
+    pub has_start: bool,
     /// What its times are measured from.
     pub epoch: Arc<Epoch>,
     /// When the driver was first told of it.
@@ -79,18 +82,20 @@ impl Waiter {
             self.shared.lose(&fault.message);
         }
         let mut lane_end_ns = 0;
-        for Issued { fence, events, epoch, issued_ns, what, held } in &self.issued {
+        for Issued { fence, events, has_start, epoch, issued_ns, what, held } in &self.issued {
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_computing(Some(what));
             }
-            let times = wait(&events.end, || !self.issued.is_empty()).and_then(|()| {
+            let times = wait(&epoch, &events.end, || !self.issued.is_empty()).and_then(|end_ns| {
                 let seen_ns = self.clock.now_ns();
-                Ok((epoch.card_ns(&events.start)?, epoch.card_ns(&events.end)?, seen_ns))
+                let start_ns = if has_start { Some(epoch.card_ns(&events.start)?) } else { None };
+                Ok((start_ns, end_ns, seen_ns))
             });
             let (start_ns, end_ns, result) = match times {
                 Ok((start_ns, end_ns, seen_ns)) => {
-                    let (start_ns, end_ns) = self.placed.host_ns(start_ns, end_ns);
+                    let start_ns = start_ns.map_or(lane_end_ns, |start_ns| self.placed.host_ns(start_ns));
+                    let end_ns = self.placed.host_ns(end_ns);
                     // Nothing starts before it was issued or ends after its end was seen.
                     let start_ns = start_ns.max(issued_ns).max(lane_end_ns).min(seen_ns);
                     (start_ns, end_ns.clamp(start_ns, seen_ns), Ok(()))
@@ -112,16 +117,20 @@ impl Waiter {
     }
 }
 
-fn wait(event: &Event, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
+/// Waits until `event` has happened; its time on the card.
+fn wait(epoch: &Epoch, event: &Event, more_follows: impl Fn() -> bool) -> Result<f64, DriverError> {
     let started = Instant::now();
-    while !event.has_happened()? {
+    loop {
+        match epoch.card_ns(event) {
+            Err(error) if error.0 == sys::cudaError_enum::CUDA_ERROR_NOT_READY => {}
+            answer => return answer,
+        }
         if more_follows() {
             std::thread::sleep(LEAVING_ALONE);
         } else if started.elapsed() >= LOOKING {
-            return event.wait();
+            event.wait()?;
         } else {
             std::hint::spin_loop();
         }
     }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Threads that compile kernels in the background.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,8 +10,8 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 use super::forms::Form;
 use super::kernel_cache::KernelCache;
 
-/// Most threads that compile at a time. Where many forms are asked for at once somebody waits for them.
-const MOST_WORKERS: usize = 8;
+/// Most threads that compile at a time. Where many forms are asked for at once somebody waits for them; a product asks for few.
+const MOST_WORKERS: usize = 16;
 
 /// Something that makes machine code of a form. Called by several threads at once.
 pub trait Compile: Send + Sync {
@@ -72,8 +73,7 @@ impl Workshop {
     fn start(&mut self) -> Result<(), String> {
         let (orders, taken) = unbounded::<Form>();
         let (sender, made) = unbounded();
-        let count =
-            thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)).min(MOST_WORKERS);
+        let count = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_WORKERS);
         for _ in 0..count {
             let (taken, sender, stop) = (taken.clone(), sender.clone(), Arc::clone(&self.stop));
             let (compiler, version, cache) =
