@@ -1,5 +1,6 @@
 //! The command line: what was typed, what it means, one file for each command.
 
+mod alone;
 mod args;
 mod bench;
 mod bench_report;

@@ -1,44 +1,89 @@
 //! Plans again between products, once it is seen how long devices take.
 
+use super::alone::only;
 use super::session::Session;
 use crate::error::Result;
 use crate::graph::DeviceId;
+use crate::kernel::Processor;
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::RunReport;
 
 /// A new plan must be predicted to take no more than this share of what the old one took.
 const WORTH_CHANGING: f64 = 0.93;
-/// And what it saves must be so many times what getting ready again costs.
+/// The CPU by itself must have taken no more than this share: that was measured.
+const WORTH_LEAVING: f64 = 0.99;
+/// And what it saves must be so many times what getting ready again costs, where that counts.
 const WORTH_PREPARING: f64 = 1.5;
 
-/// The same request for devices as fast as `last` showed them, and what was seen, where planning anew should pay for the
-/// `products` that are left. Nothing where one device computes everything, or something went wrong.
+/// What was seen before the products that count.
+pub struct Seen<'a> {
+    /// The last product.
+    pub last: &'a RunReport,
+    /// Seconds of a product on the CPU alone, where that was timed.
+    pub alone_s: Option<f64>,
+    /// Seconds that getting ready took.
+    pub prepare_s: f64,
+    /// Products that are left.
+    pub products: u64,
+}
+
+/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where one device computes
+/// everything, or something went wrong.
 pub fn replanned<'a>(
     session: &Session,
     request: &PlanRequest<'a>,
     plan: &Plan,
-    last: &RunReport,
-    prepare_s: f64,
-    products: u64,
+    seen: &Seen<'_>,
 ) -> Result<Option<(PlanRequest<'a>, String)>> {
+    let last = seen.last;
     let busy = plan.devices.iter().filter(|device| device.chunks > 0).count();
     if busy < 2 || last.cancelled || !last.faults.is_empty() {
         return Ok(None);
     }
-    let mut seen = request.clone();
+    let named = request.devices.iter().any(|device| device.required);
+    if let (Some(alone_s), false) = (seen.alone_s, named) {
+        let together = format!("together they took {:.3} ms", last.seconds() * 1e3);
+        if alone_s < WORTH_LEAVING * last.seconds()
+            && let Some(alone) = only(request, Processor::Cpu)
+        {
+            return Ok(Some((
+                alone,
+                format!("planned again: {together}, the CPU alone {:.3} ms", alone_s * 1e3),
+            )));
+        }
+        if let Some(others) = only(request, Processor::Gpu) {
+            let others_s = session.pool.install(|| make(&others))?.predicted_s;
+            if others_s < WORTH_CHANGING * last.seconds() {
+                let without = format!("without the CPU {:.3} ms are predicted", others_s * 1e3);
+                return Ok(Some((others, format!("planned again: {together}, {without}"))));
+            }
+        }
+    }
+    slowed(session, request, plan, seen)
+}
+
+/// The same request for devices as fast as the last product showed them.
+fn slowed<'a>(
+    session: &Session,
+    request: &PlanRequest<'a>,
+    plan: &Plan,
+    seen: &Seen<'_>,
+) -> Result<Option<(PlanRequest<'a>, String)>> {
+    let (last, mut slowed) = (seen.last, request.clone());
     let mut words = Vec::new();
     for (index, device) in plan.devices.iter().enumerate().filter(|(_, device)| device.chunks > 0) {
         let ratio = last.finish_s(DeviceId(index as u32)) / device.predicted_s.max(1e-9);
         if !(ratio.is_finite() && ratio > 0.0) {
             return Ok(None);
         }
-        for spec in seen.devices.iter_mut().filter(|spec| spec.name == device.name) {
+        for spec in slowed.devices.iter_mut().filter(|spec| spec.name == device.name) {
             spec.profile = spec.profile.slowed(ratio);
         }
         words.push(format!("{} took {ratio:.2} times what was predicted", device.name));
     }
-    let better_s = session.pool.install(|| make(&seen))?.predicted_s;
-    let saved_s = (last.seconds() - better_s) * products as f64;
-    let pays = better_s < WORTH_CHANGING * last.seconds() && saved_s > WORTH_PREPARING * prepare_s;
-    Ok(pays.then(|| (seen, format!("planned again: {}", words.join(", ")))))
+    let better_s = session.pool.install(|| make(&slowed))?.predicted_s;
+    let saved_s = (last.seconds() - better_s) * seen.products as f64;
+    let pays = seen.alone_s.is_some() || saved_s > WORTH_PREPARING * seen.prepare_s;
+    let pays = pays && better_s < WORTH_CHANGING * last.seconds();
+    Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::alone::time_cpu;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::files::DenseFile;
 use super::planning::{kernel, request, resolve};
 use super::recording::Recording;
-use super::replan::replanned;
+use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
@@ -24,7 +25,7 @@ use crate::kernel::{KernelId, Processor, Verification, verify};
 use crate::machine::Isa;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::{Plan, PlanRequest};
-use crate::runtime::{Computed, Job, Opened, Prepared, RunReport, Settings, Simulated, open, open_planned};
+use crate::runtime::{Computed, Prepared, RunReport, Settings, Simulated, open, open_planned};
 use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
@@ -82,16 +83,20 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
     let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
     let start = Instant::now();
-    let Decided { job: first, opened, refined, request } = decide(
-        arguments,
-        &session,
-        console,
-        matrix,
-        work(&matrix, &loaded.info, k)?,
-        saved,
-        &settings,
-        clock,
-    )?;
+    let warmup = u64::from(arguments.warmup);
+    let planning_span = tracing::info_span!("plan").entered();
+    let work = work(&matrix, &loaded.info, k)?;
+    let mut decided = decide(arguments, &session, console, matrix, work, saved)?;
+    let mut alone_s = None;
+    let (first, opened) = match &mut decided.plan {
+        ToMake::Asked(request) => {
+            let xy = (&x, &mut y);
+            alone_s = time_cpu(&session, matrix, request, &settings, clock, xy, warmup)?;
+            open(&session.pool, matrix, request.clone(), &settings, clock)?
+        }
+        ToMake::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
+    };
+    drop(planning_span);
     let (mut job, mut plan_s) = (&first, opened.plan_s);
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
@@ -99,11 +104,14 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     };
     let mut prepare_s = start.elapsed().as_secs_f64() - plan_s;
 
-    let (keep, warmup) = (recording.is_some(), u64::from(arguments.warmup));
+    let keep = recording.is_some();
     let repeats = u64::from(arguments.repeat);
     let warm = repeat(&session, console, &mut prepared, &x, &mut y, warmup, 0, false)?;
-    let again = match (&request, &warm.last) {
-        (Some(request), Some(last)) => replanned(&session, request, job.plan(), last, prepare_s, repeats)?,
+    let again = match (&decided.plan, &warm.last) {
+        (ToMake::Asked(request), Some(last)) => {
+            let seen = Seen { last, alone_s, prepare_s, products: repeats };
+            replanned(&session, request, job.plan(), &seen)?
+        }
         _ => None,
     };
     let second;
@@ -123,7 +131,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let mut measured = repeat(&session, console, &mut prepared, &x, &mut y, unseen, repeats, keep)?;
     measured.faults.splice(0..0, warm.faults);
     let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
-    refine(job.plan(), measured.last.as_ref(), threads as u32, refined.as_deref());
+    refine(job.plan(), measured.last.as_ref(), threads as u32, decided.refined.as_deref());
     let verification = if arguments.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
@@ -168,17 +176,21 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 }
 
 /// What was decided before the first product.
-struct Decided<'a, T> {
-    job: Job<'a, T>,
-    opened: Opened<'a>,
+struct Decided<'a> {
+    plan: ToMake<'a>,
     /// Where what the run tells is kept.
     refined: Option<PathBuf>,
-    /// What the plan was made from; none where it was made before.
-    request: Option<PlanRequest<'a>>,
 }
 
-/// The plan of this product and its open devices.
-#[expect(clippy::too_many_arguments, reason = "all that `run` knows when it decides")]
+/// The plan of a product.
+enum ToMake<'a> {
+    /// One that was made before.
+    Saved(Plan),
+    /// One that is to be made.
+    Asked(PlanRequest<'a>),
+}
+
+/// What the plan of this product is to be made from.
 fn decide<'a, T: Kernels>(
     arguments: &RunArguments,
     session: &Session,
@@ -186,15 +198,11 @@ fn decide<'a, T: Kernels>(
     matrix: CsrView<'a, T>,
     work: Work<'a>,
     saved: Option<Plan>,
-    settings: &Settings,
-    clock: Clock,
-) -> Result<Decided<'a, T>> {
-    let _span = tracing::info_span!("plan").entered();
+) -> Result<Decided<'a>> {
     let k = work.k();
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
-        let (job, opened) = open_planned(matrix, plan, settings, clock)?;
-        return Ok(Decided { job, opened, refined: None, request: None });
+        return Ok(Decided { plan: ToMake::Saved(plan), refined: None });
     }
     let planning = &arguments.planning;
     let mut resolved = resolve(planning, session)?;
@@ -203,9 +211,7 @@ fn decide<'a, T: Kernels>(
         tune(&planning.devices, session, console, matrix, k, &mut resolved)?;
     }
     let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
-    let request = request(planning, resolved, work, products)?;
-    let (job, opened) = open(&session.pool, matrix, request.clone(), settings, clock)?;
-    Ok(Decided { job, opened, refined, request: Some(request) })
+    Ok(Decided { plan: ToMake::Asked(request(planning, resolved, work, products)?), refined })
 }
 
 /// Seconds of the plan in virtual time: how well the model foresees what several devices do together.
