@@ -22,11 +22,11 @@ static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int b
 {
     return bytes > 32 ? (bytes + 31) / 32 * 32 : bytes > 16 ? 32 : bytes > 8 ? 16 : bytes > 4 ? 8 : 4;
 }
-#define PARTS_TOGETHER(width) ((width) >= 8 ? 4 : (width) >= 4 ? 8 : 16)
+#define PARTS_TOGETHER 4 // more take registers from rows that are whole
 #else
 #define IS_EXACT false
 #define PITCH_OF(T, ld) ((unsigned int)(ld))
-#define PARTS_TOGETHER(width) 2 // short code: these forms are many
+#define PARTS_TOGETHER 2 // short code: these forms are many
 #endif
 // Columns that are computed: K and what is between rows.
 #define COLUMNS_OF(T, k, ld) ((void)(k), PITCH_OF(T, ld))
@@ -267,7 +267,7 @@ static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned i
 }
 
 // The sum of `count` rows of partial sums, first to last, TOGETHER of them on their way at once.
-template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER(V * E)>
+template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
 static __device__ __forceinline__ void add_parts(const T *slots, unsigned int count, unsigned long long stride,
                                                  unsigned int column, unsigned int k, T (&sums)[V][E])
 {
@@ -295,7 +295,7 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
 }
 
 // One part of a cut row is done; whoever finishes the last one adds all parts and stores the row.
-template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER(V * E)>
+template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
 static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
                                                    unsigned int lane, unsigned int column, unsigned int k,
                                                    T (&sums)[V][E], T *y, unsigned int ldy, T *scratch,
