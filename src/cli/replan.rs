@@ -27,7 +27,7 @@ pub struct Seen<'a> {
     pub products: u64,
 }
 
-/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where one device computes
+/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where the CPU computes
 /// everything, or something went wrong.
 pub fn replanned<'a>(
     session: &Session,
@@ -36,14 +36,16 @@ pub fn replanned<'a>(
     seen: &Seen<'_>,
 ) -> Result<Option<(PlanRequest<'a>, String)>> {
     let last = seen.last;
-    let busy = plan.devices.iter().filter(|device| device.chunks > 0).count();
-    if busy < 2 || last.cancelled || !last.faults.is_empty() {
+    if last.cancelled || !last.faults.is_empty() {
         return Ok(None);
     }
+    let busy = plan.devices.iter().filter(|device| device.chunks > 0);
+    let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
     if let (Some(alone_s), false) = (seen.alone_s, named) {
-        let together = format!("together they took {:.3} ms", last.seconds() * 1e3);
+        let together = format!("what was planned took {:.3} ms", last.seconds() * 1e3);
         if alone_s < WORTH_LEAVING * last.seconds()
+            && busy.contains(&Processor::Gpu)
             && let Some(alone) = only(request, Processor::Cpu)
         {
             return Ok(Some((
@@ -51,7 +53,9 @@ pub fn replanned<'a>(
                 format!("planned again: {together}, the CPU alone {:.3} ms", alone_s * 1e3),
             )));
         }
-        if let Some(others) = only(request, Processor::Gpu) {
+        if busy.len() > 1
+            && let Some(others) = only(request, Processor::Gpu)
+        {
             let others_s = session.pool.install(|| make(&others))?.predicted_s;
             if others_s < WORTH_CHANGING * last.seconds() {
                 let without = format!("without the CPU {:.3} ms are predicted", others_s * 1e3);
@@ -59,7 +63,7 @@ pub fn replanned<'a>(
             }
         }
     }
-    slowed(session, request, plan, seen)
+    if busy.len() > 1 { slowed(session, request, plan, seen) } else { Ok(None) }
 }
 
 /// The same request for devices as fast as the last product showed them.

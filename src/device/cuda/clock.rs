@@ -31,7 +31,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The card's time of `event`; the driver says that it is not ready where it has not happened yet.
+    /// The card's time of `event`, which has happened.
     pub fn card_ns(&self, event: &Event) -> Result<f64, DriverError> {
         Ok(self.card_ns + event.ns_since(&self.event)?)
     }

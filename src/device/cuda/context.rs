@@ -234,7 +234,8 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// So many bytes, contents unknown.
+    /// So many bytes, all zero: what is between rows and nobody computes is copied to the host with them, and must not be what
+    /// another program left there.
     pub fn allocate(context: &Arc<Context>, bytes: u64) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let what = format!("{bytes} bytes of the card's memory");
@@ -244,7 +245,13 @@ impl DeviceMemory {
         // SAFETY: a plain allocation.
         let address = unsafe { result::malloc_sync(size) }
             .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
-        Ok(Self { address, bytes, context: context.clone() })
+        let memory = Self { address, bytes, context: context.clone() };
+        // Streams that do not wait for the default one could overtake it: it has to have ended.
+        // SAFETY: as many bytes as were allocated just now.
+        unsafe { result::memset_d8_sync(address, 0, size) }
+            .and_then(|()| result::ctx::synchronize())
+            .map_err(|error| fault(FaultKind::Lost, "the card's memory cannot be cleared", error))?;
+        Ok(memory)
     }
 
     /// Where it begins.

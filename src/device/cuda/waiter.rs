@@ -1,16 +1,15 @@
 //! The thread that waits for a stream's operations, in their order, and reports each end with its times.
 //!
 //! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
-//! wakes it. A look asks for the event's time, so that one call tells both whether it has happened and when. While more
-//! operations are queued behind it looks seldom: every look takes the driver's lock, which the owner needs to issue the next
-//! one. Functions that the driver calls on the stream would hold up the next operation until they return.
+//! wakes it. While more operations are queued behind it looks seldom: every look takes the driver's lock, which the owner
+//! needs to issue the next one. Functions that the driver calls on the stream would hold up the next operation until they
+//! return.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
-use cudarc::driver::sys;
 
 use super::clock::{Epoch, Placed};
 use super::context::{Context, Event};
@@ -87,10 +86,10 @@ impl Waiter {
             if computes {
                 self.shared.set_computing(Some(what));
             }
-            let times = wait(&epoch, &events.end, || !self.issued.is_empty()).and_then(|end_ns| {
+            let times = wait(&events.end, || !self.issued.is_empty()).and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = if has_start { Some(epoch.card_ns(&events.start)?) } else { None };
-                Ok((start_ns, end_ns, seen_ns))
+                Ok((start_ns, epoch.card_ns(&events.end)?, seen_ns))
             });
             let (start_ns, end_ns, result) = match times {
                 Ok((start_ns, end_ns, seen_ns)) => {
@@ -117,20 +116,16 @@ impl Waiter {
     }
 }
 
-/// Waits until `event` has happened; its time on the card.
-fn wait(epoch: &Epoch, event: &Event, more_follows: impl Fn() -> bool) -> Result<f64, DriverError> {
+fn wait(event: &Event, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let started = Instant::now();
-    loop {
-        match epoch.card_ns(event) {
-            Err(error) if error.0 == sys::cudaError_enum::CUDA_ERROR_NOT_READY => {}
-            answer => return answer,
-        }
+    while !event.has_happened()? {
         if more_follows() {
             std::thread::sleep(LEAVING_ALONE);
         } else if started.elapsed() >= LOOKING {
-            event.wait()?;
+            return event.wait();
         } else {
             std::hint::spin_loop();
         }
     }
+    Ok(())
 }
