@@ -139,13 +139,13 @@ fn what_bench_wrote_can_be_fitted_to_and_says_what_predictions_are_made_from() {
 #[test]
 fn a_matrix_that_was_measured_is_named_among_the_reasons_and_plans_stay_small() {
     let place = Place::new();
-    let words = "plan gen:stencil7,n=64 -k 16 --devices sim:h200 --mode resident --chunks 1";
+    let words = "plan gen:mixed,n=40 -k 16 --devices sim:h200 --mode resident --chunks 1";
     let report = place.json(&format!("{words} --json"));
     let reason = report["chunks"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("as on stencil7,n=64, which looks alike"), "{reason}");
+    assert!(reason.contains("as on mixed,n=40, which looks alike"), "{reason}");
     place.succeed(&format!("{words} --save a.plan"));
     assert!(place.read("a.plan").len() < 60_000, "{}", place.read("a.plan").len());
-    place.succeed("run gen:stencil7,n=64 -k 16 --plan a.plan");
+    place.succeed("run gen:mixed,n=40 -k 16 --plan a.plan");
 }
 
 #[test]

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn cases_change_predictions_of_what_looks_like_them_and_are_named() {
-        let matrix: Csr<f64> = generate("stencil5,n=512", 1, 1 << 30).unwrap().matrix;
+        let matrix: Csr<f64> = generate("mixed,n=40", 1, 1 << 30).unwrap().matrix;
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let features = Features::of(&Work::spmm(&matrix.view(), 16).unwrap(), &all);
         let known = preset("h200").unwrap().gpus.remove(0);
@@ -143,7 +143,7 @@ mod tests {
             choose(&device, &features, 16, Dtype::F64, forms).unwrap()
         };
         let with = chosen(Some("h200"));
-        assert!(with.reason.contains("as on stencil5,n=512, which looks alike"), "{}", with.reason);
+        assert!(with.reason.contains("as on mixed,n=40, which looks alike"), "{}", with.reason);
         let without = chosen(None);
         assert!(!without.reason.contains("alike") && without.predicted_s != with.predicted_s);
         assert_eq!(chosen(Some("a card that nobody measured")), without);
