@@ -88,7 +88,9 @@ impl Features {
         let pieces = rows.div_ceil(PIECE_ROWS);
         let of_piece = |piece: usize| {
             let range = piece * PIECE_ROWS..rows.min((piece + 1) * PIECE_ROWS);
-            Lengths::of(work.lengths(&chunk.part(range)))
+            let piece = chunk.part(range);
+            work.piece_pointers(&piece)
+                .map_or_else(|| Lengths::of(work.lengths(&piece)), Lengths::of_pointers)
         };
         let Lengths { max, empty_rows, long, squares, slots } = match pieces {
             0 | 1 => of_piece(0),
@@ -118,7 +120,7 @@ impl Features {
 }
 
 /// Sums over the lengths of rows.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Lengths {
     max: u64,
     empty_rows: u64,
@@ -128,6 +130,30 @@ struct Lengths {
 }
 
 impl Lengths {
+    /// The same as [`Lengths::of`] for whole rows, in steps that vectors take.
+    fn of_pointers(pointers: &[u64]) -> Self {
+        let (before, after) = (pointers, pointers.get(1..).unwrap_or(&[]));
+        let mut sums = Self::default();
+        for (before, after) in before.chunks(SLICE_ROWS).zip(after.chunks(SLICE_ROWS)) {
+            let mut widest = 0;
+            for (before, after) in before.iter().zip(after) {
+                let length = after - before;
+                sums.squares = sums.squares.wrapping_add(length.wrapping_mul(length));
+                sums.empty_rows += u64::from(length == 0);
+                sums.long += if length > LONG_ROW { length } else { 0 };
+                widest = widest.max(length);
+            }
+            sums.max = sums.max.max(widest);
+            sums.slots += widest * SLICE_ROWS as u64;
+        }
+        let nnz = pointers.last().zip(pointers.first()).map_or(0, |(last, first)| last - first);
+        if nnz.checked_mul(sums.max).is_some() {
+            return sums;
+        }
+        // Squares that are no longer counted exactly.
+        Self::of(pointers.windows(2).map(|pair| pair[1] - pair[0]))
+    }
+
     fn of(lengths: impl Iterator<Item = u64>) -> Self {
         let (mut sums, mut widest, mut rows) = (Self::default(), 0, 0usize);
         for length in lengths {
@@ -276,6 +302,25 @@ mod tests {
         assert_eq!(Features::of(&work.knowing(Some(known)), &half), Features::of(&work, &half));
         let of_another = Features { rows: rows + 1, ..known };
         assert_ne!(Features::of(&work.knowing(Some(of_another)), &all), of_another);
+    }
+
+    #[test]
+    fn lengths_in_steps_are_lengths_one_by_one() {
+        let lengths = [0u64, 3, 700, 1, 0, 0, 513, 512, 9, 1, 2];
+        for count in 0..=lengths.len() {
+            let pointers: Vec<u64> = std::iter::once(&7)
+                .chain(&lengths[..count])
+                .scan(0, |sum, length| {
+                    *sum += length;
+                    Some(*sum)
+                })
+                .collect();
+            let (fast, plain) =
+                (Lengths::of_pointers(&pointers), Lengths::of(lengths[..count].iter().copied()));
+            assert_eq!(fast, plain, "{count} rows");
+        }
+        let huge = Lengths::of_pointers(&[0, 1 << 40, 1 << 41]);
+        assert_eq!(huge.squares, u64::MAX, "what cannot be counted does not wrap around");
     }
 
     #[test]

@@ -215,6 +215,14 @@ impl<'a> Work<'a> {
         of_rows.chain(of_segments)
     }
 
+    /// Row pointers of a piece of whole rows, from its first to the one behind its last.
+    fn piece_pointers(&self, piece: &ChunkRows) -> Option<&'a [u64]> {
+        match *piece {
+            ChunkRows::Rows { begin, end } => self.row_pointers.get(begin..=end),
+            ChunkRows::Segments { .. } => None,
+        }
+    }
+
     /// Columns of the entries of a piece, where they are known.
     pub fn piece_columns(&self, piece: &ChunkRows) -> Option<&'a [u32]> {
         let entries = self.entries(piece);

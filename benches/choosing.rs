@@ -1,0 +1,81 @@
+//! What choosing kernels costs: features of all rows, and the choice among all forms for an H200 and for this CPU, beside a
+//! product of 32 columns on this CPU, in double precision.
+//!
+//! `cargo bench --bench choosing`
+
+use std::time::Instant;
+
+use rowloom::cost::{Form, choose, cpu_profile, eligible, preset};
+use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::kernel::{KernelId, Processor, Schedule};
+use rowloom::machine::{Isa, Machine};
+use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
+use rowloom::runtime::Pool;
+use rowloom::work::{ChunkRows, Features, Work};
+
+const MATRICES: [&str; 6] = [
+    "stencil27,n=100",
+    "rmat,scale=19,degree=16",
+    "road,n=2000000",
+    "uniform,rows=1000000,degree=16",
+    "fem3,n=40",
+    "band,rows=1000000,width=9",
+];
+const K: usize = 32;
+const REPEATS: usize = 9;
+
+/// The least of some times, in milliseconds.
+fn least_ms(mut work: impl FnMut()) -> f64 {
+    let times = (0..REPEATS).map(|_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64() * 1e3
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+fn main() -> rowloom::Result<()> {
+    let machine = Machine::detect();
+    let pool = Pool::new(&machine, None)?;
+    let threads = pool.threads();
+    let card = preset("h200")?.gpus.remove(0);
+    let cpu = cpu_profile(threads, u64::MAX)?;
+    println!("{:<32} {:>10} {:>10} {:>10} {:>8}", "matrix", "features", "choice", "product", "share");
+    for spec in MATRICES {
+        let matrix: Csr<f64> = pool.install(|| generate(spec, 1, u64::MAX))?.matrix;
+        let work = Work::spmm(&matrix.view(), K)?;
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        let features = pool.install(|| Features::of(&work, &all));
+        let features_ms = pool.install(|| {
+            least_ms(|| {
+                std::hint::black_box(Features::of(&work, &all));
+            })
+        });
+        let choice_ms = least_ms(|| {
+            for device in [&card, &cpu] {
+                let forms = eligible(device.processor).iter();
+                let forms = forms.flat_map(|&kernel| match device.processor {
+                    Processor::Gpu => Form::all(kernel, Dtype::F64, K as u64, true),
+                    Processor::Cpu => vec![Form::cpu(kernel)],
+                });
+                std::hint::black_box(choose(device, &features, K as u64, Dtype::F64, forms));
+            }
+        });
+        let x = MultiVector::<f64>::zeros(matrix.cols(), K)?;
+        let mut y = MultiVector::<f64>::zeros(matrix.rows(), K)?;
+        let settings = CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let product_ms = pool.install(|| {
+            let mut product = CpuProduct::prepare(matrix.view(), KernelId::CpuCsr, settings, u64::MAX)?;
+            let mut failed = Ok(());
+            let ms = least_ms(|| {
+                if let Err(error) = product.run(x.view(), y.view_mut()) {
+                    failed = Err(error);
+                }
+            });
+            failed.map(|()| ms)
+        })?;
+        let share = (features_ms + choice_ms) / product_ms * 100.0;
+        println!("{spec:<32} {features_ms:>7.3} ms {choice_ms:>7.3} ms {product_ms:>7.2} ms {share:>6.2} %");
+    }
+    Ok(())
+}
