@@ -92,10 +92,14 @@ impl Features {
             work.piece_pointers(&piece)
                 .map_or_else(|| Lengths::of(work.lengths(&piece)), Lengths::of_pointers)
         };
-        let Lengths { max, empty_rows, long, squares, slots } = match pieces {
+        let lengths = || match pieces {
             0 | 1 => of_piece(0),
             _ => (0..pieces).into_par_iter().map(of_piece).reduce(Lengths::default, Lengths::plus),
         };
+        let slices = || sorted_slices::fill(rows, |range, to| to.extend(work.lengths(&chunk.part(range))));
+        let ((lengths, slice_fill), locality) =
+            rayon::join(|| rayon::join(lengths, slices), || Locality::of(work, chunk));
+        let Lengths { max, empty_rows, long, squares, slots } = lengths;
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
         let outline = Self::outline(work, chunk);
         let (rows, nnz) = (rows as f64, outline.nnz);
@@ -110,10 +114,8 @@ impl Features {
             ell_fill: share(nnz as f64, rows * max as f64, 1.0),
             sell_fill: share(nnz as f64, slots as f64, 1.0),
             repeated_row_share: repeated_row_share(work, chunk),
-            slice_fill: sorted_slices::fill(work.slice_rows(chunk), |range, to| {
-                to.extend(work.lengths(&chunk.part(range)));
-            }),
-            locality: Locality::of(work, chunk),
+            slice_fill,
+            locality,
             ..outline
         }
     }

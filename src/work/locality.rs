@@ -4,6 +4,7 @@
 //! A few panels of neighbouring rows are looked at, in places that are spread evenly over the nonzeros, so that long rows
 //! count as much as the work they make. The sample grows with the matrix and stays a small share of it.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{ChunkRows, Work};
@@ -18,6 +19,8 @@ const PANEL_ENTRIES: usize = 512;
 const SAMPLED_SHARE: u64 = 1024;
 const LEAST_ENTRIES: u64 = 512;
 const MOST_ENTRIES: u64 = 16 << 10;
+/// Panels that are not worth sharing out.
+const PANELS_A_THREAD: usize = 8;
 /// Distances from a panel's middle column, as powers of two.
 const NEAR: [u32; 3] = [12, 16, 20];
 
@@ -51,25 +54,42 @@ struct Sums {
     near: [u64; 3],
 }
 
+impl Sums {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            grouped: self.grouped + other.grouped,
+            group_columns: self.group_columns + other.group_columns,
+            panel_columns: self.panel_columns + other.panel_columns,
+            near: std::array::from_fn(|index| self.near[index] + other.near[index]),
+        }
+    }
+}
+
 impl Locality {
-    /// Of a chunk.
+    /// Of a chunk, in the rayon pool this is called in.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let nnz = work.piece_nnz(chunk);
         let sampled = (nnz / SAMPLED_SHARE).clamp(LEAST_ENTRIES, MOST_ENTRIES).min(nnz);
         let mean = nnz as f64 / (work.slice_rows(chunk) as f64).max(1.0);
         let panel = (mean * PANEL_ROWS as f64).clamp(1.0, PANEL_ENTRIES as f64);
         let panels = ((sampled as f64 / panel).ceil() as u64).max(1);
-        let (mut sums, mut all, mut scratch) = (Sums::default(), Vec::new(), Vec::new());
-        for place in 0..panels {
-            let entry = ((2 * place + 1) as u128 * u128::from(nnz) / (2 * panels as u128)) as u64;
-            let Some(columns) = look_at(work, chunk, entry, &mut scratch, &mut sums) else {
-                return Self::default();
-            };
-            all.extend_from_slice(columns);
-        }
-        if sums.entries == 0 {
+        let looked_at = (0..panels as usize).into_par_iter().with_min_len(PANELS_A_THREAD).try_fold(
+            || (Sums::default(), Vec::new(), Vec::new()),
+            |(mut sums, mut all, mut scratch), place| {
+                let entry = ((2 * place + 1) as u128 * u128::from(nnz) / (2 * u128::from(panels))) as u64;
+                all.extend_from_slice(look_at(work, chunk, entry, &mut scratch, &mut sums)?);
+                Some((sums, all, scratch))
+            },
+        );
+        let together =
+            looked_at.try_reduce(Default::default, |(sums, mut all, scratch), (more, columns, _)| {
+                all.extend(columns);
+                Some((sums.plus(&more), all, scratch))
+            });
+        let Some((sums, mut all, _)) = together.filter(|(sums, ..)| sums.entries > 0) else {
             return Self::default();
-        }
+        };
         let share = |part: u64, of: u64| if of == 0 { 1.0 } else { part as f64 / of as f64 };
         Self {
             group_columns: share(sums.group_columns, sums.grouped),
@@ -135,7 +155,7 @@ fn different(sorted: &[u32]) -> u64 {
 
 /// Share of the numbers that are there more than once; each panel has put each of its columns there once.
 fn popular(columns: &mut [u32]) -> f64 {
-    columns.sort_unstable();
+    columns.par_sort_unstable();
     let again =
         columns.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(<[u32]>::len).sum::<usize>();
     again as f64 / (columns.len() as f64).max(1.0)
