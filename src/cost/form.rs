@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::cuda::{CudaKernel, Variant};
+use crate::kernel::cuda::{CudaKernel, Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
@@ -44,6 +44,11 @@ impl Form {
     /// A kernel of the CPU.
     pub fn cpu(kernel: KernelId) -> Self {
         Self { kernel, variant: Variant::PLAIN }
+    }
+
+    /// How the rows that it computes are to lie on a GPU.
+    pub fn layout(&self) -> Layout {
+        CudaKernel::of(self.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
     }
 
     /// The forms of `kernel` for `k` columns that a device can run; all that can be made where it `compiles`, else those

@@ -2,7 +2,7 @@
 
 use super::balance::{Line, balance};
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, XPlan};
-use super::kernels::{ChunkKernels, Forms, layout};
+use super::kernels::{ChunkKernels, Forms};
 use super::memory::budget;
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::predict::{whole, x_s};
@@ -117,7 +117,7 @@ impl Draft<'_> {
             // As the kernels have it, which may be more than A itself.
             let staged = choices.iter().zip(pieces.iter().zip(&probes)).map(|(choice, (piece, probe))| {
                 let form = &choice.form;
-                let footprint = work.footprint(piece, layout(form), &form.variant, probe.max);
+                let footprint = work.footprint(piece, form.layout(), &form.variant, probe.max);
                 footprint.map_or(0, |footprint| footprint.slot_bytes)
             });
             let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
@@ -339,7 +339,7 @@ impl Draft<'_> {
         let work = &self.request.work;
         for ((piece, features), kernels) in part.pieces.iter().zip(&part.features).zip(&part.kernels) {
             let ChunkKernels { cpu, gpu, reason } = kernels;
-            let footprint = work.footprint(piece, layout(gpu), &gpu.variant, features.max)?;
+            let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,

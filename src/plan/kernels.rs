@@ -45,13 +45,8 @@ impl Forms {
 
     /// Whether the kernels of GPUs read A's own arrays.
     pub fn read_a_as_it_lies(&self) -> bool {
-        self.gpu.iter().all(|form| layout(form) == Layout::Csr)
+        self.gpu.iter().all(|form| form.layout() == Layout::Csr)
     }
-}
-
-/// How a GPU's kernel wants its chunks to lie.
-pub(super) fn layout(form: &Form) -> Layout {
-    CudaKernel::of(form.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
 }
 
 impl PlanRequest<'_> {
@@ -150,12 +145,12 @@ impl Draft<'_> {
         let of_gpu = device.processor == Processor::Gpu;
         let forms = if of_gpu { &self.forms.gpu } else { &self.forms.cpu };
         let chosen = |groups: bool| {
-            let usable = forms.iter().filter(|form| groups || layout(form) != Layout::RowGroups);
+            let usable = forms.iter().filter(|form| groups || form.layout() != Layout::RowGroups);
             choose(device, features, work.k() as u64, work.dtype(), usable.copied())
         };
         let all = chosen(true);
         // Groups need rising columns, which is worth finding out once they are wanted.
-        let grouped = all.as_ref().is_some_and(|choice| layout(&choice.form) == Layout::RowGroups);
+        let grouped = all.as_ref().is_some_and(|choice| choice.form.layout() == Layout::RowGroups);
         let choice = if grouped && self.request.kernel.is_none() && !columns_rise(work, piece) {
             chosen(false)
         } else {

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::Draft;
-use super::kernels::{ChunkKernels, layout};
+use super::kernels::ChunkKernels;
 use super::memory::{Need, RING, budget, cut};
 use super::part::{CHUNKS_A_DEVICE, Part};
 use super::request::DeviceSpec;
@@ -217,7 +217,7 @@ impl Draft<'_> {
                 let all = part.pieces.iter().zip(&part.features).zip(&part.kernels);
                 let mut sizes = Sizes::default();
                 for ((piece, features), ChunkKernels { gpu, .. }) in all {
-                    let footprint = work.footprint(piece, layout(gpu), &gpu.variant, features.max)?;
+                    let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
                     sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
                     sizes.largest = footprint.slot_bytes.max(sizes.largest);
                     sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);

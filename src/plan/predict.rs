@@ -1,7 +1,6 @@
 //! Predicted times of the steps that bring a chunk through a device.
 
 use super::data::{Chunk, DevicePlan, Mode, Registered};
-use super::kernels::layout;
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
@@ -33,7 +32,7 @@ impl Steps {
         if profile.link.is_none() {
             return Self { kernel_s, ..Self::default() };
         }
-        let times = if layout(form) == Layout::Csr { 1.0 } else { BUILDING };
+        let times = if form.layout() == Layout::Csr { 1.0 } else { BUILDING };
         Self {
             stage_s: host.copy_s(staged_bytes) * times,
             upload_s: profile.upload_s(staged_bytes),
