@@ -80,3 +80,41 @@ fn correct(request: &mut PlanRequest<'_>, factor: f64) {
         device.profile.corrections = corrected.collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+    use crate::matrix::{Csr, generate};
+    use crate::plan::{DeviceSpec, Mode};
+    use crate::work::Work;
+
+    #[test]
+    fn a_cpu_that_was_seen_to_be_slower_is_predicted_to_be_and_gets_less() {
+        let matrix: Csr<f64> = generate("stencil27,n=40", 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let machine = preset("h200").unwrap();
+        let auto = |name: &str, profile: &crate::cost::Profile| DeviceSpec {
+            required: false,
+            ..DeviceSpec::new(name, profile.clone())
+        };
+        let devices = vec![auto("cpu", &machine.cpu), auto("sim:h200/0", &machine.gpus[0])];
+        let mut request = PlanRequest::new(work, devices, machine.host.clone());
+        (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
+        let alone_s = |request: &PlanRequest<'_>| {
+            let alone = only(request, Processor::Cpu).unwrap();
+            assert!(alone.devices.len() == 1 && alone.mode.is_none());
+            make(&alone).unwrap().predicted_s
+        };
+        let rows = |request: &PlanRequest<'_>| {
+            let plan = make(request).unwrap();
+            plan.devices.iter().find(|device| device.name == "cpu").map_or(0, |device| device.rows)
+        };
+        let (before_s, before) = (alone_s(&request), rows(&request));
+        correct(&mut request, 1.5);
+        correct(&mut request, 2.0);
+        assert!((alone_s(&request) / before_s - 3.0).abs() < 1e-9, "corrections multiply");
+        assert!(rows(&request) < before, "{} rows of {before}", rows(&request));
+        assert!(only(&only(&request, Processor::Gpu).unwrap(), Processor::Cpu).is_none());
+    }
+}
