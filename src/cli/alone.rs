@@ -39,6 +39,7 @@ pub fn time_cpu<'a, T: Kernels>(
         (Ok(alone), Ok(others)) if are_alike(&alone, &others) => alone.predicted_s,
         _ => return Ok(None),
     };
+    let _span = tracing::info_span!("time the CPU alone").entered();
     let (job, opened) = open(&session.pool, matrix, alone, settings, clock)?;
     let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
     let mut measured_s = None;

@@ -42,7 +42,7 @@ const MATRICES: [&str; 10] = [
 /// What a CPU is measured on besides, first of all: larger than its largest cache, as A and as X of 32 columns, since what
 /// fits there tells nothing of what does not.
 fn beyond_cache(machine: &Machine) -> [String; 2] {
-    let cache = machine.topology.caches.iter().map(|cache| cache.size_bytes).max().unwrap_or(0);
+    let cache = machine.largest_cache_bytes();
     let bytes = (cache + cache / 2).clamp(LEAST_LARGE_BYTES, MOST_LARGE_BYTES);
     let side = (bytes as f64 / (27.0 * 12.0)).cbrt() as u64;
     [format!("stencil27,n={side}"), format!("uniform,rows={},degree=8", bytes / (32 * 8))]

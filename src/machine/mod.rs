@@ -127,6 +127,11 @@ impl Machine {
         }
     }
 
+    /// Bytes of the largest cache; zero where none is known.
+    pub fn largest_cache_bytes(&self) -> u64 {
+        self.topology.caches.iter().map(|cache| cache.size_bytes).max().unwrap_or(0)
+    }
+
     /// Bytes this process may use: the machine's memory or the control groups' limit, whichever is less.
     pub fn memory_limit_bytes(&self) -> u64 {
         smaller(self.memory_bytes, self.cgroup_memory_bytes)

@@ -8,7 +8,7 @@ use super::request::{DeviceSpec, PlanRequest};
 use crate::cost::cpu_profile;
 use crate::error::{Error, Result};
 use crate::kernel::order::SEGMENT;
-use crate::work::ChunkRows;
+use crate::work::{ChunkRows, Features};
 
 /// A later alternative must be predicted to take no more than this share of the best so far, or it is not worth it.
 const WORTH_CHANGING: f64 = 0.98;
@@ -23,6 +23,10 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     }
     let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
     let fingerprint = request.work.fingerprint();
+    // Looked at once for all attempts.
+    let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
+    let work = request.work.knowing(Some(Features::of(&request.work, &all)));
+    let request = &PlanRequest { work, ..request.clone() };
     let mut tried: Vec<Attempt> = Vec::new();
     let mut refused = None;
     for devices in device_sets(&request.devices) {

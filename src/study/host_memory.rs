@@ -23,8 +23,7 @@ const PIECE: usize = 1 << 16;
 /// Measures reading with all threads, as a product on the CPU mostly does, and copying as chunks are staged: a thread for each
 /// copy, and no more copies at a time than the host's device runs.
 pub fn measure_host(pool: &Pool, machine: &Machine) -> Result<HostRates> {
-    let cache = machine.topology.caches.iter().map(|cache| cache.size_bytes as usize).max().unwrap_or(0);
-    let bytes = cache.clamp(ARRAY_BYTES, MOST_ARRAY_BYTES);
+    let bytes = (machine.largest_cache_bytes() as usize).clamp(ARRAY_BYTES, MOST_ARRAY_BYTES);
     let count = bytes / size_of::<u64>();
     let mut from = AlignedBuffer::<u64>::zeroed(count)?;
     let mut to = AlignedBuffer::<u64>::zeroed(count)?;
