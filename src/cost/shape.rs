@@ -14,7 +14,7 @@ use crate::work::pitch_bytes;
 const WARP: u32 = 32;
 
 /// Every shape.
-pub const SHAPES: [&str; 41] = [
+pub const SHAPES: [&str; 46] = [
     "cpu_csr",
     "cpu_sell",
     "cpu_ell_padded",
@@ -54,6 +54,11 @@ pub const SHAPES: [&str; 41] = [
     "csr_segments_4_narrow",
     "csr_segments_8_narrow",
     "csr_segments_16_narrow",
+    "csr_segments_w2_8",
+    "csr_segments_w4_4",
+    "csr_segments_w4_8",
+    "csr_segments_w8_4",
+    "csr_segments_w8_8",
     "row_groups_deep",
     "row_groups_deep_half",
 ];
@@ -83,6 +88,7 @@ impl Form {
             KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
             KernelId::CsrWays if whole && ways > 1 => format!("csr_ways_{}", lanes * ways),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
+            KernelId::CsrSegments if ways > 1 => format!("csr_segments_w{ways}_{depth}"),
             KernelId::CsrSegments => format!("csr_segments_{depth}"),
             KernelId::RowGroups if depth > if vectors == 1 { 8 } else { 4 } => "row_groups_deep".into(),
             KernelId::RowGroups => "row_groups".into(),
@@ -128,7 +134,7 @@ mod tests {
                     let forms = Form::all(kernel, dtype, k, true);
                     let worth = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
                     assert!(worth > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
-                    assert!(worth <= 9, "{} {dtype} {k}: {worth}", kernel.name());
+                    assert!(worth <= 11, "{} {dtype} {k}: {worth}", kernel.name());
                     for compiles in [false, true] {
                         for form in Form::all(kernel, dtype, k, compiles) {
                             let shape = form.nearest_shape(dtype, k).unwrap();
@@ -158,6 +164,9 @@ mod tests {
             let variant = Variant { bytes, lanes, vectors, depth, piece: 256, ..Variant::PLAIN };
             Form { kernel: KernelId::CsrSegments, variant }.shape(Dtype::F64, k)
         };
+        let by_ways = Variant { lanes: 4, ways: 4, depth: 8, piece: 256, ..Variant::PLAIN };
+        let by_ways = Form { kernel: KernelId::CsrSegments, variant: by_ways };
+        assert_eq!(by_ways.shape(Dtype::F64, 8), Some("csr_segments_w4_8"));
         assert_eq!(segments(16, 4, 1, 16, 8), Some("csr_segments_16"));
         assert_eq!(segments(16, 8, 2, 8, 32), Some("csr_segments_8_half"));
         assert_eq!(segments(8, 8, 1, 8, 8), Some("csr_segments_8_narrow"));

@@ -38,6 +38,7 @@ impl Operands {
             "rows" => Some(storage.rows),
             "items" => Some(storage.items),
             "heavy" => Some(storage.heavy),
+            "longest" => Some(storage.grid_items().longest()),
             "width" => Some(storage.width),
             "k" => Some(self.k),
             "ldx" => Some(self.ldx),

@@ -57,12 +57,24 @@ fn product<T: Scalar>(
     rows: std::ops::Range<usize>,
     x: &MultiVector<T>,
 ) -> Option<MultiVector<T>> {
+    product_with(kernel, variant, a, rows, x, u64::MAX)
+}
+
+/// The same with at most so many heavy items.
+fn product_with<T: Scalar>(
+    kernel: &CudaKernel,
+    variant: &Variant,
+    a: CsrView<'_, T>,
+    rows: std::ops::Range<usize>,
+    x: &MultiVector<T>,
+    most_heavy: u64,
+) -> Option<MultiVector<T>> {
     let (k, value_bytes) = (x.k(), size_of::<T>());
     let chunk = a.slice_rows(rows.clone());
     let held = HeldColumns::Whole { cols: a.cols() };
     let row_bytes = k * value_bytes;
     let pitch_bytes = pitch_bytes(row_bytes as u64) as usize;
-    let storage = match Storage::of(kernel.layout, variant, chunk) {
+    let mut storage = match Storage::of(kernel.layout, variant, chunk) {
         Err(Error::Usage(_))
             if matches!(kernel.layout, Layout::RowGroups | Layout::Slices | Layout::Hybrid) =>
         {
@@ -70,6 +82,7 @@ fn product<T: Scalar>(
         }
         storage => storage.unwrap(),
     };
+    storage.heavy = storage.heavy.min(most_heavy);
     let mut bytes = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
     storage.write(chunk, &held, &mut bytes).unwrap();
     let slot = memory_of(&bytes[..]);
@@ -103,6 +116,7 @@ fn product<T: Scalar>(
                         "rows" => storage.rows,
                         "items" => storage.items,
                         "heavy" => storage.heavy,
+                        "longest" => storage.grid_items().longest(),
                         "width" => storage.width,
                         "k" => k as u64,
                         "ldx" => ldx as u64,
@@ -193,11 +207,15 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
 const AWKWARD_LENGTHS: [usize; 26] =
     [0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260];
 
-/// Rows of those lengths whose columns rise and are partly shared. Values are of very different size, zeros of both signs and
+/// A number whose square vanishes, and a subnormal one.
+const OF_F64: (f64, f64) = (1e-200, 3e-310);
+const OF_F32: (f64, f64) = (1e-30, 3e-40);
+
+/// Rows of such lengths whose columns rise and are partly shared. Values are of very different size, zeros of both signs and
 /// subnormal numbers among them; every fifth row has nothing but products that vanish below zero.
-fn awkward<T: Scalar>(tiny: f64, subnormal: f64) -> Csr<T> {
+fn awkward<T: Scalar>(lengths: &[usize], tiny: f64, subnormal: f64) -> Csr<T> {
     let (mut pointers, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
-    for (row, &length) in AWKWARD_LENGTHS.iter().enumerate() {
+    for (row, &length) in lengths.iter().enumerate() {
         for at in 0..length {
             columns.push((at + row % 3 + at / 5) as u32);
             let value = match (row * 7 + at) % 11 {
@@ -212,11 +230,12 @@ fn awkward<T: Scalar>(tiny: f64, subnormal: f64) -> Csr<T> {
         }
         pointers.push(values.len() as u64);
     }
-    Csr::try_new(AWKWARD_LENGTHS.len(), 1000, pointers, columns, values).unwrap()
+    let cols = lengths.iter().max().map_or(0, |longest| longest + longest / 5 + 3);
+    Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
 }
 
-fn check_awkward<T: Scalar>(k: usize, tiny: f64, subnormal: f64) {
-    let a = awkward::<T>(tiny, subnormal);
+fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64, f64)) {
+    let a = awkward::<T>(lengths, tiny, subnormal);
     let x = MultiVector::from_fn(a.cols(), k, |row, k| {
         T::from_f64(match (row + k) % 7 {
             _ if k % 3 == 0 => tiny,
@@ -234,8 +253,11 @@ fn check_awkward<T: Scalar>(k: usize, tiny: f64, subnormal: f64) {
         if !matches!(kernel.id, KernelId::CsrSegments | KernelId::CsrRuns | KernelId::RowGroups) {
             continue;
         }
-        for variant in kernel.variants_for(T::DTYPE, k as u64) {
-            let y = product(kernel, variant, a.view(), 0..a.rows(), &x).unwrap();
+        // Segments of cut rows may get a warp or not, and there may be warps with nothing to do.
+        let heavy: &[u64] = if kernel.id == KernelId::CsrSegments { &[u64::MAX, 3, 0] } else { &[u64::MAX] };
+        let forms = kernel.variants_for(T::DTYPE, k as u64);
+        for (variant, &heavy) in forms.flat_map(|form| heavy.iter().map(move |heavy| (form, heavy))) {
+            let y = product_with(kernel, variant, a.view(), 0..a.rows(), &x, heavy).unwrap();
             for row in 0..a.rows() {
                 let (have, want) = (y.row(row), expected.row(row));
                 let same = bytemuck::cast_slice::<T, u8>(have) == bytemuck::cast_slice::<T, u8>(want);
@@ -249,8 +271,17 @@ fn check_awkward<T: Scalar>(k: usize, tiny: f64, subnormal: f64) {
 #[test]
 fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
     for k in [1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128] {
-        check_awkward::<f64>(k, 1e-200, 3e-310);
-        check_awkward::<f32>(k, 1e-30, 3e-40);
+        check_awkward::<f64>(&AWKWARD_LENGTHS, k, OF_F64);
+        check_awkward::<f32>(&AWKWARD_LENGTHS, k, OF_F32);
+    }
+}
+
+#[test]
+fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetches_at_once() {
+    for (k, segments) in [(1, 70), (8, 20), (31, 10), (128, 6)] {
+        let lengths = [256 * segments + 7, 0, 65, 64, 256 * segments + 1];
+        check_awkward::<f64>(&lengths, k, OF_F64);
+        check_awkward::<f32>(&lengths, k, OF_F32);
     }
 }
 

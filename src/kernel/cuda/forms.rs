@@ -75,7 +75,7 @@ impl CudaKernel {
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
             (Layout::Runs, _) => &[16, 64],
-            (Layout::Pieces, false) => &[SEGMENT as u32],
+            _ if self.id == KernelId::CsrSegments => &[SEGMENT as u32],
             (Layout::Pieces, _) => &[256, 1024, 4096],
             (Layout::RowGroups, true) => &[64, 256, 1024],
             _ => &[0],
@@ -111,10 +111,14 @@ impl CudaKernel {
         forms
     }
 
-    /// Depths worth trying with so many vectors a lane: registers hold that many rows of X.
-    fn depths(&self, vectors: u32) -> &'static [u32] {
+    /// Depths worth trying with so many vectors a lane: registers hold that many rows of X. Ways that take turns have fewer
+    /// each, and no second vector.
+    fn depths(&self, vectors: u32, ways: u32) -> &'static [u32] {
         let any = self.constants.contains(&Constant::Depth);
         match (self.layout, vectors) {
+            (Layout::Pieces, 1) if any && ways == 2 => &[8],
+            (Layout::Pieces, 1) if any && (4..=8).contains(&ways) => &[4, 8],
+            (Layout::Pieces, _) if any && ways > 1 => &[],
             (Layout::RowGroups, 1) if any => &[8, 16],
             (Layout::RowGroups, 2) if any => &[4, 8],
             (Layout::RowGroups, 1) => &[8],
@@ -141,14 +145,14 @@ impl CudaKernel {
                     || vectors == 1
                     || lanes >= 4 && vectors <= 2 * wanted.div_ceil(WARP));
             for ways in [1, 2, 4, 8, 16, 32] {
-                let takes_ways = if has(Constant::Ways) {
-                    lanes * ways <= WARP && (has(Constant::Rows) || ways > 1 || lanes >= 4)
-                } else {
-                    ways == 1
+                let takes_ways = match (has(Constant::Ways), has(Constant::Depth)) {
+                    (false, _) => ways == 1,
+                    (true, false) => lanes * ways <= WARP && (has(Constant::Rows) || ways > 1 || lanes >= 4),
+                    (true, true) => ways == 1 || lanes * ways <= WARP && u64::from(bytes) == pitch.min(16),
                 };
                 if fits && takes_ways && (ways == 1 || lanes * ways >= 4) {
                     let form = Variant { bytes, lanes, vectors, ways, ..like };
-                    let deep = self.depths(vectors).iter().map(|&depth| Variant { depth, ..form });
+                    let deep = self.depths(vectors, ways).iter().map(|&depth| Variant { depth, ..form });
                     forms.extend(
                         deep.flat_map(|form| {
                             self.pieces().iter().map(move |&piece| Variant { piece, ..form })
@@ -188,6 +192,22 @@ mod tests {
         );
         let sell = CudaKernel::of(KernelId::Sell).unwrap();
         assert!(sell.variant_for(Dtype::F64, 8).is_some() && sell.variant_for(Dtype::F64, 9).is_none());
+    }
+
+    #[test]
+    fn canonical_forms_have_ways_where_a_warp_has_lanes_left() {
+        let segments = CudaKernel::of(KernelId::CsrSegments).unwrap();
+        let names = |dtype, k| -> Vec<String> {
+            let forms = segments.exact_variants(dtype, k);
+            forms.iter().map(|form| segments.variant_name(form)).collect()
+        };
+        let of_eight = names(Dtype::F64, 8);
+        for name in ["l4v1d4", "l4v1d16", "l4v1w2d8", "l4v1w4d4", "l4v1w4d8", "l4v1w8d4", "l4v1w8d8"] {
+            assert!(of_eight.contains(&format!("csr_segments_b16{name}")), "{name}: {of_eight:?}");
+        }
+        assert_eq!(of_eight.len(), 11);
+        assert_eq!(names(Dtype::F32, 1).len(), 7);
+        assert!(names(Dtype::F64, 128).iter().all(|name| !name.contains('w')));
     }
 
     #[test]

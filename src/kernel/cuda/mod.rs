@@ -99,8 +99,13 @@ impl CudaKernel {
     }
 
     fn suffix(&self, variant: &Variant) -> String {
+        // One way goes without saying where forms have a depth.
+        let is_said = |constant: &&Constant| {
+            **constant != Constant::Ways || variant.ways != 1 || !self.constants.contains(&Constant::Depth)
+        };
         self.constants
             .iter()
+            .filter(is_said)
             .map(|constant| format!("{}{}", constant.letter(), constant.of(variant)))
             .collect()
     }
@@ -189,6 +194,7 @@ mod tests {
             "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3d5 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
              -DROWS=3 -DDEPTH=5 -DUNIFORM"
         );
+        assert_eq!(kernel.variant_name(&Variant { ways: 1, ..variant }), "csr_vector_l8v2r3d5");
         let named = CudaKernel::by_name("csr_vector_subwarp_w8");
         assert_eq!(named, Some((KernelId::CsrVectorSubwarp, Variant { ways: 8, ..Variant::PLAIN })));
         assert_eq!(CudaKernel::by_name("csr_vector_subwarp_w7"), None);
@@ -222,5 +228,13 @@ mod tests {
             }
         }
         assert!(Grid::Tiles.shape(&variant, Dtype::F64, Items::from(1), 1 << 21).is_none());
+        // A block is four warps, or sixteen groups of eight lanes.
+        let blocks = |grid: Grid, heavy| {
+            grid.shape(&variant, Dtype::F64, Items { count: 10_000, heavy }, 1).unwrap().grid[0]
+        };
+        assert_eq!(blocks(Grid::HeavyTiles, 9), 3 + 9_991u32.div_ceil(16));
+        assert_eq!(blocks(Grid::LongestTiles, 9), 3 + 9_991u32.div_ceil(16));
+        assert_eq!(blocks(Grid::HeavyTiles, 8_000), 2_000 + 125);
+        assert_eq!(blocks(Grid::LongestTiles, 8_000), 1_024 + 5_904 / 16);
     }
 }

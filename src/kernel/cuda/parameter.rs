@@ -1,6 +1,7 @@
 //! What the entries of kernels take. Arguments are found by name, so the names here are those that a launch knows:
 //!
-//! - numbers: `rows`, `k`, `items` (what the grid counts), `heavy` (how many of them get a warp), `width`, `ldx` and `ldy` (elements from one row to the next);
+//! - numbers: `rows`, `k`, `items` (what the grid counts), `heavy` (how many of them get a warp), `longest` (how many do where
+//!   only few may), `width`, `ldx` and `ldy` (elements from one row to the next);
 //! - the arrays of the chunk, as its storage names them;
 //! - `x`, or `x_transposed` where the kernel reads X by columns (`ldx` is then from one column to the next);
 //! - `y`, and `scratch`, device memory that is the launch's own while it runs.
@@ -103,11 +104,23 @@ pub const PIECES: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
-/// What kernels on pieces of rows take where none gets a warp.
-pub const SEGMENTS: &[Parameter] = match PIECES {
-    [_heavy, rest @ ..] => rest,
-    [] => &[],
-};
+/// What kernels on canonical segments of rows take.
+pub const SEGMENTS: &[Parameter] = &[
+    Parameter::Number("longest"),
+    Parameter::Number("items"),
+    Parameter::Number("k"),
+    Parameter::Read("list"),
+    Parameter::Read("parts"),
+    Parameter::Read("cuts"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Write("y"),
+    Parameter::Number("ldy"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
 
 /// What kernels on groups of rows take.
 pub const ROW_GROUPS: &[Parameter] = &[

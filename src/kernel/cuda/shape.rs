@@ -15,6 +15,10 @@ pub const LARGEST_TILE_BYTES: u64 = 1024;
 /// Tiles that kernels with counters can count.
 pub const MOST_TILES: u64 = 16;
 
+/// Most items that get a warp each where lanes of a warp wait for each other: about as many as a device runs at once. Beyond
+/// that the others hide the way to memory, and lanes that wait are a loss.
+const MOST_LONGEST: u64 = 4096;
+
 /// What a launch works through: rows, pieces or groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Items {
@@ -22,6 +26,13 @@ pub struct Items {
     pub count: u64,
     /// How many, the first ones, get a warp each, or blocks of their own, where the kernel knows such.
     pub heavy: u64,
+}
+
+impl Items {
+    /// How many of the heavy ones, the longest, get a warp each where only few may.
+    pub fn longest(&self) -> u64 {
+        self.heavy.min(MOST_LONGEST)
+    }
 }
 
 impl From<u64> for Items {
@@ -46,6 +57,8 @@ pub enum Grid {
     Tiles,
     /// The same, but a warp for each heavy item, in blocks of their own.
     HeavyTiles,
+    /// The same with a warp for each of the longest items only.
+    LongestTiles,
     /// The same as tiles, but heavy items are in blocks of their own.
     TilesApart,
     /// A warp for each item, a lane for each of its 32 rows, for as many columns as `vectors` vectors hold.
@@ -69,18 +82,23 @@ impl Grid {
         let threads = u64::from(variant.threads);
         let shared = |count: u64, threads_each: u64| count.div_ceil((threads / threads_each).max(1));
         let (lanes, ways) = (u64::from(variant.lanes), u64::from(variant.ways));
-        let Items { count: items, heavy } = items;
-        let heavy = if matches!(self, Self::HeavyTiles | Self::TilesApart) { heavy } else { 0 };
+        let heavy = match self {
+            Self::HeavyTiles | Self::TilesApart => items.heavy,
+            Self::LongestTiles => items.longest(),
+            _ => 0,
+        };
+        let items = items.count;
         let (x, y) = match self {
             Self::Elements => (shared(items.checked_mul(k)?, ways), 1),
             Self::Items => (if k == 0 { 0 } else { shared(items, lanes * ways) }, 1),
             Self::Blocks => (if k == 0 { 0 } else { items }, 1),
             Self::BlocksOfColumns => (items.checked_mul(k)?, 1),
-            Self::Tiles | Self::HeavyTiles | Self::TilesApart | Self::Slices => {
+            Self::Tiles | Self::HeavyTiles | Self::LongestTiles | Self::TilesApart | Self::Slices => {
                 let (lanes, ways) = if self == Self::Slices { (1, WARP) } else { (lanes, ways) };
                 let bytes = lanes * u64::from(variant.vectors) * u64::from(variant.bytes);
                 let tiles = k.checked_mul(dtype.bytes() as u64)?.div_ceil(bytes.max(1));
-                let each_heavy = if self == Self::HeavyTiles { WARP } else { lanes * ways };
+                let has_warps = matches!(self, Self::HeavyTiles | Self::LongestTiles);
+                let each_heavy = if has_warps { WARP } else { lanes * ways };
                 let blocks = shared(heavy, each_heavy) + shared(items.saturating_sub(heavy), lanes * ways);
                 (if tiles == 0 { 0 } else { blocks }, tiles.max(1))
             }

@@ -87,6 +87,11 @@ const fn segment(bytes: u32, lanes: u32, vectors: u32, depth: u32) -> Variant {
     Variant { bytes, lanes, vectors, depth, threads: 64, piece: SEGMENT as u32, ..Variant::PLAIN }
 }
 
+/// The same with several ways, which take turns.
+const fn segment_by_ways(bytes: u32, lanes: u32, vectors: u32, ways: u32, depth: u32) -> Variant {
+    Variant { ways, ..segment(bytes, lanes, vectors, depth) }
+}
+
 /// Two rows at a time in blocks of few threads.
 const fn short_rows() -> [Variant; 9] {
     let mut variants = ladder(LANES, 0);
@@ -199,20 +204,27 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         text: text!("csr_segments.cu"),
         layout: Layout::Pieces,
         parameters: parameter::SEGMENTS,
-        grid: Grid::Tiles,
-        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Depth],
+        grid: Grid::LongestTiles,
+        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Depth],
         variants: &[
             segment(16, 16, 4, 4),
+            segment_by_ways(16, 16, 4, 2, 4),
             segment(16, 8, 4, 4),
             segment(16, 8, 2, 8),
             segment(16, 4, 2, 8),
             segment(16, 4, 1, 8),
             segment(16, 4, 1, 4),
             segment(16, 4, 1, 16),
+            segment_by_ways(16, 4, 1, 2, 8),
+            segment_by_ways(16, 4, 1, 4, 4),
+            segment_by_ways(16, 4, 1, 8, 8),
             segment(16, 2, 1, 8),
             segment(16, 1, 1, 8),
+            segment_by_ways(16, 1, 1, 8, 4),
             segment(8, 1, 1, 8),
+            segment_by_ways(8, 1, 1, 8, 8),
             segment(4, 1, 1, 8),
+            segment_by_ways(4, 1, 1, 4, 8),
         ],
     },
     CudaKernel {
