@@ -1,16 +1,16 @@
 //! What the rows of a chunk look like, for choosing kernels and for people.
 //!
-//! One pass over the row pointers, shared out among threads where there are many, and a bounded sample of columns, whatever
-//! the number of nonzeros. Integers are summed, so the numbers do not depend on the number of threads. Of a whole matrix they may
-//! be known already: its cache keeps them.
+//! One pass over the row pointers, shared out among threads where there are many, and bounded samples of rows and columns,
+//! whatever the number of nonzeros. Integers are summed, so the numbers do not depend on the number of threads. Of a whole
+//! matrix they may be known already: its cache keeps them.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::lengths::Lengths;
 use super::locality::Locality;
 use super::sorted_slices;
 use super::{ChunkRows, Work};
-use crate::matrix::statistics::{LONG_ROW, SLICE_ROWS};
 
 /// Places of a chunk where columns are looked at.
 const SAMPLE_PLACES: usize = 4;
@@ -19,7 +19,7 @@ const SAMPLE_COLUMNS: usize = 64;
 /// Rows compared with the one before, in each place.
 const SAMPLE_ROWS: usize = 4;
 
-/// Rows that a thread takes at a time; a multiple of a slice's.
+/// Rows that a thread takes at a time.
 const PIECE_ROWS: usize = 1 << 15;
 
 /// Features of a chunk. Of a cut row, segments count as rows.
@@ -41,8 +41,6 @@ pub struct Features {
     pub empty_rows: u64,
     /// Share of padded ELL's places that hold a nonzero.
     pub ell_fill: f64,
-    /// The same for slices of 8 rows in the matrix's order.
-    pub sell_fill: f64,
     /// Of the rows looked at, the share with the columns of the row before.
     pub repeated_row_share: f64,
     /// Smallest column looked at.
@@ -53,7 +51,7 @@ pub struct Features {
     pub sampled_columns: u64,
     /// How many different ones there were among neighbours.
     pub distinct_sampled_columns: u64,
-    /// Share of the places that hold a nonzero where slices of 32 rows are sorted by length.
+    /// Share of the places that hold a nonzero where slices of 32 rows are sorted by length, from a few windows of rows.
     pub slice_fill: f64,
     /// How the columns of neighbouring rows lie.
     pub locality: Locality,
@@ -65,6 +63,7 @@ pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
 }
 
 impl Features {
+    /// What is known without a look at every row.
     fn outline(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let columns = ColumnSample::of(work, chunk);
         Self {
@@ -74,6 +73,7 @@ impl Features {
             end_column: columns.end,
             sampled_columns: columns.seen,
             distinct_sampled_columns: columns.distinct,
+            repeated_row_share: repeated_row_share(work, chunk),
             ..Self::default()
         }
     }
@@ -97,11 +97,11 @@ impl Features {
             _ => (0..pieces).into_par_iter().map(of_piece).reduce(Lengths::default, Lengths::plus),
         };
         let slices = || sorted_slices::fill(rows, |range, to| to.extend(work.lengths(&chunk.part(range))));
-        let ((lengths, slice_fill), locality) =
-            rayon::join(|| rayon::join(lengths, slices), || Locality::of(work, chunk));
-        let Lengths { max, empty_rows, long, squares, slots } = lengths;
+        let columns = || (Locality::of(work, chunk), Self::outline(work, chunk));
+        let ((lengths, slice_fill), (locality, outline)) =
+            rayon::join(|| rayon::join(lengths, slices), columns);
+        let Lengths { max, empty_rows, long, squares } = lengths;
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
-        let outline = Self::outline(work, chunk);
         let (rows, nnz) = (rows as f64, outline.nnz);
         let mean = share(nnz as f64, rows, 0.0);
         let variance = (share(squares as f64, rows, 0.0) - mean * mean).max(0.0);
@@ -112,75 +112,9 @@ impl Features {
             long_row_nonzero_share: share(long as f64, nnz as f64, 0.0),
             empty_rows,
             ell_fill: share(nnz as f64, rows * max as f64, 1.0),
-            sell_fill: share(nnz as f64, slots as f64, 1.0),
-            repeated_row_share: repeated_row_share(work, chunk),
             slice_fill,
             locality,
             ..outline
-        }
-    }
-}
-
-/// Sums over the lengths of rows.
-#[derive(Debug, Default, PartialEq)]
-struct Lengths {
-    max: u64,
-    empty_rows: u64,
-    long: u64,
-    squares: u64,
-    slots: u64,
-}
-
-impl Lengths {
-    /// The same as [`Lengths::of`] for whole rows, in steps that vectors take.
-    fn of_pointers(pointers: &[u64]) -> Self {
-        let (before, after) = (pointers, pointers.get(1..).unwrap_or(&[]));
-        let mut sums = Self::default();
-        for (before, after) in before.chunks(SLICE_ROWS).zip(after.chunks(SLICE_ROWS)) {
-            let mut widest = 0;
-            for (before, after) in before.iter().zip(after) {
-                let length = after - before;
-                sums.squares = sums.squares.wrapping_add(length.wrapping_mul(length));
-                sums.empty_rows += u64::from(length == 0);
-                sums.long += if length > LONG_ROW { length } else { 0 };
-                widest = widest.max(length);
-            }
-            sums.max = sums.max.max(widest);
-            sums.slots += widest * SLICE_ROWS as u64;
-        }
-        let nnz = pointers.last().zip(pointers.first()).map_or(0, |(last, first)| last - first);
-        if nnz.checked_mul(sums.max).is_some() {
-            return sums;
-        }
-        // Squares that are no longer counted exactly.
-        Self::of(pointers.windows(2).map(|pair| pair[1] - pair[0]))
-    }
-
-    fn of(lengths: impl Iterator<Item = u64>) -> Self {
-        let (mut sums, mut widest, mut rows) = (Self::default(), 0, 0usize);
-        for length in lengths {
-            sums.squares = sums.squares.saturating_add(length.saturating_mul(length));
-            sums.max = sums.max.max(length);
-            sums.empty_rows += u64::from(length == 0);
-            sums.long += if length > LONG_ROW { length } else { 0 };
-            widest = widest.max(length);
-            rows += 1;
-            if rows.is_multiple_of(SLICE_ROWS) {
-                sums.slots += widest * SLICE_ROWS as u64;
-                widest = 0;
-            }
-        }
-        sums.slots += widest * SLICE_ROWS as u64;
-        sums
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            max: self.max.max(other.max),
-            empty_rows: self.empty_rows + other.empty_rows,
-            long: self.long + other.long,
-            squares: self.squares.saturating_add(other.squares),
-            slots: self.slots + other.slots,
         }
     }
 }
@@ -256,7 +190,6 @@ mod tests {
             assert!((found.coefficient_of_variation - exact.coefficient_of_variation).abs() < 1e-9, "{spec}");
             assert!((found.long_row_nonzero_share - exact.long_row_nonzero_share).abs() < 1e-12, "{spec}");
             assert!((found.ell_fill - exact.ell_fill).abs() < 1e-12, "{spec}");
-            assert!((found.sell_fill - exact.sell_fill).abs() < 1e-12, "{spec}");
             assert!(found.end_column <= exact.cols && found.first_column < found.end_column, "{spec}");
             assert!(found.distinct_sampled_columns <= found.sampled_columns, "{spec}");
         }
@@ -289,7 +222,7 @@ mod tests {
         let found = with(3);
         assert!(matrix.rows() > 2 * PIECE_ROWS && found == with(1));
         assert_eq!((found.max, found.empty_rows), (exact.max, exact.empty_rows));
-        assert!((found.sell_fill - exact.sell_fill).abs() < 1e-12);
+        assert!((found.coefficient_of_variation - exact.coefficient_of_variation).abs() < 1e-9);
     }
 
     #[test]
@@ -304,25 +237,6 @@ mod tests {
         assert_eq!(Features::of(&work.knowing(Some(known)), &half), Features::of(&work, &half));
         let of_another = Features { rows: rows + 1, ..known };
         assert_ne!(Features::of(&work.knowing(Some(of_another)), &all), of_another);
-    }
-
-    #[test]
-    fn lengths_in_steps_are_lengths_one_by_one() {
-        let lengths = [0u64, 3, 700, 1, 0, 0, 513, 512, 9, 1, 2];
-        for count in 0..=lengths.len() {
-            let pointers: Vec<u64> = std::iter::once(&7)
-                .chain(&lengths[..count])
-                .scan(0, |sum, length| {
-                    *sum += length;
-                    Some(*sum)
-                })
-                .collect();
-            let (fast, plain) =
-                (Lengths::of_pointers(&pointers), Lengths::of(lengths[..count].iter().copied()));
-            assert_eq!(fast, plain, "{count} rows");
-        }
-        let huge = Lengths::of_pointers(&[0, 1 << 40, 1 << 41]);
-        assert_eq!(huge.squares, u64::MAX, "what cannot be counted does not wrap around");
     }
 
     #[test]

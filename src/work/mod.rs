@@ -3,11 +3,13 @@
 //! [`Work`] holds the few facts a planner asks for and no values. Each kind of job has a file that makes one
 //! ([`spmm`]); nothing above this floor knows which kind it was.
 
+mod column_marks;
 pub mod columns;
 pub mod features;
 mod held;
 mod hybrid;
 mod items;
+mod lengths;
 mod locality;
 mod partition;
 mod pitch;
