@@ -3,14 +3,10 @@
 //! The logarithm of the factor is a sum of [`regressors`] with weights of the kernel's shape, fitted to measured times, and of
 //! what [`Cases`] that look alike say. Times are regressed and not labels, so that a near tie costs little whichever way it goes.
 
-use serde::{Deserialize, Serialize};
-
 use super::cases::{Cases, Nearby};
 use super::form::Form;
 use super::profile::{Load, Profile};
 use super::regressors::{REGRESSORS, regressors};
-use crate::kernel::KernelId;
-use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
@@ -20,19 +16,6 @@ const START_S: f64 = 3e-6;
 const SECTOR_BYTES: f64 = 32.0;
 /// The logarithm of a factor is not believed beyond this.
 const MOST: f64 = 6.0;
-
-/// By how much a kernel was found to be slower than its weights say; less than 1 where it is faster.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Correction {
-    /// The kernel.
-    pub kernel: KernelId,
-    /// The form that was measured; none where it is true of all.
-    #[serde(default)]
-    pub variant: Option<Variant>,
-    /// Measured over predicted.
-    pub factor: f64,
-}
 
 /// Seconds in which the device's memory, or the cache that X lies in, moves what any kernel has to move.
 pub(super) fn floor_s(device: &Profile, features: &Features, load: &Load, dtype: Dtype) -> f64 {
@@ -94,6 +77,13 @@ impl<'a> Forecast<'a> {
     /// A matrix that was measured and looks like these rows.
     pub fn alike(&self) -> Option<&'static str> {
         self.nearby.as_ref().and_then(Nearby::alike)
+    }
+}
+
+impl Profile {
+    /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
+    pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
+        Forecast::new(self, features, k, dtype).form_s(form)
     }
 }
 

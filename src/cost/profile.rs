@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
-use super::kernels::{Correction, Forecast};
-use crate::kernel::Processor;
+use crate::kernel::cuda::Variant;
+use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
@@ -54,6 +54,19 @@ pub struct Profile {
     /// By how much kernels were found to be slower or faster than all that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
+}
+
+/// By how much a kernel was found to be slower than its weights say; less than 1 where it is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Correction {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The form that was measured; none where it is true of all.
+    #[serde(default)]
+    pub variant: Option<Variant>,
+    /// Measured over predicted.
+    pub factor: f64,
 }
 
 /// A link between the host's memory and a device's.
@@ -137,11 +150,6 @@ impl Profile {
         let gathered = seconds(load.gathered_bytes, gather);
         let steps = load.nnz as f64 * load.k as f64 * self.product_ns + load.rows as f64 * self.row_ns;
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
-    }
-
-    /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
-    pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
-        Forecast::new(self, features, k, dtype).form_s(form)
     }
 
     /// The same device, so many times slower in everything.

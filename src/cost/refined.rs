@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::Correction;
+use super::profile::Correction;
 use super::profile::Profile;
 use crate::error::{Error, Result};
 use crate::files;
