@@ -3,11 +3,12 @@
 //! The name of a file is the hash of the kernel's text, the compiler's options (the card's architecture among them) and
 //! the compiler's version; its head repeats the hash and has one of the content. A file that is damaged, cut short or of
 //! somebody else is as if it were not there, and is written anew. A folder that cannot be written is no error: the kernel
-//! is compiled again next time.
+//! is compiled again next time. The folder is kept small: those files go that were not used for longest.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -15,6 +16,10 @@ use super::forms::Form;
 use crate::files;
 
 const MAGIC: &[u8; 16] = b"rowloom cubin 1\n";
+/// How files with compiled kernels end.
+const ENDING: &str = "cubin";
+/// Bytes that all files may have together.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// A folder of compiled kernels, or none.
 #[derive(Debug, Clone)]
@@ -40,10 +45,14 @@ impl KernelCache {
     /// What was stored for `form`, made by `compiler`.
     pub fn load(&self, form: &Form, compiler: &str) -> Option<Vec<u8>> {
         let key = key(form, compiler);
-        let bytes = fs::read(file(self.folder.as_deref()?, form, key)).ok()?;
+        let path = file(self.folder.as_deref()?, form, key);
+        let bytes = fs::read(&path).ok()?;
         let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&key.to_le_bytes())?;
         let (hash, content) = rest.split_first_chunk::<8>()?;
-        (u64::from_le_bytes(*hash) == xxh3_64(content)).then(|| content.to_vec())
+        (u64::from_le_bytes(*hash) == xxh3_64(content)).then(|| {
+            touch(&path);
+            content.to_vec()
+        })
     }
 
     /// Stores `content` for `form`, made by `compiler`, if the folder lets it.
@@ -63,6 +72,39 @@ impl KernelCache {
         if let Err(error) = written {
             tracing::debug!(%error, "compiled kernels are not kept");
         }
+        prune(folder, MOST_BYTES);
+    }
+}
+
+/// Says that a file was used now. Where that cannot be, it only goes sooner.
+fn touch(path: &Path) {
+    let touched =
+        fs::File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    if let Err(error) = touched {
+        tracing::debug!(%error, "a compiled kernel's use is not noted");
+    }
+}
+
+/// Removes the files that were not used for longest until the others have no more than `most_bytes`.
+fn prune(folder: &Path, most_bytes: u64) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let kernels = entries.flatten().filter_map(|entry| {
+        let (path, metadata) = (entry.path(), entry.metadata().ok()?);
+        let is_kernel = metadata.is_file() && path.extension().is_some_and(|ending| ending == ENDING);
+        is_kernel.then_some((metadata.modified().ok()?, metadata.len(), path))
+    });
+    let mut kernels: Vec<(SystemTime, u64, PathBuf)> = kernels.collect();
+    kernels.sort();
+    let mut bytes: u64 = kernels.iter().map(|(_, bytes, _)| bytes).sum();
+    for (_, own_bytes, path) in kernels {
+        if bytes <= most_bytes {
+            return;
+        }
+        // Another process may have been faster; the bytes are gone either way.
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::debug!(%error, "a compiled kernel stays");
+        }
+        bytes -= own_bytes;
     }
 }
 
@@ -79,7 +121,7 @@ fn key(form: &Form, compiler: &str) -> u128 {
 
 fn file(folder: &Path, form: &Form, key: u128) -> PathBuf {
     let stem = form.file.strip_suffix(".cu").unwrap_or(form.file);
-    folder.join(format!("{stem}-{key:032x}.cubin"))
+    folder.join(format!("{stem}-{key:032x}.{ENDING}"))
 }
 
 #[cfg(test)]
@@ -146,5 +188,41 @@ mod tests {
             cache.store(&form(), "12.0", b"machine code");
             assert_eq!(cache.load(&form(), "12.0"), None);
         }
+    }
+
+    #[test]
+    fn those_go_that_were_not_used_for_longest() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = KernelCache::at(folder.path());
+        let day = std::time::Duration::from_secs(86_400);
+        let compilers = ["3 days ago", "2 days ago", "1 day ago"];
+        let path = |compiler| file(folder.path(), &form(), key(&form(), compiler));
+        for (compiler, days) in compilers.into_iter().zip([3, 2, 1]) {
+            cache.store(&form(), compiler, b"machine code");
+            let file = fs::File::options().append(true).open(path(compiler)).unwrap();
+            file.set_modified(SystemTime::now() - day * days).unwrap();
+        }
+        fs::write(folder.path().join("of somebody else"), [0; 999]).unwrap();
+        let bytes = fs::metadata(path("1 day ago")).unwrap().len();
+        prune(folder.path(), 3 * bytes);
+        assert!(compilers.map(path).iter().all(|path| path.exists()));
+        assert!(cache.load(&form(), "3 days ago").is_some());
+        prune(folder.path(), 3 * bytes - 1);
+        assert_eq!(compilers.map(|compiler| path(compiler).exists()), [true, false, true]);
+        prune(folder.path(), bytes);
+        assert_eq!(compilers.map(|compiler| path(compiler).exists()), [true, false, false]);
+        assert!(folder.path().join("of somebody else").exists());
+    }
+
+    #[test]
+    fn storing_keeps_the_folder_small_and_what_was_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("b-0.cubin");
+        let file = fs::File::create(&large).unwrap();
+        file.set_len(MOST_BYTES).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let cache = KernelCache::at(folder.path());
+        cache.store(&form(), "12.0", b"machine code");
+        assert!(!large.exists() && cache.load(&form(), "12.0").is_some());
     }
 }
