@@ -6,6 +6,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+/// Shorter than this it is rounding, not time.
+const ROUNDING_NS: f64 = 1e-3;
+
 /// A user, by the number the clock gave it, that is done when `served` reaches `target`.
 #[derive(Debug, Clone, Copy)]
 struct User {
@@ -75,21 +78,60 @@ impl Shared {
         if !self.bytes_per_ns.is_infinite() {
             self.catch_up(now_ns);
         }
-        let first = self.users.peek()?;
-        // Rounding of the sums above must not cost a user another round.
-        let slack = 1e-6 + 1e-12 * self.served.abs();
-        if self.bytes_per_ns.is_infinite() || first.target <= self.served + slack {
+        if self.bytes_per_ns.is_infinite() || self.left_ns()? <= ROUNDING_NS {
             return self.users.pop().map(|user| user.number);
         }
         None
     }
 
+    /// How long the next user still takes if nobody comes before.
+    fn left_ns(&self) -> Option<f64> {
+        let bytes = (self.users.peek()?.target - self.served).max(0.0);
+        Some(bytes * self.users.len() as f64 / self.bytes_per_ns)
+    }
+
     /// When the next user will be done if nobody comes before.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let first = self.users.peek()?;
-        let bytes = (first.target - self.served).max(0.0);
-        let nanoseconds = bytes * self.users.len() as f64 / self.bytes_per_ns;
-        // Below a thousandth of a nanosecond it is rounding, not time.
-        Some(self.last_ns.saturating_add((nanoseconds - 1e-3).ceil().max(0.0) as u64))
+        // What is left beyond rounding takes a nanosecond at least, so that time passes until the user leaves.
+        Some(self.last_ns.saturating_add((self.left_ns()? - ROUNDING_NS).ceil().max(0.0) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whenever_a_user_is_foreseen_to_be_done_it_leaves_or_time_has_passed(
+            gb_per_s in 0.1f64..5000.0,
+            arrivals in prop::collection::vec((0u64..1000, 1u64..1 << 34), 1..60),
+        ) {
+            let mut shared = Shared::new(gb_per_s);
+            let (mut now_ns, mut left) = (0, 0);
+            let mut pending = arrivals.iter().enumerate().peekable();
+            while left < arrivals.len() {
+                let next_ns = shared.next_ns();
+                let comes = pending.peek().is_some_and(|(_, (after_ns, _))| {
+                    next_ns.is_none_or(|next_ns| now_ns + after_ns < next_ns)
+                });
+                if comes {
+                    if let Some((number, (after_ns, bytes))) = pending.next() {
+                        now_ns += after_ns;
+                        shared.enter(now_ns, number as u32, *bytes);
+                    }
+                    continue;
+                }
+                let next_ns = next_ns.unwrap();
+                let before = left;
+                while shared.leave(next_ns).is_some() {
+                    left += 1;
+                }
+                prop_assert!(left > before || next_ns > now_ns, "nothing happens at {now_ns} for ever");
+                now_ns = next_ns;
+            }
+        }
     }
 }
