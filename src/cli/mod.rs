@@ -1,6 +1,5 @@
 //! The command line: what was typed, what it means, one file for each command.
 
-mod alone;
 mod args;
 mod bench;
 mod bench_report;
@@ -36,6 +35,7 @@ mod study_output;
 mod study_run;
 mod table;
 mod trace;
+mod trials;
 mod tune;
 mod x;
 

@@ -1,7 +1,7 @@
 //! Plans again between products, once it is seen how long devices take.
 
-use super::alone::only;
 use super::session::Session;
+use super::trials::{Trials, only};
 use crate::error::Result;
 use crate::graph::DeviceId;
 use crate::kernel::Processor;
@@ -10,7 +10,7 @@ use crate::runtime::RunReport;
 
 /// A new plan must be predicted to take no more than this share of what the old one took.
 const WORTH_CHANGING: f64 = 0.93;
-/// The CPU by itself must have taken no more than this share: that was measured.
+/// Devices by themselves must have taken no more than this share: that was measured.
 const WORTH_LEAVING: f64 = 0.99;
 /// And what it saves must be so many times what getting ready again costs, where that counts.
 const WORTH_PREPARING: f64 = 1.5;
@@ -19,16 +19,18 @@ const WORTH_PREPARING: f64 = 1.5;
 pub struct Seen<'a> {
     /// The last product.
     pub last: &'a RunReport,
-    /// Seconds of a product on the CPU alone, where that was timed.
-    pub alone_s: Option<f64>,
+    /// Seconds of the fastest.
+    pub best_s: f64,
+    /// What devices took by themselves.
+    pub trials: Trials,
     /// Seconds that getting ready took.
     pub prepare_s: f64,
     /// Products that are left.
     pub products: u64,
 }
 
-/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where the CPU computes
-/// everything, or something went wrong.
+/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where something went
+/// wrong.
 pub fn replanned<'a>(
     session: &Session,
     request: &PlanRequest<'a>,
@@ -42,26 +44,16 @@ pub fn replanned<'a>(
     let busy = plan.devices.iter().filter(|device| device.chunks > 0);
     let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
-    if let (Some(alone_s), false) = (seen.alone_s, named) {
-        let together = format!("what was planned took {:.3} ms", last.seconds() * 1e3);
-        if alone_s < WORTH_LEAVING * last.seconds()
-            && busy.contains(&Processor::Gpu)
-            && let Some(alone) = only(request, Processor::Cpu)
-        {
-            return Ok(Some((
-                alone,
-                format!("planned again: {together}, the CPU alone {:.3} ms", alone_s * 1e3),
-            )));
-        }
-        if busy.len() > 1
-            && let Some(others) = only(request, Processor::Gpu)
-        {
-            let others_s = session.pool.install(|| make(&others))?.predicted_s;
-            if others_s < WORTH_CHANGING * last.seconds() {
-                let without = format!("without the CPU {:.3} ms are predicted", others_s * 1e3);
-                return Ok(Some((others, format!("planned again: {together}, {without}"))));
-            }
-        }
+    if let Some((kind, alone_s)) = seen.trials.faster().filter(|_| !named)
+        && alone_s < WORTH_LEAVING * seen.best_s
+        && busy.iter().any(|&other| other != kind)
+        && let Some(alone) = only(request, kind)
+    {
+        let who = if kind == Processor::Cpu { "the CPU" } else { "the GPUs" };
+        let (together_ms, alone_ms) = (seen.best_s * 1e3, alone_s * 1e3);
+        let why =
+            format!("planned again: what was planned took {together_ms:.3} ms, {who} alone {alone_ms:.3} ms");
+        return Ok(Some((alone, why)));
     }
     if busy.len() > 1 { slowed(session, request, plan, seen) } else { Ok(None) }
 }
@@ -86,8 +78,8 @@ fn slowed<'a>(
         words.push(format!("{} took {ratio:.2} times what was predicted", device.name));
     }
     let better_s = session.pool.install(|| make(&slowed))?.predicted_s;
-    let saved_s = (last.seconds() - better_s) * seen.products as f64;
-    let pays = seen.alone_s.is_some() || saved_s > WORTH_PREPARING * seen.prepare_s;
-    let pays = pays && better_s < WORTH_CHANGING * last.seconds();
+    let saved_s = (seen.best_s - better_s) * seen.products as f64;
+    let pays = seen.trials != Trials::default() || saved_s > WORTH_PREPARING * seen.prepare_s;
+    let pays = pays && better_s < WORTH_CHANGING * seen.best_s;
     Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::alone::time_cpu;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::files::DenseFile;
@@ -16,6 +15,7 @@ use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
+use super::trials::{Operands, Trials, trials};
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
@@ -87,11 +87,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let planning_span = tracing::info_span!("plan").entered();
     let work = work(&matrix, &loaded.info, k)?;
     let mut decided = decide(arguments, &session, console, matrix, work, saved)?;
-    let mut alone_s = None;
+    let mut tried = Trials::default();
     let (first, opened) = match &mut decided.plan {
         ToMake::Asked(request) => {
-            let xy = (&x, &mut y);
-            alone_s = time_cpu(&session, matrix, request, &settings, clock, xy, warmup)?;
+            let operands = Operands { matrix, x: &x, y: &mut y };
+            tried = trials(&session, request, &settings, clock, operands, warmup)?;
             open(&session.pool, matrix, request.clone(), &settings, clock)?
         }
         ToMake::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
@@ -106,10 +106,13 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let keep = recording.is_some();
     let repeats = u64::from(arguments.repeat);
-    let warm = repeat(&session, console, &mut prepared, &x, &mut y, warmup, 0, false)?;
+    // The first finds nothing in the caches; how long the others take is looked at.
+    let cold = warmup.min(1);
+    let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warmup - cold, false)?;
     let again = match (&decided.plan, &warm.last) {
         (ToMake::Asked(request), Some(last)) => {
-            let seen = Seen { last, alone_s, prepare_s, products: repeats };
+            let best_s = warm.seconds.iter().copied().fold(last.seconds(), f64::min);
+            let seen = Seen { last, best_s, trials: tried, prepare_s, products: repeats };
             replanned(&session, request, job.plan(), &seen)?
         }
         _ => None,

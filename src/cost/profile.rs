@@ -131,6 +131,11 @@ impl Load {
             x_bytes: features.end_column.saturating_sub(features.first_column).saturating_mul(row_bytes),
         }
     }
+
+    /// Bytes that move between memory and a processor whose cache keeps X while it is used.
+    pub fn moved_bytes(&self) -> u64 {
+        self.compulsory_bytes.saturating_add(self.x_bytes.min(self.gathered_bytes))
+    }
 }
 
 /// Seconds for `bytes` at a rate.

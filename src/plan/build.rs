@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
         let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
         let route = plan.route(chunk, device);
         if route == Route::Host {
-            let bytes = chunk.load(plan.k, plan.dtype).compulsory_bytes;
+            let bytes = chunk.load(plan.k, plan.dtype).moved_bytes();
             let computed = demand(steps.kernel_s, 0, bytes);
             let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
             return self.graph.task(compute, &[], &[], &nonempty(target));

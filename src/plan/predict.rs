@@ -148,11 +148,11 @@ pub(super) fn finish_s(
 pub(super) const STAGED_TIMES: u64 = 3;
 
 /// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
-/// for its slice on the way back; once for what crosses from where it lies; a CPU reads A and writes Y.
+/// for its slice on the way back; once for what crosses from where it lies; a CPU reads A and X and writes Y.
 pub(super) fn host_bytes(device: &DevicePlan, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
     if device.profile.link.is_none() {
-        return chunk.load(k, dtype).compulsory_bytes;
+        return chunk.load(k, dtype).moved_bytes();
     }
     let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
     let times = |registered: bool| if registered { 1 } else { STAGED_TIMES };

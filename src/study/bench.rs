@@ -1,5 +1,7 @@
 //! Every kernel alone: timed, checked, compared.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
@@ -14,7 +16,7 @@ use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::Features;
 
-/// Elements of X up to which the result of every kernel is checked.
+/// Elements of X up to which the result of every form of every kernel is checked.
 const ALWAYS_CHECKED: usize = 1 << 22;
 
 /// Which kernels to measure: all, or those with one of these names, be it the kernel's or one of its forms'.
@@ -59,8 +61,8 @@ impl KernelNames {
 
 /// A device with a matrix on it, and the kernels that can be run there. Numbers of kernels are places in `kernels`.
 pub trait Subject<T: Scalar> {
-    /// Names of the kernels' forms, and the order in which each adds.
-    fn kernels(&self) -> Vec<(String, Order)>;
+    /// The kernels' forms: of which kernel, and under which name.
+    fn kernels(&self) -> Vec<(KernelId, String)>;
 
     /// Gets ready for `x`, and may say what could have been better.
     fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>>;
@@ -191,10 +193,12 @@ pub fn bench_kernels<T: Kernels>(
 ) -> Result<Option<Vec<KernelResult>>> {
     let mut results = Vec::new();
     let mut best_s = f64::INFINITY;
-    for (number, (kernel, order)) in subject.kernels().into_iter().enumerate() {
+    let mut checked = HashSet::new();
+    for (number, (id, kernel)) in subject.kernels().into_iter().enumerate() {
         if !goes_on() {
             return Ok(None);
         }
+        let order = id.info().order;
         let mut result = KernelResult { kernel, order, times: Times::new(&[]), checked: None, reason: None };
         match subject.ready(number)? {
             Err(reason) => result.reason = Some(reason),
@@ -202,9 +206,9 @@ pub fn bench_kernels<T: Kernels>(
                 Err(reason) => result.reason = Some(reason),
                 Ok(seconds) => {
                     result.times = Times::new(&seconds);
-                    // What cannot be the best is not worth bringing Y back for, where Y is large.
+                    // A further form that cannot be the best is not worth bringing Y back for, where Y is large.
                     let best_so_far = result.times.median.is_some_and(|median| median < best_s);
-                    if best_so_far || x.rows() * x.k() <= ALWAYS_CHECKED {
+                    if checked.insert(id) || best_so_far || x.rows() * x.k() <= ALWAYS_CHECKED {
                         subject.read_y(&mut |y| {
                             result.checked = Some(pool.install(|| expected.check(order, y)));
                         })?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::bench::{KernelNames, Subject};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use crate::kernel::{KernelId, Order, Processor, kernels_of};
+use crate::kernel::{KernelId, Processor, kernels_of};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView};
 use crate::runtime::Pool;
 
@@ -37,8 +37,8 @@ impl<'a, T: Kernels> HostBench<'a, T> {
 }
 
 impl<T: Kernels> Subject<T> for HostBench<'_, T> {
-    fn kernels(&self) -> Vec<(String, Order)> {
-        self.kernels.iter().map(|kernel| (kernel.name().into(), kernel.info().order)).collect()
+    fn kernels(&self) -> Vec<(KernelId, String)> {
+        self.kernels.iter().map(|&kernel| (kernel, kernel.name().into())).collect()
     }
 
     fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>> {

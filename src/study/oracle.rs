@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::bench::Subject;
 use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
 use crate::error::{Error, Result};
-use crate::kernel::{Order, Processor};
+use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::work::Features;
 
@@ -108,8 +108,8 @@ pub fn consult<T: Scalar>(
     let timed: Vec<FormTime> = kernels
         .into_iter()
         .zip(seconds)
-        .filter_map(|((name, order), seconds)| {
-            let predicted_s = predicted(&name);
+        .filter_map(|((kernel, name), seconds)| {
+            let (order, predicted_s) = (kernel.info().order, predicted(&name));
             Some(FormTime { name, order, seconds: seconds?, predicted_s })
         })
         .collect();
@@ -153,7 +153,7 @@ pub fn time_forms<T: Scalar>(
     let kernels = subject.kernels();
     let seconds = time_all(subject, x, kernels.len(), budget_s)?;
     let fastest_s = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    let sample = |((name, _), seconds): ((String, Order), Option<f64>)| {
+    let sample = |((_, name), seconds): ((KernelId, String), Option<f64>)| {
         let form = *forms.iter().find(|form| names(form).contains(&name))?;
         let (k, dtype) = (x.k() as u64, T::DTYPE);
         Some(Sample { form, features: *features, k, dtype, seconds: seconds?, fastest_s })

@@ -6,7 +6,7 @@ use super::bench::{KernelNames, Subject};
 use super::room::Room;
 use crate::device::{FaultKind, Launch, MemoryRange, Operands, RowBytes};
 use crate::error::{Error, Result};
-use crate::kernel::Order;
+use crate::kernel::KernelId;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Variant};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 use crate::work::{HeldColumns, Storage, XOrder, pitch_bytes};
@@ -142,7 +142,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
 }
 
 impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
-    fn kernels(&self) -> Vec<(String, Order)> {
+    fn kernels(&self) -> Vec<(KernelId, String)> {
         let name = |(kernel, variant): &(&CudaKernel, Variant)| {
             let (threads, piece) = (variant.threads, variant.piece);
             let same_name = |(other, form): &&(&CudaKernel, Variant)| {
@@ -155,7 +155,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
                 _ => format!("{name} t{threads} p{piece}"),
             }
         };
-        self.kernels.iter().map(|form| (name(form), form.0.id.info().order)).collect()
+        self.kernels.iter().map(|form| (form.0.id, name(form))).collect()
     }
 
     fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>> {

@@ -1,0 +1,172 @@
+//! Times the CPU alone and the GPUs alone before they share a product: how fast each is on this matrix decides what share it
+//! gets, and whether sharing pays at all. Nothing that is known of other matrices tells as well.
+
+use super::session::Session;
+use crate::cost::Correction;
+use crate::error::Result;
+use crate::kernel::Processor;
+use crate::kernel::cpu::Kernels;
+use crate::matrix::{CsrView, MultiVector};
+use crate::plan::{Plan, PlanRequest, make};
+use crate::runtime::{Prepared, Settings, open};
+use crate::trace::Clock;
+
+/// Devices that are predicted to differ by more than this factor do not share a product, whatever the prediction is off by.
+const ALIKE: f64 = 6.0;
+/// Products of a trial, of which the fastest counts; fewer where they take long.
+const PRODUCTS: u64 = 5;
+/// The fewest: the first finds nothing in the caches.
+const FEWEST_PRODUCTS: u64 = 2;
+/// Seconds that a trial may take if it has more than the fewest.
+const TRIAL_S: f64 = 0.1;
+
+/// Seconds of a product on the devices of one kind alone, where that was timed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Trials {
+    /// On the CPU.
+    pub cpu_s: Option<f64>,
+    /// On all GPUs.
+    pub gpu_s: Option<f64>,
+}
+
+impl Trials {
+    /// The kind of devices that was faster by itself, and its seconds.
+    pub fn faster(&self) -> Option<(Processor, f64)> {
+        let (cpu_s, gpu_s) = (self.cpu_s?, self.gpu_s?);
+        Some(if cpu_s <= gpu_s { (Processor::Cpu, cpu_s) } else { (Processor::Gpu, gpu_s) })
+    }
+}
+
+/// What a product is computed with.
+pub struct Operands<'a, 'b, T: Kernels> {
+    /// A.
+    pub matrix: CsrView<'a, T>,
+    /// X.
+    pub x: &'b MultiVector<T>,
+    /// Where Y goes.
+    pub y: &'b mut MultiVector<T>,
+}
+
+/// Times both kinds of devices, and corrects `request` by what was seen, where they might share the product and the `warmup`
+/// products that nobody measures leave room for that.
+pub fn trials<'a, T: Kernels>(
+    session: &Session,
+    request: &mut PlanRequest<'a>,
+    settings: &Settings,
+    clock: Clock,
+    operands: Operands<'a, '_, T>,
+    warmup: u64,
+) -> Result<Trials> {
+    let insists = request.cpu_share.is_some() || request.chunks.is_some() || request.kernel.is_some();
+    let (Some(cpu), Some(gpu)) = (only(request, Processor::Cpu), only(request, Processor::Gpu)) else {
+        return Ok(Trials::default());
+    };
+    if warmup < FEWEST_PRODUCTS || insists {
+        return Ok(Trials::default());
+    }
+    let plan = |request: &PlanRequest<'_>| session.pool.install(|| make(request));
+    let (cpu_plan, gpu_plan) = match (plan(&cpu), plan(&gpu)) {
+        (Ok(cpu), Ok(gpu)) if are_alike(&cpu, &gpu) => (cpu, gpu),
+        _ => return Ok(Trials::default()),
+    };
+    let mut time = |request: PlanRequest<'a>, predicted_s: f64| {
+        let (job, opened) = open(&session.pool, operands.matrix, request, settings, clock)?;
+        let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
+        let products = ((TRIAL_S / predicted_s.max(1e-9)) as u64).clamp(FEWEST_PRODUCTS, PRODUCTS);
+        let (mut best_s, cancel) = (None, Some(session.interrupt.flag()));
+        let (x, y) = (operands.x.view(), operands.y.view_mut());
+        prepared.repeat(x, y, products, cancel, |_, report| {
+            if !report.cancelled && report.faults.is_empty() {
+                best_s = Some(report.seconds().min(best_s.unwrap_or(f64::INFINITY)));
+            }
+        })?;
+        Ok(best_s)
+    };
+    let cpu_s = {
+        let _span = tracing::info_span!("time the CPU alone").entered();
+        time(cpu, cpu_plan.predicted_s)?
+    };
+    let gpu_s = {
+        let _span = tracing::info_span!("time the GPUs alone").entered();
+        time(gpu, gpu_plan.predicted_s)?
+    };
+    let ratio = |measured_s: Option<f64>, plan: &Plan| measured_s.map(|s| s / plan.predicted_s.max(1e-9));
+    correct(request, ratio(cpu_s, &cpu_plan), ratio(gpu_s, &gpu_plan));
+    Ok(Trials { cpu_s, gpu_s })
+}
+
+/// The same request to the devices of one kind; nothing where there are none.
+pub fn only<'a>(request: &PlanRequest<'a>, processor: Processor) -> Option<PlanRequest<'a>> {
+    let mut only = request.clone();
+    only.devices.retain(|device| device.profile.processor == processor);
+    if processor == Processor::Cpu {
+        only.mode = None;
+    }
+    (!only.devices.is_empty()).then_some(only)
+}
+
+fn are_alike(one: &Plan, other: &Plan) -> bool {
+    let ratio = one.predicted_s / other.predicted_s.max(1e-12);
+    (1.0 / ALIKE..=ALIKE).contains(&ratio)
+}
+
+/// Makes all kernels of the CPU slower by one factor, and GPUs in everything by the other.
+fn correct(request: &mut PlanRequest<'_>, cpu: Option<f64>, gpu: Option<f64>) {
+    for device in &mut request.devices {
+        match (device.profile.processor, cpu, gpu) {
+            (Processor::Cpu, Some(factor), _) => {
+                let known = std::mem::take(&mut device.profile.corrections);
+                let before = |kernel| {
+                    known.iter().find(|known| known.kernel == kernel).map_or(1.0, |known| known.factor)
+                };
+                let kernels = crate::cost::eligible(Processor::Cpu).iter();
+                let corrected = kernels.map(|&kernel| Correction {
+                    kernel,
+                    variant: None,
+                    factor: before(kernel) * factor,
+                });
+                device.profile.corrections = corrected.collect();
+            }
+            (Processor::Gpu, _, Some(factor)) => device.profile = device.profile.slowed(factor),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+    use crate::matrix::{Csr, generate};
+    use crate::plan::{DeviceSpec, Mode};
+    use crate::work::Work;
+
+    #[test]
+    fn a_cpu_that_was_seen_to_be_slower_is_predicted_to_be_and_gets_less() {
+        let matrix: Csr<f64> = generate("stencil27,n=40", 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let machine = preset("h200").unwrap();
+        let auto = |name: &str, profile: &crate::cost::Profile| DeviceSpec {
+            required: false,
+            ..DeviceSpec::new(name, profile.clone())
+        };
+        let devices = vec![auto("cpu", &machine.cpu), auto("sim:h200/0", &machine.gpus[0])];
+        let mut request = PlanRequest::new(work, devices, machine.host.clone());
+        (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
+        let alone_s = |request: &PlanRequest<'_>| {
+            let alone = only(request, Processor::Cpu).unwrap();
+            assert!(alone.devices.len() == 1 && alone.mode.is_none());
+            make(&alone).unwrap().predicted_s
+        };
+        let rows = |request: &PlanRequest<'_>| {
+            let plan = make(request).unwrap();
+            plan.devices.iter().find(|device| device.name == "cpu").map_or(0, |device| device.rows)
+        };
+        let (before_s, before) = (alone_s(&request), rows(&request));
+        correct(&mut request, Some(1.5), None);
+        correct(&mut request, Some(2.0), None);
+        assert!((alone_s(&request) / before_s - 3.0).abs() < 1e-9, "corrections multiply");
+        assert!(rows(&request) < before, "{} rows of {before}", rows(&request));
+        assert!(only(&only(&request, Processor::Gpu).unwrap(), Processor::Cpu).is_none());
+    }
+}
