@@ -2,12 +2,18 @@
 //
 //   csr_subwarp  one way: a row is a chain of fused multiply-adds, or, beyond 256 nonzeros, the sum of its segments' chains,
 //                first to last; the canonical order
-//   csr_ways     W ways share a row's nonzeros and a tree adds their sums; for few or long rows and small K
+//   csr_ways     W ways share a row's nonzeros and a tree adds their sums; for few or long rows and small K. A row that would
+//                keep its lanes busy long after all others are done is left to the whole block: its groups of lanes take
+//                a piece of it each, and their sums are added first to last
 //
 // A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
 // values begin at the first row's first nonzero.
 
 // fast: no spills
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=8
+// exact: EXACT_K=32 ENTRY=form SCALAR=double BYTES=16 LANES=16 VECTORS=1 WAYS=2
+// exact: EXACT_K=32 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=2 WAYS=4
+// exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1
 
 #include "lanes.cuh"
 
@@ -18,57 +24,151 @@
 
 #define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
 
-template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void csr_subwarp(PARAMETERS(T))
+// Rows of more nonzeros are computed by a block, so many nonzeros a group of lanes at a time.
+#define LONG_ROW 2048u
+#define LONG_PIECE 256u
+#define MOST_THREADS 256
+
+template <typename T, int E, int L, int V> static __device__ __forceinline__ void csr_subwarp(PARAMETERS(T))
 {
-    const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
-    const unsigned long long row = (unsigned long long)blockIdx.x * (blockDim.x / (L * W)) + threadIdx.x / (L * W);
-    unsigned long long begin = 0, count = 0, behind = 0;
-    if (row < rows) {
-        begin = __ldg(row_pointers + row);
-        count = __ldg(row_pointers + row + 1) - begin;
-        behind = __ldg(row_pointers + rows) - begin;
-        begin -= __ldg(row_pointers);
-    }
+    const unsigned int column = blockIdx.y * (E * L * V) + threadIdx.x % L * E, width = COLUMNS_OF(T, k, ldx);
+    const unsigned long long row = (unsigned long long)blockIdx.x * (blockDim.x / L) + threadIdx.x / L;
+    if (row >= rows) return;
+    unsigned long long begin = __ldg(row_pointers + row);
+    const unsigned long long count = __ldg(row_pointers + row + 1) - begin, behind = __ldg(row_pointers + rows) - begin;
+    begin -= __ldg(row_pointers);
     // The arrays end with the last row's entries.
     const unsigned int readable = behind < PLENTY ? (unsigned int)behind : PLENTY;
     const unsigned int pitch = PITCH_OF(T, ldx);
     T sums[V][E];
-    if (W == 1 && count <= 4) {
+    if (count <= 4) {
         short_chain<T, E, L, V>(begin, (unsigned int)count, columns, values, x, pitch, column, width, sums);
-    } else if (W > 1 || count <= SEGMENT) {
-        chain<T, E, L, V, W, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, way, sums);
+    } else if (count <= SEGMENT) {
+        chain<T, E, L, V, 1, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, 0, sums);
     } else {
         T segment[V][E];
         for (unsigned long long at = 0; at < count; at += SEGMENT) {
             const unsigned int length = count - at < SEGMENT ? (unsigned int)(count - at) : SEGMENT;
             const unsigned int left = behind - at < PLENTY ? (unsigned int)(behind - at) : PLENTY;
-            chain<T, E, L, V, W, false>(begin + at, length, left, columns, values, x, pitch, column, width, way, segment);
+            chain<T, E, L, V, 1, false>(begin + at, length, left, columns, values, x, pitch, column, width, 0, segment);
 #pragma unroll
             for (int v = 0; v < V; ++v)
 #pragma unroll
                 for (int i = 0; i < E; ++i) sums[v][i] = at == 0 ? segment[v][i] : sums[v][i] + segment[v][i];
         }
     }
-    if (W > 1) add_ways<T, E, L, V, W>(sums);
-    if (row < rows && way == 0) store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
+    store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
+}
+
+// Whether `mine` is true for any thread of the block. All of them come here.
+static __device__ __forceinline__ bool any_of_block(bool mine)
+{
+    __shared__ bool warps[MOST_THREADS / 32];
+    const bool any = __any_sync(0xffffffffu, mine);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = any;
+    __syncthreads();
+    bool result = false;
+    for (unsigned int warp = 0; warp < blockDim.x / 32; ++warp) result |= warps[warp];
+    return result;
+}
+
+// Adds the sums of `count` groups of lanes, first to last, to what `row` holds, or stores them where it holds nothing yet.
+template <typename T, int E, int L, int V, int W>
+static __device__ __forceinline__ void add_groups(const T (&sums)[V][E], unsigned int count, bool is_first, T *row,
+                                                  unsigned int column, unsigned int width)
+{
+    __shared__ T tile[MOST_THREADS / W * E];
+    const unsigned int lane = threadIdx.x % (L * W);
+    T *own = tile + (threadIdx.x / (L * W) * L + lane % L) * E;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        if (lane < L)
+#pragma unroll
+            for (int i = 0; i < E; ++i) own[i] = sums[v][i];
+        __syncthreads();
+        if (threadIdx.x < L && column + v * (L * E) < width) {
+            T *to = row + column + v * (L * E);
+            T total[E];
+#pragma unroll
+            for (int i = 0; i < E; ++i) total[i] = is_first ? own[i] : to[i] + own[i];
+            for (unsigned int other = 1; other < count; ++other)
+#pragma unroll
+                for (int i = 0; i < E; ++i) total[i] += own[other * (L * E) + i];
+#pragma unroll
+            for (int i = 0; i < E; ++i) to[i] = total[i];
+        }
+        __syncthreads();
+    }
+}
+
+template <typename T, int E, int L, int V, int W> static __device__ __forceinline__ void csr_ways(PARAMETERS(T))
+{
+    const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
+    const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
+    const unsigned int group = threadIdx.x / (L * W), groups = blockDim.x / (L * W);
+    const unsigned long long first_row = (unsigned long long)blockIdx.x * groups, row = first_row + group;
+    const unsigned long long last_row = first_row + groups < rows ? first_row + groups : rows;
+    const unsigned long long start = __ldg(row_pointers), end = __ldg(row_pointers + rows);
+    const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
+    unsigned long long begin = end, length = 0;
+    if (row < rows) {
+        begin = __ldg(row_pointers + row);
+        length = __ldg(row_pointers + row + 1) - begin;
+    }
+    const bool is_long = length > LONG_ROW;
+    if (is_long) length = 0;
+    // First every group has its own row, then all have one long row after the other, from `at` to `until`.
+    bool together = false;
+    unsigned long long next = first_row, at = 0, until = 0;
+    for (;;) {
+        // The arrays end with the last row's entries.
+        const unsigned int readable = end - begin < PLENTY ? (unsigned int)(end - begin) : PLENTY;
+        T sums[V][E];
+        chain<T, E, L, V, W, false>(begin - start, (unsigned int)length, readable, columns, values, x, pitch, column, width, way,
+                                    sums);
+        add_ways<T, E, L, V, W>(sums);
+        if (!together) {
+            if (row < rows && way == 0 && !is_long) store_row<T, E, L, V>(y + row * y_pitch, column, width, sums);
+            // The same for all threads of a block, most of which need not wait for each other.
+            if (__ldg(row_pointers + last_row) - __ldg(row_pointers + first_row) <= LONG_ROW) return;
+            if (!any_of_block(is_long)) return;
+            together = true;
+        } else {
+            const unsigned long long pieces = (until - at + LONG_PIECE - 1) / LONG_PIECE;
+            add_groups<T, E, L, V, W>(sums, pieces < groups ? (unsigned int)pieces : groups,
+                                      at == __ldg(row_pointers + next - 1), y + (next - 1) * y_pitch, column, width);
+            at += (unsigned long long)groups * LONG_PIECE;
+        }
+        while (at >= until) {
+            if (next == last_row) return;
+            at = __ldg(row_pointers + next), until = __ldg(row_pointers + ++next);
+            if (until - at <= LONG_ROW) at = until;
+        }
+        begin = at + group * LONG_PIECE;
+        length = begin >= until ? 0 : until - begin < LONG_PIECE ? until - begin : LONG_PIECE;
+        if (length == 0) begin = end;
+    }
 }
 
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
+extern "C" __global__ void __launch_bounds__(MOST_THREADS) ENTRY(PARAMETERS(SCALAR))
 {
-    csr_subwarp<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS>(ARGUMENTS);
+#if WAYS == 1
+    csr_subwarp<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS>(ARGUMENTS);
+#else
+    csr_ways<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS>(ARGUMENTS);
+#endif
 }
 #else
 #define SUBWARP(type, T, B, L, V)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(256) csr_subwarp_##type##_b##B##l##L##v##V(PARAMETERS(T))             \
+    extern "C" __global__ void __launch_bounds__(MOST_THREADS) csr_subwarp_##type##_b##B##l##L##v##V(PARAMETERS(T))             \
     {                                                                                                                  \
-        csr_subwarp<T, B / sizeof(T), L, V, 1>(ARGUMENTS);                                                             \
+        csr_subwarp<T, B / sizeof(T), L, V>(ARGUMENTS);                                                             \
     }
 #define WAYS_FORM(type, T, B, L, V, W)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256) csr_ways_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))          \
+    extern "C" __global__ void __launch_bounds__(MOST_THREADS) csr_ways_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))          \
     {                                                                                                                  \
-        csr_subwarp<T, B / sizeof(T), L, V, W>(ARGUMENTS);                                                             \
+        csr_ways<T, B / sizeof(T), L, V, W>(ARGUMENTS);                                                             \
     }
 SUBWARP(f64, double, 8, 1, 1) LADDER(SUBWARP, f64, double)
 SUBWARP(f32, float, 4, 1, 1) SUBWARP(f32, float, 8, 1, 1) LADDER(SUBWARP, f32, float)

@@ -285,6 +285,37 @@ fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetch
     }
 }
 
+/// Rows that groups of lanes take by themselves, and some that are left to the whole block in one round and in several.
+const LONG_LENGTHS: [usize; 9] = [3, 9000, 0, 2048, 2049, 1, 5000, 17, 2600];
+
+fn check_long<T: Scalar>(k: usize) {
+    let entries = |length: usize| (0..length).map(|at| (at as u32, T::from_f64((at % 13) as f64 - 5.7)));
+    let (columns, values): (Vec<u32>, Vec<T>) = LONG_LENGTHS.into_iter().flat_map(entries).unzip();
+    let mut pointers = vec![0];
+    pointers.extend(LONG_LENGTHS.iter().scan(0, |sum, &length| {
+        *sum += length as u64;
+        Some(*sum)
+    }));
+    let a = Csr::try_new(LONG_LENGTHS.len(), 9000, pointers, columns, values).unwrap();
+    let x = x_for::<T>(a.cols(), k, k);
+    let kernel = CudaKernel::of(KernelId::CsrWays).unwrap();
+    for variant in kernel.variants_for(T::DTYPE, k as u64) {
+        for rows in [0..a.rows(), 1..5] {
+            let y = product(kernel, variant, a.view(), rows.clone(), &x).unwrap();
+            let verdict = verify(a.view().slice_rows(rows.clone()), x.view(), y.view()).unwrap();
+            assert!(verdict.passed, "{}, k = {k}, rows {rows:?}: {verdict:?}", kernel.variant_name(variant));
+        }
+    }
+}
+
+#[test]
+fn rows_that_a_block_computes_together_are_right_beside_rows_that_it_does_not() {
+    for k in [1, 5, 33] {
+        check_long::<f64>(k);
+        check_long::<f32>(k);
+    }
+}
+
 #[test]
 fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
     let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;
