@@ -19,8 +19,8 @@ const WORTH_PREPARING: f64 = 1.5;
 pub struct Seen<'a> {
     /// The last product.
     pub last: &'a RunReport,
-    /// Seconds of the fastest.
-    pub best_s: f64,
+    /// Seconds that products took, in the middle.
+    pub seconds: f64,
     /// What devices took by themselves.
     pub trials: Trials,
     /// Seconds that getting ready took.
@@ -45,12 +45,12 @@ pub fn replanned<'a>(
     let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
     if let Some((kind, alone_s)) = seen.trials.faster().filter(|_| !named)
-        && alone_s < WORTH_LEAVING * seen.best_s
+        && alone_s < WORTH_LEAVING * seen.seconds
         && busy.iter().any(|&other| other != kind)
         && let Some(alone) = only(request, kind)
     {
         let who = if kind == Processor::Cpu { "the CPU" } else { "the GPUs" };
-        let (together_ms, alone_ms) = (seen.best_s * 1e3, alone_s * 1e3);
+        let (together_ms, alone_ms) = (seen.seconds * 1e3, alone_s * 1e3);
         let why =
             format!("planned again: what was planned took {together_ms:.3} ms, {who} alone {alone_ms:.3} ms");
         return Ok(Some((alone, why)));
@@ -78,8 +78,8 @@ fn slowed<'a>(
         words.push(format!("{} took {ratio:.2} times what was predicted", device.name));
     }
     let better_s = session.pool.install(|| make(&slowed))?.predicted_s;
-    let saved_s = (seen.best_s - better_s) * seen.products as f64;
+    let saved_s = (seen.seconds - better_s) * seen.products as f64;
     let pays = seen.trials != Trials::default() || saved_s > WORTH_PREPARING * seen.prepare_s;
-    let pays = pays && better_s < WORTH_CHANGING * seen.best_s;
+    let pays = pays && better_s < WORTH_CHANGING * seen.seconds;
     Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
 }

@@ -15,7 +15,7 @@ use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
-use super::trials::{Operands, Trials, trials};
+use super::trials::{Operands, Trials, products, trials};
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
@@ -106,13 +106,14 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let keep = recording.is_some();
     let repeats = u64::from(arguments.repeat);
-    // The first finds nothing in the caches; how long the others take is looked at.
-    let cold = warmup.min(1);
-    let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warmup - cold, false)?;
+    // The first finds nothing in the caches; how long the others take is looked at, of as many as devices alone were given.
+    let (cold, many) = (warmup.min(1), products(job.plan().predicted_s));
+    let warm_runs = if tried == Trials::default() { warmup } else { warmup.max(many) } - cold;
+    let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warm_runs, false)?;
     let again = match (&decided.plan, &warm.last) {
         (ToMake::Asked(request), Some(last)) => {
-            let best_s = warm.seconds.iter().copied().fold(last.seconds(), f64::min);
-            let seen = Seen { last, best_s, trials: tried, prepare_s, products: repeats };
+            let seconds = Times::new(&warm.seconds).median.unwrap_or(last.seconds());
+            let seen = Seen { last, seconds, trials: tried, prepare_s, products: repeats };
             replanned(&session, request, job.plan(), &seen)?
         }
         _ => None,

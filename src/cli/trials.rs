@@ -9,13 +9,14 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector};
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::{Prepared, Settings, open};
+use crate::study::Times;
 use crate::trace::Clock;
 
 /// Devices that are predicted to differ by more than this factor do not share a product, whatever the prediction is off by.
 const ALIKE: f64 = 6.0;
-/// Products of a trial, of which the fastest counts; fewer where they take long.
-const PRODUCTS: u64 = 5;
-/// The fewest: the first finds nothing in the caches.
+/// Products of a trial; fewer where they take long.
+const PRODUCTS: u64 = 7;
+/// The fewest: the first finds nothing in the caches, and does not count.
 const FEWEST_PRODUCTS: u64 = 2;
 /// Seconds that a trial may take if it has more than the fewest.
 const TRIAL_S: f64 = 0.1;
@@ -27,6 +28,11 @@ pub struct Trials {
     pub cpu_s: Option<f64>,
     /// On all GPUs.
     pub gpu_s: Option<f64>,
+}
+
+/// How many products tell how long one takes that is predicted to take that long.
+pub fn products(predicted_s: f64) -> u64 {
+    ((TRIAL_S / predicted_s.max(1e-9)) as u64).clamp(FEWEST_PRODUCTS, PRODUCTS)
 }
 
 impl Trials {
@@ -72,15 +78,14 @@ pub fn trials<'a, T: Kernels>(
     let mut time = |request: PlanRequest<'a>, predicted_s: f64| {
         let (job, opened) = open(&session.pool, operands.matrix, request, settings, clock)?;
         let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
-        let products = ((TRIAL_S / predicted_s.max(1e-9)) as u64).clamp(FEWEST_PRODUCTS, PRODUCTS);
-        let (mut best_s, cancel) = (None, Some(session.interrupt.flag()));
+        let (mut seconds, cancel) = (Vec::new(), Some(session.interrupt.flag()));
         let (x, y) = (operands.x.view(), operands.y.view_mut());
-        prepared.repeat(x, y, products, cancel, |_, report| {
-            if !report.cancelled && report.faults.is_empty() {
-                best_s = Some(report.seconds().min(best_s.unwrap_or(f64::INFINITY)));
+        prepared.repeat(x, y, products(predicted_s), cancel, |run, report| {
+            if run > 0 && !report.cancelled && report.faults.is_empty() {
+                seconds.push(report.seconds());
             }
         })?;
-        Ok(best_s)
+        Ok(Times::new(&seconds).median)
     };
     let cpu_s = {
         let _span = tracing::info_span!("time the CPU alone").entered();

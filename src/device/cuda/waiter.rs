@@ -2,9 +2,10 @@
 //!
 //! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
 //! wakes it. While more operations are queued behind it looks seldom: every look takes the driver's lock, which the owner
-//! needs to issue the next one. Functions that the driver calls on the stream would hold up the next operation until they
+//! needs to issue the next one. And where many wait to be looked at, one in the middle tells of all before it. Functions that the driver calls on the stream would hold up the next operation until they
 //! return.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,9 @@ const LOOKING: Duration = Duration::from_micros(20);
 
 /// How long the thread leaves the driver alone between two looks while the stream has more to do.
 const LEAVING_ALONE: Duration = Duration::from_micros(20);
+
+/// As many operations that have not been looked at are many.
+const MANY: usize = 4;
 
 /// Host memory that an operation uses until it has ended.
 #[expect(dead_code, reason = "kept for its drop")]
@@ -81,12 +85,15 @@ impl Waiter {
             self.shared.lose(&fault.message);
         }
         let mut lane_end_ns = 0;
-        for Issued { fence, events, has_start, epoch, issued_ns, what, held } in &self.issued {
+        let mut queue = Queue { coming: &self.issued, taken: VecDeque::new(), happened: 0 };
+        while let Some((issued, has_happened)) = queue.next() {
+            let Issued { fence, events, has_start, epoch, issued_ns, what, held } = issued;
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_computing(Some(what));
             }
-            let times = wait(&events.end, || !self.issued.is_empty()).and_then(|()| {
+            let waited = if has_happened { Ok(()) } else { wait(&events.end, || queue.more_follows()) };
+            let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = if has_start { Some(epoch.card_ns(&events.start)?) } else { None };
                 Ok((start_ns, epoch.card_ns(&events.end)?, seen_ns))
@@ -113,6 +120,38 @@ impl Waiter {
             let _ = self.ended.send(fence);
             self.reports.send(fence, start_ns, end_ns, result);
         }
+    }
+}
+
+/// The operations of a lane, in their order.
+struct Queue<'a> {
+    coming: &'a Receiver<Issued>,
+    taken: VecDeque<Issued>,
+    /// How many of those taken, from the first on, are known to have happened.
+    happened: usize,
+}
+
+impl Queue<'_> {
+    /// The next one, and whether it is known to have happened; nothing where no more can come.
+    fn next(&mut self) -> Option<(Issued, bool)> {
+        if self.taken.is_empty() {
+            self.taken.push_back(self.coming.recv().ok()?);
+        }
+        self.taken.extend(self.coming.try_iter());
+        if self.happened == 0 && self.taken.len() >= MANY {
+            let middle = self.taken.len() / 2;
+            // What went wrong shows when the operation itself is waited for.
+            if self.taken[middle].events.end.has_happened().unwrap_or(false) {
+                self.happened = middle + 1;
+            }
+        }
+        let known = self.happened > 0;
+        self.happened = self.happened.saturating_sub(1);
+        self.taken.pop_front().map(|issued| (issued, known))
+    }
+
+    fn more_follows(&self) -> bool {
+        !self.taken.is_empty() || !self.coming.is_empty()
     }
 }
 
