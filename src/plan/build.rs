@@ -5,7 +5,7 @@
 
 use super::data::{Chunk, Mode, Plan, XPlan};
 use super::outputs::Outputs;
-use super::predict::Steps;
+use super::predict::{Steps, cpu_bytes};
 use super::remaining::Remaining;
 use crate::error::Result;
 use crate::graph::{
@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
         let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
         let route = plan.route(chunk, device);
         if route == Route::Host {
-            let bytes = chunk.load(plan.k, plan.dtype).moved_bytes();
+            let bytes = cpu_bytes(&plan.host, chunk, steps.kernel_s, plan.k, plan.dtype);
             let computed = demand(steps.kernel_s, 0, bytes);
             let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
             return self.graph.task(compute, &[], &[], &nonempty(target));

@@ -147,12 +147,30 @@ pub(super) fn finish_s(
 /// How often the host's memory is touched by a byte that is staged: read, written, and read by the copy.
 pub(super) const STAGED_TIMES: u64 = 3;
 
+/// Share of its time for which a product on the CPU keeps the host's memory busy, if it does not move more bytes than that: rows
+/// of X that are fetched again, lines that are fetched for a part of them. Seen where a CPU slowed down beside copies.
+const KEEPS_BUSY: f64 = 0.75;
+
+/// Bytes that the CPU moves through its memory to compute a chunk in `kernel_s`: it reads A and X and writes Y.
+pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, dtype: Dtype) -> u64 {
+    let busy_bytes = KEEPS_BUSY * kernel_s * host.memory_gb_per_s * 1e9;
+    chunk.load(k, dtype).moved_bytes().max(busy_bytes as u64)
+}
+
 /// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
-/// for its slice on the way back; once for what crosses from where it lies; a CPU reads A and X and writes Y.
-pub(super) fn host_bytes(device: &DevicePlan, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
+/// for its slice on the way back; once for what crosses from where it lies.
+pub(super) fn host_bytes(
+    device: &DevicePlan,
+    host: &HostRates,
+    chunk: &Chunk,
+    mode: Mode,
+    k: u64,
+    dtype: Dtype,
+) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
     if device.profile.link.is_none() {
-        return chunk.load(k, dtype).moved_bytes();
+        let kernel_s = Steps::of_chunk(device, host, chunk, k, dtype).kernel_s;
+        return cpu_bytes(host, chunk, kernel_s, k, dtype);
     }
     let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
     let times = |registered: bool| if registered { 1 } else { STAGED_TIMES };

@@ -39,7 +39,7 @@ pub(super) fn predict(plan: &mut Plan) {
     let mut latest: f64 = 0.0;
     for (index, device) in plan.devices.iter_mut().enumerate() {
         let own: Vec<&Chunk> = plan.chunks.iter().filter(|chunk| chunk.home == index as u32).collect();
-        let moved = own.iter().map(|chunk| host_bytes(device, chunk, mode, k, dtype)).sum();
+        let moved = own.iter().map(|chunk| host_bytes(device, &plan.host, chunk, mode, k, dtype)).sum();
         let x_times = if device.registered.x { 1 } else { STAGED_TIMES };
         host_moved =
             host_moved.saturating_add(moved).saturating_add(device.slots.x_bytes.saturating_mul(x_times));
