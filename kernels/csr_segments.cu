@@ -12,7 +12,7 @@
 // way whose turn it is are handed to all: the canonical order for any number of ways and any depth.
 //
 // The first `longest` items get a warp each, W = 32 / L ways; the others L * W lanes. The segment that is finished last adds
-// all of its row, first to last, the ways taking turns again.
+// all of its row, first to last, the ways taking turns again. Turns are not free: all ways compute in each of them.
 
 // fast: no spills
 // exact: EXACT_K=1 ENTRY=form SCALAR=double BYTES=8 LANES=1 VECTORS=1 WAYS=1 DEPTH=16
@@ -53,6 +53,59 @@ static __device__ __forceinline__ void load_deep(const unsigned int *__restrict_
         load_entries<T, true, false>(columns, values, at + quad, length, PLENTY, from + quad, factors + quad);
 }
 
+// The sums of `count` entries of A times their rows of X, in the order of the entries, D of them at a time.
+template <typename T, int E, int L, int V, int D>
+static __device__ __forceinline__ void chain_of_one(unsigned long long begin, unsigned int count,
+                                                    const unsigned int *__restrict__ columns,
+                                                    const T *__restrict__ values, const T *__restrict__ x,
+                                                    unsigned int ldx, unsigned int column, unsigned int k,
+                                                    T (&sums)[V][E])
+{
+    clear<T, E, V>(sums);
+    const unsigned int skip = (unsigned int)(begin & 3), length = count + skip;
+    const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
+    columns += begin - skip;
+    values += begin - skip;
+    unsigned int from[D];
+    T factors[D];
+    load_deep<T, D>(columns, values, 0, length, from, factors);
+    for (unsigned int at = 0; at < length; at += D) {
+        T part[D][V][E], now[D];
+#pragma unroll
+        for (int j = 0; j < D; ++j) {
+            // One comparison: places before the first entry wrap around.
+            if (at + j - skip < count)
+                load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
+            now[j] = IS_UNIFORM ? uniform : factors[j];
+        }
+        // The next entries are on their way before the sums wait for X.
+        load_deep<T, D>(columns, values, at + D, length, from, factors);
+#pragma unroll
+        for (int j = 0; j < D; ++j)
+            if (at + j - skip < count) multiply_add<T, E, V>(now[j], part[j], sums);
+    }
+}
+
+// An item by L lanes, which need no turns.
+template <typename T, int E, int L, int V, int D>
+static __device__ __forceinline__ void segment_of_one(unsigned long long item, ITEM_PARAMETERS(T))
+{
+    const unsigned int lane = threadIdx.x % L;
+    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
+    if (item >= items) return;
+    const uint4 about = __ldg(list + item);
+    const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
+    const unsigned int y_pitch = PITCH_OF(T, ldy);
+    T sums[V][E];
+    chain_of_one<T, E, L, V, D>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, sums);
+    // As many parts at once as rows of X: registers for more would be missing in the chain.
+    if (about.z & CUT)
+        finish_part<T, E, L, V, D>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
+                                   counters);
+    else
+        store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
+}
+
 // The largest of the numbers that groups of N lanes have, for the whole warp.
 template <int N> static __device__ __forceinline__ unsigned int largest_of_warp(unsigned int number)
 {
@@ -86,8 +139,8 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
 {
     clear<T, E, V>(sums);
     const unsigned int skip = (unsigned int)(begin & 3), length = count + skip;
-    // Where ways take turns, the groups of a warp go on together until the last is done.
-    const unsigned int end = W > 1 ? largest_of_warp<L * W>(length) : length;
+    // As ways take turns, the groups of a warp go on together until the last is done.
+    const unsigned int end = largest_of_warp<L * W>(length);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     columns += begin - skip;
     values += begin - skip;
@@ -110,11 +163,11 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
         // The next entries are on their way before the sums wait for X.
         load_deep<T, D>(columns, values, own + W * D, length, from, factors);
 #pragma unroll 1
-        for (unsigned int turn = 0; turn < W && (W == 1 || at + turn * D < end); ++turn) {
+        for (unsigned int turn = 0; turn < W && at + turn * D < end; ++turn) {
 #pragma unroll
             for (int j = 0; j < D; ++j)
                 if (present >> j & 1) multiply_add<T, E, V>(now[j], part[j], sums);
-            if (W > 1) hand_over<T, E, L, V, W>(WARP, turn, sums);
+            hand_over<T, E, L, V, W>(WARP, turn, sums);
         }
     }
 }
@@ -146,7 +199,7 @@ static __device__ __forceinline__ void finish_segment(const uint4 *__restrict__ 
                     if (column + v * (L * E) < k) load_shared_by_all<T, E>(slot + column + v * (L * E), next[j][v]);
             }
 #pragma unroll 1
-        for (unsigned int turn = 0; turn < W && (W == 1 || at + turn * D < end); ++turn) {
+        for (unsigned int turn = 0; turn < W && at + turn * D < end; ++turn) {
 #pragma unroll
             for (int j = 0; j < D; ++j)
                 if (present >> j & 1) {
@@ -157,7 +210,7 @@ static __device__ __forceinline__ void finish_segment(const uint4 *__restrict__ 
                         for (int i = 0; i < E; ++i)
                             sums[v][i] = own + j == 0 ? next[j][v][i] : sums[v][i] + next[j][v][i];
                 }
-            if (W > 1) hand_over<T, E, L, V, W>(group_mask<L * W>(), turn, sums);
+            hand_over<T, E, L, V, W>(group_mask<L * W>(), turn, sums);
         }
     }
     if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
@@ -187,6 +240,8 @@ static __device__ __forceinline__ void segment(unsigned long long item, ITEM_PAR
 template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
 {
+    // What ways of one item have on their way is enough with few each, and registers for more would be missing elsewhere.
+    const int depth_of_longest = W == 1 && D > 4 ? 4 : D;
     const unsigned int warps = blockDim.x / 32, long_blocks = (unsigned int)((longest + warps - 1) / warps);
     const bool is_long = blockIdx.x < long_blocks;
     unsigned long long item = (unsigned long long)blockIdx.x * warps + threadIdx.x / 32;
@@ -197,19 +252,24 @@ static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
     else if (item >= longest)
         item = items;
     if (is_long && L * W < 32)
-        segment<T, E, L, V, 32 / L, D>(item, ITEM_ARGUMENTS);
+        segment<T, E, L, V, 32 / L, depth_of_longest>(item, ITEM_ARGUMENTS);
+    else if (W == 1)
+        segment_of_one<T, E, L, V, D>(item, ITEM_ARGUMENTS);
     else
         segment<T, E, L, V, W, D>(item, ITEM_ARGUMENTS);
 }
 
+// Turns need more registers than 256 threads leave; forms are launched with 64.
+#define MOST_THREADS(W) ((W) == 1 ? 128 : 64)
+
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(64) ENTRY(PARAMETERS(SCALAR))
+extern "C" __global__ void __launch_bounds__(MOST_THREADS(WAYS)) ENTRY(PARAMETERS(SCALAR))
 {
     csr_segments<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, DEPTH>(ARGUMENTS);
 }
 #else
 #define ENTRY_OF(name, T, B, L, V, W, D)                                                                               \
-    extern "C" __global__ void __launch_bounds__(64) name(PARAMETERS(T))                                              \
+    extern "C" __global__ void __launch_bounds__(MOST_THREADS(W)) name(PARAMETERS(T))                                 \
     {                                                                                                                  \
         csr_segments<T, B / sizeof(T), L, V, W, D>(ARGUMENTS);                                                         \
     }

@@ -15,9 +15,9 @@ pub const LARGEST_TILE_BYTES: u64 = 1024;
 /// Tiles that kernels with counters can count.
 pub const MOST_TILES: u64 = 16;
 
-/// Most items that get a warp each where lanes of a warp wait for each other: about as many as a device runs at once. Beyond
-/// that the others hide the way to memory, and lanes that wait are a loss.
-const MOST_LONGEST: u64 = 4096;
+/// Most items that get a warp each where the ways of a warp take turns, which costs many times the additions: where more items are
+/// long they hide the way to memory for each other.
+const MOST_LONGEST: u64 = 1024;
 
 /// What a launch works through: rows, pieces or groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,9 +29,9 @@ pub struct Items {
 }
 
 impl Items {
-    /// How many of the heavy ones, the longest, get a warp each where only few may.
+    /// How many get a warp each where only few may: the heavy ones, or none where those are many.
     pub fn longest(&self) -> u64 {
-        self.heavy.min(MOST_LONGEST)
+        if self.heavy <= MOST_LONGEST { self.heavy } else { 0 }
     }
 }
 
