@@ -109,6 +109,8 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     const unsigned long long first_row = (unsigned long long)blockIdx.x * groups, row = first_row + group;
     const unsigned long long last_row = first_row + groups < rows ? first_row + groups : rows;
     const unsigned long long start = __ldg(row_pointers), end = __ldg(row_pointers + rows);
+    // The same for all threads of a block; most blocks need not wait for any of them. Read with the others, not at the end.
+    const bool may_be_long = __ldg(row_pointers + last_row) - __ldg(row_pointers + first_row) > LONG_ROW;
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     unsigned long long begin = end, length = 0;
     if (row < rows) {
@@ -129,9 +131,7 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
         add_ways<T, E, L, V, W>(sums);
         if (!together) {
             if (row < rows && way == 0 && !is_long) store_row<T, E, L, V>(y + row * y_pitch, column, width, sums);
-            // The same for all threads of a block, most of which need not wait for each other.
-            if (__ldg(row_pointers + last_row) - __ldg(row_pointers + first_row) <= LONG_ROW) return;
-            if (!any_of_block(is_long)) return;
+            if (!may_be_long || !any_of_block(is_long)) return;
             together = true;
         } else {
             const unsigned long long pieces = (until - at + LONG_PIECE - 1) / LONG_PIECE;
