@@ -1,13 +1,11 @@
-//! The kernels that a plan may choose among, and the choice for a chunk.
+//! The kernels that a plan may choose among.
 
-use super::draft::Draft;
 use super::request::PlanRequest;
-use crate::cost::{Choice, Form, Profile, choose, eligible};
+use crate::cost::{Form, eligible};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::{Format, KernelId, Order, Processor};
-use crate::work::columns::columns_rise;
-use crate::work::{ChunkRows, Features, XOrder};
+use crate::work::XOrder;
 
 /// Kernels of GPUs that read A's own arrays; the first is canonical and for any K.
 const AS_IT_LIES: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
@@ -135,56 +133,5 @@ impl PlanRequest<'_> {
             Processor::Cpu => cpu = vec![kernel],
         }
         Ok((cpu, gpu))
-    }
-}
-
-impl Draft<'_> {
-    /// The form to take on `device` for a piece that looks like this.
-    pub fn choice(&self, device: &Profile, piece: &ChunkRows, features: &Features) -> Result<Choice> {
-        let work = &self.request.work;
-        let of_gpu = device.processor == Processor::Gpu;
-        let forms = if of_gpu { &self.forms.gpu } else { &self.forms.cpu };
-        let chosen = |groups: bool| {
-            let usable = forms.iter().filter(|form| groups || form.layout() != Layout::RowGroups);
-            choose(device, features, work.k() as u64, work.dtype(), usable.copied())
-        };
-        let all = chosen(true);
-        // Groups need rising columns, which is worth finding out once they are wanted.
-        let grouped = all.as_ref().is_some_and(|choice| choice.form.layout() == Layout::RowGroups);
-        let choice = if grouped && self.request.kernel.is_none() && !columns_rise(work, piece) {
-            chosen(false)
-        } else {
-            all
-        };
-        match (choice, forms.first()) {
-            (Some(choice), _) => Ok(choice),
-            // A kernel that was insisted on and cannot hold these rows says so itself.
-            (None, Some(&form)) => {
-                Ok(Choice { form, predicted_s: 0.0, reason: form.kernel.info().summary.into() })
-            }
-            (None, None) => Err(Error::Internal("there is no kernel to choose".into())),
-        }
-    }
-
-    /// The kernels for a piece of `home`, on it and on the others.
-    pub fn chunk_kernels(
-        &self,
-        home: Option<&Profile>,
-        piece: &ChunkRows,
-        features: &Features,
-    ) -> Result<ChunkKernels> {
-        let profiles = || self.devices.iter().map(|device| &device.profile);
-        let on_gpu = home.into_iter().chain(profiles()).find(|profile| profile.link.is_some());
-        let on_cpu = profiles().find(|profile| profile.link.is_none()).unwrap_or(self.host_profile);
-        let cpu = self.choice(on_cpu, piece, features)?;
-        let gpu = match on_gpu {
-            Some(profile) => self.choice(profile, piece, features)?,
-            None => {
-                let form = self.forms.gpu.first().copied().unwrap_or(cpu.form);
-                Choice { form, ..cpu.clone() }
-            }
-        };
-        let at_home = if home.is_some_and(|home| home.link.is_some()) { &gpu } else { &cpu };
-        Ok(ChunkKernels { cpu: cpu.form, gpu: gpu.form, reason: at_home.reason.clone() })
     }
 }

@@ -5,6 +5,7 @@
 
 mod balance;
 mod build;
+mod choice;
 mod data;
 mod draft;
 mod file;

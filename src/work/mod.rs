@@ -9,6 +9,7 @@ pub mod features;
 mod held;
 mod hybrid;
 mod items;
+mod layouts;
 mod lengths;
 mod locality;
 mod partition;

@@ -20,7 +20,7 @@ use super::forms::Architecture;
 use super::illegal_address::IllegalAddress;
 use super::modules::Modules;
 use super::shared::Shared;
-use super::waiter::{Held, Issued};
+use super::waiter::{Events, Held, Issued};
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::kernel::cuda::LaunchShape;
 use crate::trace::Clock;
@@ -81,15 +81,6 @@ pub enum Order {
     Issue(Command),
     /// To compile what these launches need, and to answer when that is done.
     Prepare(Vec<Launch>, Sender<Result<(), Fault>>),
-}
-
-/// The two events around an operation.
-#[derive(Debug)]
-pub struct Events {
-    /// Before it.
-    pub start: Event,
-    /// Behind it.
-    pub end: Event,
 }
 
 /// The owner's state.

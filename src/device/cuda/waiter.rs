@@ -15,7 +15,6 @@ use cudarc::driver::result::DriverError;
 use super::clock::{Epoch, Placed};
 use super::context::{Context, Event};
 use super::driver::words;
-use super::owner::Events;
 use super::shared::Shared;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fence, LaneKind, Reports};
@@ -37,6 +36,15 @@ pub enum Held {
     Read(PinnedRead),
     /// Memory it writes.
     Written(PinnedWrite),
+}
+
+/// The two events around an operation.
+#[derive(Debug)]
+pub struct Events {
+    /// Before it.
+    pub start: Event,
+    /// Behind it.
+    pub end: Event,
 }
 
 /// An operation on its stream.

@@ -1,0 +1,86 @@
+//! Which file lays rows out for which layout.
+
+use super::held::HeldColumns;
+use super::storage::{Footprint, Storage, cast, write_entries};
+use super::{ChunkRows, Work, hybrid, items, row_blocks, row_groups, slices};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::{Layout, Variant};
+use crate::matrix::ell::PADDING;
+use crate::matrix::{CsrView, Scalar};
+
+impl Storage {
+    /// How `rows` lie for a kernel's form. An error where a format cannot hold such rows. Runs in the rayon pool it is called in.
+    pub fn of<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrView<'_, T>) -> Result<Self> {
+        let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
+        match layout {
+            Layout::Csr => Ok(Self::csr(count, rows.nnz() as u64, value_bytes)),
+            Layout::Ellpack => {
+                let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
+                Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes))
+            }
+            Layout::Runs | Layout::Pieces => items::storage(layout, variant, rows),
+            Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
+            Layout::RowGroups => row_groups::storage(variant, rows),
+            Layout::Slices => slices::storage(variant, rows),
+            Layout::Hybrid => hybrid::storage(variant, rows),
+        }
+    }
+
+    /// Writes `rows` into `slot`; columns become places in `held`.
+    pub fn write<T: Scalar>(&self, rows: CsrView<'_, T>, held: &HeldColumns, slot: &mut [u8]) -> Result<()> {
+        let (room, needed) = (slot.len() as u64, self.bytes());
+        let Some(slot) = slot.get_mut(..needed as usize) else {
+            return Err(Error::Internal(format!("a chunk of {needed} bytes in a slot of {room}")));
+        };
+        match self.layout {
+            Layout::Csr => {
+                let [pointers, columns, values] = self.split(slot)?;
+                cast(pointers)?.copy_from_slice(rows.row_pointers());
+                write_entries(rows, held, cast(columns)?, cast(values)?)
+            }
+            Layout::Ellpack => {
+                let [columns, values] = self.split(slot)?;
+                let (columns, values): (&mut [u32], &mut [T]) = (cast(columns)?, cast(values)?);
+                columns.fill(PADDING);
+                values.fill(T::ZERO);
+                for row in 0..rows.rows() {
+                    let (from_columns, from_values) = rows.row(row);
+                    let begin = row * self.width as usize;
+                    held.place_all(from_columns, &mut columns[begin..begin + from_columns.len()])?;
+                    values[begin..begin + from_values.len()].copy_from_slice(from_values);
+                }
+                Ok(())
+            }
+            Layout::Runs | Layout::Pieces => items::write(self, rows, held, self.split(slot)?),
+            Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
+            Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
+            Layout::Slices => slices::write(rows, held, self.split(slot)?),
+            Layout::Hybrid => hybrid::write(rows, held, self.split(slot)?),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Memory that `piece` takes on a device at most; `longest` is its longest row. Known from row lengths alone, so
+    /// that a plan needs no columns; an error where a format cannot hold rows of such lengths.
+    pub fn footprint(
+        &self,
+        piece: &ChunkRows,
+        layout: Layout,
+        variant: &Variant,
+        longest: u64,
+    ) -> Result<Footprint> {
+        let (rows, nnz) = (self.slice_rows(piece) as u64, self.piece_nnz(piece));
+        let value_bytes = self.dtype().bytes() as u64;
+        let most = match layout {
+            Layout::Csr => Storage::csr(rows, nnz, value_bytes),
+            Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
+            Layout::Runs | Layout::Pieces => items::most(layout, variant, (rows, nnz, longest), value_bytes),
+            Layout::RowBlocks => row_blocks::most(variant, (rows, nnz), value_bytes),
+            Layout::RowGroups => row_groups::most(variant, (rows, nnz, longest), value_bytes)?,
+            Layout::Slices => slices::most(variant, self.lengths(piece), rows, value_bytes)?,
+            Layout::Hybrid => hybrid::most(variant, self.lengths(piece), rows, value_bytes)?,
+        };
+        Ok(most.footprint(self.pitch_bytes()))
+    }
+}
