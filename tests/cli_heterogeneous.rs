@@ -118,6 +118,33 @@ fn a_failed_device_is_named_and_made_up_for() {
     assert!(table.contains("fault") && table.contains("done on cpu"), "{table}");
 }
 
+/// A CPU that is told to be about as slow as the emulator, so that they might share a product and both are timed alone first.
+fn slow_cpu() -> String {
+    let weights = format!("[6.0{}]", ", 0.0".repeat(44));
+    format!(
+        "[host]\ncores = 2\nmemory_gb_per_s = 20.0\ncopy_gb_per_s = 8.0\n\n[[device]]\nname = \"cpu\"\nthreads = 2\n\n\
+         [device.weights]\ncpu_csr = {weights}\ncpu_sell = {weights}\n"
+    )
+}
+
+#[test]
+fn devices_are_timed_alone_before_they_share_and_one_that_fails_then_is_made_up_for() {
+    let place = Place::new();
+    place.write("slow.toml", slow_cpu());
+    let run = "run gen:stencil27,n=16 -k 8 --threads 2 --repeat 2 --model slow.toml --verify --json";
+    for fault in ["", "?lost_at_operation=3", "?fail_launch=1", "?out_of_memory_at_allocation=1"] {
+        let report =
+            place.json(&format!("{run} --mode oneshot --devices cpu,emu:0{fault} --trace trace.json"));
+        let trace = place.read("trace.json");
+        assert!(trace.contains("time the CPU alone") && trace.contains("time the GPUs alone"), "{fault}");
+        assert_eq!(report["verify"]["passed"], true, "{fault}");
+        assert_eq!(report["faults"].as_array().unwrap().is_empty(), fault.is_empty(), "{fault}");
+    }
+    // With fewer products nobody is timed.
+    place.succeed(&format!("{run} --warmup 1 --mode oneshot --devices cpu,emu:0 --trace trace.json"));
+    assert!(!place.read("trace.json").contains("alone"));
+}
+
 #[test]
 fn no_device_left_is_exit_code_4() {
     let place = Place::new();

@@ -44,9 +44,7 @@ pub fn replanned<'a>(
     let busy = plan.devices.iter().filter(|device| device.chunks > 0);
     let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
-    if let Some((kind, alone_s)) = seen.trials.faster().filter(|_| !named)
-        && alone_s < WORTH_LEAVING * seen.seconds
-        && busy.iter().any(|&other| other != kind)
+    if let Some((kind, alone_s)) = worth_leaving(&seen.trials, seen.seconds, &busy).filter(|_| !named)
         && let Some(alone) = only(request, kind)
     {
         let who = if kind == Processor::Cpu { "the CPU" } else { "the GPUs" };
@@ -56,6 +54,13 @@ pub fn replanned<'a>(
         return Ok(Some((alone, why)));
     }
     if busy.len() > 1 { slowed(session, request, plan, seen) } else { Ok(None) }
+}
+
+/// The kind of devices that was faster by itself than what was planned took, where others had a part in that, and its seconds.
+fn worth_leaving(trials: &Trials, planned_s: f64, busy: &[Processor]) -> Option<(Processor, f64)> {
+    let (kind, alone_s) = trials.faster()?;
+    let others = busy.iter().any(|&other| other != kind);
+    (others && alone_s < WORTH_LEAVING * planned_s).then_some((kind, alone_s))
 }
 
 /// The same request for devices as fast as the last product showed them.
@@ -82,4 +87,28 @@ fn slowed<'a>(
     let pays = seen.trials != Trials::default() || saved_s > WORTH_PREPARING * seen.prepare_s;
     let pays = pays && better_s < WORTH_CHANGING * seen.seconds;
     Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [Processor; 2] = [Processor::Cpu, Processor::Gpu];
+
+    #[test]
+    fn the_faster_kind_is_left_alone_only_where_it_beat_what_was_planned() {
+        let trials = Trials { cpu_s: Some(4.0), gpu_s: Some(3.0) };
+        assert_eq!(worth_leaving(&trials, 2.5, &BOTH), None, "together they are faster");
+        assert_eq!(worth_leaving(&trials, 3.01, &BOTH), None, "a hundredth is noise");
+        assert_eq!(worth_leaving(&trials, 3.5, &BOTH), Some((Processor::Gpu, 3.0)));
+        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Gpu]), None, "that is what was planned");
+        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Cpu]), Some((Processor::Gpu, 3.0)));
+    }
+
+    #[test]
+    fn nothing_is_left_where_only_one_kind_was_timed() {
+        for trials in [Trials::default(), Trials { cpu_s: Some(1.0), gpu_s: None }] {
+            assert_eq!(worth_leaving(&trials, 9.0, &BOTH), None);
+        }
+    }
 }
