@@ -280,8 +280,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS(WAYS)) ENTRY(PARAMETER
     SEGMENTS(type, T, 16, 4, 1, 4) SEGMENTS(type, T, 16, 4, 1, 8) SEGMENTS(type, T, 16, 4, 1, 16)                        \
     SEGMENTS(type, T, 16, 4, 2, 8) SEGMENTS(type, T, 16, 8, 2, 8) SEGMENTS(type, T, 16, 8, 4, 4)                         \
     SEGMENTS(type, T, 16, 16, 4, 4)                                                                                    \
-    BY_WAYS(type, T, 8, 1, 1, 8, 8) BY_WAYS(type, T, 16, 1, 1, 8, 4) BY_WAYS(type, T, 16, 4, 1, 2, 8)                    \
-    BY_WAYS(type, T, 16, 4, 1, 4, 4) BY_WAYS(type, T, 16, 4, 1, 8, 8) BY_WAYS(type, T, 16, 16, 4, 2, 4)
+    BY_WAYS(type, T, 8, 1, 1, 8, 8) BY_WAYS(type, T, 16, 1, 1, 8, 4) BY_WAYS(type, T, 16, 4, 1, 4, 4)
 FORMS(f64, double)
 SEGMENTS(f32, float, 4, 1, 1, 8) BY_WAYS(f32, float, 4, 1, 1, 4, 8) FORMS(f32, float)
 #endif
