@@ -259,7 +259,7 @@ fn foreign(takes: Takes) -> Operation<'static> {
             uniform: false,
             k: 1,
             arguments: vec![Argument::Number(1)],
-            times: 1,
+            batch: None,
         }),
     }
 }

@@ -148,8 +148,10 @@ pub struct Launch {
     pub k: u64,
     /// What it is called with.
     pub arguments: Vec<Argument>,
-    /// How often it is launched, each right behind the one before. Y is the same as of one; only the time is not.
-    pub times: u32,
+    /// Where it is measured, how often it is launched, each right behind the one before; else it is launched once. Its time
+    /// begins behind one more launch that is not counted: while that one runs the others are submitted, so that the time a
+    /// launch takes on the host is not in it. Y is the same as of one launch; devices without such a gap may do just that.
+    pub batch: Option<u32>,
 }
 
 /// Something to be done on a lane.

@@ -72,6 +72,6 @@ impl Operands {
         // Empty rows have no value to read, whatever the matrix has.
         let uniform = self.uniform && storage.array("values").is_some_and(|range| !range.is_empty());
         let (dtype, items, k) = (self.dtype, storage.grid_items(), self.k);
-        Ok(Launch { kernel: kernel.id, dtype, variant, items, uniform, k, arguments, times: 1 })
+        Ok(Launch { kernel: kernel.id, dtype, variant, items, uniform, k, arguments, batch: None })
     }
 }

@@ -219,7 +219,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
 
     fn run(&mut self, kernel: usize, _: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>> {
         let times = if self.batch.0 == kernel { self.batch.1 } else { 1 };
-        let launch = Launch { times, ..self.launch(kernel)? };
+        let launch = Launch { batch: Some(times), ..self.launch(kernel)? };
         match self.room.launch(launch) {
             Ok(seconds) => {
                 let seconds = seconds / f64::from(times);
@@ -245,7 +245,8 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
     }
 }
 
-/// So many calls, one right behind the other, that starting and ending them is a small part of their time.
+/// So many calls, one right behind the other, that starting and ending them is a small part of their time. One more that is
+/// not timed runs before them, so that the device has work while they are submitted.
 pub fn batch(seconds: f64) -> u32 {
     (BATCH_S / seconds.max(1e-9)).ceil().clamp(1.0, MOST_CALLS) as u32
 }

@@ -1,8 +1,9 @@
 #![allow(unsafe_code)] // The CUDA back end: calls into NVIDIA's sparse library.
 //! cuSPARSE, the vendor's library, as a peer: every CSR algorithm in both layouts of X and Y.
 //!
-//! Descriptors, buffers and preprocessing are outside what is timed; each call lies between two events of its own stream.
-//! The library is found at run time, or not.
+//! Descriptors, buffers and preprocessing are outside what is timed; calls lie in batches between two events of their own
+//! stream, each batch behind one call that is not timed, as launches of our own kernels do. The library is found at run
+//! time, or not.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -410,6 +411,10 @@ impl<'a> Product<'a> {
         let end = Event::create(&self.library.context, Waiting::Awake)?;
         let lost = |error| fault(FaultKind::Lost, "cuSPARSE's call", error);
         let timed = |calls: u32| {
+            // Behind it the others are submitted while the card is busy, as it is with launches of our own.
+            if !self.call(buffer)? {
+                return Ok(None);
+            }
             start.record(&self.library.stream).map_err(lost)?;
             for _ in 0..calls {
                 if !self.call(buffer)? {

@@ -132,7 +132,7 @@ pub(super) mod tests {
             uniform: false,
             k,
             arguments: Vec::new(),
-            times: 1,
+            batch: None,
         }
     }
 

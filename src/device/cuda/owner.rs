@@ -190,8 +190,14 @@ impl Owner {
                 stream.wait(&before.end).map_err(|error| fault(kind, what, error))?;
             }
         }
-        let started = if has_start { events.start.record(stream) } else { Ok(()) };
-        let given = started.and_then(|()| give(stream, &action, function));
+        let batch = match &action {
+            Action::Launch { launch, .. } => launch.batch,
+            _ => None,
+        };
+        has_start |= batch.is_some();
+        let ahead = if batch.is_some() { give(stream, &action, function, 1) } else { Ok(()) };
+        let started = ahead.and_then(|()| if has_start { events.start.record(stream) } else { Ok(()) });
+        let given = started.and_then(|()| give(stream, &action, function, batch.unwrap_or(1)));
         given.map_err(|error| fault(kind, what, error))?;
         if let Err(error) = events.end.record(stream) {
             // It is under way and nobody will know when it ends: its memory is never free again.
@@ -213,11 +219,17 @@ impl Owner {
     }
 }
 
-fn give(stream: &Stream, action: &Action, function: Option<sys::CUfunction>) -> Result<(), DriverError> {
+/// Gives the stream an action; kernels so many times.
+fn give(
+    stream: &Stream,
+    action: &Action,
+    function: Option<sys::CUfunction>,
+    times: u32,
+) -> Result<(), DriverError> {
     match (action, function) {
         (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
         (Action::Download(copy), _) => download(stream, copy),
-        (Action::Launch { launch, shape, words }, Some(function)) if !shape.grid.contains(&0) => {
+        (Action::Launch { shape, words, .. }, Some(function)) if !shape.grid.contains(&0) => {
             let mut parameters: Vec<*mut c_void> =
                 words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
             let [x, y, z] = shape.grid;
@@ -225,7 +237,7 @@ fn give(stream: &Stream, action: &Action, function: Option<sys::CUfunction>) -> 
             let shared_bytes = shape.dynamic_shared_bytes;
             // SAFETY: a word of eight bytes for each parameter, as the kernel's table says and `submit` has checked; the
             // ranges they point to lie in the card's memory. The driver copies the words before it returns.
-            (0..launch.times).try_for_each(|_| unsafe {
+            (0..times).try_for_each(|_| unsafe {
                 result::launch_kernel(
                     function,
                     (x, y, z),

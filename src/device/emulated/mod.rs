@@ -208,7 +208,7 @@ impl EmulatedDevice {
                 }
             });
         }
-        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, launch.times);
+        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, launch.batch.unwrap_or(1));
         Ok(Checked { action, what: "launch", reads, writes })
     }
 

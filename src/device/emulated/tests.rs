@@ -146,7 +146,7 @@ impl Product {
             uniform: false,
             k,
             arguments,
-            times: 1,
+            batch: None,
         };
         bench.submit(COMPUTE, Operation::Launch(launch), waits)
     }
