@@ -2,8 +2,11 @@
 // beside it.
 //
 // Row r has the places 4 r to 4 r + 3 of `columns` and `values`; 0xffffffff stands behind its last column. A longer row has
-// 0xfffffffe there, and lies elsewhere:
+// 0xfffffffe there, and lies elsewhere. Where `narrow` is not zero columns have 16 bits: distances from a base that 32 rows
+// share, with 0xffff and 0xfffe in the same places, so that a row's columns are 8 bytes and not 16. Short rows that are too
+// far from the base of theirs lie among the longer ones then.
 //
+//   bases          32 bits for every 32 rows; nothing where columns are wide
 //   long_rows      first place in `long_columns` and `long_values` (64 bits, a multiple of four), number of nonzeros, the row
 //
 // There, too, 0xffffffff stands behind a row's last column, up to the next multiple of four.
@@ -19,15 +22,51 @@
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
-    unsigned long long items, unsigned long long rows, unsigned long long k, const unsigned int *__restrict__ columns, \
+    unsigned long long items, unsigned long long rows, unsigned long long narrow, unsigned long long k,                \
+        const unsigned int *__restrict__ columns, const unsigned int *__restrict__ bases,                              \
         const T *__restrict__ values, const uint4 *__restrict__ long_rows,                                             \
         const unsigned int *__restrict__ long_columns, const T *__restrict__ long_values, const T *__restrict__ x,     \
         unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
 
-#define ARGUMENTS items, rows, k, columns, values, long_rows, long_columns, long_values, x, ldx, y, ldy
+#define ARGUMENTS items, rows, narrow, k, columns, bases, values, long_rows, long_columns, long_values, x, ldx, y, ldy
 
 #define NONE 0xffffffffu
 #define LONG 0xfffffffeu
+
+// A short row's columns as they are loaded, and opened where they are used.
+template <bool NARROW> struct Columns;
+template <> struct Columns<false> {
+    unsigned int from[4];
+    __device__ __forceinline__ void load(const unsigned int *columns, const unsigned int *, unsigned int row)
+    {
+        load_quad(columns + 4ull * row, from);
+    }
+    __device__ __forceinline__ bool is_long() const { return from[0] == LONG; }
+    __device__ __forceinline__ void open(unsigned int (&to)[4]) const
+    {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) to[j] = from[j];
+    }
+};
+template <> struct Columns<true> {
+    uint2 distances;
+    unsigned int base;
+    __device__ __forceinline__ void load(const unsigned int *columns, const unsigned int *bases, unsigned int row)
+    {
+        distances = __ldg((const uint2 *)columns + row);
+        base = __ldg(bases + row / 32);
+    }
+    __device__ __forceinline__ bool is_long() const { return (distances.x & 0xffffu) == (LONG & 0xffffu); }
+    __device__ __forceinline__ void open(unsigned int (&to)[4]) const
+    {
+        to[0] = place(distances.x & 0xffffu), to[1] = place(distances.x >> 16);
+        to[2] = place(distances.y & 0xffffu), to[3] = place(distances.y >> 16);
+    }
+    __device__ __forceinline__ unsigned int place(unsigned int distance) const
+    {
+        return distance == (NONE & 0xffffu) ? NONE : base + distance;
+    }
+};
 
 // Four places: those that have a column are added.
 template <typename T, int E, int L, int V>
@@ -45,6 +84,32 @@ static __device__ __forceinline__ void add_quad(const unsigned int (&from)[4], c
         if (from[j] != NONE) multiply_add<T, E, V>(IS_UNIFORM ? uniform : factors[j], part[j], sums);
 }
 
+// The short rows among R rows, `groups` apart from each other.
+template <typename T, int E, int L, int V, int R, bool NARROW>
+static __device__ __forceinline__ void short_rows(unsigned int first, unsigned int groups, unsigned int count,
+                                                  const unsigned int *__restrict__ columns,
+                                                  const unsigned int *__restrict__ bases,
+                                                  const T *__restrict__ values, T uniform, const T *__restrict__ x,
+                                                  unsigned int pitch, unsigned int column, unsigned int width,
+                                                  T *__restrict__ y, unsigned int y_pitch)
+{
+    Columns<NARROW> loaded[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        if (first + r * groups < count) loaded[r].load(columns, bases, first + r * groups);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+        const unsigned int row = first + r * groups;
+        if (row >= count || loaded[r].is_long()) continue;
+        unsigned int from[4];
+        loaded[r].open(from);
+        T sums[V][E];
+        clear<T, E, V>(sums);
+        add_quad<T, E, L, V>(from, values + 4ull * row, uniform, x, pitch, column, width, sums);
+        store_row<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, sums);
+    }
+}
+
 template <typename T, int E, int L, int V, int R> static __device__ __forceinline__ void hybrid(PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % L;
@@ -57,19 +122,12 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     if (blockIdx.x < short_blocks) {
         const unsigned int first = blockIdx.x * groups * R + group;
-        unsigned int from[R][4];
-#pragma unroll
-        for (int r = 0; r < R; ++r)
-            if (first + r * groups < count) load_quad(columns + 4ull * (first + r * groups), from[r]);
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-            const unsigned int row = first + r * groups;
-            if (row >= count || from[r][0] == LONG) continue;
-            T sums[V][E];
-            clear<T, E, V>(sums);
-            add_quad<T, E, L, V>(from[r], values + 4ull * row, uniform, x, pitch, column, width, sums);
-            store_row<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, sums);
-        }
+        if (narrow)
+            short_rows<T, E, L, V, R, true>(first, groups, count, columns, bases, values, uniform, x, pitch, column,
+                                            width, y, y_pitch);
+        else
+            short_rows<T, E, L, V, R, false>(first, groups, count, columns, bases, values, uniform, x, pitch, column,
+                                             width, y, y_pitch);
     } else {
         const unsigned int item = (blockIdx.x - short_blocks) * groups + group;
         if (item >= (unsigned int)items - short_items) return;
@@ -88,13 +146,13 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 }
 
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
+extern "C" __global__ void __launch_bounds__(128) ENTRY(PARAMETERS(SCALAR))
 {
     hybrid<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, ROWS>(ARGUMENTS);
 }
 #else
 #define HYBRID(type, T, B, L, V)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256) hybrid_##type##_b##B##l##L##v##V##r2(PARAMETERS(T))              \
+    extern "C" __global__ void __launch_bounds__(128) hybrid_##type##_b##B##l##L##v##V##r2(PARAMETERS(T))              \
     {                                                                                                                  \
         hybrid<T, B / sizeof(T), L, V, 2>(ARGUMENTS);                                                                  \
     }

@@ -40,6 +40,7 @@ impl Operands {
             "heavy" => Some(storage.heavy),
             "longest" => Some(storage.grid_items().longest()),
             "width" => Some(storage.width),
+            "narrow" => Some(storage.is_narrow().into()),
             "k" => Some(self.k),
             "ldx" => Some(self.ldx),
             "ldy" => Some(self.ldy),

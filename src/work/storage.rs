@@ -89,6 +89,11 @@ impl Storage {
         self.arrays.iter().find(|array| array.name == name).map(|array| &array.range)
     }
 
+    /// Whether columns are distances from bases.
+    pub fn is_narrow(&self) -> bool {
+        self.array("bases").is_some_and(|range| !range.is_empty())
+    }
+
     /// Bytes of all arrays, those between and behind them included.
     pub fn bytes(&self) -> u64 {
         self.arrays.last().map_or(0, |array| aligned(array.range.end))

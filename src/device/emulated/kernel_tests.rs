@@ -118,6 +118,7 @@ fn product_with<T: Scalar>(
                         "heavy" => storage.heavy,
                         "longest" => storage.grid_items().longest(),
                         "width" => storage.width,
+                        "narrow" => storage.is_narrow().into(),
                         "k" => k as u64,
                         "ldx" => ldx as u64,
                         "ldy" => (pitch_bytes / value_bytes) as u64,
@@ -313,6 +314,56 @@ fn rows_that_a_block_computes_together_are_right_beside_rows_that_it_does_not() 
     for k in [1, 5, 33] {
         check_long::<f64>(k);
         check_long::<f32>(k);
+    }
+}
+
+/// Short rows and some longer ones along the diagonal; one in `far_every` has a column anywhere.
+fn short_rows<T: Scalar>(rows: usize, cols: usize, far_every: usize) -> Csr<T> {
+    let (mut pointers, mut columns) = (vec![0], Vec::new());
+    for row in 0..rows {
+        let length = [2, 4, 0, 3, 1, 4, 4, 7][(row * 5 + row / 8) % 8];
+        let mut own: Vec<u32> = (0..length).map(|at| (cols - 2 * rows + row + at * at / 2) as u32).collect();
+        if let Some(last) = own.last_mut().filter(|_| row % far_every == 1) {
+            *last = (row * 977 % cols) as u32;
+        }
+        own.sort_unstable();
+        own.dedup();
+        columns.extend(own);
+        pointers.push(columns.len() as u64);
+    }
+    let values: Vec<T> = (0..columns.len()).map(|at| T::from_f64((at % 17) as f64 / 3.0 - 2.6)).collect();
+    Csr::try_new(rows, cols, pointers, columns, values).unwrap()
+}
+
+fn check_short_rows<T: Scalar>(a: &Csr<T>, k: usize, narrow: bool) {
+    let x = x_for::<T>(a.cols(), k, k);
+    let kernel = CudaKernel::of(KernelId::Hybrid).unwrap();
+    for variant in kernel.variants_for(T::DTYPE, k as u64) {
+        for rows in [0..a.rows(), 37..a.rows() - 1] {
+            let chunk = a.view().slice_rows(rows.clone());
+            assert_eq!(Storage::of(kernel.layout, variant, chunk).unwrap().is_narrow(), narrow);
+            let mut expected = MultiVector::zeros(rows.len(), k).unwrap();
+            reference::csr(chunk, x.view(), &mut expected.view_mut()).unwrap();
+            let y = product(kernel, variant, a.view(), rows.clone(), &x).unwrap();
+            let same =
+                bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(expected.data());
+            assert!(same, "{}, k = {k}, rows {rows:?}", kernel.entry(T::DTYPE, variant));
+        }
+    }
+}
+
+#[test]
+fn short_rows_keep_every_bit_in_every_form_with_narrow_columns_and_with_wide_ones() {
+    // Sixteen bits reach all columns of the first, most of the second, and too few of the third.
+    for (cols, far_every, narrow, widths) in [
+        (900, 1000, true, &[1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 300][..]),
+        (140_000, 64, true, &[1, 4, 9]),
+        (140_000, 3, false, &[1, 4, 9]),
+    ] {
+        for &k in widths {
+            check_short_rows(&short_rows::<f64>(300, cols, far_every), k, narrow);
+            check_short_rows(&short_rows::<f32>(300, cols, far_every), k, narrow);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the entries of kernels take. Arguments are found by name, so the names here are those that a launch knows:
 //!
 //! - numbers: `rows`, `k`, `items` (what the grid counts), `heavy` (how many of them get a warp), `longest` (how many do where
-//!   only few may), `width`, `ldx` and `ldy` (elements from one row to the next);
+//!   only few may), `width`, `narrow` (1 where columns are distances of 16 bits from the `bases`, else 0), `ldx` and `ldy`
+//!   (elements from one row to the next);
 //! - the arrays of the chunk, as its storage names them;
 //! - `x`, or `x_transposed` where the kernel reads X by columns (`ldx` is then from one column to the next);
 //! - `y`, and `scratch`, device memory that is the launch's own while it runs.
@@ -173,8 +174,10 @@ pub const ELLPACK: &[Parameter] = &[
 pub const HYBRID: &[Parameter] = &[
     Parameter::Number("items"),
     Parameter::Number("rows"),
+    Parameter::Number("narrow"),
     Parameter::Number("k"),
     Parameter::Read("columns"),
+    Parameter::Read("bases"),
     Parameter::Read("values"),
     Parameter::Read("long_rows"),
     Parameter::Read("long_columns"),

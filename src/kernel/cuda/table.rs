@@ -92,13 +92,12 @@ const fn segment_by_ways(bytes: u32, lanes: u32, vectors: u32, ways: u32, depth:
     Variant { ways, ..segment(bytes, lanes, vectors, depth) }
 }
 
-/// Two rows at a time in blocks of few threads.
+/// Two rows at a time.
 const fn short_rows() -> [Variant; 9] {
     let mut variants = ladder(LANES, 0);
     let mut at = 0;
     while at < variants.len() {
         variants[at].rows = 2;
-        variants[at].threads = 64;
         at += 1;
     }
     variants
