@@ -1,6 +1,6 @@
 // Y = A X with lanes over the columns of X, A by compressed rows, short rows without a pause between them.
 //
-// An item is a run of whole rows, whose entries L lanes read as one list, or one segment of a row that is longer than 256:
+// An item is a run of whole rows, whose entries L lanes read as one list, or one segment of a row that is longer than 128:
 //
 //   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits; number of rows in the high 16
 //   length          nonzeros; bit 31 marks a segment of a cut row

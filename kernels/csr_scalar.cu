@@ -7,10 +7,10 @@
 // A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
 // values begin at the first row's first nonzero. Thread t computes row t / k, column t % k.
 //
-// v2 and v3 add in the canonical order: a chain of fused multiply-adds for each segment of 256 nonzeros, the segments
+// v2 and v3 add in the canonical order: a chain of fused multiply-adds for each segment of 128 nonzeros, the segments
 // added first to last. v1 is one chain, which is the same for rows up to one segment.
 
-#define SEGMENT 256ull
+#define SEGMENT 128ull
 #define THREADS 512
 
 static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }

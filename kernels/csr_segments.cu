@@ -1,6 +1,6 @@
 // Y = A X with lanes over the columns of X, A by compressed rows, in canonical order whatever the length of a row.
 //
-// An item is a whole row of up to 256 nonzeros or one segment of a longer one, as in csr_pieces.cu with pieces of 256:
+// An item is a whole row of up to 128 nonzeros or one segment of a longer one, as in csr_pieces.cu with pieces of 128:
 //
 //   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits
 //   length          nonzeros; bit 31 marks a segment of a cut row
@@ -229,10 +229,12 @@ static __device__ __forceinline__ void segment(unsigned long long item, ITEM_PAR
     T sums[V][E];
     deep_chain<T, E, L, V, W, D>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
     if (!is_there) return;
-    // As many segments at once as rows of X: registers for more would be missing in the chain.
+    // At least as many segments at once as rows of X, as a row may have hundreds; registers for more would be missing in the
+    // chain.
+    const int TOGETHER = !IS_EXACT ? PARTS_TOGETHER : V == 1 && D < 8 ? 8 : D;
     if (about.z & CUT)
-        finish_segment<T, E, L, V, W, IS_EXACT ? D : PARTS_TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column,
-                                                                     width, sums, y, y_pitch, scratch, counters);
+        finish_segment<T, E, L, V, W, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch,
+                                                scratch, counters);
     else if (way == 0)
         store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
 }

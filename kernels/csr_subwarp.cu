@@ -1,6 +1,6 @@
 // Y = A X with lanes over the columns of X: L lanes a row of A by compressed rows.
 //
-//   csr_subwarp  one way: a row is a chain of fused multiply-adds, or, beyond 256 nonzeros, the sum of its segments' chains,
+//   csr_subwarp  one way: a row is a chain of fused multiply-adds, or, beyond 128 nonzeros, the sum of its segments' chains,
 //                first to last; the canonical order
 //   csr_ways     W ways share a row's nonzeros and a tree adds their sums; for few or long rows and small K. A row that would
 //                keep its lanes busy long after all others are done is left to the whole block: its groups of lanes take

@@ -4,10 +4,10 @@
 // entries come first; column 0xffffffff marks the padding behind them, which is never multiplied. Thread t computes
 // row t / k, column t % k.
 //
-// The order of addition is canonical: a chain of fused multiply-adds for each segment of 256 entries, the segments added
+// The order of addition is canonical: a chain of fused multiply-adds for each segment of 128 entries, the segments added
 // first to last.
 
-#define SEGMENT 256ull
+#define SEGMENT 128ull
 #define THREADS 512
 #define PADDING 0xffffffffu
 

@@ -15,9 +15,14 @@
 // rows / R are R short rows each. Such a block has R times as many rows as groups of lanes, one after the other, and a
 // group takes one of each round of them; their columns are all on their way before the first is used. The other items are a
 // longer row each, in blocks of their own. A row is a chain of fused multiply-adds: the canonical order for rows
-// of up to 256 nonzeros.
+// of up to 128 nonzeros.
 
 // fast: no spills
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 ROWS=2 ONLY_HEAVY
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=2 VECTORS=2 ROWS=2 ONLY_HEAVY
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=1 ROWS=2 ONLY_HEAVY
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 ROWS=2 ONLY_HEAVY
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 ROWS=2
 
 #include "lanes.cuh"
 
@@ -32,6 +37,12 @@
 
 #define NONE 0xffffffffu
 #define LONG 0xfffffffeu
+// Where no row is long the code for them would only take registers.
+#ifdef ONLY_HEAVY
+#define ONLY_SHORT true
+#else
+#define ONLY_SHORT false
+#endif
 
 // A short row's columns as they are loaded, and opened where they are used.
 template <bool NARROW> struct Columns;
@@ -120,7 +131,7 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
     const unsigned int short_blocks = (short_items + groups - 1) / groups;
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
-    if (blockIdx.x < short_blocks) {
+    if (ONLY_SHORT || blockIdx.x < short_blocks) {
         const unsigned int first = blockIdx.x * groups * R + group;
         if (narrow)
             short_rows<T, E, L, V, R, true>(first, groups, count, columns, bases, values, uniform, x, pitch, column,
@@ -146,7 +157,13 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 }
 
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(128) ENTRY(PARAMETERS(SCALAR))
+// Single-precision short rows do with 40 registers, and what hides the way to memory is many warps. Older cards hold fewer.
+#if defined(ONLY_HEAVY) && __CUDA_ARCH__ >= 900
+#define LEAST_BLOCKS (sizeof(SCALAR) == 4 && VECTORS == 1 ? 12 : 1)
+#else
+#define LEAST_BLOCKS 1
+#endif
+extern "C" __global__ void __launch_bounds__(128, LEAST_BLOCKS) ENTRY(PARAMETERS(SCALAR))
 {
     hybrid<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, ROWS>(ARGUMENTS);
 }

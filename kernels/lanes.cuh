@@ -9,7 +9,7 @@
 // With EXACT_K the number of columns is a constant, and so is the distance of rows of X and Y; one form is compiled, named
 // ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
 
-#define SEGMENT 256u
+#define SEGMENT 128u
 // More entries than are ever looked at from one place.
 #define PLENTY 0x7fffffffu
 #define CUT 0x80000000u

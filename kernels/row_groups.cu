@@ -2,7 +2,7 @@
 //
 // A section has the union of its rows' columns in rising order, in octets of eight: `columns`, one byte of `masks` each (bit r:
 // row r of the group has it), and for each octet where its values begin, counted from the section's first. Values lie by
-// column, then by row. A padded place has no bit set. A section is a whole group, or of long rows the s-th segments of 256.
+// column, then by row. A padded place has no bit set. A section is a whole group, or of long rows the s-th segments of 128.
 //
 // A launch covers `items` items of 32 bytes:
 //

@@ -2,7 +2,7 @@
 // read neighbouring entries and are done at nearly the same time. For few columns.
 //
 // Entry e of lane l of slice s is at slice_starts[s] + 32 e + l; `lane_lengths` has each lane's own length, `lane_rows` its row, or
-// 0xffffffff where there is none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 256
+// 0xffffffff where there is none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 128
 // nonzeros.
 
 // fast: no spills

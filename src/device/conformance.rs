@@ -257,6 +257,7 @@ fn foreign(takes: Takes) -> Operation<'static> {
             variant: Variant::PLAIN,
             items: 1.into(),
             uniform: false,
+            only_heavy: false,
             k: 1,
             arguments: vec![Argument::Number(1)],
             batch: None,

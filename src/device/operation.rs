@@ -144,6 +144,9 @@ pub struct Launch {
     pub items: Items,
     /// Whether all values of the matrix are equal, so that a form may read one of them only.
     pub uniform: bool,
+    /// Whether there are heavy items only, so that a form may have no code for others. Of kernels that have blocks of
+    /// their own for them.
+    pub only_heavy: bool,
     /// Columns of X and Y.
     pub k: u64,
     /// What it is called with.

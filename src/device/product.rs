@@ -2,7 +2,7 @@
 
 use super::operation::{Argument, Launch, MemoryRange};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{CudaKernel, Parameter, Variant};
+use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
 use crate::matrix::Dtype;
 use crate::work::Storage;
 
@@ -73,6 +73,17 @@ impl Operands {
         // Empty rows have no value to read, whatever the matrix has.
         let uniform = self.uniform && storage.array("values").is_some_and(|range| !range.is_empty());
         let (dtype, items, k) = (self.dtype, storage.grid_items(), self.k);
-        Ok(Launch { kernel: kernel.id, dtype, variant, items, uniform, k, arguments, batch: None })
+        let only_heavy = kernel.grid == Grid::TilesApart && items.heavy == items.count;
+        Ok(Launch {
+            kernel: kernel.id,
+            dtype,
+            variant,
+            items,
+            uniform,
+            only_heavy,
+            k,
+            arguments,
+            batch: None,
+        })
     }
 }

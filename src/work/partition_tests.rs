@@ -74,7 +74,7 @@ fn a_row_heavier_than_a_chunk_is_cut_at_segments() {
     assert_eq!(check_cover(&work, &chunks), [0]);
     let most = Span::all(&work).cost(&work) / 8;
     for chunk in &chunks {
-        let one_segment = 256 * u128::from(work.weights.per_nonzero);
+        let one_segment = SEGMENT as u128 * u128::from(work.weights.per_nonzero);
         assert!(work.cost(chunk) <= most + 2 * one_segment, "{chunk:?}");
     }
     assert_eq!(check_cover(&work, &split(&work, Span::all(&work), 1)), Vec::<usize>::new());

@@ -27,9 +27,9 @@ pub use vector::fence_streams;
 
 /// Nonzeros of one canonical segment.
 ///
-/// Long enough that adding segments costs nothing beside the products, short enough that a row of some thousand
-/// nonzeros can feed many lanes at once.
-pub const SEGMENT: usize = 256;
+/// Long enough that adding segments costs little beside the products and that most rows are one, short enough that a
+/// row of some hundred nonzeros can feed many lanes at once.
+pub const SEGMENT: usize = 128;
 
 /// Set in a segment's row where the segment is the first of its row: it is written there, later ones are added.
 pub const FIRST_OF_ROW: u32 = 1 << 31;

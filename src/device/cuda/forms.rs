@@ -73,12 +73,13 @@ impl Forms {
             Form { file: kernel.file, text: kernel.text, options }
         };
         let ptx = EMBEDDED_PTX.iter().find(|(file, _)| *file == kernel.file);
+        let facts = (launch.uniform, launch.only_heavy);
         Ok(Self {
             ptx: ptx.and_then(|(_, ptx)| only_entry(ptx, &entry)),
             entry,
             generic: form(Vec::new()),
             exact: has_word(kernel.text, EXACT)
-                .then(|| form(kernel.defines(&launch.variant, launch.dtype, launch.k, launch.uniform))),
+                .then(|| form(kernel.defines(&launch.variant, launch.dtype, launch.k, facts))),
         })
     }
 }
@@ -130,6 +131,7 @@ pub(super) mod tests {
             dtype,
             items: 10.into(),
             uniform: false,
+            only_heavy: false,
             k,
             arguments: Vec::new(),
             batch: None,

@@ -40,12 +40,13 @@ struct Wanted {
     dtype: Dtype,
     k: u64,
     uniform: bool,
+    only_heavy: bool,
 }
 
 impl Wanted {
     fn by(launch: &Launch) -> Self {
-        let Launch { kernel, variant, dtype, k, uniform, .. } = *launch;
-        Self { kernel, variant, dtype, k, uniform }
+        let Launch { kernel, variant, dtype, k, uniform, only_heavy, .. } = *launch;
+        Self { kernel, variant, dtype, k, uniform, only_heavy }
     }
 }
 

@@ -144,6 +144,7 @@ impl Product {
             variant,
             items: rows.into(),
             uniform: false,
+            only_heavy: false,
             k,
             arguments,
             batch: None,

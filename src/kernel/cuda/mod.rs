@@ -111,8 +111,14 @@ impl CudaKernel {
     }
 
     /// What the compiler is told to make one form for exactly `k` columns.
-    /// `uniform`: and for a matrix whose values are all equal.
-    pub fn defines(&self, variant: &Variant, dtype: Dtype, k: u64, uniform: bool) -> Vec<String> {
+    /// `uniform`: and for a matrix whose values are all equal. `only_heavy`: and for heavy items only.
+    pub fn defines(
+        &self,
+        variant: &Variant,
+        dtype: Dtype,
+        k: u64,
+        (uniform, only_heavy): (bool, bool),
+    ) -> Vec<String> {
         let scalar = match dtype {
             Dtype::F64 => "double",
             Dtype::F32 => "float",
@@ -129,9 +135,8 @@ impl CudaKernel {
             Constant::Depth,
         ];
         defines.extend(all.map(|constant| format!("-D{}={}", constant.macro_name(), constant.of(variant))));
-        if uniform {
-            defines.push("-DUNIFORM".into());
-        }
+        let facts = [(uniform, "-DUNIFORM"), (only_heavy, "-DONLY_HEAVY")];
+        defines.extend(facts.into_iter().filter(|(holds, _)| *holds).map(|(_, define)| define.into()));
         defines
     }
 
@@ -188,11 +193,11 @@ mod tests {
             Variant { bytes: 16, lanes: 8, vectors: 2, ways: 4, rows: 3, depth: 5, threads: 256, piece: 256 };
         assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3d5");
         assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3d5");
-        let defines = kernel.defines(&variant, Dtype::F32, 32, true).join(" ");
+        let defines = kernel.defines(&variant, Dtype::F32, 32, (true, true)).join(" ");
         assert_eq!(
             defines,
             "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3d5 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
-             -DROWS=3 -DDEPTH=5 -DUNIFORM"
+             -DROWS=3 -DDEPTH=5 -DUNIFORM -DONLY_HEAVY"
         );
         assert_eq!(kernel.variant_name(&Variant { ways: 1, ..variant }), "csr_vector_l8v2r3d5");
         let named = CudaKernel::by_name("csr_vector_subwarp_w8");
