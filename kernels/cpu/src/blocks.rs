@@ -1,14 +1,17 @@
 //! Bodies for rows that share a pattern: columns are read once for the block, and so are rows of X where they are
-//! the same ones. Each row keeps its own canonical chain.
+//! the same ones. Each row keeps its own canonical chains, one a segment.
 //!
-//! Blocks hold no row longer than a canonical segment. Const parameters are those of `chains`.
+//! Blocks hold no row longer than [`LONGEST_TOGETHER`](crate::LONGEST_TOGETHER). Const parameters are those of `chains`.
 
 #![allow(unsafe_code)] // SIMD leaf
 
 // Indices, as in `chains`.
 #![allow(clippy::needless_range_loop)]
 
-use crate::chains::{MASKED, RowJob, finish};
+use std::ops::Range;
+
+use crate::SEGMENT;
+use crate::chains::{MASKED, RowJob, add_part, finish};
 use crate::vector::Vector;
 
 /// Rows of a block whose columns move along from row to row.
@@ -56,23 +59,34 @@ unsafe fn fetch_ahead<V: Vector, const UNIFORM: bool>(
     }
 }
 
-/// `R` rows with the same columns.
+/// Where a block's rows begin, and how long each is.
+#[derive(Clone, Copy)]
+struct Extent {
+    start: usize,
+    length: usize,
+}
+
+/// One chain each of `R` rows with the same columns: the entries `span`, a segment, of every row.
 #[inline(always)]
-unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u8>(
+unsafe fn identical_chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
-    row: usize,
+    extent: Extent,
+    span: Range<usize>,
     mask: V::Mask,
-) {
-    let (start, length) = job.extent(row);
-    // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
-    // checked; beyond that the job's promises.
+) -> [[V; U]; R] {
+    let Extent { start, length } = extent;
+    // SAFETY: as `identical_rows`.
     unsafe {
-        fetch_ahead::<V, false>(job, start, length * R);
+        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
         let mut sums = [[V::zero(); U]; R];
-        for offset in 0..length {
+        for offset in span {
             let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
             let values: [V; R] = std::array::from_fn(|chain| {
-                V::splat(*job.values.get_unchecked(start + chain * length + offset))
+                if UNIFORM {
+                    uniform
+                } else {
+                    V::splat(*job.values.get_unchecked(start + chain * length + offset))
+                }
             });
             for unit in 0..U {
                 let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);
@@ -81,6 +95,48 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
                 }
             }
         }
+        sums
+    }
+}
+
+/// `R` rows with the same columns. Most are one segment long: only longer ones pay for adding.
+#[inline(always)]
+unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    mask: V::Mask,
+) -> [[V; U]; R] {
+    let (start, length) = job.extent(row);
+    let extent = Extent { start, length };
+    // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
+    // checked; beyond that the job's promises.
+    unsafe {
+        let mut sums = identical_chains::<V, U, R, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), mask);
+        let mut done = SEGMENT;
+        while done < length {
+            let span = done..length.min(done + SEGMENT);
+            let parts = identical_chains::<V, U, R, FIT, UNIFORM>(job, extent, span, mask);
+            for chain in 0..R {
+                add_part(&mut sums[chain], parts[chain], false);
+            }
+            done += SEGMENT;
+        }
+        sums
+    }
+}
+
+/// `R` rows with the same columns, written.
+#[inline(always)]
+unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: u8>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    mask: V::Mask,
+) {
+    let (start, length) = job.extent(row);
+    // SAFETY: as `identical_rows`.
+    unsafe {
+        fetch_ahead::<V, false>(job, start, length * R);
+        let sums = identical_rows::<V, U, R, FIT, false>(job, row, mask);
         for chain in 0..R {
             finish::<V, U, FIT>(job, row + chain, sums[chain], mask);
         }
@@ -99,27 +155,53 @@ pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const U
             let row = job.first_row + block.leader as usize;
             let count = block.count as usize;
             if UNIFORM {
-                let (start, length) = job.extent(row);
-                let value = V::splat(job.values[0]);
-                let mut sums = [V::zero(); U];
-                for offset in 0..length {
-                    let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(start + offset));
-                    for unit in 0..U {
-                        let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);
-                        sums[unit] = value.multiply_add(x, sums[unit]);
-                    }
-                }
+                let [sums] = identical_rows::<V, U, 1, FIT, true>(job, row, mask);
                 for copy in 0..count {
                     finish::<V, U, FIT>(job, row + copy, sums, mask);
                 }
             } else {
                 match count {
-                    2 => identical_rows::<V, U, 2, FIT>(job, row, mask),
-                    3 => identical_rows::<V, U, 3, FIT>(job, row, mask),
-                    _ => identical_rows::<V, U, 4, FIT>(job, row, mask),
+                    2 => identical_block::<V, U, 2, FIT>(job, row, mask),
+                    3 => identical_block::<V, U, 3, FIT>(job, row, mask),
+                    _ => identical_block::<V, U, 4, FIT>(job, row, mask),
                 }
             }
         }
+    }
+}
+
+/// One chain each of rows whose columns move along: the entries `span` of every row. `moved` is where X would begin for
+/// a row that had the leader's columns.
+#[inline(always)]
+unsafe fn shifted_chains<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
+    job: &RowJob<V::Element>,
+    extent: Extent,
+    span: Range<usize>,
+    moved: [*const V::Element; SHIFTED_ROWS],
+    mask: V::Mask,
+) -> [[V; U]; SHIFTED_ROWS] {
+    let Extent { start, length } = extent;
+    // SAFETY: as `shifted`.
+    unsafe {
+        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
+        let mut sums = [[V::zero(); U]; SHIFTED_ROWS];
+        for offset in span {
+            let column = *job.columns.get_unchecked(start + offset);
+            let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
+            for chain in 0..SHIFTED_ROWS {
+                let x = moved[chain].wrapping_offset(distance);
+                let value = if UNIFORM {
+                    uniform
+                } else {
+                    V::splat(*job.values.get_unchecked(start + chain * length + offset))
+                };
+                for unit in 0..U {
+                    let x = load::<V, FIT>(x.wrapping_add(unit * V::LANES), unit == U - 1, mask);
+                    sums[chain][unit] = value.multiply_add(x, sums[chain][unit]);
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -132,7 +214,6 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
     // maker of the blocks checked: so a moved column lies inside X because the row's own column does.
     unsafe {
         let mask = V::mask(job.tail_lanes);
-        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
         for block in job.blocks {
             let row = job.first_row + block.leader as usize;
             let (start, length) = job.extent(row);
@@ -150,22 +231,17 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 let leader = job.x_row::<V, U, FIT>(leader_column);
                 job.x.wrapping_offset(here.offset_from(leader))
             });
-            let mut sums = [[V::zero(); U]; SHIFTED_ROWS];
-            for offset in 0..length {
-                let column = *job.columns.get_unchecked(start + offset);
-                let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
+            let extent = Extent { start, length };
+            let mut sums =
+                shifted_chains::<V, U, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), moved, mask);
+            let mut done = SEGMENT;
+            while done < length {
+                let span = done..length.min(done + SEGMENT);
+                let parts = shifted_chains::<V, U, FIT, UNIFORM>(job, extent, span, moved, mask);
                 for chain in 0..SHIFTED_ROWS {
-                    let x = moved[chain].wrapping_offset(distance);
-                    let value = if UNIFORM {
-                        uniform
-                    } else {
-                        V::splat(*job.values.get_unchecked(start + chain * length + offset))
-                    };
-                    for unit in 0..U {
-                        let x = load::<V, FIT>(x.wrapping_add(unit * V::LANES), unit == U - 1, mask);
-                        sums[chain][unit] = value.multiply_add(x, sums[chain][unit]);
-                    }
+                    add_part(&mut sums[chain], parts[chain], false);
                 }
+                done += SEGMENT;
             }
             for chain in 0..SHIFTED_ROWS {
                 finish::<V, U, FIT>(job, row + chain, sums[chain], mask);

@@ -2,7 +2,8 @@
 //!
 //! One chain alone waits for each multiply-add to finish before the next can start, so rows (or segments of a long
 //! row) are taken `R` at a time: their chains are independent and fill the pipeline. Which rows share a batch
-//! changes nothing in any chain, hence nothing in the result.
+//! changes nothing in any chain, hence nothing in the result. The chains of a row, one a segment, are added first
+//! to last.
 //!
 //! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
 //! registers, `UNIFORM` that all values are equal and only the first is read, `STRIDED` that a row's entries are apart.
@@ -18,7 +19,7 @@ use std::ops::Range;
 
 use crate::number::Number;
 use crate::vector::Vector;
-use crate::{FIRST_OF_ROW, SEGMENT};
+use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT};
 
 /// Rows to compute, and everything their chains read and write.
 ///
@@ -199,9 +200,55 @@ unsafe fn chains<
     }
 }
 
-/// A row that starts at `start`: the ordered sum of its segments' chains.
+/// `R` rows of their own starts and lengths, the longest first: each is the sum of its segments' chains. A row of length
+/// zero gives zero.
 #[inline(always)]
-unsafe fn segments<
+unsafe fn rows_together<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
+    job: &RowJob<V::Element>,
+    starts: [usize; R],
+    lengths: [usize; R],
+    uniform: V,
+    mask: V::Mask,
+) -> [[V; U]; R] {
+    // SAFETY: as `chains`; these are parts of the rows.
+    unsafe {
+        let mut totals = [[V::zero(); U]; R];
+        let mut done = 0;
+        while done < lengths[0] {
+            let part_starts = starts.map(|start| job.entry::<STRIDED>(start, done));
+            let part_lengths = lengths.map(|length| length.saturating_sub(done).min(SEGMENT));
+            let parts =
+                chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, part_starts, part_lengths, uniform, mask);
+            for row in 0..R {
+                if done == 0 || part_lengths[row] > 0 {
+                    add_part(&mut totals[row], parts[row], done == 0);
+                }
+            }
+            done += SEGMENT;
+        }
+        totals
+    }
+}
+
+/// Adds a part to a sum, which begins with the first: added to zero, a negative zero would not stay one.
+#[inline(always)]
+pub(super) unsafe fn add_part<V: Vector, const U: usize>(total: &mut [V; U], part: [V; U], is_first: bool) {
+    for unit in 0..U {
+        // SAFETY: only arithmetic; the caller runs where `V` may.
+        total[unit] = if is_first { part[unit] } else { unsafe { total[unit].add(part[unit]) } };
+    }
+}
+
+/// A row that starts at `start`: the sum of its segments' chains, `R` of which are computed at a time.
+#[inline(always)]
+unsafe fn row_sum<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -217,33 +264,19 @@ unsafe fn segments<
 ) -> [V; U] {
     // SAFETY: as `chains`; segments are parts of the row.
     unsafe {
-        let first_length = length.min(SEGMENT);
-        let [mut total] =
-            chains::<V, U, 1, FIT, UNIFORM, STRIDED>(job, [start], [first_length], uniform, mask);
-        let mut done = first_length;
-        while length - done >= R * SEGMENT {
-            let starts = std::array::from_fn(|chain| job.entry::<STRIDED>(start, done + chain * SEGMENT));
-            let parts = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, [SEGMENT; R], uniform, mask);
-            for part in parts {
-                for unit in 0..U {
-                    total[unit] = total[unit].add(part[unit]);
+        let mut total = [V::zero(); U];
+        let mut done = 0;
+        while done < length {
+            let starts = std::array::from_fn(|segment| job.entry::<STRIDED>(start, done + segment * SEGMENT));
+            let lengths: [usize; R] =
+                std::array::from_fn(|segment| length.saturating_sub(done + segment * SEGMENT).min(SEGMENT));
+            let parts = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask);
+            for segment in 0..R {
+                if lengths[segment] > 0 {
+                    add_part(&mut total, parts[segment], done == 0 && segment == 0);
                 }
             }
             done += R * SEGMENT;
-        }
-        while done < length {
-            let part_length = (length - done).min(SEGMENT);
-            let [part] = chains::<V, U, 1, FIT, UNIFORM, STRIDED>(
-                job,
-                [job.entry::<STRIDED>(start, done)],
-                [part_length],
-                uniform,
-                mask,
-            );
-            for unit in 0..U {
-                total[unit] = total[unit].add(part[unit]);
-            }
-            done += part_length;
         }
         total
     }
@@ -349,8 +382,12 @@ pub(super) unsafe fn rows<
                 longest = longest.max(lengths[chain]);
             }
             longest_first(&mut taken, &mut starts, &mut lengths);
-            if longest <= SEGMENT {
-                let sums = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask);
+            if longest <= LONGEST_TOGETHER {
+                let sums = if longest <= SEGMENT {
+                    chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
+                } else {
+                    rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
+                };
                 for chain in 0..R {
                     finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
                 }
@@ -388,7 +425,7 @@ unsafe fn one_row<
     }
     // SAFETY: as `rows`.
     unsafe {
-        let sums = segments::<V, U, R, FIT, UNIFORM, STRIDED>(job, start, length, uniform, mask);
+        let sums = row_sum::<V, U, R, FIT, UNIFORM, STRIDED>(job, start, length, uniform, mask);
         finish::<V, U, FIT>(job, row, sums, mask);
     }
 }

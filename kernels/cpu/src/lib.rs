@@ -31,5 +31,8 @@ pub use vector::fence_streams;
 /// row of some hundred nonzeros can feed many lanes at once.
 pub const SEGMENT: usize = 128;
 
+/// Rows up to this length are taken several at a time, segment by segment.
+pub const LONGEST_TOGETHER: usize = 2 * SEGMENT;
+
 /// Set in a segment's row where the segment is the first of its row: it is written there, later ones are added.
 pub const FIRST_OF_ROW: u32 = 1 << 31;

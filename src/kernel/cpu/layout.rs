@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
+use rowloom_cpu::LONGEST_TOGETHER;
 
 /// A borrowed matrix by rows. Whoever makes one takes it from a sound format: entries lie inside the arrays and
 /// columns inside the matrix.
@@ -53,7 +53,7 @@ impl<'a, T> RowLayout<'a, T> {
     /// be short, not empty, and `other` must follow so many rows later in the arrays.
     pub(super) fn shift(&self, row: usize, other: usize) -> Option<u32> {
         let length = self.length(row);
-        if length == 0 || length > SEGMENT || self.length(other) != length {
+        if length == 0 || length > LONGEST_TOGETHER || self.length(other) != length {
             return None;
         }
         let (here, there) = (self.starts[row] as usize, self.starts[other] as usize);

@@ -60,7 +60,7 @@ pub(super) struct RowsPlan<T> {
 /// Work below this is not worth waking another thread for.
 const SMALLEST_PIECE_BYTES: usize = 1 << 16;
 /// Hubs are at least this long: shorter rows are little work whatever their share.
-const SHORTEST_HUB: usize = 16 * SEGMENT;
+const SHORTEST_HUB: usize = 32 * SEGMENT;
 /// Rows of a block whose rows are all equal.
 const UNIFORM_BLOCK_ROWS: usize = 64;
 

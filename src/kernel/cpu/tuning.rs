@@ -41,10 +41,10 @@ const FETCHED_ROW_BYTES: usize = 512;
 const FETCHED_X_BYTES: usize = 32 << 20;
 /// Rows of at least this many segments, in an X that the second cache does not hold, are better taken in the order of
 /// columns.
-const WAVE_SEGMENTS: usize = 4;
+const WAVE_SEGMENTS: usize = 8;
 const WAVE_X_BYTES: usize = 1 << 20;
 /// Rows that are this long on average, and narrow slabs, leave a chain waiting for itself if a row is taken alone.
-const LONG_ROW: usize = SEGMENT / 2;
+const LONG_ROW: usize = SEGMENT;
 /// Share of rows with the columns of the one before from which blocks of them pay for taking rows out of order.
 const ALIKE_SHARE: f64 = 0.3;
 /// The same where all values are equal, so that such rows are computed once.
