@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::kernel::order::SEGMENT;
 use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of, reference, verify};
 use rowloom::machine::Isa;
 use rowloom::matrix::convert::coo_to_csr;
@@ -90,6 +91,33 @@ fn every_kernel_and_instruction_set_agrees_with_the_reference_on_every_kind_of_m
         let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
         check_everywhere(&a, &[1, 2, 4, 8, 33]);
         check_everywhere(&a.cast::<f32>().unwrap(), &[1, 2, 5, 16]);
+    }
+}
+
+#[test]
+fn rows_of_one_to_two_segments_are_added_segment_by_segment_whatever_they_share() {
+    // Nothing in common, all columns, and columns that move along from row to row.
+    for spec in [
+        "uniform,rows=41,degree=200,cols=900",
+        "uniform,rows=30,degree=180,cols=180",
+        "band,rows=500,width=201",
+    ] {
+        let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
+        assert!(
+            (0..a.rows()).any(|row| (SEGMENT + 1..2 * SEGMENT).contains(&a.view().row_length(row))),
+            "{spec}"
+        );
+        check_everywhere(&a, &[1, 8, 33]);
+        check_everywhere(&a.cast::<f32>().unwrap(), &[3, 16]);
+        let view = a.view();
+        let equal = Csr::try_new(
+            a.rows(),
+            a.cols(),
+            view.row_pointers().to_vec(),
+            view.columns().to_vec(),
+            vec![0.3; a.nnz()],
+        );
+        check_everywhere(&equal.unwrap(), &[2, 8]);
     }
 }
 
