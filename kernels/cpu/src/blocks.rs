@@ -1,7 +1,8 @@
 //! Bodies for rows that share a pattern: columns are read once for the block, and so are rows of X where they are
 //! the same ones. Each row keeps its own canonical chains, one a segment.
 //!
-//! Blocks hold no row longer than [`LONGEST_TOGETHER`](crate::LONGEST_TOGETHER). Const parameters are those of `chains`.
+//! Blocks hold no row longer than [`LONGEST_TOGETHER`](crate::LONGEST_TOGETHER), and where columns move along none longer
+//! than a segment. Const parameters are those of `chains`.
 
 #![allow(unsafe_code)] // SIMD leaf
 
@@ -170,41 +171,6 @@ pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const U
     }
 }
 
-/// One chain each of rows whose columns move along: the entries `span` of every row. `moved` is where X would begin for
-/// a row that had the leader's columns.
-#[inline(always)]
-unsafe fn shifted_chains<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
-    job: &RowJob<V::Element>,
-    extent: Extent,
-    span: Range<usize>,
-    moved: [*const V::Element; SHIFTED_ROWS],
-    mask: V::Mask,
-) -> [[V; U]; SHIFTED_ROWS] {
-    let Extent { start, length } = extent;
-    // SAFETY: as `shifted`.
-    unsafe {
-        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
-        let mut sums = [[V::zero(); U]; SHIFTED_ROWS];
-        for offset in span {
-            let column = *job.columns.get_unchecked(start + offset);
-            let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
-            for chain in 0..SHIFTED_ROWS {
-                let x = moved[chain].wrapping_offset(distance);
-                let value = if UNIFORM {
-                    uniform
-                } else {
-                    V::splat(*job.values.get_unchecked(start + chain * length + offset))
-                };
-                for unit in 0..U {
-                    let x = load::<V, FIT>(x.wrapping_add(unit * V::LANES), unit == U - 1, mask);
-                    sums[chain][unit] = value.multiply_add(x, sums[chain][unit]);
-                }
-            }
-        }
-        sums
-    }
-}
-
 /// All blocks of [`SHIFTED_ROWS`] rows whose columns are the first row's, moved by a constant for each.
 #[inline(always)]
 pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
@@ -214,6 +180,7 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
     // maker of the blocks checked: so a moved column lies inside X because the row's own column does.
     unsafe {
         let mask = V::mask(job.tail_lanes);
+        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
         for block in job.blocks {
             let row = job.first_row + block.leader as usize;
             let (start, length) = job.extent(row);
@@ -231,17 +198,22 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 let leader = job.x_row::<V, U, FIT>(leader_column);
                 job.x.wrapping_offset(here.offset_from(leader))
             });
-            let extent = Extent { start, length };
-            let mut sums =
-                shifted_chains::<V, U, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), moved, mask);
-            let mut done = SEGMENT;
-            while done < length {
-                let span = done..length.min(done + SEGMENT);
-                let parts = shifted_chains::<V, U, FIT, UNIFORM>(job, extent, span, moved, mask);
+            let mut sums = [[V::zero(); U]; SHIFTED_ROWS];
+            for offset in 0..length {
+                let column = *job.columns.get_unchecked(start + offset);
+                let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
                 for chain in 0..SHIFTED_ROWS {
-                    add_part(&mut sums[chain], parts[chain], false);
+                    let x = moved[chain].wrapping_offset(distance);
+                    let value = if UNIFORM {
+                        uniform
+                    } else {
+                        V::splat(*job.values.get_unchecked(start + chain * length + offset))
+                    };
+                    for unit in 0..U {
+                        let x = load::<V, FIT>(x.wrapping_add(unit * V::LANES), unit == U - 1, mask);
+                        sums[chain][unit] = value.multiply_add(x, sums[chain][unit]);
+                    }
                 }
-                done += SEGMENT;
             }
             for chain in 0..SHIFTED_ROWS {
                 finish::<V, U, FIT>(job, row + chain, sums[chain], mask);

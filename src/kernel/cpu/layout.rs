@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::matrix::{CsrView, Scalar};
 use rowloom_cpu::LONGEST_TOGETHER;
+
+use crate::kernel::order::SEGMENT;
+use crate::matrix::{CsrView, Scalar};
 
 /// A borrowed matrix by rows. Whoever makes one takes it from a sound format: entries lie inside the arrays and
 /// columns inside the matrix.
@@ -63,7 +65,8 @@ impl<'a, T> RowLayout<'a, T> {
         let (columns, others) = (&self.columns[here..here + length], &self.columns[there..there + length]);
         let shift = others[0].wrapping_sub(columns[0]);
         let holds = columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift);
-        holds.then_some(shift)
+        // Bodies for columns that move along have one chain a row.
+        (holds && (shift == 0 || length <= SEGMENT)).then_some(shift)
     }
 
     /// Row pointers of the lengths, for balancing.
