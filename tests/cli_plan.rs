@@ -79,7 +79,7 @@ fn the_same_words_give_the_same_plan() {
     }
     assert_eq!(place.read("a.plan"), place.read("b.plan"));
     let saved: Value = serde_json::from_str(&place.read("a.plan")).unwrap();
-    assert_eq!((&saved["version"], &saved["k"]), (&5.into(), &32.into()));
+    assert_eq!((&saved["version"], &saved["k"]), (&6.into(), &32.into()));
 }
 
 #[test]

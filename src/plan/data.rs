@@ -9,7 +9,7 @@ use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 5;
+pub const PLAN_VERSION: u32 = 6;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

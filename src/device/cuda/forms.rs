@@ -183,6 +183,18 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn exact_forms_alone_are_told_what_holds_for_all_rows() {
+        for (uniform, only_heavy) in [(false, false), (true, false), (false, true), (true, true)] {
+            let launch = Launch { uniform, only_heavy, ..launch(KernelId::Hybrid, Dtype::F32, 16) };
+            let forms = Forms::of(&launch, H200).unwrap();
+            let told =
+                |form: &Form| ["-DUNIFORM", "-DONLY_HEAVY"].map(|word| form.options.contains(&word.into()));
+            assert_eq!(told(&forms.exact.unwrap()), [uniform, only_heavy]);
+            assert_eq!(told(&forms.generic), [false, false]);
+        }
+    }
+
+    #[test]
     fn kernels_of_the_host_have_no_forms() {
         let fault = Forms::of(&launch(KernelId::CpuCsr, Dtype::F64, 8), H200).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Misuse);
