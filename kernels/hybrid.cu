@@ -157,13 +157,18 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 }
 
 #ifdef EXACT_K
-// Single-precision short rows do with 40 registers, and what hides the way to memory is many warps. Older cards hold fewer.
+// What hides the way to memory is many warps: short rows alone do with so few registers that a multiprocessor holds so many
+// blocks. Older cards hold fewer.
 #if defined(ONLY_HEAVY) && __CUDA_ARCH__ >= 900
-#define LEAST_BLOCKS (sizeof(SCALAR) == 4 && VECTORS == 1 ? 12 : 1)
+#define BLOCKS                                                                                                         \
+    (VECTORS == 1   ? (EXACT_K * sizeof(SCALAR) == BYTES * LANES && sizeof(SCALAR) == 4 ? 12 : 10)                     \
+     : VECTORS == 2 ? (sizeof(SCALAR) == 4 ? 9 : 8)                                                                    \
+                    : 4)
+#define BOUNDS __launch_bounds__(128, BLOCKS)
 #else
-#define LEAST_BLOCKS 1
+#define BOUNDS __launch_bounds__(128)
 #endif
-extern "C" __global__ void __launch_bounds__(128, LEAST_BLOCKS) ENTRY(PARAMETERS(SCALAR))
+extern "C" __global__ void BOUNDS ENTRY(PARAMETERS(SCALAR))
 {
     hybrid<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, ROWS>(ARGUMENTS);
 }
