@@ -112,6 +112,10 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
     // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
     // checked; beyond that the job's promises.
     unsafe {
+        // Of equal values one row is read, and in order.
+        if !UNIFORM {
+            fetch_ahead::<V, false>(job, start, length * R);
+        }
         let mut sums = identical_chains::<V, U, R, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), mask);
         let mut done = SEGMENT;
         while done < length {
@@ -133,10 +137,8 @@ unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: 
     row: usize,
     mask: V::Mask,
 ) {
-    let (start, length) = job.extent(row);
     // SAFETY: as `identical_rows`.
     unsafe {
-        fetch_ahead::<V, false>(job, start, length * R);
         let sums = identical_rows::<V, U, R, FIT, false>(job, row, mask);
         for chain in 0..R {
             finish::<V, U, FIT>(job, row + chain, sums[chain], mask);

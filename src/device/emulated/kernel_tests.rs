@@ -11,6 +11,7 @@ use super::memory::Allocation;
 use super::processor::Processor;
 use crate::error::Error;
 use crate::kernel::cuda::{CUDA_KERNELS, Constant, CudaKernel, Layout, Parameter, Variant};
+use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
 use crate::work::{HeldColumns, Storage, pitch_bytes};
@@ -171,7 +172,7 @@ fn check<T: Scalar>(a: &Csr<T>, k: usize, gap: usize, what: &str) {
         let Some(y) = product(kernel, variant, a.view(), 0..a.rows(), &x) else { continue };
         let name = kernel.entry(T::DTYPE, variant);
         let canonical = kernel.id.info().order == Order::Canonical
-            || (kernel.id == KernelId::CsrScalarV1 && longest <= crate::kernel::order::SEGMENT);
+            || (kernel.id == KernelId::CsrScalarV1 && longest <= SEGMENT);
         if canonical {
             let same =
                 bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(expected.data());
@@ -192,6 +193,7 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
         ("holes,rows=24,degree=3", all),
         ("hub,rows=300,degree=2,hubs=1", narrow),
         ("uniform,rows=2,degree=700,cols=1000", all),
+        ("uniform,rows=3,degree=128,cols=400", narrow),
         ("uniform,rows=3,degree=256,cols=400", narrow),
         ("rmat,scale=5,degree=6", narrow),
     ] {
@@ -205,8 +207,11 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
 }
 
 /// Lengths of rows around what lanes take at once and where rows are cut, in groups of four that differ much.
-const AWKWARD_LENGTHS: [usize; 26] =
-    [0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260];
+#[rustfmt::skip]
+const AWKWARD_LENGTHS: [usize; 30] = [
+    0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260,
+    SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT - 1,
+];
 
 /// A number whose square vanishes, and a subnormal one.
 const OF_F64: (f64, f64) = (1e-200, 3e-310);
@@ -280,7 +285,7 @@ fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
 #[test]
 fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetches_at_once() {
     for (k, segments) in [(1, 70), (8, 20), (31, 10), (128, 6)] {
-        let lengths = [256 * segments + 7, 0, 65, 64, 256 * segments + 1];
+        let lengths = [SEGMENT * segments + 7, 0, 65, 64, SEGMENT * segments + 1];
         check_awkward::<f64>(&lengths, k, OF_F64);
         check_awkward::<f32>(&lengths, k, OF_F32);
     }
