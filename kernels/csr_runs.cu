@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) ENTRY(PARAMETERS(SCALAR))
 }
 #else
 #define RUNS(type, T, B, L, V)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 2) csr_runs_##type##_b##B##l##L##v##V(PARAMETERS(T))                \
+    extern "C" __global__ void __launch_bounds__(256, V < 4 ? 2 : 1) csr_runs_##type##_b##B##l##L##v##V(PARAMETERS(T))    \
     {                                                                                                                  \
         csr_runs<T, B / sizeof(T), L, V>(ARGUMENTS);                                                                   \
     }

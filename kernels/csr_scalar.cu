@@ -8,9 +8,11 @@
 // values begin at the first row's first nonzero. Thread t computes row t / k, column t % k.
 //
 // v2 and v3 add in the canonical order: a chain of fused multiply-adds for each segment of 128 nonzeros, the segments
-// added first to last. v1 is one chain, which is the same for rows up to one segment.
+// added first to last in spans of 1024, the spans added first to last. v1 is one chain, which is the same for rows up to one
+// segment. Sums of segments begin with a negative zero: added to anything it changes nothing, zeros of either sign included.
 
 #define SEGMENT 128ull
+#define SPAN 1024ull
 #define THREADS 512
 
 static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
@@ -46,20 +48,21 @@ template <typename T> static __device__ __forceinline__ void csr_scalar_v2(PARAM
     if (element >= rows * k) return;
     const unsigned long long row = element / k, column = element % k;
     const unsigned long long first = row_pointers[0];
-    T sum = T(0), chain = T(0);
-    unsigned long long in_segment = 0;
-    bool later_segment = false;
+    T sum = -T(0), span = -T(0), chain = T(0);
+    unsigned long long in_row = 0;
     for (unsigned long long at = row_pointers[row] - first; at < row_pointers[row + 1] - first; ++at) {
-        if (in_segment == SEGMENT) {
-            sum = later_segment ? sum + chain : chain;
-            later_segment = true;
+        if (in_row > 0 && in_row % SEGMENT == 0) {
+            span += chain;
             chain = T(0);
-            in_segment = 0;
+            if (in_row % SPAN == 0) {
+                sum += span;
+                span = -T(0);
+            }
         }
         chain = fused(values[at], x[columns[at] * ldx + column], chain);
-        ++in_segment;
+        ++in_row;
     }
-    y[row * ldy + column] = later_segment ? sum + chain : chain;
+    y[row * ldy + column] = sum + (span + chain);
 }
 
 template <typename T> static __device__ __forceinline__ void csr_scalar_v3(PARAMETERS(T))
@@ -69,14 +72,19 @@ template <typename T> static __device__ __forceinline__ void csr_scalar_v3(PARAM
     const unsigned long long row = element / k, column = element % k;
     const unsigned long long first = row_pointers[0];
     const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;
-    T sum = T(0);
-    for (unsigned long long segment = start; segment < end; segment += SEGMENT) {
-        const unsigned long long segment_end = end - segment < SEGMENT ? end : segment + SEGMENT;
-        T chain = T(0);
-        for (unsigned long long at = segment; at < segment_end; ++at) {
-            chain = fused(values[at], x[columns[at] * ldx + column], chain);
+    T sum = start < end ? -T(0) : T(0);
+    for (unsigned long long first_of_span = start; first_of_span < end; first_of_span += SPAN) {
+        const unsigned long long span_end = end - first_of_span < SPAN ? end : first_of_span + SPAN;
+        T span = -T(0);
+        for (unsigned long long segment = first_of_span; segment < span_end; segment += SEGMENT) {
+            const unsigned long long segment_end = span_end - segment < SEGMENT ? span_end : segment + SEGMENT;
+            T chain = T(0);
+            for (unsigned long long at = segment; at < segment_end; ++at) {
+                chain = fused(values[at], x[columns[at] * ldx + column], chain);
+            }
+            span += chain;
         }
-        sum = segment == start ? chain : sum + chain;
+        sum += span;
     }
     y[row * ldy + column] = sum;
 }

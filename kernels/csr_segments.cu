@@ -1,31 +1,36 @@
 // Y = A X with lanes over the columns of X, A by compressed rows, in canonical order whatever the length of a row.
 //
-// An item is a whole row of up to 128 nonzeros or one segment of a longer one, as in csr_pieces.cu with pieces of 128:
+// An item is a whole row of up to PIECE nonzeros or a piece of a longer one, as in csr_pieces.cu. A piece is a segment of 128
+// nonzeros, or a span of 1024 where there is work enough without more of them:
 //
 //   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits
-//   length          nonzeros; bit 31 marks a segment of a cut row
+//   length          nonzeros; bit 31 marks a piece of a cut row
 //   row             the row, or the number of the cut
 //
-// An item is added up as one chain of fused multiply-adds, and nothing may be added out of turn. What hides the way to memory
+// A segment is added up as one chain of fused multiply-adds, and nothing may be added out of turn. What hides the way to memory
 // is how many rows of X are on their way at once: W ways of L lanes fetch D each, a stretch of D entries after the other, and
 // then take turns. In a way's turn all ways go on from the sums so far with the entries that they have, and the sums of the
 // way whose turn it is are handed to all: the canonical order for any number of ways and any depth.
 //
-// The first `longest` items get a warp each, W = 32 / L ways; the others L * W lanes. The segment that is finished last adds
-// all of its row, first to last, the ways taking turns again. Turns are not free: all ways compute in each of them.
+// The first `longest` items get a warp each, W = 32 / L ways; the others L * W lanes. The piece that is finished last adds
+// up its row; in a row of many spans the one that is finished last adds up its span, and the span that is finished last
+// the row. Turns are not free: all ways compute in each of them.
 
 // fast: no spills
-// exact: EXACT_K=1 ENTRY=form SCALAR=double BYTES=8 LANES=1 VECTORS=1 WAYS=1 DEPTH=16
-// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16
-// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=4 DEPTH=8
-// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=8 DEPTH=8
-// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=1 WAYS=2 DEPTH=8
-// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 WAYS=1 DEPTH=8
-// exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1 DEPTH=4
-// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16
-// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=4 DEPTH=8
-// exact: EXACT_K=32 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=2 WAYS=1 DEPTH=8
-// exact: EXACT_K=64 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=4 WAYS=1 DEPTH=4
+// exact: EXACT_K=1 ENTRY=form SCALAR=double BYTES=8 LANES=1 VECTORS=1 WAYS=1 DEPTH=16 PIECE=128
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=128
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=4 DEPTH=8 PIECE=128
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=8 DEPTH=8 PIECE=128
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=1 WAYS=2 DEPTH=8 PIECE=128
+// exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 WAYS=1 DEPTH=8 PIECE=128
+// exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1 DEPTH=4 PIECE=128
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=128
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=4 DEPTH=8 PIECE=128
+// exact: EXACT_K=32 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=2 WAYS=1 DEPTH=8 PIECE=128
+// exact: EXACT_K=64 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=4 WAYS=1 DEPTH=4 PIECE=128
+// exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=1024
+// exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1 DEPTH=4 PIECE=1024
+// exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=1024
 
 #include "lanes.cuh"
 
@@ -53,8 +58,9 @@ static __device__ __forceinline__ void load_deep(const unsigned int *__restrict_
         load_entries<T, true, false>(columns, values, at + quad, length, PLENTY, from + quad, factors + quad);
 }
 
-// The sums of `count` entries of A times their rows of X, in the order of the entries, D of them at a time.
-template <typename T, int E, int L, int V, int D>
+// The sums of `count` entries of A times their rows of X, in the order of the entries, D of them at a time; with SPANS the sums
+// of their segments.
+template <typename T, int E, int L, int V, int D, bool SPANS>
 static __device__ __forceinline__ void chain_of_one(unsigned long long begin, unsigned int count,
                                                     const unsigned int *__restrict__ columns,
                                                     const T *__restrict__ values, const T *__restrict__ x,
@@ -67,9 +73,12 @@ static __device__ __forceinline__ void chain_of_one(unsigned long long begin, un
     columns += begin - skip;
     values += begin - skip;
     unsigned int from[D];
-    T factors[D];
+    T factors[D], total[V][E];
+    if (SPANS) fill<T, E, V>(-T(0), total);
     load_deep<T, D>(columns, values, 0, length, from, factors);
     for (unsigned int at = 0; at < length; at += D) {
+        // A segment begins among the first four of these places or nowhere.
+        const int next_segment = SPANS && at > 0 && at % SEGMENT == 0 ? (int)skip : D;
         T part[D][V][E], now[D];
 #pragma unroll
         for (int j = 0; j < D; ++j) {
@@ -82,13 +91,22 @@ static __device__ __forceinline__ void chain_of_one(unsigned long long begin, un
         load_deep<T, D>(columns, values, at + D, length, from, factors);
 #pragma unroll
         for (int j = 0; j < D; ++j)
-            if (at + j - skip < count) multiply_add<T, E, V>(now[j], part[j], sums);
+            if (at + j - skip < count) {
+                if (SPANS && j < 4 && j == next_segment) {
+                    add<T, E, V>(sums, total);
+                    clear<T, E, V>(sums);
+                }
+                multiply_add<T, E, V>(now[j], part[j], sums);
+            }
+    }
+    if (SPANS) {
+        add<T, E, V>(total, sums);
     }
 }
 
 // An item by L lanes, which need no turns.
-template <typename T, int E, int L, int V, int D>
-static __device__ __forceinline__ void segment_of_one(unsigned long long item, ITEM_PARAMETERS(T))
+template <typename T, int E, int L, int V, int D, bool SPANS>
+static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM_PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
@@ -97,10 +115,11 @@ static __device__ __forceinline__ void segment_of_one(unsigned long long item, I
     const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
     const unsigned int y_pitch = PITCH_OF(T, ldy);
     T sums[V][E];
-    chain_of_one<T, E, L, V, D>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, sums);
+    chain_of_one<T, E, L, V, D, SPANS>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, sums);
     // As many parts at once as rows of X: registers for more would be missing in the chain.
+    const int TOGETHER = IS_EXACT ? D : PARTS_TOGETHER;
     if (about.z & CUT)
-        finish_part<T, E, L, V, D>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
+        finish_part<T, E, L, V, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
                                    counters);
     else
         store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
@@ -172,52 +191,110 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
     }
 }
 
-// One segment of a cut row is done; whoever finishes the last one adds all of them, first to last, and stores the row. D of
-// them a way are on their way at once.
-template <typename T, int E, int L, int V, int W, int D>
-static __device__ __forceinline__ void finish_segment(const uint4 *__restrict__ cuts, unsigned int cut,
-                                                      unsigned int segment, unsigned int lane, unsigned int column,
-                                                      unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
-                                                      T *scratch, unsigned int *counters)
+// D rows of partial sums from `first` on, as far as there are some, are added, first to last.
+template <typename T, int E, int L, int V, int D>
+static __device__ __forceinline__ void add_some(const T *slots, unsigned int first, unsigned int end, unsigned int ldy,
+                                                unsigned int column, unsigned int k, T (&sums)[V][E])
 {
-    const uint4 about = __ldg(cuts + cut); // row, first slot, number of segments
-    const unsigned int way = lane / L, end = about.z;
-    T *slots = scratch + (unsigned long long)about.y * ldy;
-    if (way == 0) store_row<T, E, L, V>(slots + (unsigned long long)segment * ldy, column, k, sums);
-    if (!is_last<L * W>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, end, lane)) return;
+    T next[D][V][E];
+#pragma unroll
+    for (int j = 0; j < D; ++j) {
+        fill<T, E, V>(-T(0), next[j]);
+        if (first + j < end) {
+            const T *slot = slots + (unsigned long long)(first + j) * ldy;
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (column + v * (L * E) < k) load_shared_by_all<T, E>(slot + column + v * (L * E), next[j][v]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < D; ++j) add<T, E, V>(next[j], sums);
+}
+
+// The sum of `end` rows of sums of segments, span by span: each way adds a span, D segments on their way at once, and the ways'
+// spans are added first to last.
+template <typename T, int E, int L, int V, int W, int D>
+static __device__ __forceinline__ void add_segments(const T *slots, unsigned int end, unsigned int ldy,
+                                                    unsigned int way, unsigned int column, unsigned int k,
+                                                    T (&sums)[V][E])
+{
+    const unsigned int of_span = SPAN / SEGMENT;
+    fill<T, E, V>(-T(0), sums);
+    for (unsigned int at = 0; at < end; at += W * of_span) {
+        T span[V][E];
+        fill<T, E, V>(-T(0), span);
+#pragma unroll 1
+        for (unsigned int j = 0; j < of_span; j += D)
+            add_some<T, E, L, V, D>(slots, at + way * of_span + j, end, ldy, column, k, span);
+#pragma unroll 1
+        for (unsigned int turn = 0; turn < W && at + turn * of_span < end; ++turn) {
+            T other[V][E];
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+#pragma unroll
+                for (int i = 0; i < E; ++i) other[v][i] = span[v][i];
+            hand_over<T, E, L, V, W>(group_mask<L * W>(), turn, other);
+            add<T, E, V>(other, sums);
+        }
+    }
+}
+
+// The sum of `end` rows of sums of spans, first to last, D of them a way on their way at once.
+template <typename T, int E, int L, int V, int W, int D>
+static __device__ __forceinline__ void add_spans(const T *slots, unsigned int end, unsigned int ldy, unsigned int way,
+                                                 unsigned int column, unsigned int k, T (&sums)[V][E])
+{
+    fill<T, E, V>(-T(0), sums);
     for (unsigned int at = 0; at < end; at += W * D) {
-        const unsigned int own = at + way * D;
-        unsigned int present = 0;
         T next[D][V][E];
 #pragma unroll
-        for (int j = 0; j < D; ++j)
-            if (own + j < end) {
-                present |= 1u << j;
-                const T *slot = slots + (unsigned long long)(own + j) * ldy;
+        for (int j = 0; j < D; ++j) {
+            const unsigned int own = at + way * D + j;
+            fill<T, E, V>(-T(0), next[j]);
+            if (own < end) {
 #pragma unroll
                 for (int v = 0; v < V; ++v)
-                    if (column + v * (L * E) < k) load_shared_by_all<T, E>(slot + column + v * (L * E), next[j][v]);
+                    if (column + v * (L * E) < k)
+                        load_shared_by_all<T, E>(slots + (unsigned long long)own * ldy + column + v * (L * E), next[j][v]);
             }
+        }
 #pragma unroll 1
         for (unsigned int turn = 0; turn < W && at + turn * D < end; ++turn) {
 #pragma unroll
-            for (int j = 0; j < D; ++j)
-                if (present >> j & 1) {
-                    // The sum begins with the first segment, not with zero, so that a negative zero stays one.
-#pragma unroll
-                    for (int v = 0; v < V; ++v)
-#pragma unroll
-                        for (int i = 0; i < E; ++i)
-                            sums[v][i] = own + j == 0 ? next[j][v][i] : sums[v][i] + next[j][v][i];
-                }
+            for (int j = 0; j < D; ++j) add<T, E, V>(next[j], sums);
             hand_over<T, E, L, V, W>(group_mask<L * W>(), turn, sums);
         }
     }
-    if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
 }
 
+// As finish_part of lanes.cuh, with ways that take turns.
 template <typename T, int E, int L, int V, int W, int D>
-static __device__ __forceinline__ void segment(unsigned long long item, ITEM_PARAMETERS(T))
+static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__ cuts, unsigned int cut,
+                                                       unsigned int part, unsigned int lane, unsigned int column,
+                                                       unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
+                                                       T *scratch, unsigned int *counters)
+{
+    const unsigned int way = lane / L;
+    for (;;) {
+        const uint4 about = __ldg(cuts + cut);
+        const unsigned int count = about.z & ~CUT;
+        T *slots = scratch + (unsigned long long)about.y * ldy;
+        if (way == 0) store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
+        if (!is_last<L * W>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, count, lane)) return;
+        if (about.z & CUT)
+            add_spans<T, E, L, V, W, D>(slots, count, ldy, way, column, k, sums);
+        else
+            add_segments<T, E, L, V, W, D>(slots, count, ldy, way, column, k, sums);
+        part = about.x;
+        if (about.w == 0) break;
+        cut = about.w - 1;
+    }
+    if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
+}
+
+// An item by L * W lanes. With SPANS a warp has no second one, whose segments would be fewer or more.
+template <typename T, int E, int L, int V, int W, int D, bool SPANS>
+static __device__ __forceinline__ void item_in_turns(unsigned long long item, ITEM_PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % (L * W), way = lane / L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane % L * E, width = COLUMNS_OF(T, k, ldx);
@@ -226,22 +303,29 @@ static __device__ __forceinline__ void segment(unsigned long long item, ITEM_PAR
     if (is_there) about = __ldg(list + item);
     const unsigned long long begin = about.x | (unsigned long long)(about.y & 0xffffu) << 32;
     const unsigned int y_pitch = PITCH_OF(T, ldy);
+    const unsigned int count = about.z & ~CUT, first = SPANS && count > SEGMENT ? SEGMENT : count;
     T sums[V][E];
-    deep_chain<T, E, L, V, W, D>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
+    deep_chain<T, E, L, V, W, D>(begin, first, columns, values, x, PITCH_OF(T, ldx), column, width, way, sums);
+    for (unsigned int at = first; SPANS && at < count; at += SEGMENT) {
+        const unsigned int length = count - at < SEGMENT ? count - at : SEGMENT;
+        T segment[V][E];
+        deep_chain<T, E, L, V, W, D>(begin + at, length, columns, values, x, PITCH_OF(T, ldx), column, width, way, segment);
+        add<T, E, V>(segment, sums);
+    }
     if (!is_there) return;
-    // At least as many segments at once as rows of X, as a row may have hundreds; registers for more would be missing in the
-    // chain.
-    const int TOGETHER = !IS_EXACT ? PARTS_TOGETHER : V == 1 && D < 8 ? 8 : D;
+    // A span at once where the chain has registers for it.
+    const int TOGETHER = !IS_EXACT ? PARTS_TOGETHER : V == 1 || D > 8 ? 8 : D;
     if (about.z & CUT)
-        finish_segment<T, E, L, V, W, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch,
-                                                scratch, counters);
+        finish_in_turns<T, E, L, V, W, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y,
+                                                 y_pitch, scratch, counters);
     else if (way == 0)
         store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
 }
 
-template <typename T, int E, int L, int V, int W, int D>
+template <typename T, int E, int L, int V, int W, int D, bool SPANS>
 static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
 {
+    static_assert(W == 1 || L * W == 32 || !SPANS, "turns are for all items of a warp");
     // What ways of one item have on their way is enough with few each, and registers for more would be missing elsewhere.
     const int depth_of_longest = W == 1 && D > 4 ? 4 : D;
     const unsigned int warps = blockDim.x / 32, long_blocks = (unsigned int)((longest + warps - 1) / warps);
@@ -254,34 +338,42 @@ static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
     else if (item >= longest)
         item = items;
     if (is_long && L * W < 32)
-        segment<T, E, L, V, 32 / L, depth_of_longest>(item, ITEM_ARGUMENTS);
+        item_in_turns<T, E, L, V, 32 / L, depth_of_longest, SPANS>(item, ITEM_ARGUMENTS);
     else if (W == 1)
-        segment_of_one<T, E, L, V, D>(item, ITEM_ARGUMENTS);
+        item_of_one<T, E, L, V, D, SPANS>(item, ITEM_ARGUMENTS);
     else
-        segment<T, E, L, V, W, D>(item, ITEM_ARGUMENTS);
+        item_in_turns<T, E, L, V, W, D, SPANS>(item, ITEM_ARGUMENTS);
 }
 
 // Turns need more registers than 256 threads leave; forms are launched with 64.
 #define MOST_THREADS(W) ((W) == 1 ? 128 : 64)
+// The compiler spills a few bytes of some forms to let one more block in, unless it is told that one is enough.
+#if defined(EXACT_K) && __CUDA_ARCH__ >= 900 && WAYS == 1
+#define BOUNDS(W) __launch_bounds__(MOST_THREADS(W))
+#else
+#define BOUNDS(W) __launch_bounds__(MOST_THREADS(W), 1)
+#endif
 
 #ifdef EXACT_K
-extern "C" __global__ void __launch_bounds__(MOST_THREADS(WAYS)) ENTRY(PARAMETERS(SCALAR))
+extern "C" __global__ void BOUNDS(WAYS) ENTRY(PARAMETERS(SCALAR))
 {
-    csr_segments<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, DEPTH>(ARGUMENTS);
+    csr_segments<SCALAR, BYTES / sizeof(SCALAR), LANES, VECTORS, WAYS, DEPTH, (PIECE > SEGMENT)>(ARGUMENTS);
 }
 #else
-#define ENTRY_OF(name, T, B, L, V, W, D)                                                                               \
-    extern "C" __global__ void __launch_bounds__(MOST_THREADS(W)) name(PARAMETERS(T))                                 \
+#define ENTRY_OF(name, T, B, L, V, W, D, SPANS)                                                                        \
+    extern "C" __global__ void BOUNDS(W) name(PARAMETERS(T))                                                      \
     {                                                                                                                  \
-        csr_segments<T, B / sizeof(T), L, V, W, D>(ARGUMENTS);                                                         \
+        csr_segments<T, B / sizeof(T), L, V, W, D, SPANS>(ARGUMENTS);                                                  \
     }
-#define SEGMENTS(type, T, B, L, V, D) ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##d##D, T, B, L, V, 1, D)
-#define BY_WAYS(type, T, B, L, V, W, D) ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##w##W##d##D, T, B, L, V, W, D)
+#define SEGMENTS(type, T, B, L, V, D) ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##d##D##p128, T, B, L, V, 1, D, false)
+#define SPANS(type, T, B, L, V, D) ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##d##D##p1024, T, B, L, V, 1, D, true)
+#define BY_WAYS(type, T, B, L, V, W, D)                                                                                \
+    ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##w##W##d##D##p128, T, B, L, V, W, D, false)
 #define FORMS(type, T)                                                                                                 \
     SEGMENTS(type, T, 8, 1, 1, 8) SEGMENTS(type, T, 16, 1, 1, 8) SEGMENTS(type, T, 16, 2, 1, 8)                          \
     SEGMENTS(type, T, 16, 4, 1, 4) SEGMENTS(type, T, 16, 4, 1, 8) SEGMENTS(type, T, 16, 4, 1, 16)                        \
     SEGMENTS(type, T, 16, 4, 2, 8) SEGMENTS(type, T, 16, 8, 2, 8) SEGMENTS(type, T, 16, 8, 4, 4)                         \
-    SEGMENTS(type, T, 16, 16, 4, 4)                                                                                    \
+    SEGMENTS(type, T, 16, 16, 4, 4) SPANS(type, T, 16, 4, 1, 8) SPANS(type, T, 16, 16, 4, 4)                            \
     BY_WAYS(type, T, 8, 1, 1, 8, 8) BY_WAYS(type, T, 16, 1, 1, 8, 4) BY_WAYS(type, T, 16, 4, 1, 4, 4)
 FORMS(f64, double)
 SEGMENTS(f32, float, 4, 1, 1, 8) BY_WAYS(f32, float, 4, 1, 1, 4, 8) FORMS(f32, float)

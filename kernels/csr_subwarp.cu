@@ -1,7 +1,7 @@
 // Y = A X with lanes over the columns of X: L lanes a row of A by compressed rows.
 //
 //   csr_subwarp  one way: a row is a chain of fused multiply-adds, or, beyond 128 nonzeros, the sum of its segments' chains,
-//                first to last; the canonical order
+//                first to last, and beyond 1024 of its spans' sums of those; the canonical order
 //   csr_ways     W ways share a row's nonzeros and a tree adds their sums; for few or long rows and small K. A row that would
 //                keep its lanes busy long after all others are done is left to the whole block: its groups of lanes take
 //                a piece of it each, and their sums are added first to last
@@ -29,6 +29,21 @@
 #define LONG_PIECE 256u
 #define MOST_THREADS 256
 
+// Adds a span to its row of Y, which keeps the sum so far, as registers for it would be missing in the chains.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void end_span(T *row, unsigned int column, unsigned int width, bool is_first,
+                                                T (&sums)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+        if (column + v * (L * E) < width) {
+            T *to = row + column + v * (L * E);
+#pragma unroll
+            for (int i = 0; i < E; ++i) to[i] = is_first ? sums[v][i] : to[i] + sums[v][i];
+        }
+    fill<T, E, V>(-T(0), sums);
+}
+
 template <typename T, int E, int L, int V> static __device__ __forceinline__ void csr_subwarp(PARAMETERS(T))
 {
     const unsigned int column = blockIdx.y * (E * L * V) + threadIdx.x % L * E, width = COLUMNS_OF(T, k, ldx);
@@ -47,15 +62,15 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
         chain<T, E, L, V, 1, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, 0, sums);
     } else {
         T segment[V][E];
+        fill<T, E, V>(-T(0), sums);
         for (unsigned long long at = 0; at < count; at += SEGMENT) {
             const unsigned int length = count - at < SEGMENT ? (unsigned int)(count - at) : SEGMENT;
             const unsigned int left = behind - at < PLENTY ? (unsigned int)(behind - at) : PLENTY;
+            if (at > 0 && at % SPAN == 0) end_span<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, at == SPAN, sums);
             chain<T, E, L, V, 1, false>(begin + at, length, left, columns, values, x, pitch, column, width, 0, segment);
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-#pragma unroll
-                for (int i = 0; i < E; ++i) sums[v][i] = at == 0 ? segment[v][i] : sums[v][i] + segment[v][i];
+            add<T, E, V>(segment, sums);
         }
+        if (count > SPAN) return end_span<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, false, sums);
     }
     store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
 }

@@ -5,9 +5,11 @@
 // row t / k, column t % k.
 //
 // The order of addition is canonical: a chain of fused multiply-adds for each segment of 128 entries, the segments added
-// first to last.
+// first to last in spans of 1024, the spans added first to last. Sums of segments begin with a negative zero: added to
+// anything it changes nothing, zeros of either sign included.
 
 #define SEGMENT 128ull
+#define SPAN 1024ull
 #define THREADS 512
 #define PADDING 0xffffffffu
 
@@ -27,11 +29,15 @@ template <typename T> static __device__ __forceinline__ void ellpack(PARAMETERS(
     if (element >= rows * k) return;
     const unsigned long long row = element / k, column = element % k;
     const unsigned long long start = row * width, end = start + width;
-    T sum = T(0);
+    T sum = -T(0), span = -T(0);
     bool row_goes_on = true;
     for (unsigned long long segment = start; segment < end && row_goes_on; segment += SEGMENT) {
         const unsigned long long segment_end = end - segment < SEGMENT ? end : segment + SEGMENT;
-        if (columns[segment] == PADDING) break;
+        if (segment > start && columns[segment] == PADDING) break;
+        if (segment > start && (segment - start) % SPAN == 0) {
+            sum += span;
+            span = -T(0);
+        }
         T chain = T(0);
         for (unsigned long long at = segment; at < segment_end; ++at) {
             const unsigned int from = columns[at];
@@ -41,9 +47,9 @@ template <typename T> static __device__ __forceinline__ void ellpack(PARAMETERS(
             }
             chain = fused(values[at], x[from * ldx + column], chain);
         }
-        sum = segment == start ? chain : sum + chain;
+        span += chain;
     }
-    y[row * ldy + column] = sum;
+    y[row * ldy + column] = width == 0 ? T(0) : sum + span;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) ellpack_f64(PARAMETERS(double)) { ellpack(ARGUMENTS); }

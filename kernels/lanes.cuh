@@ -10,6 +10,7 @@
 // ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
 
 #define SEGMENT 128u
+#define SPAN 1024u
 // More entries than are ever looked at from one place.
 #define PLENTY 0x7fffffffu
 #define CUT 0x80000000u
@@ -116,12 +117,27 @@ template <typename T, int E> static __device__ __forceinline__ void load_shared_
     unpack(__ldcg((const typename Pack<T, E>::Raw *)from), to);
 }
 
-template <typename T, int E, int V> static __device__ __forceinline__ void clear(T (&sums)[V][E])
+template <typename T, int E, int V> static __device__ __forceinline__ void fill(T value, T (&sums)[V][E])
 {
 #pragma unroll
     for (int v = 0; v < V; ++v)
 #pragma unroll
-        for (int i = 0; i < E; ++i) sums[v][i] = T(0);
+        for (int i = 0; i < E; ++i) sums[v][i] = value;
+}
+
+template <typename T, int E, int V> static __device__ __forceinline__ void clear(T (&sums)[V][E])
+{
+    fill<T, E, V>(T(0), sums);
+}
+
+// A sum of parts that begins with a negative zero begins with its first part: nothing is changed by adding one, zeros of
+// either sign included.
+template <typename T, int E, int V> static __device__ __forceinline__ void add(const T (&part)[V][E], T (&sums)[V][E])
+{
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int i = 0; i < E; ++i) sums[v][i] += part[v][i];
 }
 
 template <typename T, int E, int V>
@@ -248,29 +264,48 @@ static __device__ __forceinline__ void add_ways(T (&sums)[V][E], unsigned int ma
             for (int i = 0; i < E; ++i) sums[v][i] += __shfl_xor_sync(mask, sums[v][i], distance);
 }
 
+// Adds one to a counter that others add to; who finds there what others added can read what they wrote before. A fence for
+// writes only: one for reads would empty the first-level cache, where rows of X are.
+static __device__ __forceinline__ unsigned int count_one(unsigned int *counter)
+{
+#ifdef ROWLOOM_EMULATED
+    __threadfence();
+    return atomicAdd(counter, 1u);
+#else
+    unsigned int before;
+    asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+#endif
+}
+
 // True for the N lanes that are the last of `count` groups of lanes to come here for this counter, which is zero again then.
 // What the others wrote before they came can be read.
 template <int N>
 static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned int count, unsigned int lane)
 {
     const unsigned int mask = group_mask<N>();
-    __threadfence();
     __syncwarp(mask);
     unsigned int before = 0;
     if (lane == 0) {
-        before = atomicAdd(counter, 1u);
+        before = count_one(counter);
         if (before + 1 == count) *counter = 0;
     }
     before = __shfl_sync(mask, before, 0, N);
+    if (before + 1 != count) return false;
     __threadfence();
-    return before + 1 == count;
+    return true;
 }
 
-// The sum of `count` rows of partial sums, first to last, TOGETHER of them on their way at once.
-template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
+// The sum of `count` rows of partial sums, first to last, TOGETHER of them on their way at once. With SEGMENTS they are sums of
+// segments, unless `are_spans`, and are added span by span. Sums begin with a negative zero, which changes nothing.
+template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER, bool SEGMENTS = false>
 static __device__ __forceinline__ void add_parts(const T *slots, unsigned int count, unsigned long long stride,
-                                                 unsigned int column, unsigned int k, T (&sums)[V][E])
+                                                 unsigned int column, unsigned int k, T (&sums)[V][E],
+                                                 bool are_spans = false)
 {
+    T spans[V][E];
+    if (SEGMENTS) fill<T, E, V>(-T(0), spans);
+    fill<T, E, V>(-T(0), sums);
     for (unsigned int first = 0; first < count; first += TOGETHER) {
         T next[TOGETHER][V][E];
 #pragma unroll
@@ -284,29 +319,37 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
 #pragma unroll
         for (int b = 0; b < TOGETHER; ++b)
             if (first + b < count) {
-                // The sum begins with the first part, not with zero, so that a negative zero stays one.
-#pragma unroll
-                for (int v = 0; v < V; ++v)
-#pragma unroll
-                    for (int i = 0; i < E; ++i)
-                        sums[v][i] = first + b == 0 ? next[b][v][i] : sums[v][i] + next[b][v][i];
+                if (SEGMENTS && !are_spans && (first + b) % (SPAN / SEGMENT) == 0) {
+                    add<T, E, V>(sums, spans);
+                    fill<T, E, V>(-T(0), sums);
+                }
+                add<T, E, V>(next[b], sums);
             }
     }
+    if (SEGMENTS) add<T, E, V>(spans, sums);
 }
 
-// One part of a cut row is done; whoever finishes the last one adds all parts and stores the row.
+// One segment of a cut row, or span of one, is done; whoever finishes the last one adds all and stores the row. In a row of many
+// spans those are cuts of their own, whose sums are parts of the row's.
 template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
 static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
                                                    unsigned int lane, unsigned int column, unsigned int k,
                                                    T (&sums)[V][E], T *y, unsigned int ldy, T *scratch,
                                                    unsigned int *counters)
 {
-    const uint4 about = __ldg(cuts + cut); // row, first slot, number of parts
-    T *slots = scratch + (unsigned long long)about.y * ldy;
-    store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
-    if (!is_last<L>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
-    add_parts<T, E, L, V, TOGETHER>(slots, about.z, ldy, column, k, sums);
-    store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
+    for (;;) {
+        // Row, or part of the cut above; first slot; number of parts, and CUT where they are spans; cut above + 1.
+        const uint4 about = __ldg(cuts + cut);
+        const unsigned int count = about.z & ~CUT;
+        T *slots = scratch + (unsigned long long)about.y * ldy;
+        store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
+        if (!is_last<L>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, count, lane)) return;
+        add_parts<T, E, L, V, TOGETHER, true>(slots, count, ldy, column, k, sums, (about.z & CUT) != 0);
+        part = about.x;
+        if (about.w == 0) break;
+        cut = about.w - 1;
+    }
+    store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
 }
 
 // The same with W ways, which add the parts side by side: every way has its own, first to last, and a tree adds the ways.
@@ -316,13 +359,13 @@ static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restri
                                                            unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
                                                            T *scratch, unsigned int *counters)
 {
-    const uint4 about = __ldg(cuts + cut); // row, first slot, number of parts
-    const unsigned int way = lane / L;
+    const uint4 about = __ldg(cuts + cut); // as above; none is above another
+    const unsigned int way = lane / L, count = about.z & ~CUT;
     T *slots = scratch + (unsigned long long)about.y * ldy;
     if (way == 0) store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
-    if (!is_last<L * W>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, about.z, lane)) return;
+    if (!is_last<L * W>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, count, lane)) return;
     clear<T, E, V>(sums);
-    const unsigned int own = about.z > way ? (about.z - way + W - 1) / W : 0;
+    const unsigned int own = count > way ? (count - way + W - 1) / W : 0;
     add_parts<T, E, L, V>(slots + (unsigned long long)way * ldy, own, (unsigned long long)W * ldy, column, k, sums);
     add_ways<T, E, L, V, W>(sums, group_mask<L * W>());
     if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);

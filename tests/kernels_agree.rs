@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::order::SEGMENT;
+use rowloom::kernel::order::{SEGMENT, SPAN};
 use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of, reference, verify};
 use rowloom::machine::Isa;
 use rowloom::matrix::convert::coo_to_csr;
@@ -118,6 +118,23 @@ fn rows_of_one_to_two_segments_are_added_segment_by_segment_whatever_they_share(
             vec![0.3; a.nnz()],
         );
         check_everywhere(&equal.unwrap(), &[2, 8]);
+    }
+}
+
+#[test]
+fn rows_of_several_spans_are_added_span_by_span_whatever_their_number() {
+    // Hubs beside short rows, long rows only, and columns that do not rise.
+    for spec in ["hub,rows=5000,degree=2,hubs=2", "uniform,rows=9,degree=3300,cols=9000", "arrow,rows=2600"] {
+        let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
+        assert!((0..a.rows()).any(|row| a.view().row_length(row) > 2 * SPAN), "{spec}");
+        check_everywhere(&a, &[1, 8, 33]);
+        check_everywhere(&a.cast::<f32>().unwrap(), &[3, 16]);
+        let view = a.view();
+        let falling = |row: usize| view.row(row).0.iter().rev().copied().collect::<Vec<_>>();
+        let columns: Vec<u32> = (0..a.rows()).flat_map(falling).collect();
+        let pointers = view.row_pointers().to_vec();
+        let turned = Csr::try_new(a.rows(), a.cols(), pointers, columns, view.values().to_vec());
+        check_everywhere(&turned.unwrap(), &[1, 8]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::cuda::{CudaKernel, Layout, Variant};
+use crate::kernel::cuda::{Constant, CudaKernel, Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
@@ -64,7 +64,7 @@ impl Form {
     /// Its name, with what tells it from the kernel's other forms.
     pub fn name(&self) -> String {
         match CudaKernel::of(self.kernel) {
-            Ok(gpu) if self.variant.piece > 0 => {
+            Ok(gpu) if self.variant.piece > 0 && !gpu.constants.contains(&Constant::Piece) => {
                 format!("{} p{}", gpu.variant_name(&self.variant), self.variant.piece)
             }
             Ok(gpu) => gpu.variant_name(&self.variant),

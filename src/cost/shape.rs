@@ -7,6 +7,7 @@
 use super::form::Form;
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{LARGEST_TILE_BYTES, Variant};
+use crate::kernel::order::SPAN;
 use crate::matrix::Dtype;
 use crate::work::pitch_bytes;
 
@@ -14,7 +15,7 @@ use crate::work::pitch_bytes;
 const WARP: u32 = 32;
 
 /// Every shape.
-pub const SHAPES: [&str; 46] = [
+pub const SHAPES: [&str; 55] = [
     "cpu_csr",
     "cpu_sell",
     "cpu_ell_padded",
@@ -61,12 +62,21 @@ pub const SHAPES: [&str; 46] = [
     "csr_segments_w8_8",
     "row_groups_deep",
     "row_groups_deep_half",
+    "row_groups_shared",
+    "row_groups_shared_half",
+    "row_groups_shared_deep",
+    "row_groups_shared_deep_half",
+    "csr_segments_span_4",
+    "csr_segments_span_8",
+    "csr_segments_span_16",
+    "csr_segments_span_4_half",
+    "csr_segments_span_8_half",
 ];
 
 impl Form {
     /// Its shape; none where it is not worth choosing.
     pub fn shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
-        let Variant { bytes, lanes, vectors, ways, piece, depth, .. } = self.variant;
+        let Variant { bytes, lanes, vectors, ways, shares, piece, depth, .. } = self.variant;
         let tile = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).clamp(4, LARGEST_TILE_BYTES) as u32;
         let wanted = tile.div_ceil(tile.min(16));
         let least = wanted.next_power_of_two().div_ceil(WARP);
@@ -89,9 +99,13 @@ impl Form {
             KernelId::CsrWays if whole && ways > 1 => format!("csr_ways_{}", lanes * ways),
             KernelId::CsrPieces if few_ways => format!("csr_pieces_{piece}"),
             KernelId::CsrSegments if ways > 1 => format!("csr_segments_w{ways}_{depth}"),
+            KernelId::CsrSegments if piece == SPAN as u32 => format!("csr_segments_span_{depth}"),
             KernelId::CsrSegments => format!("csr_segments_{depth}"),
-            KernelId::RowGroups if depth > if vectors == 1 { 8 } else { 4 } => "row_groups_deep".into(),
-            KernelId::RowGroups => "row_groups".into(),
+            KernelId::RowGroups => {
+                let shared = if shares > 1 { "_shared" } else { "" };
+                let deep = if depth > if vectors == 1 { 8 } else { 4 } { "_deep" } else { "" };
+                format!("row_groups{shared}{deep}")
+            }
             KernelId::Hybrid => "hybrid".into(),
             KernelId::RowGroupsCut if piece < 1024 && few_ways => format!("row_groups_cut_{piece}"),
             KernelId::RowGroupsCut if piece == 64 && whole && lanes * ways == 32 => {
@@ -134,7 +148,7 @@ mod tests {
                     let forms = Form::all(kernel, dtype, k, true);
                     let worth = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
                     assert!(worth > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
-                    assert!(worth <= 11, "{} {dtype} {k}: {worth}", kernel.name());
+                    assert!(worth <= 14, "{} {dtype} {k}: {worth}", kernel.name());
                     for compiles in [false, true] {
                         for form in Form::all(kernel, dtype, k, compiles) {
                             let shape = form.nearest_shape(dtype, k).unwrap();
@@ -161,12 +175,18 @@ mod tests {
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 8, 0, 8), Some("csr_ways_32"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 32, 0, 8), None);
         let segments = |bytes, lanes, vectors, depth, k| {
-            let variant = Variant { bytes, lanes, vectors, depth, piece: 256, ..Variant::PLAIN };
+            let variant = Variant { bytes, lanes, vectors, depth, piece: 128, ..Variant::PLAIN };
             Form { kernel: KernelId::CsrSegments, variant }.shape(Dtype::F64, k)
         };
-        let by_ways = Variant { lanes: 4, ways: 4, depth: 8, piece: 256, ..Variant::PLAIN };
+        let by_ways = Variant { lanes: 4, ways: 4, depth: 8, piece: 128, ..Variant::PLAIN };
         let by_ways = Form { kernel: KernelId::CsrSegments, variant: by_ways };
         assert_eq!(by_ways.shape(Dtype::F64, 8), Some("csr_segments_w4_8"));
+        let span = Variant { lanes: 8, vectors: 2, depth: 8, piece: SPAN as u32, ..Variant::PLAIN };
+        let span = Form { kernel: KernelId::CsrSegments, variant: span };
+        assert_eq!(span.shape(Dtype::F64, 32), Some("csr_segments_span_8_half"));
+        let shared = Variant { lanes: 8, shares: 4, depth: 16, rows: 4, ..Variant::PLAIN };
+        let shared = Form { kernel: KernelId::RowGroups, variant: shared };
+        assert_eq!(shared.shape(Dtype::F64, 16), Some("row_groups_shared_deep"));
         assert_eq!(segments(16, 4, 1, 16, 8), Some("csr_segments_16"));
         assert_eq!(segments(16, 8, 2, 8, 32), Some("csr_segments_8_half"));
         assert_eq!(segments(8, 8, 1, 8, 8), Some("csr_segments_8_narrow"));

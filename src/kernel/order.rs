@@ -3,19 +3,23 @@
 //! A canonical kernel computes `Y(i, k)` as one chain of fused multiply-adds over the row's nonzeros, in storage
 //! order, starting at +0. A row longer than [`SEGMENT`] is cut into segments of that length counted from the row's
 //! start (the last one may be shorter); each segment is a chain of its own, and the row is the sum of its segments'
-//! chains, added first to last. Nothing else enters: not the device, not the number of threads, not where chunks
-//! begin. So all canonical kernels agree bit for bit.
+//! chains, added first to last. A row longer than [`SPAN`], eight segments, is cut into spans in the same way: each span is the
+//! sum of its segments, and the row the sum of its spans. Nothing else enters: not the device, not the number of threads, not
+//! where chunks begin. So all canonical kernels agree bit for bit.
 //!
-//! **The segment rule.** A segment is [`SEGMENT`] nonzeros, counted from the row's own beginning. The first segment's sum is
-//! what the row starts with; the second's is added to it, then the third's. A row that is cut, between lanes, pieces, chunks
-//! or devices, is cut at segments and nowhere else, so every cut gives the same partial sums in the same order. A product
+//! **The segment rule.** A segment is [`SEGMENT`] nonzeros and a span [`SPAN`], counted from the row's own beginning. The first
+//! segment's sum is what a span starts with; the second's is added to it, then the third's; the first span's sum is what the
+//! row starts with. A row that is cut, between lanes, pieces, chunks or devices, is cut at segments and nowhere else, so
+//! every cut gives the same partial sums in the same order. Spans let many add up a row of many segments at once. A product
 //! is fused with its addition (one rounding), and subnormal numbers are kept. What a row of the matrix is and in which order
 //! its nonzeros are stored is part of the input: sorting them may change the last bit.
 //!
 //! `--reproducible` takes kernels of this order only. Then the bytes of Y depend on A, X, K and the precision alone. Without it
 //! a kernel of free order is taken where it is predicted to be faster by more than 3 %.
 
-pub use rowloom_cpu::SEGMENT;
+use crate::matrix::Scalar;
+
+pub use rowloom_cpu::{SEGMENT, SPAN};
 
 /// How a kernel adds up a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -30,4 +34,94 @@ pub enum Order {
 /// Number of canonical segments of a row with `length` nonzeros.
 pub fn segments(length: usize) -> usize {
     length.div_ceil(SEGMENT)
+}
+
+/// Nonzeros of the parts of a row with `length` nonzeros whose sums need only be added first to last: segments, or spans where
+/// there are several.
+pub fn part_length(length: usize) -> usize {
+    if length > SPAN { SPAN } else { SEGMENT }
+}
+
+/// Adds the sums of a row's segments, first to last, as the segment rule says.
+pub struct SegmentSums<'a, T> {
+    row: &'a mut [T],
+    span: Vec<T>,
+    segments: usize,
+}
+
+impl<'a, T: Scalar> SegmentSums<'a, T> {
+    /// What is added will be in `row`, one element for each column.
+    pub fn new(row: &'a mut [T]) -> Self {
+        let span = vec![T::ZERO; row.len()];
+        Self { row, span, segments: 0 }
+    }
+
+    /// Adds the sums of the next segment.
+    pub fn add(&mut self, sums: &[T]) {
+        if self.segments.is_multiple_of(SPAN / SEGMENT) {
+            self.end_span();
+            self.span.copy_from_slice(sums);
+        } else {
+            add(&mut self.span, sums);
+        }
+        self.segments += 1;
+    }
+
+    /// The row is whole.
+    pub fn finish(mut self) {
+        self.end_span();
+    }
+
+    fn end_span(&mut self) {
+        match self.segments.div_ceil(SPAN / SEGMENT) {
+            0 => {}
+            1 => self.row.copy_from_slice(&self.span),
+            _ => add(self.row, &self.span),
+        }
+    }
+}
+
+fn add<T: Scalar>(to: &mut [T], from: &[T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = to.plus(*from));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kernel::reference;
+    use crate::matrix::{Csr, MultiVector};
+
+    proptest! {
+        #[test]
+        fn sums_of_segments_add_up_to_what_the_reference_has(length in 1..5000usize, seed in 0..1000usize) {
+            let value = |at: usize| ((at * 37 + seed) % 1009) as f64 / 7.0 - 60.3;
+            let values: Vec<f64> = (0..length).map(value).collect();
+            let columns: Vec<u32> = (0..length as u32).collect();
+            let x = MultiVector::from_fn(length, 2, |row, k| (row % 17) as f64 - 8.9 + k as f64).unwrap();
+            let whole = Csr::try_new(1, length, vec![0, length as u64], columns.clone(), values.clone()).unwrap();
+            let mut expected = MultiVector::zeros(1, 2).unwrap();
+            reference::csr(whole.view(), x.view(), &mut expected.view_mut()).unwrap();
+            // Each segment as a row of its own.
+            let pointers: Vec<u64> = (0..length as u64).step_by(SEGMENT).chain([length as u64]).collect();
+            let cut = Csr::try_new(segments(length), length, pointers, columns, values).unwrap();
+            let mut parts = MultiVector::zeros(segments(length), 2).unwrap();
+            reference::csr(cut.view(), x.view(), &mut parts.view_mut()).unwrap();
+            let mut row = [0.0; 2];
+            let mut sums = SegmentSums::new(&mut row);
+            (0..segments(length)).for_each(|segment| sums.add(parts.row(segment)));
+            sums.finish();
+            prop_assert_eq!(&row[..], expected.row(0));
+        }
+    }
+
+    #[test]
+    fn a_row_of_minus_zeros_stays_one() {
+        let mut row = [1.0f64];
+        let mut sums = SegmentSums::new(&mut row);
+        (0..20).for_each(|_| sums.add(&[-0.0]));
+        sums.finish();
+        assert_eq!(row[0].to_bits(), (-0.0f64).to_bits());
+    }
 }

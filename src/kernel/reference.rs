@@ -2,7 +2,7 @@
 //!
 //! They follow the canonical order, so kernels that do too must agree with them bit for bit.
 
-use super::order::SEGMENT;
+use super::order::{SEGMENT, SPAN};
 use crate::error::{Error, Result};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, Scalar};
@@ -16,9 +16,15 @@ pub(super) fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorV
         }
         sum
     };
-    let mut segments = columns.chunks(SEGMENT).zip(values.chunks(SEGMENT)).map(|(c, v)| chain(c, v));
-    let first = segments.next().unwrap_or(T::ZERO);
-    segments.fold(first, T::plus)
+    let span = |columns: &[u32], values: &[T]| {
+        sum(columns.chunks(SEGMENT).zip(values.chunks(SEGMENT)).map(|(columns, values)| chain(columns, values)))
+    };
+    sum(columns.chunks(SPAN).zip(values.chunks(SPAN)).map(|(columns, values)| span(columns, values)))
+}
+
+/// The sum of `parts`, first to last, beginning with the first.
+fn sum<T: Scalar>(parts: impl Iterator<Item = T>) -> T {
+    parts.reduce(T::plus).unwrap_or(T::ZERO)
 }
 
 /// Writes every element of `y` from a function of row and column.
@@ -106,5 +112,16 @@ mod tests {
         let a = Csr::try_new(1, n, vec![0, n as u64], (0..n as u32).collect::<Vec<_>>(), values).unwrap();
         let x = MultiVector::from_fn(n, 1, |_, _| 1.0).unwrap();
         assert_eq!(product(&a, &x), [2f64.powi(53) + SEGMENT as f64]);
+    }
+
+    #[test]
+    fn longer_rows_are_the_sum_of_their_spans() {
+        // 2^53 and a one in each later segment: added one after the other they are lost, in a span of their own they are not.
+        let n = 2 * SPAN;
+        let value = |i: usize| f64::from(i > SPAN - SEGMENT && i % SEGMENT == 0);
+        let values = (0..n).map(|i| if i == 0 { 2f64.powi(53) } else { value(i) }).collect::<Vec<_>>();
+        let a = Csr::try_new(1, n, vec![0, n as u64], (0..n as u32).collect::<Vec<_>>(), values).unwrap();
+        let x = MultiVector::from_fn(n, 1, |_, _| 1.0).unwrap();
+        assert_eq!(product(&a, &x), [2f64.powi(53) + (SPAN / SEGMENT) as f64]);
     }
 }

@@ -21,6 +21,8 @@ pub struct Slicing {
     pub window: usize,
     /// Longest lane; longer rows are cut at multiples of this.
     pub longest: usize,
+    /// Rows longer than this are cut at multiples of it instead.
+    pub span: usize,
 }
 
 /// A lane: where its entries are and which row they belong to.
@@ -52,14 +54,14 @@ pub struct SlicedEll<T> {
 impl<T: Scalar> SlicedEll<T> {
     /// The slices of `matrix`; refused where padding would need more than `memory_limit_bytes`.
     pub fn from_csr(matrix: CsrView<'_, T>, slicing: Slicing, memory_limit_bytes: u64) -> Result<Self> {
-        let Slicing { height, window, longest } = slicing;
-        if height == 0 || longest == 0 || window == 0 || window >= FIRST_OF_ROW as usize {
+        let Slicing { height, window, longest, span } = slicing;
+        if height == 0 || longest == 0 || span == 0 || window == 0 || window >= FIRST_OF_ROW as usize {
             return Err(Error::Usage(format!("impossible slices: {slicing:?}")));
         }
         let window_count = matrix.rows().div_ceil(window);
         let windows: Vec<Vec<Lane>> = (0..window_count)
             .into_par_iter()
-            .map(|index| lanes(matrix, index * window..((index + 1) * window).min(matrix.rows()), longest))
+            .map(|index| lanes(matrix, index * window..((index + 1) * window).min(matrix.rows()), slicing))
             .collect();
 
         let slots_of = |lanes: &[Lane]| {
@@ -186,13 +188,14 @@ impl<T: Scalar> SlicedEll<T> {
 }
 
 /// The lanes of some rows, the longest first, equals in their order.
-fn lanes<T: Scalar>(matrix: CsrView<'_, T>, rows: std::ops::Range<usize>, longest: usize) -> Vec<Lane> {
+fn lanes<T: Scalar>(matrix: CsrView<'_, T>, rows: std::ops::Range<usize>, slicing: Slicing) -> Vec<Lane> {
     let mut lanes = Vec::with_capacity(rows.len());
     for (row, index) in rows.zip(0..) {
         let range = matrix.row_range(row);
+        let most = if range.len() > slicing.span { slicing.span } else { slicing.longest };
         let mut begin = range.start;
         loop {
-            let end = range.end.min(begin + longest);
+            let end = range.end.min(begin + most);
             lanes.push(Lane {
                 length: (end - begin) as u32,
                 row: index,
@@ -235,10 +238,10 @@ mod tests {
     proptest! {
         #[test]
         fn slices_hold_every_entry_once_and_in_order(
-            seed in 0u64..1000, height in 1usize..9, window in 1usize..70, longest in 1usize..40,
+            seed in 0u64..1000, height in 1usize..9, window in 1usize..70, longest in 1usize..40, spans in 1usize..4,
         ) {
             let matrix = generate::<f64>("hub,rows=100,degree=3,hubs=2", seed, u64::MAX).unwrap().matrix;
-            let slicing = Slicing { height, window, longest };
+            let slicing = Slicing { height, window, longest, span: spans * longest };
             let sell = SlicedEll::from_csr(matrix.view(), slicing, u64::MAX).unwrap();
             let view = matrix.view();
             let expected: Vec<_> = (0..100)
@@ -253,7 +256,7 @@ mod tests {
     #[test]
     fn padding_beyond_the_limit_is_refused() {
         let matrix = generate::<f64>("hub,rows=100,degree=3,hubs=2", 1, u64::MAX).unwrap().matrix;
-        let slicing = Slicing { height: 8, window: 64, longest: 256 };
+        let slicing = Slicing { height: 8, window: 64, longest: 256, span: 256 };
         let error = SlicedEll::from_csr(matrix.view(), slicing, 1000).unwrap_err();
         assert!(error.to_string().contains("CSR"), "{error}");
     }

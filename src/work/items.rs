@@ -6,11 +6,13 @@
 //! list       16 bytes an item: u64 first nonzero, counted from the chunk's first, in the low 48 bits, and number of whole
 //!            rows in the high 16; u32 nonzeros, bit 31 set for a part of a cut row; u32 first row, or the number of the cut
 //! parts      u32 an item: which part of its cut row it is; 0 where it is none
-//! cuts       16 bytes a cut row: u32 row, first slot, number of parts, 0
-//! counters   u32 for each cut row and tile of columns, zero before every launch and after it
+//! cuts       16 bytes a cut row or span: u32 row, or which part of the cut above it is; first slot; number of parts, bit 31 set
+//!            where they are canonical spans; number of the cut above + 1, or 0
+//! counters   u32 for each cut and tile of columns, zero before every launch and after it
 //! ```
 //!
-//! `scratch` has one row of Y's pitch for each part of a cut row: its slot.
+//! `scratch` has one row of Y's pitch for each part of a cut: its slot. A row that is cut at segments and has many spans, more than
+//! one can add up quickly, is a cut with its spans as parts, and these are cuts with their segments as parts.
 //!
 //! **Runs** are whole rows in their order, joined while they have no more than `variant.piece` nonzeros together; rows longer
 //! than a canonical segment are cut at every segment. **Pieces** are single rows, those beyond `variant.piece` nonzeros cut;
@@ -23,11 +25,16 @@ use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast, padded_entries, write_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
 /// Set in the length of a part of a cut row.
 pub const CUT: u32 = 1 << 31;
+/// Set in the number of a cut's parts where they are spans.
+pub(super) const SPANS: u32 = 1 << 31;
+/// Spans of a row whose segments are added up by one group of lanes: more of them wait too long for memory, fewer for each
+/// other.
+pub(super) const FEW_SPANS: u64 = 8;
 /// Bits of an item's first nonzero.
 const BEGIN_BITS: u32 = 48;
 /// Rows longer than this get a warp each.
@@ -44,14 +51,14 @@ struct Item {
     row: u32,
 }
 
-/// A row that is cut.
+/// A row that is cut, or a span of one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Cut {
-    row: u32,
+    row_or_part: u32,
     first_slot: u32,
     parts: u32,
-    unused: u32,
+    above: u32,
 }
 
 /// All that a launch works through.
@@ -85,22 +92,34 @@ impl List {
         Ok(list)
     }
 
-    /// Cuts a row at every `most` nonzeros.
+    /// Cuts a row at every `most` nonzeros, and where these are segments and many at spans too.
     fn cut(&mut self, row: usize, begin: u64, length: u64, most: u64) {
-        let cut = self.cuts.len() as u32;
         let parts = length.div_ceil(most);
-        for part in 0..parts {
-            let offset = part * most;
-            let own = (length - offset).min(most) as u32;
-            self.items
-                .push((Item { begin_and_rows: begin + offset, length: own | CUT, row: cut }, part as u32));
+        let spans = length.div_ceil(SPAN as u64);
+        let by_spans = most == SEGMENT as u64 && spans > FEW_SPANS;
+        let (cuts, parts_of_cut) = if by_spans { (spans, (SPAN / SEGMENT) as u64) } else { (1, parts) };
+        let mut above = 0;
+        if by_spans {
+            self.add_cut(row as u32, spans, SPANS, above);
+            above = self.cuts.len() as u32;
         }
-        self.cuts.push(Cut {
-            row: row as u32,
-            first_slot: self.slots as u32,
-            parts: parts as u32,
-            unused: 0,
-        });
+        for cut in 0..cuts {
+            let first = cut * parts_of_cut;
+            let own = (parts - first).min(parts_of_cut);
+            let row_or_part = if by_spans { cut as u32 } else { row as u32 };
+            self.add_cut(row_or_part, own, if most == SPAN as u64 { SPANS } else { 0 }, above);
+            let cut = self.cuts.len() as u32 - 1;
+            for part in 0..own {
+                let offset = (first + part) * most;
+                let own = (length - offset).min(most) as u32;
+                let item = Item { begin_and_rows: begin + offset, length: own | CUT, row: cut };
+                self.items.push((item, part as u32));
+            }
+        }
+    }
+
+    fn add_cut(&mut self, row_or_part: u32, parts: u64, flag: u32, above: u32) {
+        self.cuts.push(Cut { row_or_part, first_slot: self.slots as u32, parts: parts as u32 | flag, above });
         self.slots += parts;
     }
 
@@ -174,7 +193,10 @@ pub(super) fn most(
         (rows, 0, 0)
     } else {
         let cuts = rows.min(nnz / (most + 1));
-        (rows.saturating_add(nnz / most), cuts, nnz / most + cuts)
+        // A row of several spans has at most twice as many as fit into it.
+        let has_many = most == SEGMENT as u64 && longest > FEW_SPANS * SPAN as u64;
+        let spans = if has_many { 2 * (nnz / SPAN as u64) } else { 0 };
+        (rows.saturating_add(nnz / most), cuts + spans, nnz / most + cuts + spans)
     };
     lay_out((layout, variant), counts, (rows, nnz), value_bytes)
 }
@@ -238,13 +260,14 @@ mod tests {
     proptest! {
         #[test]
         fn items_give_back_every_row_once_and_fit_their_bound(
-            lengths in proptest::collection::vec(prop_oneof![Just(0usize), 0..9usize, 0..80usize, 250..600usize], 0..40),
-            piece in 1..70u32,
+            lengths in proptest::collection::vec(
+                prop_oneof![Just(0usize), 0..9usize, 0..80usize, 250..600usize, 1000..2200usize, 7000..10000usize], 0..30),
+            piece in prop_oneof![1..70u32, Just(SEGMENT as u32), Just(SPAN as u32)],
             runs: bool,
             skipped in 0..5usize,
         ) {
             let layout = if runs { Layout::Runs } else { Layout::Pieces };
-            let a = random_matrix(&lengths, 700);
+            let a = random_matrix(&lengths, 10100);
             let rows = a.view().slice_rows(skipped.min(a.rows())..a.rows());
             let variant = Variant { piece, ..Variant::PLAIN };
             let storage = storage(layout, &variant, rows).unwrap();
@@ -259,8 +282,19 @@ mod tests {
                 if item.length & CUT != 0 {
                     let most = if runs { SEGMENT } else { piece as usize };
                     prop_assert!(length <= most);
-                    found[cuts[item.row as usize].row as usize].push((at, length as u32));
-                    prop_assert!(part < cuts[item.row as usize].parts);
+                    let mut cut = cuts[item.row as usize];
+                    prop_assert!(part < cut.parts & !SPANS);
+                    prop_assert_eq!(cut.parts & SPANS != 0, most == SPAN);
+                    if cut.above > 0 {
+                        let span = cut.row_or_part;
+                        cut = cuts[cut.above as usize - 1];
+                        prop_assert!(cut.parts & SPANS != 0 && cut.above == 0);
+                        prop_assert!(span < cut.parts & !SPANS && cut.parts & !SPANS > FEW_SPANS as u32);
+                        // The parts of a span lie in it.
+                        let in_row = at + pointers[0] as usize - pointers[cut.row_or_part as usize] as usize;
+                        prop_assert_eq!((in_row / SPAN, in_row % SPAN / SEGMENT), (span as usize, part as usize));
+                    }
+                    found[cut.row_or_part as usize].push((at, length as u32));
                     continue;
                 }
                 let count = (item.begin_and_rows >> BEGIN_BITS) as usize;

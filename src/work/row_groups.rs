@@ -10,23 +10,26 @@
 //! masks      u64 an octet       byte j, bit r: row r of the group names column j; no bit for a filled-up place
 //! offsets    u32 an octet       its first value, counted from the section's first
 //! values                        column by column, and for each the rows that name it from first to last
-//! cuts       8 bytes a cut      u32 first slot, number of parts
-//! counters   u32 for each cut group and tile of columns, zero before every launch and after it
+//! cuts       16 bytes a cut     u32 first slot, number of parts with bit 31 set where they are canonical spans, number of the
+//!                               cut above + 1 or 0, which part of that it is
+//! counters   u32 for each cut and tile of columns, zero before every launch and after it
 //! ```
 //!
 //! A **section** is what is united: the s-th canonical segments of all rows of a group, and the whole group where `variant.piece`
 //! is not 0. In the first case each section is an item, so that a kernel that adds nonzeros as they come, and then the
-//! items, adds canonically; a row that has no s-th segment does not count there, nor may it change a sign of zero. In the
-//! second case groups are cut at so many columns. `scratch` has R rows of Y's pitch for each part of a cut group: its slot.
+//! items, adds canonically; a row that has no s-th segment does not count there, nor may it change a sign of zero. Where there are
+//! many spans the group is a cut with its spans as parts, and these are cuts with their segments as parts. In the second
+//! case groups are cut at so many columns. `scratch` has R rows of Y's pitch for each part of a cut: its slot.
 //! Columns must rise strictly within every row of a section. Other rows are refused.
 
 use rayon::prelude::*;
 
 use super::held::HeldColumns;
+use super::items::{FEW_SPANS, SPANS};
 use super::storage::{Arrays, Storage, cast};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
 /// Rows that a group may have.
@@ -57,12 +60,17 @@ struct Item {
     rows: u32,
 }
 
-/// A group that is cut.
+/// Segments of a span.
+const SPAN_SEGMENTS: u64 = (SPAN / SEGMENT) as u64;
+
+/// A group that is cut, or a span of one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Cut {
     first_slot: u32,
     parts: u32,
+    above: u32,
+    part_above: u32,
 }
 
 /// Rows of a group that are united, or a segment of each.
@@ -101,8 +109,10 @@ impl Counts {
         self.octets += sections.iter().map(Section::octets).sum::<u64>();
         self.items += parts;
         if parts > 1 {
-            self.cuts += 1;
-            self.slots += parts;
+            let cuts = cuts_of(parts, variant);
+            let above = if cuts > 1 { cuts } else { 0 };
+            self.cuts += cuts + u64::from(cuts > 1);
+            self.slots += parts + above;
         }
     }
 }
@@ -113,6 +123,12 @@ fn parts_of(section: &Section, variant: &Variant) -> u64 {
         0 => 1,
         most => section.octets().div_ceil(most).max(1),
     }
+}
+
+/// Cuts that a group of so many parts has: one, or one for each span where those are many.
+fn cuts_of(parts: u64, variant: &Variant) -> u64 {
+    let spans = parts.div_ceil(SPAN_SEGMENTS);
+    if variant.piece == 0 && spans > FEW_SPANS { spans } else { 1 }
 }
 
 /// The sections, group by group.
@@ -149,8 +165,10 @@ pub(super) fn most(
         0 => (nnz / OCTET + groups + nnz / segment, nnz / segment),
         most => (nnz / OCTET + groups, (nnz / OCTET + groups) / most),
     };
-    let counts =
-        Counts { rows, nnz, octets, items: groups + parts, cuts: parts.min(groups), slots: 2 * parts };
+    // A group of many spans has a span for every four parts beyond its first at most.
+    let spans = if variant.piece == 0 && longest > FEW_SPANS * SPAN as u64 { parts / 4 } else { 0 };
+    let (cuts, slots) = (parts.min(groups) + spans, 2 * parts + spans);
+    let counts = Counts { rows, nnz, octets, items: groups + parts, cuts, slots };
     Ok(lay_out(variant, counts, value_bytes))
 }
 
@@ -318,9 +336,13 @@ pub(super) fn write<T: Scalar>(
 fn write_items(variant: &Variant, sections: &[Section], items: &mut [Item], cuts: &mut [Cut]) -> Result<()> {
     let other = || Error::Internal("a chunk has other groups than when it was laid out".into());
     let most = u64::from(variant.piece).div_ceil(OCTET);
-    let (mut at, mut octet, mut first_value, mut cut, mut slots) = (0, 0, 0, 0, 0);
+    let (mut at, mut octet, mut first_value) = (0, 0, 0);
+    let mut list = Cuts { cuts, count: 0, slots: 0 };
     for sections in groups_of(sections) {
-        let parts = sections.iter().map(|section| parts_of(section, variant)).sum::<u64>() as u32;
+        let parts = sections.iter().map(|section| parts_of(section, variant)).sum::<u64>();
+        let cuts = cuts_of(parts, variant);
+        let first_cut = list.add(parts, cuts).ok_or_else(other)?;
+        let parts_of_cut = if cuts > 1 { SPAN_SEGMENTS } else { parts };
         let mut part = 0;
         for section in sections {
             let octets = section.octets();
@@ -331,8 +353,8 @@ fn write_items(variant: &Variant, sections: &[Section], items: &mut [Item], cuts
                     first_octet: octet + begin as u32,
                     octets: if most > 0 { (octets - begin).min(most) } else { octets } as u32,
                     group: section.group,
-                    cut: if parts > 1 { cut } else { WHOLE },
-                    part,
+                    cut: if parts > 1 { first_cut + (part / parts_of_cut) as u32 } else { WHOLE },
+                    part: (part % parts_of_cut) as u32,
                     rows: section.rows,
                 };
                 at += 1;
@@ -341,13 +363,43 @@ fn write_items(variant: &Variant, sections: &[Section], items: &mut [Item], cuts
             octet += octets as u32;
             first_value += section.values;
         }
-        if parts > 1 {
-            *cuts.get_mut(cut as usize).ok_or_else(other)? = Cut { first_slot: slots, parts };
-            cut += 1;
-            slots += parts;
-        }
     }
     Ok(())
+}
+
+/// The cuts as they are made.
+struct Cuts<'a> {
+    cuts: &'a mut [Cut],
+    count: u32,
+    slots: u32,
+}
+
+impl Cuts<'_> {
+    /// Adds those of a group and says which is that of its first parts; nothing where there is no room for them.
+    fn add(&mut self, parts: u64, cuts: u64) -> Option<u32> {
+        if parts == 1 {
+            return Some(0);
+        }
+        if cuts == 1 {
+            self.push(parts, 0, 0, 0)?;
+            return Some(self.count - 1);
+        }
+        self.push(cuts, SPANS, 0, 0)?;
+        let (above, first) = (self.count, self.count);
+        for span in 0..cuts {
+            let own = (parts - span * SPAN_SEGMENTS).min(SPAN_SEGMENTS);
+            self.push(own, 0, above, span as u32)?;
+        }
+        Some(first)
+    }
+
+    fn push(&mut self, parts: u64, flag: u32, above: u32, part_above: u32) -> Option<()> {
+        *self.cuts.get_mut(self.count as usize)? =
+            Cut { first_slot: self.slots, parts: parts as u32 | flag, above, part_above };
+        self.count += 1;
+        self.slots += parts as u32;
+        Some(())
+    }
 }
 
 #[cfg(test)]
@@ -366,12 +418,13 @@ mod tests {
     proptest! {
         #[test]
         fn groups_give_back_every_row_in_its_order_and_fit_their_bound(
-            lengths in proptest::collection::vec(prop_oneof![Just(0usize), 0..9usize, 0..70usize, 250..600usize], 0..40),
+            lengths in proptest::collection::vec(
+                prop_oneof![Just(0usize), 0..9usize, 0..70usize, 250..600usize, 1000..2200usize, 7000..10000usize], 0..30),
             which in 0..GROUP_ROWS.len(),
             piece in prop_oneof![Just(0u32), Just(8), Just(24)],
             begin in 0..5usize,
         ) {
-            let a = random_matrix(&lengths, 700);
+            let a = random_matrix(&lengths, 10100);
             let rows = a.view().slice_rows(begin.min(a.rows())..a.rows());
             let variant = Variant { rows: GROUP_ROWS[which], piece, ..Variant::PLAIN };
             let storage = storage(&variant, rows).unwrap();
@@ -388,7 +441,7 @@ mod tests {
             let mut found = vec![(Vec::new(), Vec::new()); rows.rows()];
             for item in &items {
                 prop_assert!(piece == 0 || item.octets * 8 <= piece);
-                prop_assert!(item.cut == WHOLE || item.part < cuts[item.cut as usize].parts);
+                prop_assert!(item.cut == WHOLE || item.part < cuts[item.cut as usize].parts & !SPANS);
                 let mut lengths = [0; MOST_ROWS];
                 for octet in item.first_octet..item.first_octet + item.octets {
                     let mut value_at = (item.first_value + u64::from(offsets[octet as usize])) as usize;
@@ -406,16 +459,21 @@ mod tests {
                 if piece == 0 {
                     for (row, &length) in lengths.iter().enumerate().take(variant.rows as usize) {
                         let row_length = lengths_of(rows, (item.group * variant.rows) as usize + row);
-                        let before = item.part as usize * SEGMENT;
+                        let span = if item.cut == WHOLE || cuts[item.cut as usize].above == 0 {
+                            0
+                        } else {
+                            cuts[item.cut as usize].part_above as usize
+                        };
+                        let before = span * SPAN + item.part as usize * SEGMENT;
                         prop_assert_eq!(length, row_length.saturating_sub(before).min(SEGMENT));
-                        prop_assert_eq!(item.rows >> row & 1 == 1, item.part == 0 || length > 0);
+                        prop_assert_eq!(item.rows >> row & 1 == 1, before == 0 || length > 0);
                     }
                 }
             }
             for (row, found) in found.iter().enumerate() {
                 prop_assert_eq!((&found.0[..], &found.1[..]), rows.row(row));
             }
-            let slots: u32 = cuts.iter().map(|cut| cut.parts).sum();
+            let slots: u32 = cuts.iter().map(|cut| cut.parts & !SPANS).sum();
             prop_assert_eq!(storage.scratch_rows, u64::from(slots * variant.rows));
             let longest = (0..rows.rows()).map(|row| rows.row_length(row)).max().unwrap_or(0) as u64;
             let bound = most(&variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8).unwrap();

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use crate::number::Number;
 use crate::vector::Vector;
-use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT};
+use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT, SPAN};
 
 /// Rows to compute, and everything their chains read and write.
 ///
@@ -246,7 +246,8 @@ pub(super) unsafe fn add_part<V: Vector, const U: usize>(total: &mut [V; U], par
     }
 }
 
-/// A row that starts at `start`: the sum of its segments' chains, `R` of which are computed at a time.
+/// A row that starts at `start`: the sum of its spans, each the sum of its segments' chains, `R` of which are computed at a
+/// time.
 #[inline(always)]
 unsafe fn row_sum<
     V: Vector,
@@ -264,7 +265,7 @@ unsafe fn row_sum<
 ) -> [V; U] {
     // SAFETY: as `chains`; segments are parts of the row.
     unsafe {
-        let mut total = [V::zero(); U];
+        let (mut total, mut span) = ([V::zero(); U], [V::zero(); U]);
         let mut done = 0;
         while done < length {
             let starts = std::array::from_fn(|segment| job.entry::<STRIDED>(start, done + segment * SEGMENT));
@@ -273,11 +274,20 @@ unsafe fn row_sum<
             let parts = chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask);
             for segment in 0..R {
                 if lengths[segment] > 0 {
-                    add_part(&mut total, parts[segment], done == 0 && segment == 0);
+                    let at = done + segment * SEGMENT;
+                    let begins_span = at.is_multiple_of(SPAN);
+                    if begins_span && at > 0 {
+                        add_part(&mut total, span, at == SPAN);
+                    }
+                    add_part(&mut span, parts[segment], begins_span);
                 }
             }
             done += R * SEGMENT;
         }
+        if length <= SPAN {
+            return span;
+        }
+        add_part(&mut total, span, false);
         total
     }
 }

@@ -31,6 +31,11 @@ pub use vector::fence_streams;
 /// row of some hundred nonzeros can feed many lanes at once.
 pub const SEGMENT: usize = 128;
 
+/// Nonzeros of one canonical span, eight segments.
+///
+/// Rows of many thousand nonzeros are added up by many at once, each of whom has a span.
+pub const SPAN: usize = 8 * SEGMENT;
+
 /// Rows up to this length are taken several at a time, segment by segment.
 pub const LONGEST_TOGETHER: usize = 2 * SEGMENT;
 

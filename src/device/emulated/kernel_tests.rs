@@ -11,7 +11,7 @@ use super::memory::Allocation;
 use super::processor::Processor;
 use crate::error::Error;
 use crate::kernel::cuda::{CUDA_KERNELS, Constant, CudaKernel, Layout, Parameter, Variant};
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
 use crate::work::{HeldColumns, Storage, pitch_bytes};
@@ -195,6 +195,7 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
         ("uniform,rows=2,degree=700,cols=1000", all),
         ("uniform,rows=3,degree=128,cols=400", narrow),
         ("uniform,rows=3,degree=256,cols=400", narrow),
+        ("uniform,rows=3,degree=2100,cols=5000", &[1, 8]),
         ("rmat,scale=5,degree=6", narrow),
     ] {
         let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
@@ -211,6 +212,12 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
 const AWKWARD_LENGTHS: [usize; 30] = [
     0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260,
     SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT - 1,
+];
+
+/// The same around spans.
+#[rustfmt::skip]
+const SPAN_LENGTHS: [usize; 9] = [
+    SPAN - SEGMENT, SPAN - 1, 3, SPAN, SPAN + 1, SPAN + SEGMENT, 0, 2 * SPAN, 2 * SPAN + SEGMENT + 3,
 ];
 
 /// A number whose square vanishes, and a subnormal one.
@@ -284,7 +291,12 @@ fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
 
 #[test]
 fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetches_at_once() {
-    for (k, segments) in [(1, 70), (8, 20), (31, 10), (128, 6)] {
+    for k in [1, 3, 8, 32, 100] {
+        check_awkward::<f64>(&SPAN_LENGTHS, k, OF_F64);
+        check_awkward::<f32>(&SPAN_LENGTHS, k, OF_F32);
+    }
+    // Few spans and, one segment further, many.
+    for (k, segments) in [(1, 70), (8, 64), (8, 20), (31, 65), (31, 10), (128, 6)] {
         let lengths = [SEGMENT * segments + 7, 0, 65, 64, SEGMENT * segments + 1];
         check_awkward::<f64>(&lengths, k, OF_F64);
         check_awkward::<f32>(&lengths, k, OF_F32);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use rowloom_cpu::{Block, SHIFTED_ROWS};
 
 use super::layout::RowLayout;
-use crate::kernel::order::{SEGMENT, segments};
+use crate::kernel::order::part_length;
 use crate::matrix::sell::FIRST_OF_ROW;
 
 /// What may be grouped.
@@ -100,16 +100,16 @@ impl Grouping {
     }
 }
 
-/// In which order the segments of rows are taken.
+/// In which order the parts of rows, segments or spans, are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SegmentOrder {
-    /// Row by row: segments of long rows run side by side with those of the next.
+    /// Row by row: parts of long rows run side by side with those of the next.
     Rows,
     /// By first column: X is walked through once.
     Columns,
 }
 
-/// Segments of a piece's rows as rows of their own, with the rows they are added to.
+/// Segments of a piece's rows, spans of the longest, as rows of their own, with the rows they are added to.
 #[derive(Debug)]
 pub(super) struct Segments {
     pub starts: Vec<u64>,
@@ -118,10 +118,10 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// The segments of `rows` but those longer than `longest`.
+    /// The parts of `rows` but those longer than `longest`.
     ///
     /// In the order of columns, X is walked through once, and what few rows read of it together stays near. That
-    /// needs rows whose columns ascend, so that a row's segments keep their order; without them there is no result.
+    /// needs rows whose columns ascend, so that a row's parts keep their order; without them there is no result.
     pub fn collect<T: Copy>(
         layout: RowLayout<'_, T>,
         rows: Range<usize>,
@@ -143,8 +143,8 @@ impl Segments {
             if length == 0 {
                 entries.push((0, start as u64, 0, target | FIRST_OF_ROW));
             }
-            for (segment, (start, length)) in segments_of(layout, row).enumerate() {
-                let target = if segment == 0 { target | FIRST_OF_ROW } else { target };
+            for (part, (start, length)) in parts_of(layout, row).enumerate() {
+                let target = if part == 0 { target | FIRST_OF_ROW } else { target };
                 entries.push((layout.columns[start as usize], start, length, target));
             }
         }
@@ -159,11 +159,9 @@ impl Segments {
     }
 }
 
-/// Start and length of each canonical segment of a row.
-pub(super) fn segments_of<T: Copy>(layout: RowLayout<'_, T>, row: usize) -> impl Iterator<Item = (u64, u32)> {
+/// Start and length of each part of a row whose sums need only be added first to last.
+pub(super) fn parts_of<T: Copy>(layout: RowLayout<'_, T>, row: usize) -> impl Iterator<Item = (u64, u32)> {
     let (start, length) = (layout.starts[row], layout.length(row));
-    (0..segments(length)).map(move |segment| {
-        let offset = segment * SEGMENT;
-        (start + offset as u64, (length - offset).min(SEGMENT) as u32)
-    })
+    let most = part_length(length);
+    (0..length).step_by(most).map(move |offset| (start + offset as u64, (length - offset).min(most) as u32))
 }

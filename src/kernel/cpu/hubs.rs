@@ -1,19 +1,19 @@
-//! Rows too long for one piece: their canonical segments are shared out among threads and added in order afterwards.
+//! Rows too long for one piece: their canonical spans are shared out among threads and added in order afterwards.
 
 use std::ops::Range;
 
 use super::Kernels;
-use super::grouping::segments_of;
+use super::grouping::parts_of;
 use super::layout::RowLayout;
 use super::running::Run;
 use crate::error::Result;
 use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
 
-/// The segments of all hub rows and room for their sums.
+/// The parts of all hub rows and room for their sums.
 pub(super) struct Hubs<T> {
     rows: Vec<usize>,
-    /// First segment of each hub row, and the number of all segments.
-    first_segments: Vec<usize>,
+    /// First part of each hub row, and the number of all parts.
+    first_parts: Vec<usize>,
     starts: Vec<u64>,
     lengths: Vec<u32>,
     pieces: Vec<Range<usize>>,
@@ -21,7 +21,7 @@ pub(super) struct Hubs<T> {
 }
 
 impl<T: Kernels> Hubs<T> {
-    /// The rows longer than `longest`, cut into segments for `pieces` pieces; none where no row is.
+    /// The rows longer than `longest`, cut into parts for `pieces` pieces; none where no row is.
     pub fn collect(
         layout: RowLayout<'_, T>,
         k: usize,
@@ -32,21 +32,21 @@ impl<T: Kernels> Hubs<T> {
         if rows.is_empty() {
             return Ok(None);
         }
-        let mut first_segments = vec![0];
+        let mut first_parts = vec![0];
         let mut starts = Vec::new();
         let mut lengths = Vec::new();
         for &row in &rows {
-            for (start, length) in segments_of(layout, row) {
+            for (start, length) in parts_of(layout, row) {
                 starts.push(start);
                 lengths.push(length);
             }
-            first_segments.push(starts.len());
+            first_parts.push(starts.len());
         }
         let count = lengths.len();
         let step = count.div_ceil(pieces.max(1));
         let pieces = (0..count).step_by(step).map(|begin| begin..(begin + step).min(count)).collect();
         let partial_sums = AlignedBuffer::zeroed(count * k)?;
-        Ok(Some(Self { rows, first_segments, starts, lengths, pieces, partial_sums }))
+        Ok(Some(Self { rows, first_parts, starts, lengths, pieces, partial_sums }))
     }
 
     /// The hub rows.
@@ -54,7 +54,7 @@ impl<T: Kernels> Hubs<T> {
         &self.rows
     }
 
-    /// Computes all segments, in parallel with `others`.
+    /// Computes all parts, in parallel with `others`.
     pub fn compute(&mut self, run: &Run<'_, T>, others: impl FnOnce() + Send) -> Result<()> {
         let layout = RowLayout { starts: &self.starts, lengths: Some(&self.lengths), ..run.layout };
         let run = Run { layout, longest: usize::MAX, stream: false, ..*run };
@@ -64,10 +64,10 @@ impl<T: Kernels> Hubs<T> {
         Ok(())
     }
 
-    /// Writes each hub row as the ordered sum of its segments.
+    /// Writes each hub row as the ordered sum of its parts.
     pub fn finish(&self, y: &mut MultiVectorViewMut<'_, T>) {
         let k = y.k();
-        for (&row, range) in self.rows.iter().zip(self.first_segments.windows(2)) {
+        for (&row, range) in self.rows.iter().zip(self.first_parts.windows(2)) {
             let row = y.row_mut(row);
             let mut sums = self.partial_sums[range[0] * k..range[1] * k].chunks_exact(k);
             if let Some(first) = sums.next() {

@@ -1,6 +1,6 @@
 //! A product with sliced ELLPACK, prepared: windows of lanes shared out among threads.
 //!
-//! Lanes are canonical segments, so adding the parts of a row in lane order gives the canonical sum.
+//! Lanes are canonical segments, or spans of rows that have several, so adding the parts of a row in lane order gives the canonical sum.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::layout::RowLayout;
 use super::rows_plan::CpuSettings;
 use super::running::{Group, Run, Slab};
 use crate::error::Result;
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::kernel::partition::{self, Schedule, Weights};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, SlicedEll, Slicing};
 
@@ -18,7 +18,7 @@ const WINDOW: usize = 1024;
 
 /// The slicing whose lanes are canonical: as many lanes as a vector register has.
 pub fn slicing<T>() -> Slicing {
-    Slicing { height: 64 / size_of::<T>(), window: WINDOW, longest: SEGMENT }
+    Slicing { height: 64 / size_of::<T>(), window: WINDOW, longest: SEGMENT, span: SPAN }
 }
 
 /// Which windows each thread takes.

@@ -3,7 +3,7 @@
 use super::variant::{Constant, Variant};
 use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
 use crate::kernel::KernelId;
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::Dtype;
 
 /// Bytes of a sector, the unit in which a device fetches memory.
@@ -75,7 +75,7 @@ impl CudaKernel {
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
             (Layout::Runs, _) => &[16, 64],
-            _ if self.id == KernelId::CsrSegments => &[SEGMENT as u32],
+            _ if self.id == KernelId::CsrSegments => &[SEGMENT as u32, SPAN as u32],
             (Layout::Pieces, _) => &[256, 1024, 4096],
             (Layout::RowGroups, true) => &[64, 256, 1024],
             _ => &[0],
@@ -88,8 +88,10 @@ impl CudaKernel {
         if compiles && k > 0 {
             return self.exact_variants(dtype, k);
         }
-        let with_pieces =
-            |variant: Variant| self.pieces().iter().map(move |&piece| Variant { piece, ..variant });
+        let with_pieces = |variant: Variant| {
+            let forms = self.pieces().iter().map(move |&piece| Variant { piece, ..variant });
+            forms.filter(|form| !self.constants.contains(&Constant::Piece) || self.variants.contains(form))
+        };
         match self.variant_for(dtype, k) {
             Some(variant) if self.has_lanes() => with_pieces(variant).collect(),
             variant => variant.into_iter().collect(),
@@ -130,6 +132,12 @@ impl CudaKernel {
         }
     }
 
+    /// Shares of a group's rows worth trying: one, and as many as a warp has lanes for.
+    fn shares(&self, form: Variant) -> impl Iterator<Item = u32> {
+        let most = if self.constants.contains(&Constant::Shares) { form.rows.min(WARP / form.lanes) } else { 1 };
+        [1, most].into_iter().take(if most > 1 { 2 } else { 1 })
+    }
+
     /// Adds every form worth trying with vectors of so many bytes.
     fn add_exact(&self, pitch: u64, bytes: u32, vectors: &[u32], like: Variant, forms: &mut Vec<Variant>) {
         let wanted = pitch.div_ceil(u64::from(bytes.max(1))) as u32;
@@ -153,11 +161,13 @@ impl CudaKernel {
                 if fits && takes_ways && (ways == 1 || lanes * ways >= 4) {
                     let form = Variant { bytes, lanes, vectors, ways, ..like };
                     let deep = self.depths(vectors, ways).iter().map(|&depth| Variant { depth, ..form });
-                    forms.extend(
-                        deep.flat_map(|form| {
-                            self.pieces().iter().map(move |&piece| Variant { piece, ..form })
-                        }),
-                    );
+                    let shared = deep.flat_map(|form| self.shares(form).map(move |shares| Variant { shares, ..form }));
+                    let pieces = shared
+                        .flat_map(|form| self.pieces().iter().map(move |&piece| Variant { piece, ..form }));
+                    // Spans are long enough for one way with whole vectors.
+                    let is_plain = ways == 1 && u64::from(bytes) == pitch.min(16);
+                    let is_span = |form: &Variant| self.id == KernelId::CsrSegments && form.piece == SPAN as u32;
+                    forms.extend(pieces.filter(|form| is_plain || !is_span(form)));
                 }
             }
         }
@@ -203,10 +213,13 @@ mod tests {
         };
         let of_eight = names(Dtype::F64, 8);
         for name in ["l4v1d4", "l4v1d16", "l4v1w2d8", "l4v1w4d4", "l4v1w4d8", "l4v1w8d4", "l4v1w8d8"] {
-            assert!(of_eight.contains(&format!("csr_segments_b16{name}")), "{name}: {of_eight:?}");
+            assert!(of_eight.contains(&format!("csr_segments_b16{name}p128")), "{name}: {of_eight:?}");
         }
-        assert_eq!(of_eight.len(), 11);
-        assert_eq!(names(Dtype::F32, 1).len(), 7);
+        for name in ["l4v1d4", "l4v1d8", "l4v1d16"] {
+            assert!(of_eight.contains(&format!("csr_segments_b16{name}p1024")), "{name}: {of_eight:?}");
+        }
+        assert_eq!(of_eight.len(), 14);
+        assert_eq!(names(Dtype::F32, 1).len(), 10);
         assert!(names(Dtype::F64, 128).iter().all(|name| !name.contains('w')));
     }
 
@@ -230,6 +243,19 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn groups_are_shared_by_as_many_lanes_as_a_warp_has() {
+        let groups = CudaKernel::of(KernelId::RowGroups).unwrap();
+        let shares = |k| -> Vec<(u32, u32)> {
+            groups.exact_variants(Dtype::F64, k).iter().map(|form| (form.lanes, form.shares)).collect()
+        };
+        for (k, expected) in [(8, [(4, 1), (4, 4)]), (32, [(16, 1), (16, 2)]), (128, [(32, 1), (16, 2)])] {
+            let found = shares(k);
+            assert!(expected.iter().all(|one| found.contains(one)), "{k}: {found:?}");
+            assert!(found.iter().all(|&(lanes, shares)| lanes * shares <= WARP && shares <= 4), "{k}: {found:?}");
         }
     }
 }

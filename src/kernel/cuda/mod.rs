@@ -99,9 +99,11 @@ impl CudaKernel {
     }
 
     fn suffix(&self, variant: &Variant) -> String {
-        // One way goes without saying where forms have a depth.
-        let is_said = |constant: &&Constant| {
-            **constant != Constant::Ways || variant.ways != 1 || !self.constants.contains(&Constant::Depth)
+        // One way goes without saying where forms have a depth, and so does one share.
+        let is_said = |constant: &&Constant| match constant {
+            Constant::Ways => variant.ways != 1 || !self.constants.contains(&Constant::Depth),
+            Constant::Shares => variant.shares != 1,
+            _ => true,
         };
         self.constants
             .iter()
@@ -131,10 +133,14 @@ impl CudaKernel {
             Constant::Lanes,
             Constant::Vectors,
             Constant::Ways,
+            Constant::Shares,
             Constant::Rows,
             Constant::Depth,
         ];
-        defines.extend(all.map(|constant| format!("-D{}={}", constant.macro_name(), constant.of(variant))));
+        // The length of pieces is no such number: for most kernels it is the list's alone.
+        let own = self.constants.iter().copied().filter(|&constant| constant == Constant::Piece);
+        let define = |constant: Constant| format!("-D{}={}", constant.macro_name(), constant.of(variant));
+        defines.extend(all.into_iter().chain(own).map(define));
         let facts = [(uniform, "-DUNIFORM"), (only_heavy, "-DONLY_HEAVY")];
         defines.extend(facts.into_iter().filter(|(holds, _)| *holds).map(|(_, define)| define.into()));
         defines
@@ -189,16 +195,29 @@ mod tests {
             constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows, Constant::Depth],
             ..*CudaKernel::of(KernelId::CsrVector).unwrap()
         };
-        let variant =
-            Variant { bytes: 16, lanes: 8, vectors: 2, ways: 4, rows: 3, depth: 5, threads: 256, piece: 256 };
+        let variant = Variant {
+            lanes: 8,
+            vectors: 2,
+            ways: 4,
+            rows: 3,
+            depth: 5,
+            threads: 256,
+            piece: 256,
+            ..Variant::PLAIN
+        };
         assert_eq!(kernel.entry(Dtype::F64, &variant), "csr_vector_f64_l8v2w4r3d5");
         assert_eq!(kernel.variant_name(&variant), "csr_vector_l8v2w4r3d5");
         let defines = kernel.defines(&variant, Dtype::F32, 32, (true, true)).join(" ");
         assert_eq!(
             defines,
             "-DEXACT_K=32 -DENTRY=csr_vector_f32_l8v2w4r3d5 -DSCALAR=float -DBYTES=16 -DLANES=8 -DVECTORS=2 -DWAYS=4 \
-             -DROWS=3 -DDEPTH=5 -DUNIFORM -DONLY_HEAVY"
+             -DSHARES=1 -DROWS=3 -DDEPTH=5 -DUNIFORM -DONLY_HEAVY"
         );
+        let all = CudaKernel { constants: &[Constant::Shares, Constant::Depth, Constant::Piece], ..kernel };
+        assert_eq!(all.variant_name(&variant), "csr_vector_d5p256");
+        assert_eq!(all.variant_name(&Variant { shares: 2, ..variant }), "csr_vector_s2d5p256");
+        let defines = all.defines(&variant, Dtype::F32, 32, (false, false)).join(" ");
+        assert!(defines.ends_with("-DSHARES=1 -DROWS=3 -DDEPTH=5 -DPIECE=256"), "{defines}");
         assert_eq!(kernel.variant_name(&Variant { ways: 1, ..variant }), "csr_vector_l8v2r3d5");
         let named = CudaKernel::by_name("csr_vector_subwarp_w8");
         assert_eq!(named, Some((KernelId::CsrVectorSubwarp, Variant { ways: 8, ..Variant::PLAIN })));

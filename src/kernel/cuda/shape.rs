@@ -52,8 +52,8 @@ pub enum Grid {
     Blocks,
     /// A block for each item and column: block b is column `% k` of item `/ k`.
     BlocksOfColumns,
-    /// `lanes * ways` threads for each item, for as many columns as `lanes * vectors` vectors hold; the tiles of columns
-    /// lie along the grid's y.
+    /// `lanes * ways * shares` threads for each item, for as many columns as `lanes * vectors` vectors hold; the tiles of
+    /// columns lie along the grid's y.
     Tiles,
     /// The same, but a warp for each heavy item, in blocks of their own.
     HeavyTiles,
@@ -81,7 +81,7 @@ impl Grid {
     pub fn shape(self, variant: &Variant, dtype: Dtype, items: Items, k: u64) -> Option<LaunchShape> {
         let threads = u64::from(variant.threads);
         let shared = |count: u64, threads_each: u64| count.div_ceil((threads / threads_each).max(1));
-        let (lanes, ways) = (u64::from(variant.lanes), u64::from(variant.ways));
+        let (lanes, ways) = (u64::from(variant.lanes), u64::from(variant.ways) * u64::from(variant.shares));
         let heavy = match self {
             Self::HeavyTiles | Self::TilesApart => items.heavy,
             Self::LongestTiles => items.longest(),

@@ -2,7 +2,7 @@
 
 use super::{Constant, CudaKernel, Grid, Layout, Variant, parameter};
 use crate::kernel::KernelId;
-use crate::kernel::order::SEGMENT;
+use crate::kernel::order::{SEGMENT, SPAN};
 
 /// The text of a file in `kernels/`, with what it includes.
 macro_rules! text {
@@ -87,7 +87,12 @@ const fn segment(bytes: u32, lanes: u32, vectors: u32, depth: u32) -> Variant {
     Variant { bytes, lanes, vectors, depth, threads: 64, piece: SEGMENT as u32, ..Variant::PLAIN }
 }
 
-/// The same with several ways, which take turns.
+/// The same for pieces of a span.
+const fn span(lanes: u32, vectors: u32, depth: u32) -> Variant {
+    Variant { piece: SPAN as u32, ..segment(16, lanes, vectors, depth) }
+}
+
+/// The same as segments with several ways, which take turns.
 const fn segment_by_ways(bytes: u32, lanes: u32, vectors: u32, ways: u32, depth: u32) -> Variant {
     Variant { ways, ..segment(bytes, lanes, vectors, depth) }
 }
@@ -204,13 +209,22 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         layout: Layout::Pieces,
         parameters: parameter::SEGMENTS,
         grid: Grid::LongestTiles,
-        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Depth],
+        constants: &[
+            Constant::Bytes,
+            Constant::Lanes,
+            Constant::Vectors,
+            Constant::Ways,
+            Constant::Depth,
+            Constant::Piece,
+        ],
         variants: &[
             segment(16, 16, 4, 4),
+            span(16, 4, 4),
             segment(16, 8, 4, 4),
             segment(16, 8, 2, 8),
             segment(16, 4, 2, 8),
             segment(16, 4, 1, 8),
+            span(4, 1, 8),
             segment(16, 4, 1, 4),
             segment(16, 4, 1, 16),
             segment_by_ways(16, 4, 1, 4, 4),
@@ -240,8 +254,22 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         layout: Layout::RowGroups,
         parameters: parameter::ROW_GROUPS,
         grid: Grid::Tiles,
-        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows, Constant::Depth],
-        variants: &[group(4, 1, 0), Variant { depth: 16, ..group(4, 1, 0) }, group(8, 2, 0), group(16, 4, 0)],
+        constants: &[
+            Constant::Bytes,
+            Constant::Lanes,
+            Constant::Vectors,
+            Constant::Shares,
+            Constant::Rows,
+            Constant::Depth,
+        ],
+        variants: &[
+            group(4, 1, 0),
+            Variant { shares: 4, ..group(4, 1, 0) },
+            Variant { depth: 16, ..group(4, 1, 0) },
+            group(8, 2, 0),
+            group(16, 4, 0),
+            Variant { shares: 2, ..group(16, 4, 0) },
+        ],
     },
     CudaKernel {
         id: KernelId::RowGroupsCut,

@@ -13,6 +13,9 @@ pub struct Variant {
     pub vectors: u32,
     /// Lanes that share the nonzeros of a row.
     pub ways: u32,
+    /// Lanes that share the rows of a group.
+    #[serde(default = "one")]
+    pub shares: u32,
     /// Rows of a group.
     pub rows: u32,
     /// Nonzeros of a row whose rows of X a lane has on their way at once.
@@ -26,11 +29,20 @@ pub struct Variant {
 
 impl Variant {
     /// One of everything, in blocks of 512 threads, on whole rows.
-    pub const PLAIN: Self =
-        Self { bytes: 16, lanes: 1, vectors: 1, ways: 1, rows: 1, depth: 1, threads: 512, piece: 0 };
+    pub const PLAIN: Self = Self {
+        bytes: 16,
+        lanes: 1,
+        vectors: 1,
+        ways: 1,
+        shares: 1,
+        rows: 1,
+        depth: 1,
+        threads: 512,
+        piece: 0,
+    };
 }
 
-/// The depth of forms that were written down before there was one.
+/// A number of forms that were written down before there was such a number.
 fn one() -> u32 {
     1
 }
@@ -52,10 +64,14 @@ pub enum Constant {
     Vectors,
     /// [`Variant::ways`].
     Ways,
+    /// [`Variant::shares`].
+    Shares,
     /// [`Variant::rows`].
     Rows,
     /// [`Variant::depth`].
     Depth,
+    /// [`Variant::piece`].
+    Piece,
 }
 
 impl Constant {
@@ -66,8 +82,10 @@ impl Constant {
             Self::Lanes => 'l',
             Self::Vectors => 'v',
             Self::Ways => 'w',
+            Self::Shares => 's',
             Self::Rows => 'r',
             Self::Depth => 'd',
+            Self::Piece => 'p',
         }
     }
 
@@ -78,8 +96,10 @@ impl Constant {
             Self::Lanes => "LANES",
             Self::Vectors => "VECTORS",
             Self::Ways => "WAYS",
+            Self::Shares => "SHARES",
             Self::Rows => "ROWS",
             Self::Depth => "DEPTH",
+            Self::Piece => "PIECE",
         }
     }
 
@@ -90,8 +110,10 @@ impl Constant {
             Self::Lanes => variant.lanes,
             Self::Vectors => variant.vectors,
             Self::Ways => variant.ways,
+            Self::Shares => variant.shares,
             Self::Rows => variant.rows,
             Self::Depth => variant.depth,
+            Self::Piece => variant.piece,
         }
     }
 }

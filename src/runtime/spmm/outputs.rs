@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::device::{Lending, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer};
 use crate::error::{Error, Result};
+use crate::kernel::order::SegmentSums;
 use crate::matrix::{MultiVector, MultiVectorViewMut, Scalar};
 use crate::plan::SplitRow;
 use crate::work::ChunkRows;
@@ -114,19 +115,15 @@ impl<'run, T: Scalar> Outputs<'run, T> {
     /// Adds the carries of a split row, first to last, into its row of Y.
     pub fn merge_split_row(&self, index: usize, split: &SplitRow) -> Result<()> {
         let mut row = lock(self.split_rows.get(index))?;
-        let sum = row.row_mut(0);
-        for (place, &chunk) in split.chunks.iter().enumerate() {
+        let mut sums = SegmentSums::new(row.row_mut(0));
+        for &chunk in &split.chunks {
             let mut slice = self.chunk(chunk as usize)?;
             let mut carries = slice.view()?;
             for segment in 0..carries.rows() {
-                let carry = carries.row_mut(segment);
-                if place == 0 && segment == 0 {
-                    sum.copy_from_slice(carry);
-                } else {
-                    sum.iter_mut().zip(carry).for_each(|(sum, carry)| *sum = sum.plus(*carry));
-                }
+                sums.add(carries.row_mut(segment));
             }
         }
+        sums.finish();
         Ok(())
     }
 }
