@@ -12,7 +12,7 @@
 // then take turns. In a way's turn all ways go on from the sums so far with the entries that they have, and the sums of the
 // way whose turn it is are handed to all: the canonical order for any number of ways and any depth.
 //
-// The first `longest` items get a warp each, W = 32 / L ways; the others L * W lanes. The piece that is finished last adds
+// The first `longest` items get a warp each, with W = 32 / L ways where that helps; the others L * W lanes. The piece that is finished last adds
 // up its row; in a row of many spans the one that is finished last adds up its span, and the span that is finished last
 // the row. Turns are not free: all ways compute in each of them.
 
@@ -328,16 +328,18 @@ static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
     static_assert(W == 1 || L * W == 32 || !SPANS, "turns are for all items of a warp");
     // What ways of one item have on their way is enough with few each, and registers for more would be missing elsewhere.
     const int depth_of_longest = W == 1 && D > 4 ? 4 : D;
+    // Where lanes alone have about as much on their way as all ways of a warp, turns would only cost.
+    const bool takes_turns = L * W < 32 && L < 16 && 32 / L * depth_of_longest > D;
     const unsigned int warps = blockDim.x / 32, long_blocks = (unsigned int)((longest + warps - 1) / warps);
     const bool is_long = blockIdx.x < long_blocks;
     unsigned long long item = (unsigned long long)blockIdx.x * warps + threadIdx.x / 32;
     if (!is_long)
         item = longest + (unsigned long long)(blockIdx.x - long_blocks) * (blockDim.x / (L * W)) +
                threadIdx.x / (L * W);
-    // Behind the last of the longest there is nothing for this block.
-    else if (item >= longest)
+    // Behind the last of the longest there is nothing for this block, nor for lanes that take no turns.
+    else if (item >= longest || (W == 1 && !takes_turns && threadIdx.x % 32 >= L))
         item = items;
-    if (is_long && L * W < 32)
+    if (is_long && takes_turns)
         item_in_turns<T, E, L, V, 32 / L, depth_of_longest, SPANS>(item, ITEM_ARGUMENTS);
     else if (W == 1)
         item_of_one<T, E, L, V, D, SPANS>(item, ITEM_ARGUMENTS);

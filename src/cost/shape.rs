@@ -63,14 +63,14 @@ pub const SHAPES: [&str; 55] = [
     "row_groups_deep",
     "row_groups_deep_half",
     "row_groups_shared",
-    "row_groups_shared_half",
     "row_groups_shared_deep",
-    "row_groups_shared_deep_half",
     "csr_segments_span_4",
     "csr_segments_span_8",
     "csr_segments_span_16",
     "csr_segments_span_4_half",
     "csr_segments_span_8_half",
+    "csr_segments_8_tiles",
+    "csr_segments_16_tiles",
 ];
 
 impl Form {
@@ -91,6 +91,9 @@ impl Form {
             KernelId::Sell => "sell".into(),
             KernelId::CsrSegments if bytes < tile.min(16) && lanes * bytes == tile => {
                 format!("csr_segments_{depth}_narrow")
+            }
+            KernelId::CsrSegments if lanes == WARP && vectors == 1 && wanted > WARP => {
+                format!("csr_segments_{depth}_tiles")
             }
             _ if !fits || !(whole || half) => return None,
             KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
@@ -189,6 +192,8 @@ mod tests {
         assert_eq!(shared.shape(Dtype::F64, 16), Some("row_groups_shared_deep"));
         assert_eq!(segments(16, 4, 1, 16, 8), Some("csr_segments_16"));
         assert_eq!(segments(16, 8, 2, 8, 32), Some("csr_segments_8_half"));
+        assert_eq!(segments(16, 32, 1, 16, 128), Some("csr_segments_16_tiles"));
+        assert_eq!(segments(16, 32, 1, 16, 64), Some("csr_segments_16"));
         assert_eq!(segments(8, 8, 1, 8, 8), Some("csr_segments_8_narrow"));
         assert_eq!(segments(8, 1, 1, 4, 1), Some("csr_segments_4"));
     }

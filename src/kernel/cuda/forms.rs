@@ -12,6 +12,12 @@ const SECTOR_BYTES: u64 = 32;
 /// Bytes of rows of X for which vectors of half the width are worth trying.
 const NARROW_BYTES: std::ops::RangeInclusive<u64> = 32..=64;
 
+/// Bytes of rows of X for which tiles of half a row are worth trying.
+const WIDE_BYTES: std::ops::RangeInclusive<u64> = LARGEST_TILE_BYTES / 2 + 1..=LARGEST_TILE_BYTES;
+
+/// Vectors that a lane has on their way at least where it works through spans.
+const LEAST_OF_SPANS: u32 = 8;
+
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
@@ -103,12 +109,18 @@ impl CudaKernel {
         let Some(like) = self.variant_for(dtype, k).filter(|_| self.has_lanes()) else {
             return self.variants_for(dtype, k).copied().collect();
         };
-        let pitch = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).min(LARGEST_TILE_BYTES);
+        let row_bytes = k.saturating_mul(dtype.bytes() as u64);
+        let pitch = pitch_bytes(row_bytes).min(LARGEST_TILE_BYTES);
         let mut forms = Vec::new();
         self.add_exact(pitch, pitch.min(16) as u32, &[1, 2, 4], like, &mut forms);
         // Twice as many lanes with half as much each reach more multiprocessors where there are few rows.
         if self.id == KernelId::CsrSegments && NARROW_BYTES.contains(&pitch) {
             self.add_exact(pitch, 8, &[1], like, &mut forms);
+        }
+        // So do two warps with half a row of X each where a row is more than a warp's vectors.
+        if self.id == KernelId::CsrSegments && WIDE_BYTES.contains(&row_bytes) {
+            let form = Variant { bytes: 16, lanes: WARP, vectors: 1, ..like };
+            forms.extend([8, 16].map(|depth| Variant { depth, ..form }));
         }
         forms
     }
@@ -134,7 +146,8 @@ impl CudaKernel {
 
     /// Shares of a group's rows worth trying: one, and as many as a warp has lanes for.
     fn shares(&self, form: Variant) -> impl Iterator<Item = u32> {
-        let most = if self.constants.contains(&Constant::Shares) { form.rows.min(WARP / form.lanes) } else { 1 };
+        let any = self.constants.contains(&Constant::Shares) && form.vectors == 1;
+        let most = if any { form.rows.min(WARP / form.lanes) } else { 1 };
         [1, most].into_iter().take(if most > 1 { 2 } else { 1 })
     }
 
@@ -164,10 +177,12 @@ impl CudaKernel {
                     let shared = deep.flat_map(|form| self.shares(form).map(move |shares| Variant { shares, ..form }));
                     let pieces = shared
                         .flat_map(|form| self.pieces().iter().map(move |&piece| Variant { piece, ..form }));
-                    // Spans are long enough for one way with whole vectors.
+                    // Spans are long enough for one way with whole vectors, and for much on its way.
                     let is_plain = ways == 1 && u64::from(bytes) == pitch.min(16);
                     let is_span = |form: &Variant| self.id == KernelId::CsrSegments && form.piece == SPAN as u32;
-                    forms.extend(pieces.filter(|form| is_plain || !is_span(form)));
+                    forms.extend(pieces.filter(|form| {
+                        !is_span(form) || is_plain && form.vectors * form.depth >= LEAST_OF_SPANS
+                    }));
                 }
             }
         }
@@ -215,12 +230,15 @@ mod tests {
         for name in ["l4v1d4", "l4v1d16", "l4v1w2d8", "l4v1w4d4", "l4v1w4d8", "l4v1w8d4", "l4v1w8d8"] {
             assert!(of_eight.contains(&format!("csr_segments_b16{name}p128")), "{name}: {of_eight:?}");
         }
-        for name in ["l4v1d4", "l4v1d8", "l4v1d16"] {
+        for name in ["l4v1d8", "l4v1d16"] {
             assert!(of_eight.contains(&format!("csr_segments_b16{name}p1024")), "{name}: {of_eight:?}");
         }
-        assert_eq!(of_eight.len(), 14);
-        assert_eq!(names(Dtype::F32, 1).len(), 10);
-        assert!(names(Dtype::F64, 128).iter().all(|name| !name.contains('w')));
+        assert_eq!(of_eight.len(), 13);
+        assert_eq!(names(Dtype::F32, 1).len(), 9);
+        let widest = names(Dtype::F64, 128);
+        assert!(widest.iter().all(|name| !name.contains('w')));
+        assert!(widest.contains(&"csr_segments_b16l32v1d16p128".into()), "{widest:?}");
+        assert!(!names(Dtype::F64, 129).contains(&"csr_segments_b16l32v1d16p128".into()));
     }
 
     #[test]
@@ -239,7 +257,9 @@ mod tests {
                     let forms = kernel.exact_variants(dtype, k);
                     assert!(!forms.is_empty(), "{} {dtype} {k}", id.name());
                     for form in forms {
-                        assert!(form.suits(dtype, pitch) && form.lanes * form.ways <= 32, "{form:?}");
+                        let is_half = form.lanes == WARP && form.vectors == 1 && WIDE_BYTES.contains(&pitch);
+                        assert!(is_half || form.suits(dtype, pitch), "{form:?}");
+                        assert!(form.lanes * form.ways <= WARP, "{form:?}");
                     }
                 }
             }
@@ -252,7 +272,7 @@ mod tests {
         let shares = |k| -> Vec<(u32, u32)> {
             groups.exact_variants(Dtype::F64, k).iter().map(|form| (form.lanes, form.shares)).collect()
         };
-        for (k, expected) in [(8, [(4, 1), (4, 4)]), (32, [(16, 1), (16, 2)]), (128, [(32, 1), (16, 2)])] {
+        for (k, expected) in [(8, [(4, 1), (4, 4)]), (32, [(16, 1), (16, 2)]), (64, [(32, 1), (16, 1)])] {
             let found = shares(k);
             assert!(expected.iter().all(|one| found.contains(one)), "{k}: {found:?}");
             assert!(found.iter().all(|&(lanes, shares)| lanes * shares <= WARP && shares <= 4), "{k}: {found:?}");
