@@ -17,7 +17,10 @@ pub(super) fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorV
         sum
     };
     let span = |columns: &[u32], values: &[T]| {
-        sum(columns.chunks(SEGMENT).zip(values.chunks(SEGMENT)).map(|(columns, values)| chain(columns, values)))
+        sum(columns
+            .chunks(SEGMENT)
+            .zip(values.chunks(SEGMENT))
+            .map(|(columns, values)| chain(columns, values)))
     };
     sum(columns.chunks(SPAN).zip(values.chunks(SPAN)).map(|(columns, values)| span(columns, values)))
 }

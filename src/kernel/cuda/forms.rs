@@ -174,12 +174,14 @@ impl CudaKernel {
                 if fits && takes_ways && (ways == 1 || lanes * ways >= 4) {
                     let form = Variant { bytes, lanes, vectors, ways, ..like };
                     let deep = self.depths(vectors, ways).iter().map(|&depth| Variant { depth, ..form });
-                    let shared = deep.flat_map(|form| self.shares(form).map(move |shares| Variant { shares, ..form }));
+                    let shared =
+                        deep.flat_map(|form| self.shares(form).map(move |shares| Variant { shares, ..form }));
                     let pieces = shared
                         .flat_map(|form| self.pieces().iter().map(move |&piece| Variant { piece, ..form }));
                     // Spans are long enough for one way with whole vectors, and for much on its way.
                     let is_plain = ways == 1 && u64::from(bytes) == pitch.min(16);
-                    let is_span = |form: &Variant| self.id == KernelId::CsrSegments && form.piece == SPAN as u32;
+                    let is_span =
+                        |form: &Variant| self.id == KernelId::CsrSegments && form.piece == SPAN as u32;
                     forms.extend(pieces.filter(|form| {
                         !is_span(form) || is_plain && form.vectors * form.depth >= LEAST_OF_SPANS
                     }));
@@ -275,7 +277,10 @@ mod tests {
         for (k, expected) in [(8, [(4, 1), (4, 4)]), (32, [(16, 1), (16, 2)]), (64, [(32, 1), (16, 1)])] {
             let found = shares(k);
             assert!(expected.iter().all(|one| found.contains(one)), "{k}: {found:?}");
-            assert!(found.iter().all(|&(lanes, shares)| lanes * shares <= WARP && shares <= 4), "{k}: {found:?}");
+            assert!(
+                found.iter().all(|&(lanes, shares)| lanes * shares <= WARP && shares <= 4),
+                "{k}: {found:?}"
+            );
         }
     }
 }
