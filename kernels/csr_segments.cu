@@ -99,9 +99,7 @@ static __device__ __forceinline__ void chain_of_one(unsigned long long begin, un
                 multiply_add<T, E, V>(now[j], part[j], sums);
             }
     }
-    if (SPANS) {
-        add<T, E, V>(total, sums);
-    }
+    if (SPANS) add<T, E, V>(total, sums);
 }
 
 // An item by L lanes, which need no turns.
@@ -119,8 +117,8 @@ static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM
     // As many parts at once as rows of X: registers for more would be missing in the chain.
     const int TOGETHER = IS_EXACT ? D : PARTS_TOGETHER;
     if (about.z & CUT)
-        finish_part<T, E, L, V, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
-                                   counters);
+        finish_part<T, E, L, V, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch,
+                                          scratch, counters);
     else
         store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
 }
@@ -292,7 +290,7 @@ static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__
     if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
 }
 
-// An item by L * W lanes. With SPANS a warp has no second one, whose segments would be fewer or more.
+// An item by L * W lanes. With SPANS a warp has one only: another's segments might be fewer, and ways of a warp go on together.
 template <typename T, int E, int L, int V, int W, int D, bool SPANS>
 static __device__ __forceinline__ void item_in_turns(unsigned long long item, ITEM_PARAMETERS(T))
 {

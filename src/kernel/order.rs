@@ -36,12 +36,6 @@ pub fn segments(length: usize) -> usize {
     length.div_ceil(SEGMENT)
 }
 
-/// Nonzeros of the parts of a row with `length` nonzeros whose sums need only be added first to last: segments, or spans where
-/// there are several.
-pub fn part_length(length: usize) -> usize {
-    if length > SPAN { SPAN } else { SEGMENT }
-}
-
 /// Adds the sums of a row's segments, first to last, as the segment rule says.
 pub struct SegmentSums<'a, T> {
     row: &'a mut [T],

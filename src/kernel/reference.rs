@@ -121,7 +121,7 @@ mod tests {
     fn longer_rows_are_the_sum_of_their_spans() {
         // 2^53 and a one in each later segment: added one after the other they are lost, in a span of their own they are not.
         let n = 2 * SPAN;
-        let value = |i: usize| f64::from(i > SPAN - SEGMENT && i % SEGMENT == 0);
+        let value = |i: usize| f64::from(i > SPAN - SEGMENT && i.is_multiple_of(SEGMENT));
         let values = (0..n).map(|i| if i == 0 { 2f64.powi(53) } else { value(i) }).collect::<Vec<_>>();
         let a = Csr::try_new(1, n, vec![0, n as u64], (0..n as u32).collect::<Vec<_>>(), values).unwrap();
         let x = MultiVector::from_fn(n, 1, |_, _| 1.0).unwrap();

@@ -7,8 +7,9 @@ use std::ops::Range;
 use rowloom_cpu::{Block, SHIFTED_ROWS};
 
 use super::layout::RowLayout;
-use crate::kernel::order::part_length;
+use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::sell::FIRST_OF_ROW;
+use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 
 /// What may be grouped.
 #[derive(Debug, Clone, Copy)]
@@ -100,28 +101,30 @@ impl Grouping {
     }
 }
 
-/// In which order the parts of rows, segments or spans, are taken.
+/// In which order the segments of rows are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SegmentOrder {
-    /// Row by row: parts of long rows run side by side with those of the next.
+    /// Row by row: segments of long rows run side by side with those of the next.
     Rows,
     /// By first column: X is walked through once.
     Columns,
 }
 
-/// Segments of a piece's rows, spans of the longest, as rows of their own, with the rows they are added to.
+/// Segments of a piece's rows as rows of their own, with the sums they are added to: one for each span of a row.
 #[derive(Debug)]
 pub(super) struct Segments {
     pub starts: Vec<u64>,
     pub lengths: Vec<u32>,
     pub targets: Vec<u32>,
+    /// First sum of each row, and the number of all sums; none for rows that are left out.
+    first_sums: Vec<u32>,
 }
 
 impl Segments {
-    /// The parts of `rows` but those longer than `longest`.
+    /// The segments of `rows` but those longer than `longest`.
     ///
     /// In the order of columns, X is walked through once, and what few rows read of it together stays near. That
-    /// needs rows whose columns ascend, so that a row's parts keep their order; without them there is no result.
+    /// needs rows whose columns ascend, so that a row's segments keep their order; without them there is no result.
     pub fn collect<T: Copy>(
         layout: RowLayout<'_, T>,
         rows: Range<usize>,
@@ -129,7 +132,9 @@ impl Segments {
         order: SegmentOrder,
     ) -> Option<Self> {
         let mut entries: Vec<(u32, u64, u32, u32)> = Vec::new();
-        for row in rows.clone() {
+        let (mut first_sums, mut sums) = (Vec::with_capacity(rows.len() + 1), 0);
+        for row in rows {
+            first_sums.push(sums);
             let length = layout.length(row);
             if length > longest {
                 continue;
@@ -139,15 +144,18 @@ impl Segments {
             if order == SegmentOrder::Columns && !columns.is_sorted() {
                 return None;
             }
-            let target = (row - rows.start) as u32;
             if length == 0 {
-                entries.push((0, start as u64, 0, target | FIRST_OF_ROW));
+                entries.push((0, start as u64, 0, sums | FIRST_OF_ROW));
             }
-            for (part, (start, length)) in parts_of(layout, row).enumerate() {
-                let target = if part == 0 { target | FIRST_OF_ROW } else { target };
+            for (segment, (start, length)) in parts_of(layout, row, SEGMENT).enumerate() {
+                let target = sums + (segment * SEGMENT / SPAN) as u32;
+                let is_first = (segment * SEGMENT).is_multiple_of(SPAN);
+                let target = if is_first { target | FIRST_OF_ROW } else { target };
                 entries.push((layout.columns[start as usize], start, length, target));
             }
+            sums += length.div_ceil(SPAN).max(1) as u32;
         }
+        first_sums.push(sums);
         if order == SegmentOrder::Columns {
             entries.sort_by_key(|&(column, start, ..)| (column, start));
         }
@@ -155,13 +163,40 @@ impl Segments {
             starts: entries.iter().map(|entry| entry.1).collect(),
             lengths: entries.iter().map(|entry| entry.2).collect(),
             targets: entries.iter().map(|entry| entry.3).collect(),
+            first_sums,
         })
+    }
+
+    /// Sums that segments are added to where they are not rows of Y themselves: some row has several spans, or none at all.
+    pub fn sums(&self) -> Option<usize> {
+        let is_one = |pair: &[u32]| pair[1] - pair[0] == 1;
+        let all = *self.first_sums.last()? as usize;
+        (!self.first_sums.windows(2).all(is_one)).then_some(all)
+    }
+
+    /// Adds the spans of each row, first to last; rows that are left out stay as they are.
+    pub fn add_spans<T: Scalar>(&self, sums: MultiVectorView<'_, T>, y: &mut MultiVectorViewMut<'_, T>) {
+        for (row, range) in self.first_sums.windows(2).enumerate() {
+            add_parts((range[0]..range[1]).map(|sum| sums.row(sum as usize)), y.row_mut(row));
+        }
     }
 }
 
-/// Start and length of each part of a row whose sums need only be added first to last.
-pub(super) fn parts_of<T: Copy>(layout: RowLayout<'_, T>, row: usize) -> impl Iterator<Item = (u64, u32)> {
+/// Writes the sum of `parts`, first to last; where there is none, nothing.
+pub(super) fn add_parts<'a, T: Scalar>(mut parts: impl Iterator<Item = &'a [T]>, row: &mut [T]) {
+    let Some(first) = parts.next() else { return };
+    row.copy_from_slice(first);
+    for part in parts {
+        row.iter_mut().zip(part).for_each(|(sum, &value)| *sum = sum.plus(value));
+    }
+}
+
+/// Start and length of each part of a row that is cut at every `most` nonzeros.
+pub(super) fn parts_of<T: Copy>(
+    layout: RowLayout<'_, T>,
+    row: usize,
+    most: usize,
+) -> impl Iterator<Item = (u64, u32)> {
     let (start, length) = (layout.starts[row], layout.length(row));
-    let most = part_length(length);
     (0..length).step_by(most).map(move |offset| (start + offset as u64, (length - offset).min(most) as u32))
 }

@@ -3,17 +3,18 @@
 use std::ops::Range;
 
 use super::Kernels;
-use super::grouping::parts_of;
+use super::grouping::{add_parts, parts_of};
 use super::layout::RowLayout;
 use super::running::Run;
 use crate::error::Result;
+use crate::kernel::order::SPAN;
 use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
 
-/// The parts of all hub rows and room for their sums.
+/// The spans of all hub rows and room for their sums.
 pub(super) struct Hubs<T> {
     rows: Vec<usize>,
-    /// First part of each hub row, and the number of all parts.
-    first_parts: Vec<usize>,
+    /// First span of each hub row, and the number of all spans.
+    first_spans: Vec<usize>,
     starts: Vec<u64>,
     lengths: Vec<u32>,
     pieces: Vec<Range<usize>>,
@@ -21,7 +22,7 @@ pub(super) struct Hubs<T> {
 }
 
 impl<T: Kernels> Hubs<T> {
-    /// The rows longer than `longest`, cut into parts for `pieces` pieces; none where no row is.
+    /// The rows longer than `longest`, cut into spans for `pieces` pieces; none where no row is.
     pub fn collect(
         layout: RowLayout<'_, T>,
         k: usize,
@@ -32,21 +33,21 @@ impl<T: Kernels> Hubs<T> {
         if rows.is_empty() {
             return Ok(None);
         }
-        let mut first_parts = vec![0];
+        let mut first_spans = vec![0];
         let mut starts = Vec::new();
         let mut lengths = Vec::new();
         for &row in &rows {
-            for (start, length) in parts_of(layout, row) {
+            for (start, length) in parts_of(layout, row, SPAN) {
                 starts.push(start);
                 lengths.push(length);
             }
-            first_parts.push(starts.len());
+            first_spans.push(starts.len());
         }
         let count = lengths.len();
         let step = count.div_ceil(pieces.max(1));
         let pieces = (0..count).step_by(step).map(|begin| begin..(begin + step).min(count)).collect();
         let partial_sums = AlignedBuffer::zeroed(count * k)?;
-        Ok(Some(Self { rows, first_parts, starts, lengths, pieces, partial_sums }))
+        Ok(Some(Self { rows, first_spans, starts, lengths, pieces, partial_sums }))
     }
 
     /// The hub rows.
@@ -54,7 +55,7 @@ impl<T: Kernels> Hubs<T> {
         &self.rows
     }
 
-    /// Computes all parts, in parallel with `others`.
+    /// Computes all spans, in parallel with `others`.
     pub fn compute(&mut self, run: &Run<'_, T>, others: impl FnOnce() + Send) -> Result<()> {
         let layout = RowLayout { starts: &self.starts, lengths: Some(&self.lengths), ..run.layout };
         let run = Run { layout, longest: usize::MAX, stream: false, ..*run };
@@ -64,20 +65,11 @@ impl<T: Kernels> Hubs<T> {
         Ok(())
     }
 
-    /// Writes each hub row as the ordered sum of its parts.
+    /// Writes each hub row as the ordered sum of its spans.
     pub fn finish(&self, y: &mut MultiVectorViewMut<'_, T>) {
         let k = y.k();
-        for (&row, range) in self.rows.iter().zip(self.first_parts.windows(2)) {
-            let row = y.row_mut(row);
-            let mut sums = self.partial_sums[range[0] * k..range[1] * k].chunks_exact(k);
-            if let Some(first) = sums.next() {
-                row.copy_from_slice(first);
-            }
-            for part in sums {
-                for (sum, &value) in row.iter_mut().zip(part) {
-                    *sum = sum.plus(value);
-                }
-            }
+        for (&row, range) in self.rows.iter().zip(self.first_spans.windows(2)) {
+            add_parts(self.partial_sums[range[0] * k..range[1] * k].chunks_exact(k), y.row_mut(row));
         }
     }
 }

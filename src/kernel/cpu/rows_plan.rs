@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{self, Schedule, Weights};
 use crate::machine::Isa;
-use crate::matrix::{MultiVectorView, MultiVectorViewMut};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 
 /// How a product on the CPU is to be carried out.
 #[derive(Debug, Clone, Copy)]
@@ -32,27 +32,27 @@ pub struct CpuSettings {
 }
 
 /// Consecutive rows that one thread computes at a time.
-struct Piece {
+struct Piece<T: Scalar> {
     rows: Range<usize>,
-    taken: Taken,
+    taken: Taken<T>,
 }
 
 /// How the rows of a piece are taken.
-enum Taken {
+enum Taken<T: Scalar> {
     /// As they come.
     Natural,
     /// In groups.
     Grouped(Grouping),
-    /// As segments.
-    Segments(Segments),
+    /// As segments, with room for the sums of spans where some row has several.
+    Segments(Segments, Option<MultiVector<T>>),
 }
 
 /// Which rows, in which order, with which bodies; made once for a layout and a K.
-pub(super) struct RowsPlan<T> {
+pub(super) struct RowsPlan<T: Scalar> {
     k: usize,
     tuning: Tuning,
     slabs: Vec<Slab<T>>,
-    pieces: Vec<Piece>,
+    pieces: Vec<Piece<T>>,
     hubs: Option<Hubs<T>>,
     longest: usize,
 }
@@ -112,14 +112,17 @@ impl<T: Kernels> RowsPlan<T> {
                 let segments =
                     tuning.segments.and_then(|order| Segments::collect(layout, rows.clone(), longest, order));
                 let taken = match segments {
-                    Some(segments) => Taken::Segments(segments),
+                    Some(segments) => {
+                        let sums = segments.sums().map(|sums| MultiVector::zeros(sums, k)).transpose()?;
+                        Taken::Segments(segments, sums)
+                    }
                     None => {
                         Grouping::collect(layout, rows.clone(), rules).map_or(Taken::Natural, Taken::Grouped)
                     }
                 };
-                Piece { rows, taken }
+                Ok(Piece { rows, taken })
             })
-            .collect();
+            .collect::<Result<_>>()?;
         Ok(Self { k, tuning, slabs, pieces, hubs, longest })
     }
 
@@ -153,10 +156,11 @@ impl<T: Kernels> RowsPlan<T> {
             prefetch: self.tuning.prefetch,
         };
         match &mut self.hubs {
-            None => run_pieces(&run, &self.pieces, y),
+            None => run_pieces(&run, &mut self.pieces, y),
             Some(hubs) => {
                 let whole = y.reborrow();
-                hubs.compute(&run, || run_pieces(&run, &self.pieces, whole))?;
+                let pieces = &mut self.pieces;
+                hubs.compute(&run, || run_pieces(&run, pieces, whole))?;
                 hubs.finish(&mut y);
             }
         }
@@ -165,27 +169,30 @@ impl<T: Kernels> RowsPlan<T> {
 }
 
 /// All pieces, halves of them in parallel; `y` holds their rows and no others.
-fn run_pieces<T: Kernels>(run: &Run<'_, T>, pieces: &[Piece], y: MultiVectorViewMut<'_, T>) {
+fn run_pieces<T: Kernels>(run: &Run<'_, T>, pieces: &mut [Piece<T>], y: MultiVectorViewMut<'_, T>) {
     match pieces {
         [] => {}
         [piece] => run_piece(run, piece, y),
         _ => {
-            let (left, right) = pieces.split_at(pieces.len() / 2);
+            let (left, right) = pieces.split_at_mut(pieces.len() / 2);
             let (top, bottom) = y.split_at_row(right[0].rows.start - left[0].rows.start);
             rayon::join(|| run_pieces(run, left, top), || run_pieces(run, right, bottom));
         }
     }
 }
 
-fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &Piece, mut y: MultiVectorViewMut<'_, T>) {
+fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVectorViewMut<'_, T>) {
     for slab in run.slabs {
-        match &piece.taken {
+        match &mut piece.taken {
             Taken::Natural => run.compute(slab, piece.rows.clone(), Group::ALL, &mut y),
-            Taken::Segments(Segments { starts, lengths, targets }) => {
+            Taken::Segments(Segments { starts, lengths, targets, .. }, sums) => {
                 let layout = RowLayout { starts, lengths: Some(lengths), ..run.layout };
                 let group = Group::Rows { order: None, targets: Some(targets) };
                 let run = Run { layout, stream: false, ..*run };
-                run.compute(slab, 0..lengths.len(), group, &mut y);
+                match sums {
+                    Some(sums) => run.compute(slab, 0..lengths.len(), group, &mut sums.view_mut()),
+                    None => run.compute(slab, 0..lengths.len(), group, &mut y),
+                }
             }
             Taken::Grouped(grouping) => {
                 let mut begin = [0; 3];
@@ -201,5 +208,8 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &Piece, mut y: MultiVectorView
                 }
             }
         }
+    }
+    if let Taken::Segments(segments, Some(sums)) = &piece.taken {
+        segments.add_spans(sums.view(), &mut y);
     }
 }
