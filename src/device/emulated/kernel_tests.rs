@@ -291,7 +291,7 @@ fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
 
 #[test]
 fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetches_at_once() {
-    for k in [1, 3, 8, 32, 100] {
+    for k in [1, 8, 100] {
         check_awkward::<f64>(&SPAN_LENGTHS, k, OF_F64);
         check_awkward::<f32>(&SPAN_LENGTHS, k, OF_F32);
     }
