@@ -371,9 +371,8 @@ extern "C" __global__ void BOUNDS(WAYS) ENTRY(PARAMETERS(SCALAR))
     ENTRY_OF(csr_segments_##type##_b##B##l##L##v##V##w##W##d##D##p128, T, B, L, V, W, D, false)
 #define FORMS(type, T)                                                                                                 \
     SEGMENTS(type, T, 8, 1, 1, 8) SEGMENTS(type, T, 16, 1, 1, 8) SEGMENTS(type, T, 16, 2, 1, 8)                          \
-    SEGMENTS(type, T, 16, 4, 1, 4) SEGMENTS(type, T, 16, 4, 1, 8) SEGMENTS(type, T, 16, 4, 1, 16)                        \
-    SEGMENTS(type, T, 16, 4, 2, 8) SEGMENTS(type, T, 16, 8, 2, 8) SEGMENTS(type, T, 16, 8, 4, 4)                         \
-    SEGMENTS(type, T, 16, 16, 4, 4) SPANS(type, T, 16, 4, 1, 8) SPANS(type, T, 16, 16, 4, 4)                            \
+    SEGMENTS(type, T, 16, 4, 1, 8) SEGMENTS(type, T, 16, 4, 2, 8) SEGMENTS(type, T, 16, 8, 2, 8)                       \
+    SEGMENTS(type, T, 16, 8, 4, 4) SEGMENTS(type, T, 16, 16, 4, 4) SPANS(type, T, 16, 4, 1, 8)                         \
     BY_WAYS(type, T, 8, 1, 1, 8, 8) BY_WAYS(type, T, 16, 1, 1, 8, 4) BY_WAYS(type, T, 16, 4, 1, 4, 4)
 FORMS(f64, double)
 SEGMENTS(f32, float, 4, 1, 1, 8) BY_WAYS(f32, float, 4, 1, 1, 4, 8) FORMS(f32, float)
