@@ -9,6 +9,7 @@ mod clock;
 mod context;
 mod cusparse;
 mod driver;
+mod events;
 mod forms;
 mod host_memory;
 mod host_time;
@@ -45,7 +46,8 @@ pub use modules::Modules;
 pub use options::CudaOptions;
 
 use clock::{CardClock, Placed};
-use context::{Context, DeviceMemory, Stream};
+use context::{Context, DeviceMemory, Stream, Waiting};
+use events::Spare;
 use owner::{Action, Command, Copy, Order, Owner};
 use shared::Shared;
 use waiter::{Held, Waiter};
@@ -60,6 +62,10 @@ use crate::trace::Clock;
 
 /// Operations that a lane takes before the first has ended: enough that the card does not wait for the host.
 const DEPTH: usize = 64;
+
+/// Operations that should take less are looked at until they end: an event that wakes a thread costs an interrupt, which
+/// takes about as long.
+const SHORT_NS: u64 = 100_000;
 
 /// How long a closing device waits for what is under way before it leaves it to itself.
 const CLOSING: Duration = Duration::from_secs(3);
@@ -167,7 +173,7 @@ impl CudaDevice {
             card_clock,
             clock,
             reports,
-            spare: Vec::new(),
+            spare: Spare::default(),
             under_way: HashMap::new(),
             last: vec![None; kinds.len()],
             failed: HashSet::new(),
@@ -328,7 +334,7 @@ impl<'run> Device<'run> for CudaDevice {
         &mut self,
         lane: usize,
         operation: Operation<'run>,
-        _demand: Demand,
+        demand: Demand,
         waits: &[Fence],
     ) -> Result<Fence, Fault> {
         self.check_open()?;
@@ -339,7 +345,8 @@ impl<'run> Device<'run> for CudaDevice {
         }
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
-        let command = Command { fence, lane, waits: waits.to_vec(), action, what, held };
+        let waiting = if demand.alone_ns < SHORT_NS { Waiting::Awake } else { Waiting::Asleep };
+        let command = Command { fence, lane, waits: waits.to_vec(), waiting, action, what, held };
         if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Order::Issue(command)).is_err()) {
             return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
         }

@@ -7,20 +7,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::clock::CardClock;
-use super::context::{Context, Event, Stream, Waiting};
+use super::context::{Context, Stream, Waiting};
 use super::driver::{fault, words};
+use super::events::{Spare, UnderWay};
 use super::forms::Architecture;
 use super::illegal_address::IllegalAddress;
 use super::modules::Modules;
 use super::shared::Shared;
-use super::waiter::{Events, Held, Issued};
+use super::waiter::{Held, Issued, Start};
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::kernel::cuda::LaunchShape;
 use crate::trace::Clock;
@@ -64,6 +65,8 @@ pub struct Command {
     pub lane: usize,
     /// What it waits for.
     pub waits: Vec<Fence>,
+    /// How its end is waited for.
+    pub waiting: Waiting,
     /// What it is.
     pub action: Action,
     /// Its name in messages.
@@ -106,9 +109,9 @@ pub struct Owner {
     /// Where operations that could not be issued are reported.
     pub reports: Reports,
     /// Events that nobody uses.
-    pub spare: Vec<Arc<Events>>,
-    /// What is under way: its lane and its events.
-    pub under_way: HashMap<Fence, (usize, Arc<Events>)>,
+    pub spare: Spare,
+    /// What is under way.
+    pub under_way: HashMap<Fence, Arc<UnderWay>>,
     /// For each lane what it was given last.
     pub last: Vec<Option<Fence>>,
     /// What could not be issued.
@@ -128,6 +131,7 @@ impl Owner {
         // Kernels are loaded into the context that is current here, and unloaded before it is left.
         let mut modules = Modules::new(self.architecture, self.driver_major);
         for order in orders {
+            self.shared.set_orders(orders.len());
             let command = match order {
                 Order::Issue(command) => command,
                 Order::Prepare(launches, answer) => {
@@ -156,47 +160,46 @@ impl Owner {
             return Err(Fault::new(FaultKind::Launch, message));
         }
         while let Ok(ended) = self.ended.try_recv() {
-            if let Some((_, events)) = self.under_way.remove(&ended) {
-                self.spare.push(events);
+            if let Some(under_way) = self.under_way.remove(&ended) {
+                self.spare.give(under_way.events.clone());
             }
         }
-        let Command { fence, lane, waits, action, what, held } = command;
+        let Command { fence, lane, waits, waiting, action, what, held } = command;
         let function = match &action {
             Action::Launch { launch, .. } => Some(modules.function(launch)?),
             Action::IllegalAddress => Some(self.illegal_address()?),
             _ => None,
         };
         let epoch = self.card_clock.epoch(self.under_way.is_empty());
-        let events = match self.spare.pop() {
-            Some(events) => events,
-            None => Arc::new(Events {
-                start: Event::create(&self.context, Waiting::Awake)?,
-                end: Event::create(&self.context, Waiting::Asleep)?,
-            }),
-        };
+        let events = self.spare.take(&self.context, waiting)?;
         let kind = if function.is_some() { FaultKind::Launch } else { FaultKind::Copy };
         let missing = || Fault::new(FaultKind::Misuse, format!("there is no lane {lane}"));
         let stream = self.streams.get(lane).ok_or_else(missing)?;
         let waiter = self.waiters.get(lane).ok_or_else(missing)?;
         let last = self.last.get_mut(lane).ok_or_else(missing)?;
-        // On a lane that is busy and waits for no other, an operation starts when the one before it ends: an event would tell
-        // the same, and takes the driver as long as a launch.
-        let mut has_start = !last.is_some_and(|last| self.under_way.contains_key(&last));
+        let mut behind = Vec::new();
         for wait in &waits {
-            if let Some((on, before)) = self.under_way.get(wait)
-                && *on != lane
+            if let Some(before) = self.under_way.get(wait)
+                && before.lane != lane
             {
-                has_start = true;
-                stream.wait(&before.end).map_err(|error| fault(kind, what, error))?;
+                stream.wait(&before.events.end).map_err(|error| fault(kind, what, error))?;
+                behind.push(before.clone());
             }
         }
         let batch = match &action {
             Action::Launch { launch, .. } => launch.batch,
             _ => None,
         };
-        has_start |= batch.is_some();
+        // On a lane that is busy and waits for no other, an operation starts when the one before it ends, and a download at
+        // once when its kernel has ended: an event would tell the same, and takes the driver as long as a launch.
+        let lane_is_busy = last.is_some_and(|last| self.under_way.contains_key(&last));
+        let follows = match &action {
+            Action::Download(_) => lane_is_busy || !behind.is_empty(),
+            _ => lane_is_busy && behind.is_empty() && batch.is_none(),
+        };
+        let start = if follows { Start::Behind(behind) } else { Start::Recorded };
         let ahead = if batch.is_some() { give(stream, &action, function, 1) } else { Ok(()) };
-        let started = ahead.and_then(|()| if has_start { events.start.record(stream) } else { Ok(()) });
+        let started = ahead.and_then(|()| if follows { Ok(()) } else { events.start.record(stream) });
         let given = started.and_then(|()| give(stream, &action, function, batch.unwrap_or(1)));
         given.map_err(|error| fault(kind, what, error))?;
         if let Err(error) = events.end.record(stream) {
@@ -205,8 +208,9 @@ impl Owner {
             return Err(self.shared.lose(&words(error)));
         }
         *last = Some(fence);
-        self.under_way.insert(fence, (lane, events.clone()));
-        let issued = Issued { fence, events, has_start, epoch, issued_ns, what, held };
+        let under_way = Arc::new(UnderWay { lane, events, end_ns: OnceLock::new() });
+        self.under_way.insert(fence, under_way.clone());
+        let issued = Issued { fence, under_way, start, epoch, issued_ns, what, held };
         waiter.send(issued).map_err(|_| Fault::new(FaultKind::Lost, "the thread of the lane has ended"))
     }
 

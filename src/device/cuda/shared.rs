@@ -1,6 +1,7 @@
-//! What all threads of a device know: whether it is lost, whether it is closing, and which kernel runs.
+//! What all threads of a device know: whether it is lost, whether it is closing, which kernel runs, and how much is to
+//! be issued.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::device::{Fault, FaultKind};
@@ -11,6 +12,7 @@ pub struct Shared {
     lost: OnceLock<String>,
     closing: AtomicBool,
     computing: Mutex<Option<&'static str>>,
+    orders: AtomicUsize,
 }
 
 impl Shared {
@@ -38,6 +40,16 @@ impl Shared {
     /// Nothing more is issued.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes note of how many orders the owner has before it.
+    pub fn set_orders(&self, orders: usize) {
+        self.orders.store(orders, Ordering::Relaxed);
+    }
+
+    /// How many orders the owner has before it.
+    pub fn orders(&self) -> usize {
+        self.orders.load(Ordering::Relaxed)
     }
 
     /// Takes note of the kernel that runs, to be named should the context be lost meanwhile.

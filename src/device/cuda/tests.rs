@@ -137,6 +137,7 @@ fn a_kernel_faults_in_this_process() {
         fence: Fence(fence),
         lane: 1,
         waits: Vec::new(),
+        waiting: Waiting::Awake,
         action: Action::IllegalAddress,
         what: "a kernel",
         held: Vec::new(),

@@ -1,9 +1,10 @@
 //! The thread that waits for a stream's operations, in their order, and reports each end with its times.
 //!
 //! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
-//! wakes it. While more operations are queued behind it looks seldom: every look takes the driver's lock, which the owner
-//! needs to issue the next one. And where many wait to be looked at, one in the middle tells of all before it. Functions that the driver calls on the stream would hold up the next operation until they
-//! return.
+//! wakes it, or for short ones until the next look. While more operations are queued behind it looks seldom: every look
+//! takes the driver's lock, which the owner needs to issue the next one. Where many wait to be looked at, one in the middle
+//! tells of all before it. And while the owner has much to issue it need not wake anybody: the thread looks for its next
+//! operation by itself. Functions that the driver calls on the stream would hold up the next operation until they return.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,20 +14,24 @@ use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
 
 use super::clock::{Epoch, Placed};
-use super::context::{Context, Event};
+use super::context::{Context, Waiting};
 use super::driver::words;
+use super::events::{Events, UnderWay};
 use super::shared::Shared;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fence, LaneKind, Reports};
 use crate::trace::Clock;
 
-/// How long an event is looked at before the thread sleeps. Waking up takes about as long.
+/// How long an event that can wake the thread is looked at before the thread sleeps. Waking up takes about as long.
 const LOOKING: Duration = Duration::from_micros(20);
+
+/// How long an event that cannot is looked at all the time.
+const LOOKING_AT_SHORT: Duration = Duration::from_micros(200);
 
 /// How long the thread leaves the driver alone between two looks while the stream has more to do.
 const LEAVING_ALONE: Duration = Duration::from_micros(20);
 
-/// As many operations that have not been looked at are many.
+/// As many operations that have not been looked at, or orders that have not been issued, are many.
 const MANY: usize = 4;
 
 /// Host memory that an operation uses until it has ended.
@@ -38,23 +43,22 @@ pub enum Held {
     Written(PinnedWrite),
 }
 
-/// The two events around an operation.
-#[derive(Debug)]
-pub struct Events {
-    /// Before it.
-    pub start: Event,
-    /// Behind it.
-    pub end: Event,
+/// When an operation starts.
+pub enum Start {
+    /// At the event before it.
+    Recorded,
+    /// When the one before it on the lane has ended, and these of other lanes.
+    Behind(Vec<Arc<UnderWay>>),
 }
 
 /// An operation on its stream.
 pub struct Issued {
     /// The fence it goes by.
     pub fence: Fence,
-    /// The events around it.
-    pub events: Arc<Events>,
-    /// Whether the one before it was recorded; else it starts when the one before it on the lane ends.
-    pub has_start: bool,
+    /// Its events, and where its end is noted.
+    pub under_way: Arc<UnderWay>,
+    /// When it starts.
+    pub start: Start,
     /// What its times are measured from.
     pub epoch: Arc<Epoch>,
     /// When the driver was first told of it.
@@ -93,23 +97,28 @@ impl Waiter {
             self.shared.lose(&fault.message);
         }
         let mut lane_end_ns = 0;
-        let mut queue = Queue { coming: &self.issued, taken: VecDeque::new(), happened: 0 };
+        let mut queue =
+            Queue { coming: &self.issued, shared: &self.shared, taken: VecDeque::new(), happened: 0 };
         while let Some((issued, has_happened)) = queue.next() {
-            let Issued { fence, events, has_start, epoch, issued_ns, what, held } = issued;
+            let Issued { fence, under_way, start, epoch, issued_ns, what, held } = issued;
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_computing(Some(what));
             }
-            let waited = if has_happened { Ok(()) } else { wait(&events.end, || queue.more_follows()) };
+            let waited = if has_happened { Ok(()) } else { wait(&under_way.events, || queue.more_follows()) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
-                let start_ns = if has_start { Some(epoch.card_ns(&events.start)?) } else { None };
-                Ok((start_ns, epoch.card_ns(&events.end)?, seen_ns))
+                let start_ns = match &start {
+                    Start::Recorded => self.placed.host_ns(epoch.card_ns(&under_way.events.start)?),
+                    Start::Behind(others) => others.iter().try_fold(lane_end_ns, |latest_ns, other| {
+                        other.ended_ns(&epoch, &self.placed).map(|end_ns| end_ns.max(latest_ns))
+                    })?,
+                };
+                let end_ns = self.placed.host_ns(epoch.card_ns(&under_way.events.end)?);
+                Ok((start_ns, end_ns, seen_ns))
             });
             let (start_ns, end_ns, result) = match times {
                 Ok((start_ns, end_ns, seen_ns)) => {
-                    let start_ns = start_ns.map_or(lane_end_ns, |start_ns| self.placed.host_ns(start_ns));
-                    let end_ns = self.placed.host_ns(end_ns);
                     // Nothing starts before it was issued or ends after its end was seen.
                     let start_ns = start_ns.max(issued_ns).max(lane_end_ns).min(seen_ns);
                     (start_ns, end_ns.clamp(start_ns, seen_ns), Ok(()))
@@ -123,6 +132,8 @@ impl Waiter {
                 self.shared.set_computing(None);
             }
             lane_end_ns = end_ns;
+            // Nobody else notes it.
+            let _ = under_way.end_ns.set(end_ns);
             // Whoever hears of the end may use the memory at once, and its fence's events again.
             drop(held);
             let _ = self.ended.send(fence);
@@ -134,6 +145,7 @@ impl Waiter {
 /// The operations of a lane, in their order.
 struct Queue<'a> {
     coming: &'a Receiver<Issued>,
+    shared: &'a Shared,
     taken: VecDeque<Issued>,
     /// How many of those taken, from the first on, are known to have happened.
     happened: usize,
@@ -143,13 +155,16 @@ impl Queue<'_> {
     /// The next one, and whether it is known to have happened; nothing where no more can come.
     fn next(&mut self) -> Option<(Issued, bool)> {
         if self.taken.is_empty() {
+            while self.coming.is_empty() && self.shared.orders() >= MANY {
+                std::thread::sleep(LEAVING_ALONE);
+            }
             self.taken.push_back(self.coming.recv().ok()?);
         }
         self.taken.extend(self.coming.try_iter());
         if self.happened == 0 && self.taken.len() >= MANY {
             let middle = self.taken.len() / 2;
             // What went wrong shows when the operation itself is waited for.
-            if self.taken[middle].events.end.has_happened().unwrap_or(false) {
+            if self.taken[middle].under_way.events.end.has_happened().unwrap_or(false) {
                 self.happened = middle + 1;
             }
         }
@@ -163,15 +178,15 @@ impl Queue<'_> {
     }
 }
 
-fn wait(event: &Event, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
+fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let started = Instant::now();
-    while !event.has_happened()? {
-        if more_follows() {
-            std::thread::sleep(LEAVING_ALONE);
-        } else if started.elapsed() >= LOOKING {
-            return event.wait();
-        } else {
-            std::hint::spin_loop();
+    while !events.end.has_happened()? {
+        let looked = started.elapsed();
+        match events.waiting {
+            Waiting::Asleep if looked >= LOOKING && !more_follows() => return events.end.wait(),
+            Waiting::Awake if looked >= LOOKING_AT_SHORT => std::thread::sleep(LEAVING_ALONE),
+            _ if more_follows() => std::thread::sleep(LEAVING_ALONE),
+            _ => std::hint::spin_loop(),
         }
     }
     Ok(())
