@@ -16,7 +16,9 @@ use super::report::{Report, machine_report};
 use super::session::Session;
 use super::table::{Table, count, percent};
 use super::x;
-use crate::cost::{DeviceModel, Form, Model, Profile, Sample, eligible, fit, fit_factors, regressor_names};
+use crate::cost::{
+    DeviceModel, Form, Load, Model, Profile, Sample, eligible, fit, fit_factors, regressor_names,
+};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
@@ -96,6 +98,10 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
             model.host = Some(measure_host(&session.pool, &session.machine)?);
         }
         let samples = measure(&session, console, place, &start, until_s)?;
+        if let (None, Some(host)) = (&place.room, &mut model.host) {
+            let seen = samples.iter().map(|sample| seen_gb_per_s(&session.machine, sample));
+            host.memory_gb_per_s = seen.fold(host.memory_gb_per_s, f64::max);
+        }
         let device = fit_device(&session, place, &samples, &mut fitted);
         model.devices.retain(|known| (&known.name, known.threads) != (&device.name, device.threads));
         model.devices.push(device);
@@ -109,6 +115,12 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         .with("kernels", fitted.iter().map(fitted_json).collect::<Vec<_>>())
         .with("model", &model);
     console.json(&report)
+}
+
+/// What the host's memory moved at least while this ran: all that its caches cannot have kept.
+fn seen_gb_per_s(machine: &Machine, sample: &Sample) -> f64 {
+    let moved_bytes = Load::of(&sample.features, sample.k, sample.dtype).moved_bytes();
+    moved_bytes.saturating_sub(machine.largest_cache_bytes()) as f64 / sample.seconds.max(1e-9) * 1e-9
 }
 
 /// Writes the model and shows what was fitted.

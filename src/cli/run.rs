@@ -15,7 +15,7 @@ use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
-use super::trials::{Operands, Trials, products, trials};
+use super::trials::{Operands, Trials, cpu_once_more, products, trials};
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
@@ -113,7 +113,12 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let again = match (&decided.plan, &warm.last) {
         (ToMake::Asked(request), Some(last)) => {
             let seconds = Times::new(&warm.seconds).median.unwrap_or(last.seconds());
-            let seen = Seen { last, seconds, trials: tried, prepare_s, products: repeats };
+            let mut trials = tried;
+            if job.plan().devices.iter().any(|on| on.chunks > 0 && on.profile.processor == Processor::Gpu) {
+                let operands = Operands { matrix, x: &x, y: &mut y };
+                trials = cpu_once_more(&session, request, &settings, clock, operands, tried, seconds)?;
+            }
+            let seen = Seen { last, seconds, trials, prepare_s, products: repeats };
             replanned(&session, request, job.plan(), &seen)?
         }
         _ => None,
@@ -244,7 +249,10 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
         let form = chunk.form(on.profile.processor);
         let sum = sums.entry((device.0, form.kernel)).or_default();
         sum.0 += ns as f64 * 1e-9;
-        sum.1 += on.profile.form_s(&form, &chunk.features, plan.k, plan.dtype);
+        sum.1 += match on.profile.processor {
+            Processor::Cpu => chunk.predicted_s,
+            Processor::Gpu => on.profile.form_s(&form, &chunk.features, plan.k, plan.dtype),
+        };
     }
     let mut refined = Refined::load(path);
     for ((device, kernel), (measured_s, predicted_s)) in sums {

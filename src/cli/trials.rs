@@ -14,12 +14,18 @@ use crate::trace::Clock;
 
 /// Devices that are predicted to differ by more than this factor do not share a product, whatever the prediction is off by.
 const ALIKE: f64 = 6.0;
-/// Products of a trial; fewer where they take long.
+/// Seconds that a trial takes, about: the first milliseconds of work on a CPU are slower than all later ones.
+const TRIAL_S: f64 = 0.03;
+/// Products of a trial that fit, at most.
+const MOST_PRODUCTS: u64 = 25;
+/// The same at least, unless they take long.
 const PRODUCTS: u64 = 7;
+/// Seconds that those may take.
+const LONG_TRIAL_S: f64 = 0.1;
 /// The fewest: the first finds nothing in the caches, and does not count.
 const FEWEST_PRODUCTS: u64 = 2;
-/// Seconds that a trial may take if it has more than the fewest.
-const TRIAL_S: f64 = 0.1;
+/// How many times what devices take together the CPU alone may take to be timed once more.
+const HARDLY_LESS: f64 = 1.4;
 
 /// Seconds of a product on the devices of one kind alone, where that was timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -32,7 +38,9 @@ pub struct Trials {
 
 /// How many products tell how long one takes that is predicted to take that long.
 pub fn products(predicted_s: f64) -> u64 {
-    ((TRIAL_S / predicted_s.max(1e-9)) as u64).clamp(FEWEST_PRODUCTS, PRODUCTS)
+    let within = |seconds: f64| (seconds / predicted_s.max(1e-9)) as u64;
+    let some = within(LONG_TRIAL_S).clamp(FEWEST_PRODUCTS, PRODUCTS);
+    within(TRIAL_S).clamp(some, MOST_PRODUCTS)
 }
 
 impl Trials {
@@ -60,7 +68,7 @@ pub fn trials<'a, T: Kernels>(
     request: &mut PlanRequest<'a>,
     settings: &Settings,
     clock: Clock,
-    operands: Operands<'a, '_, T>,
+    mut operands: Operands<'a, '_, T>,
     warmup: u64,
 ) -> Result<Trials> {
     let insists = request.cpu_share.is_some() || request.chunks.is_some() || request.kernel.is_some();
@@ -75,18 +83,8 @@ pub fn trials<'a, T: Kernels>(
         (Ok(cpu), Ok(gpu)) if are_alike(&cpu, &gpu) => (cpu, gpu),
         _ => return Ok(Trials::default()),
     };
-    let mut time = |request: PlanRequest<'a>, predicted_s: f64| {
-        let (job, opened) = open(&session.pool, operands.matrix, request, settings, clock)?;
-        let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
-        let (mut seconds, cancel) = (Vec::new(), Some(session.interrupt.flag()));
-        let (x, y) = (operands.x.view(), operands.y.view_mut());
-        prepared.repeat(x, y, products(predicted_s), cancel, |run, report| {
-            if run > 0 && !report.cancelled && report.faults.is_empty() {
-                seconds.push(report.seconds());
-            }
-        })?;
-        Ok(Times::new(&seconds).median)
-    };
+    let mut time =
+        |request, predicted_s| time(session, request, settings, clock, &mut operands, products(predicted_s));
     let cpu_s = {
         let _span = tracing::info_span!("time the CPU alone").entered();
         time(cpu, cpu_plan.predicted_s)?
@@ -102,6 +100,47 @@ pub fn trials<'a, T: Kernels>(
     let ratio = |measured_s: Option<f64>, plan: &Plan| measured_s.map(|s| s / plan.predicted_s.max(1e-9));
     correct(request, ratio(cpu_s, &cpu_plan), ratio(gpu_s, &gpu_plan));
     Ok(Trials { cpu_s, gpu_s })
+}
+
+/// Times the CPU once more, now that it has been busy for a while, where what was planned instead took `together_s`, hardly
+/// less than the CPU took at first: the first products on a machine may take half as long again as all later ones.
+pub fn cpu_once_more<'a, T: Kernels>(
+    session: &Session,
+    request: &PlanRequest<'a>,
+    settings: &Settings,
+    clock: Clock,
+    mut operands: Operands<'a, '_, T>,
+    tried: Trials,
+    together_s: f64,
+) -> Result<Trials> {
+    let (Some(cpu), Some(first_s)) = (only(request, Processor::Cpu), tried.cpu_s) else { return Ok(tried) };
+    if first_s > HARDLY_LESS * together_s {
+        return Ok(tried);
+    }
+    let _span = tracing::info_span!("time the CPU alone once more").entered();
+    let again_s = time(session, cpu, settings, clock, &mut operands, products(first_s))?;
+    Ok(Trials { cpu_s: Some(again_s.map_or(first_s, |again_s| again_s.min(first_s))), ..tried })
+}
+
+/// Seconds that a product takes as `request` wants it, in the middle of so many of which the first does not count.
+fn time<'a, T: Kernels>(
+    session: &Session,
+    request: PlanRequest<'a>,
+    settings: &Settings,
+    clock: Clock,
+    operands: &mut Operands<'a, '_, T>,
+    products: u64,
+) -> Result<Option<f64>> {
+    let (job, opened) = open(&session.pool, operands.matrix, request, settings, clock)?;
+    let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
+    let (mut seconds, cancel) = (Vec::new(), Some(session.interrupt.flag()));
+    let (x, y) = (operands.x.view(), operands.y.view_mut());
+    prepared.repeat(x, y, products, cancel, |run, report| {
+        if run > 0 && !report.cancelled && report.faults.is_empty() {
+            seconds.push(report.seconds());
+        }
+    })?;
+    Ok(Times::new(&seconds).median)
 }
 
 /// The same request to the devices of one kind; nothing where there are none.
@@ -149,6 +188,12 @@ mod tests {
     use crate::matrix::{Csr, generate};
     use crate::plan::{DeviceSpec, Mode};
     use crate::work::Work;
+
+    #[test]
+    fn short_products_are_tried_often_and_long_ones_twice() {
+        let predicted_s = [0.0, 1e-6, 0.002, 0.01, 0.02, 0.04, 10.0, f64::INFINITY];
+        assert_eq!(predicted_s.map(products), [25, 25, 15, 7, 5, 2, 2, 2]);
+    }
 
     #[test]
     fn a_cpu_that_was_seen_to_be_slower_is_predicted_to_be_and_gets_less() {

@@ -176,7 +176,7 @@ impl Profile {
 
     /// By how much a form was found to be slower or faster; what is known of the form itself counts before what is known of
     /// its kernel.
-    pub(super) fn correction(&self, form: &Form) -> f64 {
+    pub fn correction(&self, form: &Form) -> f64 {
         let of = |variant| {
             let mut known = self.corrections.iter();
             known.find(|known| known.kernel == form.kernel && known.variant == variant)

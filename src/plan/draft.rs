@@ -5,11 +5,11 @@ use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, XPlan
 use super::kernels::{ChunkKernels, Forms};
 use super::memory::budget;
 use super::part::{CHUNKS_A_DEVICE, Part};
-use super::predict::{whole, x_s};
+use super::predict::{memory_s, whole, x_s};
 use super::request::{DeviceSpec, PlanRequest};
 use super::tail::{describe, float_the_tail, predict, split_rows};
 use super::transfer::{self, Traffic};
-use crate::cost::{Choice, HostRates, Profile};
+use crate::cost::{Choice, HostRates, Load, Profile};
 use crate::error::{Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Features, Fingerprint, Position, Span, position_at, split};
@@ -178,9 +178,13 @@ impl Draft<'_> {
     fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
         let work = &self.request.work;
         let all = ChunkRows::Rows { begin: 0, end: work.rows() };
-        let choice = self.choice(&device.profile, &all, &Features::of(work, &all))?;
+        let features = Features::of(work, &all);
+        let choice = self.choice(&device.profile, &all, &features)?;
+        let load = Load::of(&features, work.k() as u64, work.dtype());
+        let memory_s = memory_s(&device.profile, &self.request.host, &choice.form, &load);
         let start_s = device.profile.launch_us * 1e-6;
-        Ok(Line { fixed_s: 0.0, whole_s: (choice.predicted_s - start_s).max(0.0), most: 1.0 })
+        let whole_s = (choice.predicted_s - start_s).max(memory_s).max(0.0);
+        Ok(Line { fixed_s: 0.0, whole_s, most: 1.0 })
     }
 
     /// The CPU's share as asked for, and the rest as the others would share it out.

@@ -47,6 +47,7 @@ impl Steps {
         let slice_bytes = chunk.slice_bytes(k, dtype);
         let form = chunk.form(device.profile.processor);
         let kernel_s = device.profile.form_s(&form, &chunk.features, k, dtype);
+        let kernel_s = kernel_s.max(memory_s(&device.profile, host, &form, &chunk.load(k, dtype)));
         Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes)
             .with(device.registered)
     }
@@ -88,6 +89,15 @@ impl Steps {
             merge_s: self.merge_s + other.merge_s,
         }
     }
+}
+
+/// Seconds that the host's memory needs for what a CPU moves and cannot keep in its caches; nothing on other devices. Weights that
+/// were fitted to what fits there would predict less. What a kernel was found to be slower or faster by holds here too.
+pub(super) fn memory_s(profile: &Profile, host: &HostRates, form: &Form, load: &Load) -> f64 {
+    if profile.link.is_some() {
+        return 0.0;
+    }
+    host.memory_s(load.moved_bytes().saturating_sub(profile.cache_bytes)) * profile.correction(form)
 }
 
 /// Steps of the whole job on a device, from the features of parts of it and the kernels chosen for them.

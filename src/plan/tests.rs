@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cost::{cpu_profile, emulated_profile, host_rates, preset};
+use crate::cost::{Correction, cpu_profile, emulated_profile, host_rates, preset};
 use crate::graph::{Graph, GraphBuilder, Role, TaskId, TaskKind};
 use crate::kernel::{Format, KernelId, Order};
 use crate::matrix::{Csr, Dtype, generate};
@@ -51,6 +51,28 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
 
 fn task_ids(graph: &Graph) -> impl Iterator<Item = TaskId> {
     (0..graph.tasks().len() as u32).map(TaskId)
+}
+
+#[test]
+fn a_cpu_is_predicted_to_take_as_long_as_memory_needs_for_what_its_caches_cannot_keep() {
+    let matrix = matrix("band,rows=400000,width=9");
+    let work = || Work::spmm(&matrix.view(), 8).unwrap();
+    let bytes = (3_600_000 * 12 + 400_000 * 8 + 2 * 400_000 * 64) as f64;
+    let predicted_s = |gb_per_s: f64, factor: f64| {
+        let mut request = request(work(), &["cpu"]);
+        request.host.memory_gb_per_s = gb_per_s;
+        let known = crate::cost::eligible(crate::kernel::Processor::Cpu).iter();
+        let corrections = known.map(|&kernel| Correction { kernel, variant: None, factor });
+        request.devices[0].profile.corrections = corrections.collect();
+        make(&request).unwrap().predicted_s
+    };
+    let unbounded_s = predicted_s(1e6, 1.0);
+    let cache = cpu_profile(2, 1 << 34).unwrap().cache_bytes as f64;
+    let slow_s = (bytes - cache) / 1e9;
+    assert!(unbounded_s < 0.5 * slow_s, "{unbounded_s} {slow_s}");
+    assert!((predicted_s(1.0, 1.0) / slow_s - 1.0).abs() < 0.01, "{} {slow_s}", predicted_s(1.0, 1.0));
+    assert!((predicted_s(1.0, 1.5) / slow_s - 1.5).abs() < 0.01, "what was seen of the kernel still counts");
+    assert!((predicted_s(1e6, 1.5) / unbounded_s - 1.5).abs() < 0.01);
 }
 
 #[test]
