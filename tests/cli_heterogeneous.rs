@@ -44,7 +44,12 @@ fn chunks_say_who_computed_them_and_how_long_it_took() {
             if chunk["device"] == "cpu" { &["cpu_csr"] } else { &["csr_runs", "csr_subwarp"] };
         assert!(kernels.contains(&chunk["kernel"].as_str().unwrap()) && chunk["order"] == "canonical");
         assert!(chunk["measured_s"].as_f64().unwrap() > 0.0 && chunk["predicted_s"].as_f64().unwrap() > 0.0);
-        assert!(!chunk["reason"].as_str().unwrap().is_empty());
+        let reason = chunk["reason"].as_str().unwrap();
+        let mut words: Vec<&str> = reason.split("; ").collect();
+        let said = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert!(!reason.is_empty() && words.len() == said, "something is said twice: {reason}");
     }
     let total: u64 = chunks.iter().map(|chunk| chunk["nnz"].as_u64().unwrap()).sum();
     assert_eq!(total, report["matrix"]["nnz"].as_u64().unwrap());

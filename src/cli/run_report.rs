@@ -111,11 +111,12 @@ impl<T: Scalar> Outcome<'_, T> {
 
     fn reason(&self, chunk: usize) -> String {
         let planned = self.plan.chunks.get(chunk).map_or("", |chunk| chunk.reason.as_str());
-        match self.host_reasons.get(chunk).and_then(Option::as_ref) {
-            Some(host) if planned.is_empty() => host.clone(),
-            Some(host) => format!("{planned}; {host}"),
-            None => planned.to_string(),
-        }
+        let host = self.host_reasons.get(chunk).and_then(Option::as_ref);
+        // Both say what the kernel is.
+        let added = host.iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
+        let words: Vec<&str> =
+            Some(planned).into_iter().filter(|words| !words.is_empty()).chain(added).collect();
+        words.join("; ")
     }
 
     /// Each kernel, the devices it ran on, and how many chunks it computed, in the order they come.

@@ -35,7 +35,7 @@ Examples:
 Exit codes: 0 done, 1 output not written, 2 usage, 3 input, 4 device, 5 verification failed,
 70 internal error, 130 interrupted.";
 
-/// Multiplies a sparse matrix by a dense multivector, Y = A X, on all cores
+/// Multiplies a sparse matrix by a dense multivector, Y = A X, on all cores and GPUs
 #[derive(Debug, Parser)]
 #[command(name = "rowloom", version, after_help = ROOT_EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
 pub struct Arguments {

@@ -79,7 +79,8 @@ pub struct RunArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Execution")]
 pub struct PlanningArguments {
-    /// Where to compute: auto, cpu, emu:0 (emulated GPU), sim:h200x4 (simulated machine), or a list such as cpu,emu:0
+    /// Where to compute: auto, cpu, cuda:0 (a GPU), cuda (all), emu:0 (an emulated one), sim:h200x4 (a simulated machine), or a
+    /// list such as cpu,cuda:0
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
 
