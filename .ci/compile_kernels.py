@@ -10,7 +10,9 @@ A file with a line `// fast: no spills` is a fast one. Each line `// exact: EXAC
 NVRTC makes at run time; those are looked at too.
 """
 import argparse
+import concurrent.futures
 import ctypes
+import itertools
 import pathlib
 import re
 import subprocess
@@ -23,6 +25,7 @@ import tempfile
 ARCHITECTURES = ["75", "80", "90"]
 # The same as in src/device/cuda/forms.rs.
 OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"]
+FAST = "// fast: no spills"
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"
 MISSING = "pip install -r .ci/kernels.txt, and run this with the Python it was installed for"
@@ -104,32 +107,35 @@ def spills(ptx, architecture):
     return found
 
 
-def check(nvrtc, path, write):
-    text = whole_text(path)
-    fast = "// fast: no spills" in text.splitlines()
-    exact = [line.split()[2:] for line in text.splitlines() if line.startswith("// exact: ")]
-    complaints = []
-    for architecture in ARCHITECTURES:
-        for defines in [[], *(exact if fast else [])]:
-            form = " ".join([f"{path.name} compute_{architecture}", *defines])
-            options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *(f"-D{word}" for word in defines)]
-            ptx, log = compile_text(nvrtc, text, path.name, options)
-            if log or ptx is None:
-                complaints.append(f"{form}: {log or 'does not compile'}")
-            if ptx is None:
-                continue
-            if fast:
-                complaints += [f"{form}: {spill}" for spill in spills(ptx, architecture)]
-            if architecture == ARCHITECTURES[0] and not defines:
-                target = KERNELS / "ptx" / f"{path.stem}.ptx"
-                wanted = stamped(nvrtc, path, ptx)
-                if write:
-                    target.parent.mkdir(exist_ok=True)
-                    target.write_text(wanted)
-                elif not target.exists() or target.read_text() != wanted:
-                    complaints.append(f"{target.name} is not current: run .ci/compile_kernels.py --write")
-            print(f"{form}: {ptx.count('.visible .entry')} entries{', fast' if fast else ''}")
-    return complaints
+def forms(path):
+    """What is compiled of a file: its generic form and, of a fast one, those for a K, each for all architectures."""
+    lines = whole_text(path).splitlines()
+    exact = [line.split()[2:] for line in lines if line.startswith("// exact: ")] if FAST in lines else []
+    return [(path, architecture, defines) for architecture in ARCHITECTURES for defines in [[], *exact]]
+
+
+def check(form, write):
+    """What to say of a form, and what is wrong with it."""
+    path, architecture, defines = form
+    nvrtc, text = load(), whole_text(path)
+    fast = FAST in text.splitlines()
+    name = " ".join([f"{path.name} compute_{architecture}", *defines])
+    options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *(f"-D{word}" for word in defines)]
+    ptx, log = compile_text(nvrtc, text, path.name, options)
+    complaints = [f"{name}: {log or 'does not compile'}"] if log or ptx is None else []
+    if ptx is None:
+        return f"{name}: nothing", complaints
+    if fast:
+        complaints += [f"{name}: {spill}" for spill in spills(ptx, architecture)]
+    if architecture == ARCHITECTURES[0] and not defines:
+        target = KERNELS / "ptx" / f"{path.stem}.ptx"
+        wanted = stamped(nvrtc, path, ptx)
+        if write:
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(wanted)
+        elif not target.exists() or target.read_text() != wanted:
+            complaints.append(f"{target.name} is not current: run .ci/compile_kernels.py --write")
+    return f"{name}: {ptx.count('.visible .entry')} entries{', fast' if fast else ''}", complaints
 
 
 def main():
@@ -141,8 +147,13 @@ def main():
     chosen = [path for path in sources if not arguments.files or path.name in arguments.files]
     if not chosen:
         sys.exit(f"none of these is in kernels/; there are {', '.join(path.name for path in sources)}")
-    nvrtc = load()
-    complaints = [complaint for path in chosen for complaint in check(nvrtc, path, arguments.write)]
+    load()
+    complaints, wanted = [], [form for path in chosen for form in forms(path)]
+    # Processes, since the compiler compiles one text at a time in each.
+    with concurrent.futures.ProcessPoolExecutor() as workers:
+        for words, wrong in workers.map(check, wanted, itertools.repeat(arguments.write)):
+            print(words, flush=True)
+            complaints += wrong
     for ptx in sorted((KERNELS / "ptx").glob("*.ptx")):
         if not (KERNELS / f"{ptx.stem}.cu").exists():
             complaints.append(f"kernels/ptx/{ptx.name} is of no kernel: delete it")
