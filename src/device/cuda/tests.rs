@@ -112,6 +112,42 @@ fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
     assert!(error_ns < 1_000_000, "{error_ns}");
 }
 
+/// Events are used again while other lanes still ask when an operation ended.
+#[test]
+fn many_short_copies_behind_each_other_end_well_and_in_order() {
+    if !card() {
+        return;
+    }
+    const SIZE: u64 = 4 << 10;
+    const PAIRS: usize = 32;
+    let (mut device, completions) = open("cuda:0", CudaOptions::default());
+    let device: &mut dyn Device<'_> = &mut device;
+    let memory = device.allocate(SIZE).unwrap();
+    let on_card = MemoryRange { memory, begin: 0, end: SIZE };
+    let there = device.allocate_pinned(SIZE).unwrap();
+    there.write().unwrap().fill(5);
+    let back: Vec<Pinned> = (0..PAIRS).map(|_| device.allocate_pinned(SIZE).unwrap()).collect();
+    let range = |pinned: &Pinned| PinnedRange { pinned: pinned.clone(), begin: 0, end: SIZE };
+    for _ in 0..60 {
+        let mut pairs = Vec::new();
+        for back in &back {
+            let upload = Operation::upload(range(&there), on_card);
+            let first = device.submit(0, upload, Demand::default(), &[]).unwrap();
+            let download = Operation::download(on_card, range(back));
+            pairs.push((first, device.submit(2, download, Demand::default(), &[first]).unwrap()));
+        }
+        let ends: HashMap<Fence, Completion> = (0..2 * PAIRS)
+            .map(|_| next(&completions))
+            .inspect(|end| assert_eq!(end.result, Ok(()), "{end:?}"))
+            .map(|end| (end.fence, end))
+            .collect();
+        for (first, second) in pairs {
+            assert!(ends[&first].end_ns <= ends[&second].start_ns, "{ends:?}");
+        }
+    }
+    assert!(back.iter().all(|back| back.read().unwrap().iter().all(|byte| *byte == 5)));
+}
+
 /// In a process of its own: a fault may take more than its context.
 #[test]
 fn a_kernel_fault_takes_its_device_and_says_so() {
