@@ -81,11 +81,15 @@ pub(super) fn float_the_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
         }
     }
     if floating > 0 {
-        let who = match plan.mode {
-            Mode::Resident => "the CPU takes them if it is free first, since A is nowhere else",
-            Mode::Oneshot | Mode::Stream => "the device that is free first takes them",
+        let (chunks, them) = if floating == 1 {
+            ("the last chunk floats", "it")
+        } else {
+            ("of the last chunks some float", "them")
         };
-        let chunks = if floating == 1 { "the last chunk floats" } else { "of the last chunks some float" };
+        let who = match plan.mode {
+            Mode::Resident => format!("the CPU takes {them} if it is free first, since A is nowhere else"),
+            Mode::Oneshot | Mode::Stream => format!("the device that is free first takes {them}"),
+        };
         reasons.push(format!("{chunks} ({floating}): {who}"));
     }
 }
