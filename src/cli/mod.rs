@@ -29,6 +29,7 @@ mod run;
 mod run_report;
 mod run_simulated;
 mod session;
+mod sharing;
 mod study;
 mod study_conversion;
 mod study_output;

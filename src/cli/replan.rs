@@ -1,17 +1,20 @@
 //! Plans again between products, once it is seen how long devices take.
 
 use super::session::Session;
-use super::trials::{Trials, only};
+use super::sharing::as_seen;
+use super::trials::{Trials, only, slow_down};
 use crate::error::Result;
-use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::RunReport;
 
 /// A new plan must be predicted to take no more than this share of what the old one took.
-const WORTH_CHANGING: f64 = 0.93;
+const WORTH_CHANGING: f64 = 0.97;
 /// Devices by themselves must have taken no more than this share: that was measured.
 const WORTH_LEAVING: f64 = 0.99;
+/// The same where they had a part in it: what gains as little as this by being shared is not worth it, as whatever else the
+/// machine does holds up two kinds of devices instead of one.
+const WORTH_SHARING: f64 = 1.03;
 /// And what it saves must be so many times what getting ready again costs, where that counts.
 const WORTH_PREPARING: f64 = 1.5;
 
@@ -45,22 +48,27 @@ pub fn replanned<'a>(
     let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
     if let Some((kind, alone_s)) = worth_leaving(&seen.trials, seen.seconds, &busy).filter(|_| !named)
-        && let Some(alone) = only(request, kind)
+        && let Some(mut alone) = only(request, kind)
     {
+        let predicted_s = session.pool.install(|| make(&alone))?.predicted_s;
+        alone.devices.iter_mut().for_each(|device| slow_down(&mut device.profile, alone_s / predicted_s));
         let who = if kind == Processor::Cpu { "the CPU" } else { "the GPUs" };
         let (together_ms, alone_ms) = (seen.seconds * 1e3, alone_s * 1e3);
         let why =
             format!("planned again: what was planned took {together_ms:.3} ms, {who} alone {alone_ms:.3} ms");
         return Ok(Some((alone, why)));
     }
-    if busy.len() > 1 { slowed(session, request, plan, seen) } else { Ok(None) }
+    // Where devices were timed, they have found their shares.
+    let is_open = busy.len() > 1 && seen.trials == Trials::default();
+    if is_open { slowed(session, request, plan, seen) } else { Ok(None) }
 }
 
 /// The kind of devices that was faster by itself than what was planned took, where others had a part in that, and its seconds.
 fn worth_leaving(trials: &Trials, planned_s: f64, busy: &[Processor]) -> Option<(Processor, f64)> {
     let (kind, alone_s) = trials.faster()?;
     let others = busy.iter().any(|&other| other != kind);
-    (others && alone_s < WORTH_LEAVING * planned_s).then_some((kind, alone_s))
+    let worth = if busy.contains(&kind) { WORTH_SHARING } else { WORTH_LEAVING };
+    (others && alone_s < worth * planned_s).then_some((kind, alone_s))
 }
 
 /// The same request for devices as fast as the last product showed them.
@@ -70,22 +78,10 @@ fn slowed<'a>(
     plan: &Plan,
     seen: &Seen<'_>,
 ) -> Result<Option<(PlanRequest<'a>, String)>> {
-    let (last, mut slowed) = (seen.last, request.clone());
-    let mut words = Vec::new();
-    for (index, device) in plan.devices.iter().enumerate().filter(|(_, device)| device.chunks > 0) {
-        let ratio = last.finish_s(DeviceId(index as u32)) / device.predicted_s.max(1e-9);
-        if !(ratio.is_finite() && ratio > 0.0) {
-            return Ok(None);
-        }
-        for spec in slowed.devices.iter_mut().filter(|spec| spec.name == device.name) {
-            spec.profile = spec.profile.slowed(ratio);
-        }
-        words.push(format!("{} took {ratio:.2} times what was predicted", device.name));
-    }
+    let (slowed, words) = as_seen(request, plan, seen.last, seen.seconds);
     let better_s = session.pool.install(|| make(&slowed))?.predicted_s;
     let saved_s = (seen.seconds - better_s) * seen.products as f64;
-    let pays = seen.trials != Trials::default() || saved_s > WORTH_PREPARING * seen.prepare_s;
-    let pays = pays && better_s < WORTH_CHANGING * seen.seconds;
+    let pays = saved_s > WORTH_PREPARING * seen.prepare_s && better_s < WORTH_CHANGING * seen.seconds;
     Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
 }
 
@@ -98,11 +94,13 @@ mod tests {
     #[test]
     fn the_faster_kind_is_left_alone_only_where_it_beat_what_was_planned() {
         let trials = Trials { cpu_s: Some(4.0), gpu_s: Some(3.0) };
+        let gpu_alone = Some((Processor::Gpu, 3.0));
         assert_eq!(worth_leaving(&trials, 2.5, &BOTH), None, "together they are faster");
-        assert_eq!(worth_leaving(&trials, 3.01, &BOTH), None, "a hundredth is noise");
-        assert_eq!(worth_leaving(&trials, 3.5, &BOTH), Some((Processor::Gpu, 3.0)));
+        assert_eq!(worth_leaving(&trials, 2.95, &BOTH), gpu_alone, "together they are hardly faster");
+        assert_eq!(worth_leaving(&trials, 3.01, &[Processor::Cpu]), None, "a hundredth is noise");
+        assert_eq!(worth_leaving(&trials, 3.5, &BOTH), gpu_alone);
         assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Gpu]), None, "that is what was planned");
-        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Cpu]), Some((Processor::Gpu, 3.0)));
+        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Cpu]), gpu_alone);
     }
 
     #[test]

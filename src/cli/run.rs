@@ -15,7 +15,8 @@ use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
-use super::trials::{Operands, Trials, cpu_once_more, products, trials};
+use super::sharing::share;
+use super::trials::{Operands, Trials, cpu_once_more, in_the_end, products, trials};
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
@@ -90,8 +91,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let mut tried = Trials::default();
     let (first, opened) = match &mut decided.plan {
         ToMake::Asked(request) => {
-            let operands = Operands { matrix, x: &x, y: &mut y };
-            tried = trials(&session, request, &settings, clock, operands, warmup)?;
+            let mut operands = Operands { matrix, x: &x, y: &mut y };
+            tried = trials(&session, request, &settings, clock, &mut operands, warmup)?;
+            if let Some((_, alone_s)) = tried.faster() {
+                share(&session, request, &settings, clock, &mut operands, alone_s)?;
+            }
             open(&session.pool, matrix, request.clone(), &settings, clock)?
         }
         ToMake::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
@@ -112,11 +116,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warm_runs, false)?;
     let again = match (&decided.plan, &warm.last) {
         (ToMake::Asked(request), Some(last)) => {
-            let seconds = Times::new(&warm.seconds).median.unwrap_or(last.seconds());
+            let seconds = in_the_end(&warm.seconds).unwrap_or(last.seconds());
             let mut trials = tried;
             if job.plan().devices.iter().any(|on| on.chunks > 0 && on.profile.processor == Processor::Gpu) {
-                let operands = Operands { matrix, x: &x, y: &mut y };
-                trials = cpu_once_more(&session, request, &settings, clock, operands, tried, seconds)?;
+                let mut operands = Operands { matrix, x: &x, y: &mut y };
+                trials = cpu_once_more(&session, request, &settings, clock, &mut operands, tried, seconds)?;
             }
             let seen = Seen { last, seconds, trials, prepare_s, products: repeats };
             replanned(&session, request, job.plan(), &seen)?

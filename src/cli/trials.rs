@@ -2,26 +2,26 @@
 //! gets, and whether sharing pays at all. Nothing that is known of other matrices tells as well.
 
 use super::session::Session;
-use crate::cost::Correction;
+use crate::cost::{Correction, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector};
 use crate::plan::{Plan, PlanRequest, make};
-use crate::runtime::{Prepared, Settings, open};
+use crate::runtime::{Prepared, RunReport, Settings, open};
 use crate::study::Times;
 use crate::trace::Clock;
 
 /// Devices that are predicted to differ by more than this factor do not share a product, whatever the prediction is off by.
 const ALIKE: f64 = 6.0;
-/// Seconds that a trial takes, about: the first milliseconds of work on a CPU are slower than all later ones.
-const TRIAL_S: f64 = 0.03;
+/// Seconds that a trial takes, about: for the first tenth of a second a CPU that was idle is slower than ever after.
+const TRIAL_S: f64 = 0.15;
 /// Products of a trial that fit, at most.
-const MOST_PRODUCTS: u64 = 25;
+const MOST_PRODUCTS: u64 = 150;
 /// The same at least, unless they take long.
 const PRODUCTS: u64 = 7;
 /// Seconds that those may take.
-const LONG_TRIAL_S: f64 = 0.1;
+const LONG_TRIAL_S: f64 = 0.3;
 /// The fewest: the first finds nothing in the caches, and does not count.
 const FEWEST_PRODUCTS: u64 = 2;
 /// How many times what devices take together the CPU alone may take to be timed once more.
@@ -36,11 +36,26 @@ pub struct Trials {
     pub gpu_s: Option<f64>,
 }
 
+/// A product that was timed.
+pub struct Timed {
+    /// Seconds it took, once it took no less than before.
+    pub seconds: f64,
+    /// The last time it was computed.
+    pub last: RunReport,
+    /// How.
+    pub plan: Plan,
+}
+
 /// How many products tell how long one takes that is predicted to take that long.
 pub fn products(predicted_s: f64) -> u64 {
     let within = |seconds: f64| (seconds / predicted_s.max(1e-9)) as u64;
     let some = within(LONG_TRIAL_S).clamp(FEWEST_PRODUCTS, PRODUCTS);
     within(TRIAL_S).clamp(some, MOST_PRODUCTS)
+}
+
+/// What products take in the end, of all that were timed: in the middle of the later half.
+pub fn in_the_end(seconds: &[f64]) -> Option<f64> {
+    Times::new(&seconds[seconds.len() / 2..]).median
 }
 
 impl Trials {
@@ -68,7 +83,7 @@ pub fn trials<'a, T: Kernels>(
     request: &mut PlanRequest<'a>,
     settings: &Settings,
     clock: Clock,
-    mut operands: Operands<'a, '_, T>,
+    operands: &mut Operands<'a, '_, T>,
     warmup: u64,
 ) -> Result<Trials> {
     let insists = request.cpu_share.is_some() || request.chunks.is_some() || request.kernel.is_some();
@@ -83,8 +98,10 @@ pub fn trials<'a, T: Kernels>(
         (Ok(cpu), Ok(gpu)) if are_alike(&cpu, &gpu) => (cpu, gpu),
         _ => return Ok(Trials::default()),
     };
-    let mut time =
-        |request, predicted_s| time(session, request, settings, clock, &mut operands, products(predicted_s));
+    let mut time = |request, predicted_s| {
+        let timed = time(session, request, settings, clock, operands, predicted_s);
+        timed.map(|timed| timed.map(|timed| timed.seconds))
+    };
     let cpu_s = {
         let _span = tracing::info_span!("time the CPU alone").entered();
         time(cpu, cpu_plan.predicted_s)?
@@ -98,7 +115,15 @@ pub fn trials<'a, T: Kernels>(
         })
     };
     let ratio = |measured_s: Option<f64>, plan: &Plan| measured_s.map(|s| s / plan.predicted_s.max(1e-9));
-    correct(request, ratio(cpu_s, &cpu_plan), ratio(gpu_s, &gpu_plan));
+    for device in &mut request.devices {
+        let (seconds, alone) = match device.profile.processor {
+            Processor::Cpu => (cpu_s, &cpu_plan),
+            Processor::Gpu => (gpu_s, &gpu_plan),
+        };
+        if let Some(ratio) = ratio(seconds, alone) {
+            slow_down(&mut device.profile, ratio);
+        }
+    }
     Ok(Trials { cpu_s, gpu_s })
 }
 
@@ -109,7 +134,7 @@ pub fn cpu_once_more<'a, T: Kernels>(
     request: &PlanRequest<'a>,
     settings: &Settings,
     clock: Clock,
-    mut operands: Operands<'a, '_, T>,
+    operands: &mut Operands<'a, '_, T>,
     tried: Trials,
     together_s: f64,
 ) -> Result<Trials> {
@@ -118,29 +143,31 @@ pub fn cpu_once_more<'a, T: Kernels>(
         return Ok(tried);
     }
     let _span = tracing::info_span!("time the CPU alone once more").entered();
-    let again_s = time(session, cpu, settings, clock, &mut operands, products(first_s))?;
-    Ok(Trials { cpu_s: Some(again_s.map_or(first_s, |again_s| again_s.min(first_s))), ..tried })
+    let again = time(session, cpu, settings, clock, operands, first_s)?;
+    Ok(Trials { cpu_s: Some(again.map_or(first_s, |again| again.seconds.min(first_s))), ..tried })
 }
 
-/// Seconds that a product takes as `request` wants it, in the middle of so many of which the first does not count.
-fn time<'a, T: Kernels>(
+/// Times a product that is predicted to take that long as `request` wants it; nothing where something went wrong.
+pub fn time<'a, T: Kernels>(
     session: &Session,
     request: PlanRequest<'a>,
     settings: &Settings,
     clock: Clock,
     operands: &mut Operands<'a, '_, T>,
-    products: u64,
-) -> Result<Option<f64>> {
+    predicted_s: f64,
+) -> Result<Option<Timed>> {
     let (job, opened) = open(&session.pool, operands.matrix, request, settings, clock)?;
     let mut prepared = Prepared::new(&session.pool, &job, opened, settings.clone())?;
-    let (mut seconds, cancel) = (Vec::new(), Some(session.interrupt.flag()));
+    let (mut seconds, mut last, cancel) = (Vec::new(), None, Some(session.interrupt.flag()));
     let (x, y) = (operands.x.view(), operands.y.view_mut());
-    prepared.repeat(x, y, products, cancel, |run, report| {
+    prepared.repeat(x, y, products(predicted_s), cancel, |run, report| {
         if run > 0 && !report.cancelled && report.faults.is_empty() {
             seconds.push(report.seconds());
+            last = Some(report);
         }
     })?;
-    Ok(Times::new(&seconds).median)
+    let timed = in_the_end(&seconds).zip(last);
+    Ok(timed.map(|(seconds, last)| Timed { seconds, last, plan: job.plan().clone() }))
 }
 
 /// The same request to the devices of one kind; nothing where there are none.
@@ -158,25 +185,18 @@ fn are_alike(one: &Plan, other: &Plan) -> bool {
     (1.0 / ALIKE..=ALIKE).contains(&ratio)
 }
 
-/// Makes all kernels of the CPU slower by one factor, and GPUs in everything by the other.
-fn correct(request: &mut PlanRequest<'_>, cpu: Option<f64>, gpu: Option<f64>) {
-    for device in &mut request.devices {
-        match (device.profile.processor, cpu, gpu) {
-            (Processor::Cpu, Some(factor), _) => {
-                let known = std::mem::take(&mut device.profile.corrections);
-                let before = |kernel| {
-                    known.iter().find(|known| known.kernel == kernel).map_or(1.0, |known| known.factor)
-                };
-                let kernels = crate::cost::eligible(Processor::Cpu).iter();
-                let corrected = kernels.map(|&kernel| Correction {
-                    kernel,
-                    variant: None,
-                    factor: before(kernel) * factor,
-                });
-                device.profile.corrections = corrected.collect();
-            }
-            (Processor::Gpu, _, Some(factor)) => device.profile = device.profile.slowed(factor),
-            _ => {}
+/// Makes a device slower by a factor: a CPU in all its kernels, a GPU in everything.
+pub fn slow_down(profile: &mut Profile, factor: f64) {
+    match profile.processor {
+        Processor::Gpu => *profile = profile.slowed(factor),
+        Processor::Cpu => {
+            let known = std::mem::take(&mut profile.corrections);
+            let before =
+                |kernel| known.iter().find(|known| known.kernel == kernel).map_or(1.0, |known| known.factor);
+            let kernels = crate::cost::eligible(Processor::Cpu).iter();
+            let corrected =
+                kernels.map(|&kernel| Correction { kernel, variant: None, factor: before(kernel) * factor });
+            profile.corrections = corrected.collect();
         }
     }
 }
@@ -191,8 +211,8 @@ mod tests {
 
     #[test]
     fn short_products_are_tried_often_and_long_ones_twice() {
-        let predicted_s = [0.0, 1e-6, 0.002, 0.01, 0.02, 0.04, 10.0, f64::INFINITY];
-        assert_eq!(predicted_s.map(products), [25, 25, 15, 7, 5, 2, 2, 2]);
+        let predicted_s = [0.0, 1e-6, 0.002, 0.01, 0.04, 0.09, 10.0, f64::INFINITY];
+        assert_eq!(predicted_s.map(products), [150, 150, 75, 15, 7, 3, 2, 2]);
     }
 
     #[test]
@@ -217,8 +237,8 @@ mod tests {
             plan.devices.iter().find(|device| device.name == "cpu").map_or(0, |device| device.rows)
         };
         let (before_s, before) = (alone_s(&request), rows(&request));
-        correct(&mut request, Some(1.5), None);
-        correct(&mut request, Some(2.0), None);
+        slow_down(&mut request.devices[0].profile, 1.5);
+        slow_down(&mut request.devices[0].profile, 2.0);
         assert!((alone_s(&request) / before_s - 3.0).abs() < 1e-9, "corrections multiply");
         assert!(rows(&request) < before, "{} rows of {before}", rows(&request));
         assert!(only(&only(&request, Processor::Gpu).unwrap(), Processor::Cpu).is_none());

@@ -1,7 +1,8 @@
 //! The last steps of a plan: cut rows, predicted times, the floating tail, and every chunk's reason in words.
 
-use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
+use super::data::{Chunk, DevicePlan, Mode, Plan, SplitRow, XPlan};
 use super::predict::{STAGED_TIMES, Steps, finish_s, host_bytes};
+use crate::cost::HostRates;
 use crate::work::{ChunkRows, Work};
 
 /// Share of a device's work that floats, where its chunks are small enough for that.
@@ -26,6 +27,28 @@ pub(super) fn split_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<SplitRow> {
     rows
 }
 
+impl Plan {
+    /// Seconds after which a device should be done if it computes these chunks, whoever they were planned for.
+    pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
+        let own: Vec<&Chunk> = chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk)).collect();
+        let device = self.devices.get(device as usize);
+        device.map_or(0.0, |device| finish_s(device, &self.host, &own, self.mode, self.k, self.dtype))
+    }
+
+    /// Seconds in which a host's memory with these rates can move all that devices read and write there.
+    pub fn memory_s(&self, host: &HostRates) -> f64 {
+        let of_chunk = |chunk: &Chunk| {
+            let device = self.devices.get(chunk.home as usize)?;
+            Some(host_bytes(device, host, chunk, self.mode, self.k, self.dtype))
+        };
+        let of_x = |device: &DevicePlan| {
+            device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_TIMES })
+        };
+        let moved = self.chunks.iter().filter_map(of_chunk).chain(self.devices.iter().map(of_x));
+        host.memory_s(moved.fold(0, u64::saturating_add))
+    }
+}
+
 /// Times of every chunk, every device and the product.
 pub(super) fn predict(plan: &mut Plan) {
     let (k, dtype, mode) = (plan.k, plan.dtype, plan.mode);
@@ -35,19 +58,14 @@ pub(super) fn predict(plan: &mut Plan) {
             chunk.predicted_s = steps.in_mode(mode).sum_s();
         }
     }
-    let mut host_moved = 0u64;
     let mut latest: f64 = 0.0;
     for (index, device) in plan.devices.iter_mut().enumerate() {
         let own: Vec<&Chunk> = plan.chunks.iter().filter(|chunk| chunk.home == index as u32).collect();
-        let moved = own.iter().map(|chunk| host_bytes(device, &plan.host, chunk, mode, k, dtype)).sum();
-        let x_times = if device.registered.x { 1 } else { STAGED_TIMES };
-        host_moved =
-            host_moved.saturating_add(moved).saturating_add(device.slots.x_bytes.saturating_mul(x_times));
         device.predicted_s = finish_s(device, &plan.host, &own, mode, k, dtype);
         latest = latest.max(device.predicted_s);
     }
     let only_cpu = plan.devices.len() == 1;
-    let memory_s = if only_cpu { 0.0 } else { plan.host.memory_s(host_moved) };
+    let memory_s = if only_cpu { 0.0 } else { plan.memory_s(&plan.host) };
     plan.predicted_s = latest.max(memory_s);
 }
 

@@ -1,14 +1,24 @@
 //! The threads that everything parallel runs on: a private pool, each worker bound to a hardware thread of its own.
 
+use std::sync::OnceLock;
+
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 use crate::machine::{Machine, bind_current_thread};
 
+/// Of so many workers one stands back for the threads that give work to devices.
+const ONE_OF: usize = 8;
+/// Workers that stand back at most: devices are mostly waited for.
+const MOST_SPARED: usize = 2;
+
 /// A private pool of bound threads.
 #[derive(Debug)]
 pub struct Pool {
     inner: ThreadPool,
+    placement: Vec<usize>,
+    /// The same with fewer workers, once that was needed.
+    smaller: OnceLock<Option<Box<Pool>>>,
 }
 
 impl Pool {
@@ -19,12 +29,18 @@ impl Pool {
         let threads = threads.unwrap_or(machine.usable_threads).max(1);
         let placement =
             if threads <= machine.usable_cpus.len() { machine.placement(threads) } else { Vec::new() };
+        Self::placed(threads, placement)
+    }
+
+    /// `threads` workers, the first of them bound to these hardware threads.
+    fn placed(threads: usize, placement: Vec<usize>) -> Result<Self> {
+        let bound_to = placement.clone();
         let inner = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("rowloom-{index}"))
             .start_handler(move |index| {
                 // Binding is for speed alone; a system that forbids it still computes the same.
-                let _ = placement.get(index).map(|&cpu| bind_current_thread(cpu));
+                let _ = bound_to.get(index).map(|&cpu| bind_current_thread(cpu));
             })
             .build()
             .map_err(|error| {
@@ -32,7 +48,19 @@ impl Pool {
                     "{threads} threads cannot be started: {error}; take a smaller --threads"
                 ))
             })?;
-        Ok(Self { inner })
+        Ok(Self { inner, placement, smaller: OnceLock::new() })
+    }
+
+    /// The pool for a job that is shared with devices: of many workers a few less, so that hardware threads are left to the threads
+    /// that give those devices their work. Where all are busy, such a thread may wait for half a millisecond until it is
+    /// let in, and so does the device; and the worker that it interrupts is waited for by all others.
+    pub fn beside_devices(&self) -> &Self {
+        let smaller = self.smaller.get_or_init(|| {
+            let spared = (self.threads() / ONE_OF).min(MOST_SPARED);
+            let smaller = || Self::placed(self.threads() - spared, self.placement.clone());
+            (spared > 0).then(smaller)?.ok().map(Box::new)
+        });
+        smaller.as_deref().unwrap_or(self)
     }
 
     /// Runs `work` on the pool; parallel iterators inside use its threads.
@@ -73,5 +101,14 @@ mod tests {
         assert!(
             pool.install(|| pool.is_worker()) && !pool.is_worker() && !crowd.install(|| pool.is_worker())
         );
+    }
+
+    #[test]
+    fn many_workers_leave_room_beside_devices_and_few_do_not() {
+        let machine = Machine::detect();
+        for (threads, beside) in [(1, 1), (7, 7), (8, 7), (15, 14), (16, 14), (64, 62)] {
+            let pool = Pool::new(&machine, Some(threads)).unwrap();
+            assert_eq!(pool.beside_devices().threads(), beside, "of {threads}");
+        }
     }
 }

@@ -47,6 +47,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         settings: Settings,
     ) -> Result<Self> {
         let plan = job.plan();
+        let on_devices = plan.chunks.iter().any(|chunk| chunk.home != DeviceId::HOST.0);
+        let pool = if on_devices { pool.beside_devices() } else { pool };
         let carries = plan
             .split_rows
             .iter()

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Does a CPU beside a GPU help? Times Y = A X on the CPU, on the GPU and on both, in turns, and prints one table.
+
+    python benches/coexecution.py [--rowloom target/release/rowloom] [--rounds 3] [--runs runs.jsonl] [--traces FOLDER]
+    python benches/coexecution.py --read runs.jsonl
+
+Six generated matrices, K = 1, 8, 32, `--mode oneshot` and `stream` (memory of the GPU limited to 5/4 X and a quarter of A).
+Every round runs every case once on `cpu`, on `cuda:0` and on `auto`, each in a process of its own, so that a machine that
+is slow for a while is slow for all three. Calibrate first (`rowloom calibrate`). A time is the median of nine products; the
+table has the median of the rounds. Columns:
+
+- better / auto: the faster of CPU and GPU alone over both; below 1, sharing has cost something;
+- CPU's share: nonzeros that were planned for the CPU, in every round;
+- predicted, simulated: over what was measured, in every round;
+- rates: nonzeros a second of the last product over the sum of what each device computed a second while it was busy.
+"""
+
+import argparse
+import collections
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+MATRICES = [
+    "rmat,scale=20,degree=16",
+    "uniform,rows=1048576,degree=16",
+    "stencil27,n=128",
+    "road,n=4194304",
+    "fem3,n=40",
+    "band,rows=3000000,width=9",
+]
+WIDTHS = [1, 8, 32]
+MODES = ["oneshot", "stream"]
+BYTES = 8
+# A CPU that was idle is slower for a tenth of a second.
+WARMUP = 30
+
+
+def run(rowloom, *arguments):
+    """The JSON of one run, or why there is none."""
+    done = subprocess.run([rowloom, *map(str, arguments)], capture_output=True, text=True)
+    return (json.loads(done.stdout), None) if done.returncode == 0 else (None, done.stderr)
+
+
+def limit(matrix, k):
+    """Bytes of GPU memory with which A does not fit and is streamed."""
+    a_bytes = matrix["nnz"] * (BYTES + 4) + (matrix["rows"] + 1) * 8
+    return int(1.25 * matrix["cols"] * k * BYTES + a_bytes / 4)
+
+
+def cases(matrix):
+    """Arguments of every run of a matrix: K, mode, devices, and what is passed on."""
+    for k in WIDTHS:
+        yield k, "oneshot", "cpu", []
+        for mode in MODES:
+            memory = ["--mem-limit", limit(matrix, k)] if mode == "stream" else []
+            for devices in ("cuda:0", "auto"):
+                yield k, mode, devices, ["--mode", mode, *memory]
+
+
+def measure(arguments):
+    """Runs everything, and writes a line for every run."""
+    runs = []
+    with tempfile.TemporaryDirectory() as folder, open(arguments.runs, "w") as lines:
+        files = {}
+        for name in MATRICES:
+            path = pathlib.Path(folder) / f"{name}.rlm"
+            subprocess.run([arguments.rowloom, "convert", f"gen:{name}", path], check=True, capture_output=True)
+            files[name] = path
+        shapes = {name: run(arguments.rowloom, "inspect", path, "--json")[0]["matrix"] for name, path in files.items()}
+        for turn in range(arguments.rounds):
+            for name, path in files.items():
+                for k, mode, devices, more in cases(shapes[name]):
+                    if arguments.traces and devices == "auto":
+                        more = [*more, "--trace", pathlib.Path(arguments.traces) / f"{name}-{k}-{mode}-{turn}.json"]
+                    product = ["run", path, "-k", k, "--devices", devices, "--repeat", 9, "--warmup", WARMUP]
+                    report, error = run(arguments.rowloom, *product, "--no-refine", "--json", "-q", *more)
+                    line = {"round": turn, "matrix": name, "k": k, "mode": mode, "devices": devices}
+                    if report is None:
+                        line["error"] = error
+                    else:
+                        kept = ("name", "nnz", "busy_s")
+                        on = [{key: device[key] for key in kept} for device in report["devices"]]
+                        line |= {"timing": report["timing"], "on": on}
+                    print(json.dumps(line), file=lines, flush=True)
+                    runs.append(line)
+    return runs
+
+
+def share(line):
+    """Nonzeros planned for the CPU, of all."""
+    of = {device["name"]: device["nnz"] for device in line["on"]}
+    return of.get("cpu", 0) / max(sum(of.values()), 1)
+
+
+def rates(line):
+    """How much of what all devices could do together they did; nothing where only one computed."""
+    busy = [device for device in line["on"] if device["nnz"] and device["busy_s"]]
+    if len(busy) < 2:
+        return None
+    together = sum(device["nnz"] for device in busy) / line["timing"]["run_s"]["samples"][-1]
+    return together / sum(device["nnz"] / device["busy_s"] for device in busy)
+
+
+def within(ratios, tolerance):
+    near = sum(abs(ratio - 1) <= tolerance for ratio in ratios)
+    return f"{near} of {len(ratios)}"
+
+
+def words(numbers):
+    """Numbers of all rounds, or a dash where no round has one."""
+    numbers = [number for number in numbers if number is not None]
+    return ", ".join(f"{number:.2f}" for number in numbers) if numbers else "-"
+
+
+def table(runs):
+    """Prints what was seen."""
+    of = collections.defaultdict(list)
+    for line in runs:
+        if "error" in line:
+            print(f"failed: {line}")
+        else:
+            of[line["matrix"], line["k"], line["mode"], line["devices"]].append(line)
+
+    def middle_ms(*case):
+        return statistics.median([line["timing"]["run_s"]["median"] for line in of[case]] or [math.nan]) * 1e3
+
+    print("| matrix | K | mode | CPU ms | GPU ms | auto ms | better / auto | CPU's share | predicted | simulated | rates |")
+    print("|---|--:|---|--:|--:|--:|--:|---|---|---|---|")
+    gains, predicted, simulated, shared, streamed = [], [], [], [], []
+    for name in MATRICES:
+        for k in WIDTHS:
+            for mode in MODES:
+                lines = of[name, k, mode, "auto"]
+                cpu_ms, gpu_ms = middle_ms(name, k, "oneshot", "cpu"), middle_ms(name, k, mode, "cuda:0")
+                both_ms = middle_ms(name, k, mode, "auto")
+                gain = min(cpu_ms, gpu_ms) / both_ms
+                gains.append((mode, gain))
+                foreseen = [line["timing"]["predicted_over_measured"] for line in lines]
+                measured = [line["timing"]["run_s"]["median"] for line in lines]
+                virtual = [line["timing"]["simulated_s"] for line in lines]
+                virtual = [s and s / measured_s for s, measured_s in zip(virtual, measured)]
+                of_rates = [rates(line) for line in lines]
+                predicted += foreseen
+                simulated += [ratio for ratio, line in zip(virtual, lines) if ratio and rates(line)]
+                (streamed if mode == "stream" else shared).extend(rate for rate in of_rates if rate)
+                print(
+                    f"| {name} | {k} | {mode} | {cpu_ms:.2f} | {gpu_ms:.2f} | {both_ms:.2f} | {gain:.2f} "
+                    f"| {words(map(share, lines))} | {words(foreseen)} | {words(virtual)} | {words(of_rates)} |"
+                )
+    near = sum(gain >= 0.98 for _, gain in gains)
+    best = max(gain for mode, gain in gains if mode == "stream")
+    print(f"\nnever below 0.98: {near} of {len(gains)}; best in stream mode {best:.2f}")
+    for devices in ("cpu", "cuda:0"):
+        alone = [line for line in runs if line["devices"] == devices and "error" not in line]
+        ratios = [line["timing"]["predicted_over_measured"] for line in alone]
+        print(f"predicted within 20 %, {devices}: {within(ratios, 0.2)}")
+    print(f"predicted within 20 %, auto: {within(predicted, 0.2)}")
+    print(f"simulated within 15 %, where both compute: {within(simulated, 0.15)}")
+    for mode, of_mode in (("oneshot", shared), ("stream", streamed)):
+        if of_mode:
+            good = sum(rate >= 0.9 for rate in of_mode)
+            print(f"rates, {mode}: {good} of {len(of_mode)} at least 0.90, in the middle {statistics.median(of_mode):.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rowloom", default="target/release/rowloom")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", default="runs.jsonl", help="where a line for every run is written")
+    parser.add_argument("--traces", help="a folder for the traces of runs on both")
+    parser.add_argument("--read", help="print the table of runs that were made before")
+    arguments = parser.parse_args()
+    if arguments.read:
+        with open(arguments.read) as lines:
+            runs = [json.loads(line) for line in lines]
+    else:
+        runs = measure(arguments)
+    table(runs)
+
+
+if __name__ == "__main__":
+    main()
