@@ -110,9 +110,13 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let keep = recording.is_some();
     let repeats = u64::from(arguments.repeat);
-    // The first finds nothing in the caches; how long the others take is looked at, of as many as devices alone were given.
-    let (cold, many) = (warmup.min(1), products(job.plan().predicted_s));
-    let warm_runs = if tried == Trials::default() { warmup } else { warmup.max(many) } - cold;
+    // Where devices were timed alone, what was planned gets as many products.
+    let warming = |plan: &Plan| match tried == Trials::default() {
+        true => warmup,
+        false => warmup.max(products(plan.predicted_s)),
+    };
+    // The first finds nothing in the caches; how long the others take is looked at.
+    let (cold, warm_runs) = (warmup.min(1), warming(job.plan()).saturating_sub(1));
     let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warm_runs, false)?;
     let again = match (&decided.plan, &warm.last) {
         (ToMake::Asked(request), Some(last)) => {
@@ -140,7 +144,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         prepared = Prepared::new(&session.pool, job, opened, settings)?;
         prepare_s += start.elapsed().as_secs_f64();
     }
-    let unseen = u64::from(!std::ptr::eq(job, &first));
+    let unseen = if std::ptr::eq(job, &first) { 0 } else { warming(job.plan()) };
     let mut measured = repeat(&session, console, &mut prepared, &x, &mut y, unseen, repeats, keep)?;
     measured.faults.splice(0..0, warm.faults);
     let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod config;
+mod contest;
 mod doubts;
 mod facts;
 mod figures;

@@ -1,23 +1,20 @@
-//! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest.
+//! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest. Both and
+//! those near them are timed once more, in turns: of a hundred forms that take the same time the fastest seems faster than it is.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
 
 use serde::Serialize;
 
 use super::bench::Subject;
+use super::contest::{final_s, time_all};
 use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
 use crate::error::{Error, Result};
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::work::Features;
 
-/// Samples of a form in each of two passes, and of one that is far behind.
-const SAMPLES: usize = 5;
-const FEW_SAMPLES: usize = 2;
-/// So many times slower than the best so far is far behind; forms nearer than the second come again in the second pass.
-const BEHIND: f64 = 1.5;
-const NEAR: f64 = 1.2;
+/// How many of the fastest are timed once more.
+const FINALISTS: usize = 5;
 /// A choice no slower than this counts as right: nearer is noise.
 pub const RIGHT: f64 = 1.05;
 /// Predictions within this factor of the measured time count as near.
@@ -105,18 +102,19 @@ pub fn consult<T: Scalar>(
         let known = forms.iter().find(|form| names(form).iter().any(|own| own == name));
         known.filter(|form| form.holds(features)).map(|form| profile.form_s(form, features, k, dtype))
     };
-    let timed: Vec<FormTime> = kernels
+    let (numbers, mut timed): (Vec<usize>, Vec<FormTime>) = kernels
         .into_iter()
         .zip(seconds)
-        .filter_map(|((kernel, name), seconds)| {
+        .enumerate()
+        .filter_map(|(number, ((kernel, name), seconds))| {
             let (order, predicted_s) = (kernel.info().order, predicted(&name));
-            Some(FormTime { name, order, seconds: seconds?, predicted_s })
+            Some((number, FormTime { name, order, seconds: seconds?, predicted_s }))
         })
-        .collect();
+        .unzip();
     let ran = |form: &&Form| timed.iter().any(|timed| names(form).contains(&timed.name));
     let take = |choice: Choice| {
         let own = names(&choice.form);
-        let found = timed.iter().find(|timed| own.contains(&timed.name)).cloned();
+        let found = timed.iter().position(|timed| own.contains(&timed.name));
         let lost = || Error::Internal(format!("{} was chosen and not timed", choice.form.name()));
         Ok((found.ok_or_else(lost)?, choice.reason))
     };
@@ -124,10 +122,18 @@ pub fn consult<T: Scalar>(
         let usable = forms.iter().filter(ran).filter(|form| !canonical || form.is_canonical());
         choose(profile, features, k, dtype, usable.copied()).map(take).transpose()
     };
-    let best = timed.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned();
-    let (Some((chosen, reason)), Some((reproducible, _)), Some(best)) = (of(false)?, of(true)?, best) else {
+    let (Some((chosen, reason)), Some((reproducible, _))) = (of(false)?, of(true)?) else {
         return Ok(None);
     };
+    let finalists = finalists(&timed, [chosen, reproducible]);
+    let playing: Vec<usize> = finalists.iter().map(|&finalist| numbers[finalist]).collect();
+    let seconds = final_s(subject, x, &playing, settings.budget_s)?;
+    for (&finalist, seconds) in finalists.iter().zip(seconds) {
+        timed[finalist].seconds = seconds.unwrap_or(timed[finalist].seconds);
+    }
+    let faster = |a: &&usize, b: &&usize| timed[**a].seconds.total_cmp(&timed[**b].seconds);
+    let best = finalists.iter().min_by(faster).copied().unwrap_or(chosen);
+    let [chosen, reproducible, best] = [chosen, reproducible, best].map(|form| timed[form].clone());
     Ok(Some(OracleCase {
         device: settings.device.into(),
         matrix: settings.matrix.into(),
@@ -140,6 +146,17 @@ pub fn consult<T: Scalar>(
         best,
         forms: timed,
     }))
+}
+
+/// The forms that are timed once more: what was chosen, and the fastest.
+fn finalists(timed: &[FormTime], chosen: [usize; 2]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..timed.len()).collect();
+    order.sort_by(|&a, &b| timed[a].seconds.total_cmp(&timed[b].seconds));
+    order.truncate(FINALISTS);
+    order.extend(chosen);
+    order.sort_unstable();
+    order.dedup();
+    order
 }
 
 /// Times the forms of `subject`, which has taken `x`, that are among `forms`.
@@ -183,49 +200,6 @@ fn names(form: &Form) -> [String; 2] {
         Err(_) => form.kernel.name().into(),
     };
     [format!("{short} t{threads} p{piece}"), short]
-}
-
-/// The median of each form's times, none where it does not run. Two passes, so that a change of the clock in between does
-/// not decide; the second is for those that may be the fastest.
-fn time_all<T: Scalar>(
-    subject: &mut dyn Subject<T>,
-    x: MultiVectorView<'_, T>,
-    count: usize,
-    budget_s: f64,
-) -> Result<Vec<Option<f64>>> {
-    let start = Instant::now();
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); count];
-    let mut best_s = f64::INFINITY;
-    for pass in 0..2 {
-        for (number, own) in samples.iter_mut().enumerate() {
-            let near = median(own).is_some_and(|own| own <= NEAR * best_s);
-            if pass > 0 && (!near || start.elapsed().as_secs_f64() > 2.0 * budget_s) {
-                continue;
-            }
-            if subject.ready(number)?.is_err() {
-                continue;
-            }
-            let Ok(warm_s) = subject.run(number, x)? else { continue };
-            let wanted = match warm_s {
-                _ if warm_s > BEHIND * best_s => FEW_SAMPLES,
-                // A product that takes long is measured well by few of them.
-                _ if warm_s * (SAMPLES * count) as f64 > budget_s => SAMPLES - FEW_SAMPLES,
-                _ => SAMPLES,
-            };
-            for _ in 0..wanted {
-                let Ok(seconds) = subject.run(number, x)? else { break };
-                own.push(seconds);
-            }
-            best_s = best_s.min(median(own).unwrap_or(f64::INFINITY));
-        }
-    }
-    Ok(samples.iter().map(|samples| median(samples)).collect())
-}
-
-fn median(samples: &[f64]) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
 }
 
 /// What the cases of one device say together.
@@ -370,6 +344,15 @@ mod tests {
         assert!(regret.worst_case.starts_with("a4 f64 k=8"));
         assert_eq!((regret.best_single.as_str(), regret.best_single_geomean), ("csr_subwarp", 1.0));
         assert_eq!(Regret::of(&[]), []);
+    }
+
+    #[test]
+    fn what_was_chosen_and_the_fastest_are_timed_once_more_each_once() {
+        let times = [5.0, 1.0, 4.0, 2.0, 3.0, 9.0, 8.0, 7.0];
+        let timed: Vec<FormTime> = times.iter().map(|&seconds| form("cpu_csr", seconds)).collect();
+        assert_eq!(finalists(&timed, [5, 1]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(finalists(&timed, [6, 7]), [0, 1, 2, 3, 4, 6, 7]);
+        assert_eq!(finalists(&timed[..1], [0, 0]), [0]);
     }
 
     #[test]

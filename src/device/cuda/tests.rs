@@ -82,7 +82,7 @@ fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
     let back = device.allocate_pinned(SIZE).unwrap();
     pinned.write().unwrap().fill(9);
     let began = std::time::Instant::now();
-    let mut last_ns = [0; 3];
+    let (mut last_ns, mut fastest_ns) = ([0; 3], u64::MAX);
     // Longer than the time between two anchors.
     while began.elapsed() < Duration::from_millis(2300) {
         let submitted_ns = device.now_ns();
@@ -101,12 +101,14 @@ fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
             assert!(submitted_ns <= end.start_ns && end.end_ns <= heard_ns, "{end:?}");
             assert!(last_ns[lane] <= end.start_ns, "a span overlaps the one before it");
             last_ns[lane] = end.end_ns;
-            let gb_per_s = SIZE as f64 / (end.end_ns - end.start_ns) as f64;
-            assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
+            fastest_ns = fastest_ns.min(end.end_ns - end.start_ns);
         }
         assert!(ends[0].end_ns <= ends[1].start_ns, "{ends:?}");
         assert!(back.read().unwrap().iter().all(|byte| *byte == 9));
     }
+    // Of many copies one is not held up by whatever else the card does.
+    let gb_per_s = SIZE as f64 / fastest_ns as f64;
+    assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
     let error_ns = device.clock_error_ns().unwrap();
     eprintln!("clock error at most {error_ns} ns");
     assert!(error_ns < 1_000_000, "{error_ns}");
