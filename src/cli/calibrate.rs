@@ -24,7 +24,7 @@ use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::{Isa, Machine};
 use crate::matrix::{Csr, generate};
-use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms};
+use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms, warm_up};
 use crate::work::{ChunkRows, Features, Work};
 
 /// What is measured: meshes, graphs, scattered and nearly empty rows, rows that share columns, hubs. Unlike ones come first,
@@ -228,6 +228,9 @@ fn measure_matrix<T: Kernels>(
         let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
         let x = session.pool.install(load)?;
         subject.take_x(x.view())?;
+        if samples.is_empty() {
+            warm_up(&mut *subject, x.view())?;
+        }
         let work = Work::spmm(&a, k)?;
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let features = session.pool.install(|| Features::of(&work, &all));

@@ -17,7 +17,7 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    HostBench, KernelNames, OracleCase, OracleSettings, Regret, ResidentBench, Subject, consult,
+    HostBench, KernelNames, OracleCase, OracleSettings, Regret, ResidentBench, Subject, consult, warm_up,
 };
 use crate::work::{ChunkRows, Features, Work};
 
@@ -86,6 +86,9 @@ fn of_matrix<T: Kernels>(
             let _spinner = console.spinner(format!("{name} {} k={k} on {device}", T::DTYPE.name()));
             if let Some(note) = subject.take_x(x.view())? {
                 console.note(&note);
+            }
+            if arguments.k.first() == Some(&k) {
+                warm_up(&mut *subject, x.view())?;
             }
             let work = Work::spmm(&a, k)?;
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };

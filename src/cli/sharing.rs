@@ -35,25 +35,30 @@ pub fn share<'a, T: Kernels>(
     alone_s: f64,
 ) -> Result<()> {
     let plan = |request: &PlanRequest<'_>| session.pool.install(|| make(request));
-    let (mut candidate, mut best_s) = (request.clone(), WORTH_SHARING * alone_s);
+    let (mut candidate, mut best_s, mut best) = (request.clone(), WORTH_SHARING * alone_s, None);
     candidate.host.memory_gb_per_s *= HOPED;
-    let mut planned = plan(&candidate)?;
     for _ in 0..ROUNDS {
+        let planned = plan(&candidate)?;
         if !is_shared(&planned) {
-            return Ok(());
+            break;
         }
         let _span = tracing::info_span!("time all devices together").entered();
         let timed = time(session, candidate.clone(), settings, clock, operands, planned.predicted_s)?;
         let Some(Timed { seconds, last, plan: done }) = timed.filter(|timed| timed.seconds < best_s) else {
-            return Ok(());
+            break;
         };
-        (best_s, *request) = (seconds, candidate.clone());
-        (candidate, _) = as_seen(request, &done, &last, seconds);
-        planned = plan(&candidate)?;
-        if moved(&done, &planned) < HARDLY_MOVED {
-            *request = candidate;
+        let (seen, _) = as_seen(&candidate, &done, &last, seconds);
+        if moved(&done, &plan(&seen)?) < HARDLY_MOVED {
+            *request = seen;
             return Ok(());
         }
+        (best_s, best) = (seconds, Some((candidate, seconds / done.predicted_s)));
+        candidate = seen;
+    }
+    // All of them slowed down alike have the same shares, and take what they took.
+    if let Some((best, ratio)) = best {
+        *request = best;
+        request.devices.iter_mut().for_each(|device| slow_down(&mut device.profile, ratio));
     }
     Ok(())
 }

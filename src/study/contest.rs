@@ -12,9 +12,27 @@ const FEW_SAMPLES: usize = 2;
 /// So many times slower than the best so far is far behind; forms nearer than the second come again in the second pass.
 const BEHIND: f64 = 1.5;
 const NEAR: f64 = 1.2;
+/// Seconds for which a processor that was idle is kept busy before it is timed: a CPU is slower for a tenth of a second.
+pub const WARM_S: f64 = 0.2;
 /// Rounds in which finalists are timed, and those that come whatever they take.
 const ROUNDS: usize = 9;
 const FEW_ROUNDS: usize = 3;
+
+/// Keeps the processor of `subject`, which has taken `x`, busy with the first form that runs, until it has been for long enough.
+pub fn warm_up<T: Scalar>(subject: &mut dyn Subject<T>, x: MultiVectorView<'_, T>) -> Result<()> {
+    let start = Instant::now();
+    for number in 0..subject.kernels().len() {
+        if subject.ready(number)?.is_err() {
+            continue;
+        }
+        while subject.run(number, x)?.is_ok() {
+            if start.elapsed().as_secs_f64() > WARM_S {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
 
 /// The median of each form's times, none where it does not run. Two passes, so that a change of the clock in between does
 /// not decide; the second is for those that may be the fastest.

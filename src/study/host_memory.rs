@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::contest::WARM_S;
 use crate::cost::HostRates;
 use crate::device::COPY_LANES;
 use crate::error::Result;
@@ -15,7 +16,7 @@ use crate::runtime::Pool;
 const ARRAY_BYTES: usize = 96 << 20;
 /// Most of them.
 const MOST_ARRAY_BYTES: usize = 1 << 30;
-/// Each measurement is the best of so many.
+/// Each measurement is the best of at least so many.
 const REPEATS: usize = 5;
 /// Elements that a thread takes at a time.
 const PIECE: usize = 1 << 16;
@@ -33,17 +34,21 @@ pub fn measure_host(pool: &Pool, machine: &Machine) -> Result<HostRates> {
         from.par_chunks_mut(PIECE).for_each(|piece| piece.fill(1));
         to.par_chunks_mut(PIECE).for_each(|piece| piece.fill(2));
         let (mut copy_s, mut read_s) = (f64::INFINITY, f64::INFINITY);
+        let began = Instant::now();
+        let mut repeats = 0..;
+        while repeats.next() < Some(REPEATS) || began.elapsed().as_secs_f64() < WARM_S {
+            let start = Instant::now();
+            let sum = |piece: &[u64]| piece.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
+            let arrays = from.par_chunks(PIECE).chain(to.par_chunks(PIECE));
+            std::hint::black_box(arrays.map(sum).reduce(|| 0, u64::wrapping_add));
+            read_s = read_s.min(start.elapsed().as_secs_f64());
+        }
         for _ in 0..REPEATS {
             let start = Instant::now();
             let part = count.div_ceil(copies);
             let parts = to.par_chunks_mut(part).zip(from.par_chunks(part));
             parts.for_each(|(to, from)| to.copy_from_slice(from));
             copy_s = copy_s.min(start.elapsed().as_secs_f64());
-            let start = Instant::now();
-            let sum = |piece: &[u64]| piece.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
-            let arrays = from.par_chunks(PIECE).chain(to.par_chunks(PIECE));
-            std::hint::black_box(arrays.map(sum).reduce(|| 0, u64::wrapping_add));
-            read_s = read_s.min(start.elapsed().as_secs_f64());
         }
         let rate = |bytes: usize, seconds: f64| bytes as f64 / seconds.max(1e-9) * 1e-9;
         Ok(HostRates {

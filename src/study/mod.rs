@@ -27,6 +27,7 @@ mod welford;
 pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, bench_kernels};
 pub use check::{Checked, Expected, Sizes};
 pub use config::{Case, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
+pub use contest::warm_up;
 pub use doubts::doubts;
 pub use facts::MatrixFacts;
 pub use figures::figures;
