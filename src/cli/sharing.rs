@@ -63,7 +63,8 @@ pub fn share<'a, T: Kernels>(
     Ok(())
 }
 
-/// The same request for devices as fast as a product of `plan` that took that long showed them, and in words how fast.
+/// The same request for devices as fast as the last product of `plan`, of which most took that long, showed them, and in words
+/// how fast.
 pub fn as_seen<'a>(
     request: &PlanRequest<'a>,
     plan: &Plan,
@@ -71,6 +72,8 @@ pub fn as_seen<'a>(
     seconds: f64,
 ) -> (PlanRequest<'a>, Vec<String>) {
     let (mut seen, mut words) = (request.clone(), Vec::new());
+    // Whatever held up this very product held up all of them.
+    let usual = seconds / last.seconds();
     let computed: Vec<_> = last.computed().collect();
     for (index, device) in plan.devices.iter().enumerate() {
         let id = DeviceId(index as u32);
@@ -79,7 +82,7 @@ pub fn as_seen<'a>(
             Some(_) => last.finish_s(id),
             None => own.clone().map(|done| done.ns as f64 * 1e-9).sum(),
         };
-        let ratio = took_s / plan.finish_s(id.0, own.map(|done| done.chunk));
+        let ratio = usual * took_s / plan.finish_s(id.0, own.map(|done| done.chunk));
         if !(ratio.is_finite() && ratio > 0.0) {
             continue;
         }
@@ -150,6 +153,10 @@ mod tests {
         let again = make(&same).unwrap();
         assert!(moved(&plan, &again) < 0.1, "{words:?}");
         assert!((again.predicted_s / last.seconds() - 1.0).abs() < 0.15, "{words:?}");
+        // This very product was a lucky one.
+        let (usual, words) = as_seen(&request, &plan, &last, 2.0 * last.seconds());
+        let usual_s = make(&usual).unwrap().predicted_s;
+        assert!((usual_s / again.predicted_s - 2.0).abs() < 0.2, "{words:?}");
 
         let mut faster = request.clone();
         slow_down(&mut faster.devices[0].profile, 0.5);
