@@ -111,9 +111,8 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let keep = recording.is_some();
     let repeats = u64::from(arguments.repeat);
     // Where devices were timed alone, what was planned gets as many products.
-    let warming = |plan: &Plan| match tried == Trials::default() {
-        true => warmup,
-        false => warmup.max(products(plan.predicted_s)),
+    let warming = |plan: &Plan| {
+        if tried == Trials::default() { warmup } else { warmup.max(products(plan.predicted_s)) }
     };
     // The first finds nothing in the caches; how long the others take is looked at.
     let (cold, warm_runs) = (warmup.min(1), warming(job.plan()).saturating_sub(1));

@@ -1,6 +1,6 @@
 //! Predicted times of the steps that bring a chunk through a device.
 
-use super::data::{Chunk, DevicePlan, Mode, Registered};
+use super::data::{Chunk, DevicePlan, Mode, Plan, Registered};
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
@@ -155,7 +155,7 @@ pub(super) fn finish_s(
 }
 
 /// How often the host's memory is touched by a byte that is staged: read, written, and read by the copy.
-pub(super) const STAGED_TIMES: u64 = 3;
+const STAGED_TIMES: u64 = 3;
 
 /// Share of its time for which a product on the CPU keeps the host's memory busy, if it does not move more bytes than that: rows
 /// of X that are fetched again, lines that are fetched for a part of them. Seen where a CPU slowed down beside copies.
@@ -169,14 +169,7 @@ pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, 
 
 /// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
 /// for its slice on the way back; once for what crosses from where it lies.
-pub(super) fn host_bytes(
-    device: &DevicePlan,
-    host: &HostRates,
-    chunk: &Chunk,
-    mode: Mode,
-    k: u64,
-    dtype: Dtype,
-) -> u64 {
+fn host_bytes(device: &DevicePlan, host: &HostRates, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
     if device.profile.link.is_none() {
         let kernel_s = Steps::of_chunk(device, host, chunk, k, dtype).kernel_s;
@@ -186,4 +179,26 @@ pub(super) fn host_bytes(
     let times = |registered: bool| if registered { 1 } else { STAGED_TIMES };
     let Registered { a, y, .. } = device.registered;
     staged.saturating_mul(times(a)).saturating_add(slice_bytes.saturating_mul(times(y)))
+}
+
+impl Plan {
+    /// Seconds after which a device should be done if it computes these chunks, whoever they were planned for.
+    pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
+        let own: Vec<&Chunk> = chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk)).collect();
+        let device = self.devices.get(device as usize);
+        device.map_or(0.0, |device| finish_s(device, &self.host, &own, self.mode, self.k, self.dtype))
+    }
+
+    /// Seconds in which a host's memory with these rates can move all that devices read and write there.
+    pub fn memory_s(&self, host: &HostRates) -> f64 {
+        let of_chunk = |chunk: &Chunk| {
+            let device = self.devices.get(chunk.home as usize)?;
+            Some(host_bytes(device, host, chunk, self.mode, self.k, self.dtype))
+        };
+        let of_x = |device: &DevicePlan| {
+            device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_TIMES })
+        };
+        let moved = self.chunks.iter().filter_map(of_chunk).chain(self.devices.iter().map(of_x));
+        host.memory_s(moved.fold(0, u64::saturating_add))
+    }
 }

@@ -1,8 +1,7 @@
 //! The last steps of a plan: cut rows, predicted times, the floating tail, and every chunk's reason in words.
 
-use super::data::{Chunk, DevicePlan, Mode, Plan, SplitRow, XPlan};
-use super::predict::{STAGED_TIMES, Steps, finish_s, host_bytes};
-use crate::cost::HostRates;
+use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
+use super::predict::{Steps, finish_s};
 use crate::work::{ChunkRows, Work};
 
 /// Share of a device's work that floats, where its chunks are small enough for that.
@@ -25,28 +24,6 @@ pub(super) fn split_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<SplitRow> {
         }
     }
     rows
-}
-
-impl Plan {
-    /// Seconds after which a device should be done if it computes these chunks, whoever they were planned for.
-    pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
-        let own: Vec<&Chunk> = chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk)).collect();
-        let device = self.devices.get(device as usize);
-        device.map_or(0.0, |device| finish_s(device, &self.host, &own, self.mode, self.k, self.dtype))
-    }
-
-    /// Seconds in which a host's memory with these rates can move all that devices read and write there.
-    pub fn memory_s(&self, host: &HostRates) -> f64 {
-        let of_chunk = |chunk: &Chunk| {
-            let device = self.devices.get(chunk.home as usize)?;
-            Some(host_bytes(device, host, chunk, self.mode, self.k, self.dtype))
-        };
-        let of_x = |device: &DevicePlan| {
-            device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_TIMES })
-        };
-        let moved = self.chunks.iter().filter_map(of_chunk).chain(self.devices.iter().map(of_x));
-        host.memory_s(moved.fold(0, u64::saturating_add))
-    }
 }
 
 /// Times of every chunk, every device and the product.
