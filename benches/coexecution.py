@@ -22,6 +22,7 @@ import math
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
 MATRICES = [
@@ -61,8 +62,19 @@ def cases(matrix):
                 yield k, mode, devices, ["--mode", mode, *memory]
 
 
+def check(rowloom):
+    """Ends here where something would fail in every case."""
+    try:
+        _, error = run(rowloom, "run", "gen:band,rows=1000,width=3", "-k", 1, "--devices", "cpu,cuda:0", "--json", "-q")
+    except OSError as problem:
+        error = f"{rowloom}: {problem.strerror}; build it with cargo build --release, or name it with --rowloom"
+    if error:
+        sys.exit(error.strip())
+
+
 def measure(arguments):
     """Runs everything, and writes a line for every run."""
+    check(arguments.rowloom)
     runs = []
     with tempfile.TemporaryDirectory() as folder, open(arguments.runs, "w") as lines:
         files = {}
@@ -175,8 +187,10 @@ def main():
     parser.add_argument("--read", help="print the table of runs that were made before")
     arguments = parser.parse_args()
     if arguments.read:
-        with open(arguments.read) as lines:
-            runs = [json.loads(line) for line in lines]
+        try:
+            runs = [json.loads(line) for line in pathlib.Path(arguments.read).read_text().splitlines()]
+        except (OSError, ValueError) as problem:
+            sys.exit(f"{arguments.read}: {problem}")
     else:
         runs = measure(arguments)
     table(runs)
