@@ -3,7 +3,8 @@
     python3 benches/fit/fit.py --rowloom target/release/rowloom large.json small.json
 
 writes configs/kernels/h200.toml (weights) and configs/kernels/h200-cases.csv (what the weights leave over, case by case), and prints the
-regret of choosing by them. How: benches/results/choice-h200.md. Needs numpy.
+regret of choosing by them. With --remember what these files hold from before counts as a measurement too: memory.py says how.
+Everything else: benches/results/choice-h200.md. Needs numpy.
 """
 
 import argparse
@@ -13,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 import numpy
+
+from memory import Memory, closeness
 
 RIDGE = 2.0            # of the regression of a shape's times over the fastest
 RIDGE_OF_COMMON = 1.0  # of that of the fastest times
@@ -157,12 +160,6 @@ def fit(data, train):
 
 def weighed(data, weights):
     return data.floor[:, None] + numpy.clip(data.x @ weights.T, -MOST, MOST)
-
-
-def closeness(one, other):
-    apart = ((one[:, None] - other[None]) ** 2).sum(2)
-    scaled = numpy.sqrt(3 * apart)
-    return (1 + scaled) * numpy.exp(-scaled)
 
 
 def left_over(data, logarithms):
@@ -354,18 +351,46 @@ def references(rowloom, card, files):
         return json.loads(Path(f"{folder}/report.json").read_text())
 
 
+def remembered(asked, memory, measured):
+    """Cases from before that were not measured again, as they are remembered, where a report tells what their rows look like."""
+    rows = {}
+    for path in asked.remember:
+        rows |= {case["matrix"]: case["features"] for case in json.loads(Path(path).read_text())["cases"]}
+    reports = [json.loads(Path(path).read_text()) for path in asked.files]
+    # The program tells of cases in reports; what was timed in these does not matter.
+    like = {(case["k"], case["dtype"]): case for report in reports for case in report["cases"]}
+    wanted = [key for key in memory.coefficients if key[0] in rows and key not in measured and key[1:] in like]
+    if not wanted:
+        return []
+    cases = [{**like[k, dtype], "matrix": matrix, "features": rows[matrix]} for matrix, k, dtype in wanted]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(f"{folder}/cases.json").write_text(json.dumps({**reports[0], "cases": cases}))
+        known = references(asked.rowloom, asked.card, [f"{folder}/cases.json"])["cases"]
+    canonical = {shape for case in measured.values() for shape in case["canonical"]}
+    return [memory.recall(case, canonical) for case in known]
+
+
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("files", nargs="+", help="reports of rowloom bench --json; of a case that is in several the last counts")
     words.add_argument("--rowloom", default="target/release/rowloom", help="the program")
     words.add_argument("--card", default="h200", help="whose rates and whose files")
     words.add_argument("--folder", type=Path, default=Path("configs/kernels"), help="where to write")
+    words.add_argument("--remember", nargs="*", metavar="REPORT", help="keep what was measured before; reports of rowloom bench "
+                       "--oracle, on any device, with the matrices that were not measured again")
     asked = words.parse_args()
     reports = {Path(file).stem: references(asked.rowloom, asked.card, [file]) for file in asked.files}
     cases = {}
     for source, report in reports.items():
         for case in report["cases"]:
             cases[case["matrix"], case["k"], case["dtype"]] = {**case, "source": source}
+    if asked.remember is not None:
+        before = (asked.folder / f"{asked.card}.toml", asked.folder / f"{asked.card}-cases.csv")
+        memory = Memory(*before, cases.values(), MOST)
+        cases = {key: memory.mean(case) for key, case in cases.items()}
+        for case in remembered(asked, memory, cases):
+            cases[case["matrix"], case["k"], case["dtype"]] = {**case, "source": "remembered"}
+        reports["remembered"] = None
     # What no shape or no canonical one was timed of tells nothing of choices.
     cases = {key: case for key, case in cases.items() if case["shapes"] and case["fastest_canonical_s"]}
     report = {"cases": list(cases.values()), "numbers": next(iter(reports.values()))["numbers"]}
