@@ -64,6 +64,9 @@ fn the_oracle_compares_the_choice_with_the_fastest() {
         assert!(case["chosen"]["predicted_s"].as_f64().unwrap() > 0.0, "{case}");
         let forms = case["forms"].as_array().unwrap();
         assert!(forms.len() >= 2 && forms.iter().any(|form| *form == case["best"]), "{case}");
+        for form in ["chosen", "reproducible", "best"] {
+            assert_eq!(case[form]["checked"]["passed"], true, "{form}: {case}");
+        }
     }
     let devices: Vec<&Value> =
         report["regret"].as_array().unwrap().iter().map(|regret| &regret["device"]).collect();
@@ -71,8 +74,10 @@ fn the_oracle_compares_the_choice_with_the_fastest() {
     let shown = place.succeed("bench gen:uniform,rows=80,degree=5 -k 4 --devices cpu --oracle").stdout;
     let last = shown.lines().rev().take(2).collect::<Vec<_>>().join("\n");
     assert!(last.contains("cpu") && shown.contains("within 5%"), "{shown}");
-    let wrong = place.run("bench gen:uniform,rows=80,degree=5 --oracle --kernels all");
-    assert_eq!(wrong.code, 2);
+    for other in ["--kernels all", "--csv a.csv", "--keep a.jsonl", "--repeat 3", "--time-cap 1"] {
+        let words = format!("bench gen:uniform,rows=80,degree=5 --oracle {other}");
+        place.fail(&words, 2, "cannot be used with");
+    }
     place.fail("bench gen:uniform,rows=80,degree=5 --oracle --devices sim:h200", 4, "computes nothing");
 }
 

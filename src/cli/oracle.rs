@@ -11,13 +11,14 @@ use super::session::{MatrixSource, Session, check_intact};
 use super::table::{Table, percent, seconds};
 use super::x;
 use crate::cost::{Form, eligible};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    HostBench, KernelNames, OracleCase, OracleSettings, Regret, ResidentBench, Subject, consult, warm_up,
+    Expected, HostBench, KernelNames, OracleCase, OracleSettings, Regret, ResidentBench, Sizes, Subject,
+    consult, warm_up,
 };
 use crate::work::{ChunkRows, Features, Work};
 
@@ -50,7 +51,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     }
     show(&cases, console)?;
     console.json(&json(&cases, arguments, &session))?;
-    session.interrupt.check()
+    session.interrupt.check()?;
+    verdict(&cases)
 }
 
 /// Measures one matrix in one precision, and adds to `cases`. A signal ends it early.
@@ -67,6 +69,7 @@ fn of_matrix<T: Kernels>(
     let a = matrix.view();
     let threads = session.pool.threads();
     let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+    let sizes = session.pool.install(|| Sizes::of(a))?;
     for Place { profile, name: device, room } in places {
         let processor = if room.is_some() { Processor::Gpu } else { Processor::Cpu };
         let kernels: Vec<KernelId> = eligible(processor).to_vec();
@@ -97,7 +100,8 @@ fn of_matrix<T: Kernels>(
             let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
             let settings =
                 OracleSettings { device, profile, matrix: name, features: &features, budget_s: BUDGET_S };
-            match consult(&mut *subject, x.view(), &forms, &settings)? {
+            let expected = Expected::new(&session.pool, a, &sizes, x.view(), cpu)?;
+            match consult(&session.pool, &mut *subject, x.view(), &expected, &forms, &settings)? {
                 Some(case) => {
                     console.note(&line(&case));
                     cases.push(case);
@@ -107,6 +111,15 @@ fn of_matrix<T: Kernels>(
         }
     }
     Ok(())
+}
+
+/// An error where a form's Y was wrong.
+fn verdict(cases: &[OracleCase]) -> Result<()> {
+    let forms = cases.iter().flat_map(|case| case.forms.iter().map(move |form| (case, form)));
+    let mut wrong = forms.filter(|(_, form)| form.is_wrong());
+    wrong.next().map_or(Ok(()), |(case, form)| {
+        Err(Error::Verification(format!("{} computed a wrong Y: {}", form.name, case.name())))
+    })
 }
 
 /// A case in one line.

@@ -1,16 +1,20 @@
 //! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest. Both and
 //! those near them are timed once more, in turns: of a hundred forms that take the same time the fastest seems faster than it is.
+//! What these compute is checked: a form that is wrong is not the fastest, however fast it is.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
 use super::bench::Subject;
+use super::check::{Checked, Expected};
 use super::contest::{final_s, time_all};
 use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
 use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
+use crate::runtime::Pool;
 use crate::work::Features;
 
 /// How many of the fastest are timed once more.
@@ -31,6 +35,15 @@ pub struct FormTime {
     pub seconds: f64,
     /// What was predicted; unknown for forms that the chooser does not consider.
     pub predicted_s: Option<f64>,
+    /// How its Y compares with what it must be, where it was timed once more.
+    pub checked: Option<Checked>,
+}
+
+impl FormTime {
+    /// Whether it was seen to be wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.checked.is_some_and(|checked| !checked.passed)
+    }
 }
 
 /// One matrix, K and precision on one device.
@@ -85,11 +98,13 @@ pub struct OracleSettings<'a> {
     pub budget_s: f64,
 }
 
-/// Times all forms of `subject`, which has taken `x`, and asks the chooser. `forms` are those it chooses among. Nothing where
-/// none of them runs.
-pub fn consult<T: Scalar>(
+/// Times all forms of `subject`, which has taken `x`, and asks the chooser. `forms` are those it chooses among, `expected` is
+/// what Y must be, compared on `pool`. Nothing where none of them runs.
+pub fn consult<T: Kernels>(
+    pool: &Pool,
     subject: &mut dyn Subject<T>,
     x: MultiVectorView<'_, T>,
+    expected: &Expected<'_, T>,
     forms: &[Form],
     settings: &OracleSettings<'_>,
 ) -> Result<Option<OracleCase>> {
@@ -108,7 +123,7 @@ pub fn consult<T: Scalar>(
         .enumerate()
         .filter_map(|(number, ((kernel, name), seconds))| {
             let (order, predicted_s) = (kernel.info().order, predicted(&name));
-            Some((number, FormTime { name, order, seconds: seconds?, predicted_s }))
+            Some((number, FormTime { name, order, seconds: seconds?, predicted_s, checked: None }))
         })
         .unzip();
     let ran = |form: &&Form| timed.iter().any(|timed| names(form).contains(&timed.name));
@@ -129,10 +144,17 @@ pub fn consult<T: Scalar>(
     let playing: Vec<usize> = finalists.iter().map(|&finalist| numbers[finalist]).collect();
     let seconds = final_s(subject, x, &playing, settings.budget_s)?;
     for (&finalist, seconds) in finalists.iter().zip(seconds) {
-        timed[finalist].seconds = seconds.unwrap_or(timed[finalist].seconds);
+        let own = &mut timed[finalist];
+        own.seconds = seconds.unwrap_or(own.seconds);
+        let number = numbers[finalist];
+        if subject.ready(number)?.is_ok() && subject.run(number, x)?.is_ok() {
+            let order = own.order;
+            subject.read_y(&mut |y| own.checked = Some(pool.install(|| expected.check(order, y))))?;
+        }
     }
     let faster = |a: &&usize, b: &&usize| timed[**a].seconds.total_cmp(&timed[**b].seconds);
-    let best = finalists.iter().min_by(faster).copied().unwrap_or(chosen);
+    let right = finalists.iter().filter(|&&finalist| !timed[finalist].is_wrong());
+    let best = right.min_by(faster).copied().unwrap_or(chosen);
     let [chosen, reproducible, best] = [chosen, reproducible, best].map(|form| timed[form].clone());
     Ok(Some(OracleCase {
         device: settings.device.into(),
@@ -314,9 +336,17 @@ fn geomean(ratios: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::preset;
+    use crate::kernel::Schedule;
+    use crate::kernel::cpu::CpuSettings;
+    use crate::machine::{Isa, Machine};
+    use crate::matrix::{MultiVector, generate};
+    use crate::study::{HostBench, KernelNames, Sizes};
+    use crate::work::{ChunkRows, Work};
 
     fn form(name: &str, seconds: f64) -> FormTime {
-        FormTime { name: name.into(), order: Order::Canonical, seconds, predicted_s: Some(seconds) }
+        let (order, predicted_s) = (Order::Canonical, Some(seconds));
+        FormTime { name: name.into(), order, seconds, predicted_s, checked: None }
     }
 
     fn case(chosen: f64, best: f64) -> OracleCase {
@@ -353,6 +383,77 @@ mod tests {
         assert_eq!(finalists(&timed, [5, 1]), [0, 1, 2, 3, 4, 5]);
         assert_eq!(finalists(&timed, [6, 7]), [0, 1, 2, 3, 4, 6, 7]);
         assert_eq!(finalists(&timed[..1], [0, 0]), [0]);
+    }
+
+    /// Two kernels, of which the first is fast and leaves Y empty.
+    struct Cheating<'a> {
+        right: HostBench<'a, f64>,
+        nothing: MultiVector<f64>,
+        ran: usize,
+    }
+
+    impl Subject<f64> for Cheating<'_> {
+        fn kernels(&self) -> Vec<(KernelId, String)> {
+            self.right.kernels()
+        }
+
+        fn take_x(&mut self, x: MultiVectorView<'_, f64>) -> Result<Option<String>> {
+            self.right.take_x(x)
+        }
+
+        fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>> {
+            self.right.ready(kernel)
+        }
+
+        fn run(
+            &mut self,
+            kernel: usize,
+            x: MultiVectorView<'_, f64>,
+        ) -> Result<std::result::Result<f64, String>> {
+            self.ran = kernel;
+            Ok(self.right.run(kernel, x)?.map(|_| (kernel + 1) as f64))
+        }
+
+        fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, f64>)) -> Result<()> {
+            if self.ran > 0 {
+                return self.right.read_y(read);
+            }
+            read(self.nothing.view());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_form_that_computes_something_else_is_wrong_and_not_the_fastest() {
+        let matrix = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let pool = Pool::new(&Machine::detect(), Some(1)).unwrap();
+        let cpu = CpuSettings { k: 4, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let mut x = MultiVector::zeros(matrix.cols(), 4).unwrap();
+        x.data_mut().fill(1.0);
+        let sizes = Sizes::of(matrix.view()).unwrap();
+        let expected = Expected::new(&pool, matrix.view(), &sizes, x.view(), cpu).unwrap();
+        let names = KernelNames::new(&["cpu_csr".into(), "cpu_sell".into()]).unwrap();
+        let right = HostBench::new(&pool, matrix.view(), &names, cpu, u64::MAX);
+        let mut subject = Cheating { right, nothing: MultiVector::zeros(matrix.rows(), 4).unwrap(), ran: 0 };
+        subject.take_x(x.view()).unwrap();
+        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let features = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });
+        let forms: Vec<Form> = [KernelId::CpuCsr, KernelId::CpuSell]
+            .iter()
+            .flat_map(|&kernel| Form::all(kernel, Dtype::F64, 4, false))
+            .collect();
+        let profile = preset("h200").unwrap().cpu;
+        let settings = OracleSettings {
+            device: "cpu",
+            profile: &profile,
+            matrix: "stencil",
+            features: &features,
+            budget_s: 1.0,
+        };
+        let case = consult(&pool, &mut subject, x.view(), &expected, &forms, &settings).unwrap().unwrap();
+        let wrong: Vec<bool> = case.forms.iter().map(FormTime::is_wrong).collect();
+        assert_eq!(wrong, [true, false], "{case:?}");
+        assert_eq!((case.best.name.as_str(), case.best.seconds), ("cpu_sell", 2.0));
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::study::TIME_CAP_S;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A is on the device before anything is timed, in each form that a kernel reads. Times are of the kernel alone.
-Every result is compared with the CPU's product, and that with the reference.
+Every result is compared with the CPU's product, and that with the reference; with --oracle those of
+what was chosen and of the fastest.
 
 Examples:
   rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
@@ -41,7 +42,7 @@ pub struct BenchArguments {
     pub model: String,
 
     /// Compare what the planner would choose with the fastest of all kernels it may choose
-    #[arg(long, conflicts_with_all = ["kernels", "against"])]
+    #[arg(long, conflicts_with_all = ["kernels", "against", "keep", "csv", "markdown", "repeat", "time_cap", "warmup"])]
     pub oracle: bool,
 
     /// Where to compute, each device alone: auto, cpu, cuda:0, emu:0 (emulated GPU), or a list of them
