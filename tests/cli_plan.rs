@@ -185,3 +185,37 @@ fn transfers_are_staged_or_registered_as_asked_for() {
     assert_eq!((registered("staged"), registered("registered")), (false.into(), true.into()));
     assert_eq!(place.run("plan gen:diagonal,rows=9 --transfer pigeon").code, 2);
 }
+
+#[test]
+fn a_plan_that_was_tampered_with_is_refused_and_does_not_hang() {
+    let place = Place::new();
+    place
+        .succeed("plan gen:stencil27,n=10 -k 2 --devices cpu,emu:0 --cpu-share 0.5 --repeat 5 --save a.plan");
+    let plan: Value = serde_json::from_str(&place.read("a.plan")).unwrap();
+    let chunk = plan["chunks"].as_array().unwrap().iter().position(|chunk| chunk["home"] == 1).unwrap();
+    let chunk = format!("/chunks/{chunk}");
+    for (key, value) in [
+        ("/chunks/0/features/rows".to_string(), Value::from(u64::MAX)),
+        (format!("{chunk}/features/nnz"), u64::MAX.into()),
+        (format!("{chunk}/gpu_variant/threads"), (1u64 << 31).into()),
+        (format!("{chunk}/gpu_variant/ways"), 0.into()),
+        (format!("{chunk}/gpu_variant/vectors"), 2.into()),
+        (format!("{chunk}/staged_bytes"), 19_200_000.into()),
+        ("/devices/1/profile/product_ns".into(), 9.3e18.into()),
+    ] {
+        let mut tampered = plan.clone();
+        *tampered.pointer_mut(&key).unwrap() = value;
+        place.write("b.plan", tampered.to_string());
+        place.fail("run gen:stencil27,n=10 --plan b.plan --repeat 1", 3, "make it again");
+    }
+    place.succeed("run gen:stencil27,n=10 --plan a.plan --repeat 1");
+}
+
+#[test]
+fn where_all_of_x_does_not_fit_a_device_is_sent_what_its_rows_name() {
+    let place = Place::new();
+    let words = "plan gen:stencil27,n=40 -k 32 --devices sim:h200x2 --mode stream --mem-limit 11MiB --json";
+    let plan = place.json(words);
+    let reasons = plan["devices"].to_string();
+    assert!(reasons.contains("its nonzeros name no others"), "{reasons}");
+}

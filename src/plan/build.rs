@@ -53,6 +53,9 @@ pub struct PlannedGraph {
 
 const NO_POOLS: Pools = Pools { pinned_in: None, a: None, y: None, pinned_out: None };
 
+/// Seconds that a task takes at most, so that times add up and whoever waits for it does not wait for ever: a day.
+const LONGEST_S: f64 = 86400.0;
+
 /// How a chunk gets through a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -385,7 +388,7 @@ fn task(
 }
 
 fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
-    Demand { alone_ns: (alone_s * 1e9).round() as u64, link_bytes, host_bytes }
+    Demand { alone_ns: (alone_s.min(LONGEST_S) * 1e9).round() as u64, link_bytes, host_bytes }
 }
 
 /// Nothing where there are no bytes to touch.

@@ -41,8 +41,15 @@ impl Draft<'_> {
         let devices = self.ordered();
         let shares = self.shares(&devices, &mut reasons)?;
         let spans = self.spans(&devices, &shares);
-        let registered = self.registered(&devices, &shares, &mut reasons);
-        let parts = self.parts(&devices, &shares, &spans, &registered)?;
+        let (mut registered, mut why) = self.registered(&devices, &shares, self.forms.read_a_as_it_lies());
+        let mut parts = self.parts(&devices, &shares, &spans, &registered);
+        if matches!(parts, Err(Error::DoesNotFit { .. })) && registered.iter().any(|crosses| crosses.a) {
+            // A that crosses as it lies names any row of X; copied, it names those that its device is sent.
+            (registered, why) = self.registered(&devices, &shares, false);
+            parts = self.parts(&devices, &shares, &spans, &registered);
+        }
+        let parts = parts?;
+        reasons.extend(why);
         let mode = self.resolved_mode(&devices, &parts, &mut reasons);
         let mut plan = Plan {
             version: PLAN_VERSION,
@@ -220,14 +227,14 @@ impl Draft<'_> {
         }
     }
 
-    /// What crosses each device's link from where it lies.
+    /// What crosses each device's link from where it lies, A only if it may, and why so.
     fn registered(
         &self,
         devices: &[Option<DeviceSpec>],
         shares: &[f64],
-        reasons: &mut Vec<String>,
-    ) -> Vec<Registered> {
-        let (host, as_it_lies) = (self.host_share(), self.forms.read_a_as_it_lies());
+        as_it_lies: bool,
+    ) -> (Vec<Registered>, Vec<String>) {
+        let (host, mut reasons) = (self.host_share(), Vec::new());
         let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| {
             let Some(device) = device.as_ref().filter(|_| share > 0.0) else { return Registered::default() };
             let traffic = self.traffic(share, as_it_lies);
@@ -235,7 +242,8 @@ impl Draft<'_> {
             reasons.extend(reason.map(|reason| format!("{}: {reason}", device.name)));
             registered
         };
-        devices.iter().zip(shares).map(of_device).collect()
+        let registered = devices.iter().zip(shares).map(of_device).collect();
+        (registered, reasons)
     }
 
     /// The shares with those of devices that were named brought up to a chunk's.

@@ -5,6 +5,7 @@
 
 mod balance;
 mod build;
+mod check;
 mod choice;
 mod data;
 mod draft;

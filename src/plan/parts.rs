@@ -99,8 +99,11 @@ impl Draft<'_> {
                     && split(work, spans[index], finer[index]).len() > parts[index].pieces.len()
             });
             let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MOST_CHUNKS;
-            if self.request.chunks.is_some() || !grows || too_many {
-                // The same chunks once more means that they cannot become smaller.
+            let hopeless = devices.iter().zip(&parts).any(|(device, part)| {
+                is_gpu(device) && device.as_ref().is_some_and(|device| part.x.bytes > budget(device))
+            });
+            if self.request.chunks.is_some() || !grows || too_many || hopeless {
+                // The same chunks once more means that they cannot become smaller; where X alone is too large that is no help.
                 return cut.map(|()| parts);
             }
             counts = finer;

@@ -260,7 +260,7 @@ fn a_damaged_plan_is_refused() {
     let work = Work::spmm(&matrix.view(), 7).unwrap();
     let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
     type Damage = (&'static str, fn(&mut Plan));
-    let damages: [Damage; 7] = [
+    let damages: [Damage; 15] = [
         ("a chunk is missing", |plan| drop(plan.chunks.pop())),
         ("a device is missing", |plan| drop(plan.devices.pop())),
         ("a cut row is missing", |plan| drop(plan.split_rows.pop())),
@@ -268,7 +268,20 @@ fn a_damaged_plan_is_refused() {
         ("another version", |plan| plan.version += 1),
         ("a chunk of nobody", |plan| plan.chunks[3].home = 99),
         ("chunks overlap", |plan| plan.chunks[2].rows = plan.chunks[1].rows),
+        ("other rows", |plan| plan.chunks[0].features.rows = u64::MAX),
+        ("other nonzeros", |plan| on_gpu(plan).features.nnz = u64::MAX),
+        ("no such form", |plan| on_gpu(plan).gpu_variant.ways = 0),
+        ("a block of many threads", |plan| on_gpu(plan).gpu_variant.threads = 1 << 31),
+        ("a chunk larger than its slot", |plan| on_gpu(plan).staged_bytes = 1 << 40),
+        ("a device that takes for ever", |plan| plan.devices[1].profile.product_ns = 1e18),
+        ("a link that nothing crosses", |plan| {
+            plan.devices[1].profile.link.as_mut().unwrap().to_device_gb_per_s = 0.0;
+        }),
+        ("memory without a rate", |plan| plan.host.memory_gb_per_s = 1e-300),
     ];
+    fn on_gpu(plan: &mut Plan) -> &mut Chunk {
+        plan.chunks.iter_mut().find(|chunk| chunk.home == 1).unwrap()
+    }
     for (what, damage) in damages {
         let mut damaged = plan.clone();
         damage(&mut damaged);
