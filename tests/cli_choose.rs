@@ -102,6 +102,19 @@ fn a_calibrated_machine_is_used_and_refined_and_can_be_left_out() {
     place.write("wrong.toml", written.replace("threads", "thread"));
     place.fail(&format!("{run} --model wrong.toml"), 3, "did you mean 'threads'?");
     place.fail("calibrate --devices sim:h200 --output a.toml", 4, "computes nothing");
+    place.write("notes.txt", "mine");
+    place.fail("calibrate --devices cpu --seconds 0.1 --output notes.txt", 3, "notes.txt");
+    let own = place.path("home/rowloom/model.toml");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(&own, "garbage").unwrap();
+    let calibrate = || {
+        let mut command = place.command("calibrate --devices cpu --seconds 0.1");
+        command.env("XDG_CONFIG_HOME", place.path("home")).output().unwrap()
+    };
+    let replaced = calibrate();
+    let told = String::from_utf8_lossy(&replaced.stderr).into_owned();
+    assert!(replaced.status.success() && told.contains("it is replaced"), "{told}");
+    assert!(String::from_utf8_lossy(&calibrate().stdout).contains("use it from there"));
 }
 
 #[test]

@@ -42,12 +42,18 @@ const MATRICES: [&str; 10] = [
     "rmat,scale=12,degree=40",
 ];
 /// What a CPU is measured on besides, first of all: larger than its largest cache, as A and as X of 32 columns, since what
-/// fits there tells nothing of what does not.
-fn beyond_cache(machine: &Machine) -> [String; 2] {
+/// fits there tells nothing of what does not; and X of which a part is read so often that caches keep it.
+fn beyond_cache(machine: &Machine) -> [String; 3] {
     let cache = machine.largest_cache_bytes();
     let bytes = (cache + cache / 2).clamp(LEAST_LARGE_BYTES, MOST_LARGE_BYTES);
     let side = (bytes as f64 / (27.0 * 12.0)).cbrt() as u64;
-    [format!("stencil27,n={side}"), format!("uniform,rows={},degree=8", bytes / (32 * 8))]
+    let rows = bytes / (32 * 8);
+    let scale = rows.next_power_of_two().ilog2();
+    [
+        format!("stencil27,n={side}"),
+        format!("uniform,rows={rows},degree=8"),
+        format!("rmat,scale={scale},degree=8"),
+    ]
 }
 
 /// Bytes of such a matrix at least and at most.
@@ -58,6 +64,8 @@ const MOST_LARGE_BYTES: u64 = 600 << 20;
 const EMULATED_MATRICES: [&str; 4] = ["stencil27,n=6", "rmat,scale=8,degree=8", "road,n=500", "fem3,n=4"];
 const COLUMNS: [usize; 4] = [8, 1, 32, 128];
 const EMULATED_COLUMNS: [usize; 2] = [8, 1];
+/// More would take half of the time that a small machine has for everything.
+const LARGE_COLUMNS: [usize; 3] = [8, 1, 32];
 /// Seconds for one case.
 const CASE_S: f64 = 0.25;
 
@@ -87,8 +95,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
     let mut places = Place::open(&arguments.devices, "none", &session)?;
     session.interrupt.defer();
     let start = Instant::now();
-    // Devices that are not measured now keep what was measured of them.
-    let mut model = if output.exists() { Model::load(&output)? } else { Model::default() };
+    let mut model = known_before(&output, console)?;
     let mut fitted = Vec::new();
     let share_s = arguments.seconds / places.len().max(1) as f64;
     for (index, place) in places.iter_mut().enumerate() {
@@ -123,11 +130,35 @@ fn seen_gb_per_s(machine: &Machine, sample: &Sample) -> f64 {
     moved_bytes.saturating_sub(machine.largest_cache_bytes()) as f64 / sample.seconds.max(1e-9) * 1e-9
 }
 
+/// What was measured before: devices that are not measured now keep it. This user's own file is replaced where it is damaged;
+/// another may be no model at all.
+fn known_before(output: &Path, console: &Console) -> Result<Model> {
+    if !output.exists() {
+        return Ok(Model::default());
+    }
+    match Model::load(output) {
+        Err(error) if is_users_own(output) => {
+            console.note(&format!("{error}; it is replaced"));
+            Ok(Model::default())
+        }
+        loaded => loaded,
+    }
+}
+
+fn is_users_own(output: &Path) -> bool {
+    Model::of_user().as_deref() == Some(output)
+}
+
 /// Writes the model and shows what was fitted.
 fn finish(model: &Model, output: &Path, fitted: &[Fitted], console: &Console) -> Result<()> {
     model.save(output)?;
     console.table(&table(fitted))?;
-    console.text(&format!("\nwritten to {}; run and plan use it from there\n", output.display()))
+    let used = if is_users_own(output) {
+        "run and plan use it from there".into()
+    } else {
+        format!("run and plan use it with --model {}", output.display())
+    };
+    console.text(&format!("\nwritten to {}; {used}\n", output.display()))
 }
 
 /// Fits to cases that were kept: those of the host for a CPU, those of all others for a GPU.
@@ -144,7 +175,7 @@ fn fit_kept(
     let mut names = Names::default();
     let planning =
         PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
-    let mut model = if output.exists() { Model::load(output)? } else { Model::default() };
+    let mut model = known_before(output, console)?;
     let (mut fitted, mut references) = (Vec::new(), Vec::new());
     for spec in resolve(&planning, session)?.devices {
         let of_cpu = spec.profile.processor == Processor::Cpu;
@@ -180,12 +211,12 @@ fn measure(
     let emulated = place.name.starts_with("emu:");
     let large = beyond_cache(&session.machine);
     let on_cpu = place.room.is_none();
-    let large = large.iter().map(String::as_str).filter(|_| on_cpu);
-    let others: &[&str] = if emulated { &EMULATED_MATRICES } else { &MATRICES };
-    let matrices = large.chain(others.iter().copied());
-    let columns: &[usize] = if emulated { &EMULATED_COLUMNS } else { &COLUMNS };
+    let (others, columns): (&[&str], &[usize]) =
+        if emulated { (&EMULATED_MATRICES, &EMULATED_COLUMNS) } else { (&MATRICES, &COLUMNS) };
+    let large = large.iter().filter(|_| on_cpu).map(|spec| (spec.as_str(), &LARGE_COLUMNS[..]));
+    let matrices = large.chain(others.iter().map(|&spec| (spec, columns)));
     let mut samples = Vec::new();
-    for spec in matrices {
+    for (spec, columns) in matrices {
         // However little time there is, something is measured.
         let enough = !samples.is_empty() && start.elapsed().as_secs_f64() > until_s;
         if enough || session.interrupt.asked() {

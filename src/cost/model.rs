@@ -77,7 +77,10 @@ impl Model {
                 let source = path.display().to_string();
                 let place = line.map_or_else(|| Place::file(path), |line| Place::line(source, line as u64));
                 let reason = format!("{}{}", error.message(), nearest(error.message()));
-                Error::input(place, format!("{reason}; rowloom calibrate writes such files"))
+                Error::input(
+                    place,
+                    format!("{reason}; rowloom calibrate writes such files, --model none does without"),
+                )
             })
             .and_then(|model: Self| {
                 let weights = model.devices.iter().flat_map(|device| &device.weights);
