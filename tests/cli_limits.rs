@@ -47,3 +47,76 @@ fn small_products_need_little_memory() {
     let (code, said) = run_limited(&place, "run gen:stencil5,n=100 -k 8 --verify");
     assert_eq!(code, Some(0), "{said}");
 }
+
+#[test]
+fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
+    let place = Place::new();
+    place.succeed("generate stencil5,n=4 a.mtx");
+    place.succeed("generate stencil5,n=4 a.rlm");
+    let before = (place.read("a.mtx"), std::fs::read(place.path("a.rlm")).unwrap());
+    for words in [
+        "run a.mtx -k 1 --repeat 1 --output a.mtx",
+        "run a.rlm -k 1 --repeat 1 --json ./a.rlm",
+        "bench a.mtx -k 1 --kernels cpu_csr --repeat 1 --keep a.mtx",
+        "inspect a.mtx --spy a.mtx",
+        "convert a.mtx a.mtx",
+        "plan a.mtx -k 1 --save a.mtx",
+    ] {
+        place.fail(words, 2, "which is read");
+    }
+    for words in [
+        "run a.mtx -k 1 --repeat 1 --output y.npy --trace y.npy",
+        "plan a.mtx -k 1 --save p --json ./p",
+        "bench a.mtx -k 1 --kernels cpu_csr --repeat 1 --csv o --markdown o",
+    ] {
+        place.fail(words, 2, "each needs a file of its own");
+    }
+    assert_eq!(before, (place.read("a.mtx"), std::fs::read(place.path("a.rlm")).unwrap()));
+    place.succeed("run a.mtx -k 1 --repeat 1 --trace /dev/null --json /dev/null");
+}
+
+#[test]
+fn cases_are_not_added_to_a_file_of_something_else() {
+    let place = Place::new();
+    place.write("notes.txt", "mine\n");
+    let bench = "bench gen:stencil5,n=4 -k 1 --kernels cpu_csr --repeat 1 --devices cpu --keep";
+    place.fail(&format!("{bench} notes.txt"), 3, "no list of finished cases");
+    assert_eq!(place.read("notes.txt"), "mine\n");
+    place.succeed(&format!("{bench} cases.jsonl"));
+    place.succeed(&format!("{bench} cases.jsonl"));
+}
+
+#[test]
+fn x_with_values_that_are_no_numbers_is_noted_and_can_be_refused() {
+    let place = Place::new();
+    place.write("x.mtx", "%%MatrixMarket matrix array real general\n4 1\n1\nnan\ninf\n2\n");
+    let run = "run gen:diagonal,rows=4 --x x.mtx --devices cpu --repeat 1";
+    let noted = place.succeed(run);
+    assert!(noted.stderr.contains("2 values of X are not finite"), "{}", noted.stderr);
+    place.fail(&format!("{run} --finite"), 3, "x.mtx: 2 values of X are not finite");
+    place.write("large.mtx", "%%MatrixMarket matrix array real general\n4 1\n1\n1e300\n0\n2\n");
+    let large = run.replace("x.mtx", "large.mtx");
+    place.succeed(&format!("{large} --output large.npy"));
+    let single = run.replace("x.mtx", "large.npy");
+    place.fail(&format!("{single} --dtype f32"), 3, "overflow");
+}
+
+#[test]
+fn flags_without_effect_and_a_missing_gpu_are_told() {
+    let place = Place::new();
+    let note = |words: &str, part: &str| {
+        let shown = place.succeed(words).stderr;
+        assert!(shown.contains(part), "{words}: {shown}");
+    };
+    note("run gen:stencil5,n=4 -k 1 --repeat 1 --devices emu:0 --cpu-share 0.5", "--cpu-share has no effect");
+    note("plan gen:stencil5,n=4 -k 1 --devices cpu --mem-limit 1MiB", "--mem-limit has no effect");
+    let quiet = place.succeed("run gen:stencil5,n=4 -k 1 --repeat 1 --devices cpu --cpu-share 1 -q");
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn what_is_no_text_is_not_taken_for_text_with_other_line_ends() {
+    let place = Place::new();
+    place.write("a.mtx", b"\x01\x02\x00\r\x03\n");
+    place.fail("run a.mtx -k 1", 3, "is no text");
+}

@@ -20,6 +20,7 @@ mod kernel_bench;
 mod man;
 mod options;
 mod oracle;
+mod paths;
 mod plan;
 mod planning;
 mod recording;
@@ -74,6 +75,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
     console.check_json_target()?;
+    paths::check(command)?;
     match command {
         Command::Run(arguments) => run::run(arguments, console),
         Command::Plan(arguments) => plan::run(arguments, console),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::PlanArguments;
 use super::console::{Console, check_target};
-use super::planning::{kernel, request, resolve};
+use super::planning::{kernel, notes, request, resolve};
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe, work};
 use super::table::{Table, count, percent, seconds};
@@ -36,6 +36,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     arguments.save.as_deref().map(check_target).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let mut resolved = resolve(planning, &session)?;
+    let told = notes(planning, &resolved);
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
@@ -48,6 +49,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         request(planning, resolved, work(&matrix, &loaded.info, arguments.k)?, u64::from(arguments.repeat))?;
     let plan = session.pool.install(|| make(&request))?;
     let plan_s = start.elapsed().as_secs_f64();
+    told.iter().for_each(|note| console.note(note));
     check_intact(&loaded.matrix, &source)?;
     if let Some(path) = &arguments.save {
         session.interrupt.defer();

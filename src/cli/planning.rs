@@ -105,6 +105,23 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
     Ok(Resolved { devices, host, refined })
 }
 
+/// What was asked for and is not there, or has no effect on these devices.
+pub fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
+    let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
+    let has_cpu = gpus < resolved.devices.len();
+    let mut notes = Vec::new();
+    if arguments.devices == Devices::Auto && gpus == 0 {
+        notes.push("no GPU can be used (rowloom devices says why); the CPU computes everything".into());
+    }
+    if arguments.cpu_share.is_some() && (gpus == 0 || !has_cpu) {
+        notes.push("--cpu-share has no effect: it is about a CPU beside other devices".into());
+    }
+    if arguments.mem_limit.is_some() && gpus == 0 {
+        notes.push("--mem-limit has no effect: it is about devices with memory of their own".into());
+    }
+    notes
+}
+
 fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
     let machines = devices.words().iter().filter_map(|word| match word {
         DeviceWord::Simulated { machine } => Some(preset(machine)),

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::files::DenseFile;
-use super::planning::{kernel, request, resolve};
+use super::planning::{kernel, notes, request, resolve};
 use super::recording::Recording;
 use super::replan::{Seen, replanned};
 use super::run_report::{self, Outcome};
@@ -20,7 +20,7 @@ use super::trials::{Operands, Trials, cpu_once_more, in_the_end, products, trial
 use super::tune::tune;
 use super::x;
 use crate::cost::Refined;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Verification, verify};
 use crate::machine::Isa;
@@ -42,9 +42,18 @@ const MOST_SIMULATED_CHUNKS: usize = 4096;
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
-    match arguments.matrix_arguments.dtype {
+    let done = match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
+    };
+    match (done, &arguments.plan) {
+        // What a plan says of a matrix is looked at where it is used.
+        (Err(Error::Internal(what)), Some(path)) => {
+            let reason =
+                format!("the plan cannot be carried out: {what}; make it again with rowloom plan --save");
+            Err(Error::input(Place::file(path), reason))
+        }
+        (done, _) => done,
     }
 }
 
@@ -74,6 +83,9 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         x::load::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
     })?;
     drop(making_x);
+    if let Some(note) = session.pool.install(|| x::check_finite(&arguments.x, &x, arguments.finite))? {
+        console.note(&note);
+    }
     let k = x.k();
     limit = limit.saturating_sub(size_of_val(x.data()) as u64);
     x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
@@ -101,6 +113,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         ToMake::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
     };
     drop(planning_span);
+    decided.told.iter().for_each(|note| console.note(note));
     let (mut job, mut plan_s) = (&first, opened.plan_s);
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
@@ -196,6 +209,8 @@ struct Decided<'a> {
     plan: ToMake<'a>,
     /// Where what the run tells is kept.
     refined: Option<PathBuf>,
+    /// What is to be said of the devices.
+    told: Vec<String>,
 }
 
 /// The plan of a product.
@@ -218,16 +233,17 @@ fn decide<'a, T: Kernels>(
     let k = work.k();
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
-        return Ok(Decided { plan: ToMake::Saved(plan), refined: None });
+        return Ok(Decided { plan: ToMake::Saved(plan), refined: None, told: Vec::new() });
     }
     let planning = &arguments.planning;
     let mut resolved = resolve(planning, session)?;
+    let told = notes(planning, &resolved);
     let refined = resolved.refined.take();
     if planning.tune {
         tune(&planning.devices, session, console, matrix, k, &mut resolved)?;
     }
     let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
-    Ok(Decided { plan: ToMake::Asked(request(planning, resolved, work, products)?), refined })
+    Ok(Decided { plan: ToMake::Asked(request(planning, resolved, work, products)?), refined, told })
 }
 
 /// Seconds of the plan in virtual time: how well the model foresees what several devices do together.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::args::RunArguments;
 use super::console::Console;
 use super::options::DeviceWord;
-use super::planning::{request, resolve};
+use super::planning::{notes, request, resolve};
 use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session, work};
@@ -57,9 +57,12 @@ pub fn run<T: Scalar>(
             Some(plan) => plan,
             None => {
                 let resolved = resolve(&arguments.planning, session)?;
+                let told = notes(&arguments.planning, &resolved);
                 let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
                 let request = request(&arguments.planning, resolved, work, products)?;
-                session.pool.install(|| make(&request))?
+                let plan = session.pool.install(|| make(&request))?;
+                told.iter().for_each(|note| console.note(note));
+                plan
             }
         }
     };

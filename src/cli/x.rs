@@ -42,6 +42,25 @@ pub fn load<T: Scalar>(
     }
 }
 
+/// A note where a file's X has values that are no numbers or infinite; an error where only finite ones were asked for.
+pub fn check_finite<T: Scalar>(
+    source: &XSource,
+    x: &MultiVector<T>,
+    only_finite: bool,
+) -> Result<Option<String>> {
+    let XSource::File(path) = source else { return Ok(None) };
+    let bad = x.data().par_iter().filter(|value| !value.to_f64().is_finite()).count();
+    let values = if bad == 1 { "value of X is" } else { "values of X are" };
+    match bad {
+        0 => Ok(None),
+        _ if only_finite => {
+            let reason = format!("{bad} {values} not finite, and only finite values were asked for");
+            Err(Error::input(Place::file(path), reason))
+        }
+        _ => Ok(Some(format!("{bad} {values} not finite"))),
+    }
+}
+
 /// Refuses a multivector that would not fit, before it is made.
 pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u64) -> Result<()> {
     let needed_bytes = (rows as u64).saturating_mul(k as u64).saturating_mul(size_of::<T>() as u64);

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
+
+/// What every line begins with.
+const BEGINNING: &[u8] = b"{\"key\":";
 
 /// A file of finished cases.
 #[derive(Debug)]
@@ -40,6 +43,12 @@ impl Journal {
             .map_err(failed)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
+        // Where the first case was torn, a beginning of it is there.
+        let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        if !first.starts_with(BEGINNING) && !BEGINNING.starts_with(first) {
+            let reason = "this is no list of finished cases, and nothing is added to it; take another file";
+            return Err(Error::input(Place::file(path), reason));
+        }
         let mut done = HashMap::new();
         for line in bytes.split(|&byte| byte == b'\n') {
             // Whatever is no whole line was torn, or is none of ours.

@@ -171,6 +171,11 @@ impl Element {
 }
 
 impl Number {
+    /// Whether it is a number and too large for one of that type.
+    pub fn overflows<T: Scalar>(self) -> bool {
+        matches!(self, Self::Real(value) if value.is_finite()) && !self.to_scalar::<T>().to_f64().is_finite()
+    }
+
     /// The nearest value.
     pub fn to_scalar<T: Scalar>(self) -> T {
         match self {
@@ -218,21 +223,26 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     let size = |length: u64| usize::try_from(length).map_err(|_| refused("its shape is impossible".into()));
     let (rows, k) = (size(rows)?, size(k)?);
     let mut result = MultiVector::<T>::zeros(rows, k)?;
-    let bad = result
+    let (bad, too_large) = result
         .data_mut()
         .par_chunks_mut(k.max(1))
         .with_min_len(1 + 4096 / k.max(1))
         .enumerate()
         .map(|(row, to)| {
-            let mut bad = 0u64;
+            let (mut bad, mut too_large) = (0u64, 0u64);
             for (column, value) in to.iter_mut().enumerate() {
                 let at = if fortran_order { column * rows + row } else { row * k + column };
-                *value = element.decode(&bytes[at * element.bytes..][..element.bytes]).to_scalar();
+                let number = element.decode(&bytes[at * element.bytes..][..element.bytes]);
+                *value = number.to_scalar();
                 bad += u64::from(!value.to_f64().is_finite());
+                too_large += u64::from(number.overflows::<T>());
             }
-            bad
+            (bad, too_large)
         })
-        .sum::<u64>();
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    if too_large > 0 {
+        return Err(refused(format!("{too_large} values overflow {}; read it as f64", T::DTYPE)));
+    }
     if options.finite && bad > 0 {
         return Err(refused(format!("{bad} values are infinite or not numbers, and --finite refuses them")));
     }

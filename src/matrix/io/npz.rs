@@ -255,6 +255,9 @@ impl<'a> Archive<'a> {
             }
             let number = element.decode(bytes);
             let value = number.to_scalar::<T>();
+            if number.overflows::<T>() {
+                return Err(format!("a value overflows {}; read it as f64", T::DTYPE));
+            }
             if !value.to_f64().is_finite() {
                 if finite {
                     return Err(format!("{value} is not finite, and --finite refuses it"));

@@ -73,6 +73,9 @@ impl HeaderFault {
 
 type Outcome<T> = std::result::Result<T, HeaderFault>;
 
+const NO_TEXT: &str =
+    "the first line is no text, so not a %%MatrixMarket banner; give .mtx, .mtx.gz, .tar.gz, .npz or .rlm";
+
 impl Header {
     /// Reads the head and leaves `reader` at the first byte of the body.
     pub fn read(reader: &mut impl BufRead) -> Outcome<Self> {
@@ -87,7 +90,11 @@ impl Header {
             Err(reason) => {
                 let page = is_markup(&first)
                     || (is_empty(&first) && lines.next_text()?.is_some_and(|line| is_markup(&line)));
-                let reason = if page { LOOKS_LIKE_HTML.into() } else { reason };
+                let reason = match page {
+                    true => LOOKS_LIKE_HTML.into(),
+                    false if first.contains(&0) => NO_TEXT.into(),
+                    false => reason,
+                };
                 return Err(HeaderFault::Line(Some(1), reason));
             }
         };
