@@ -64,12 +64,24 @@ impl<'plan> Recovery<'plan> {
             let error = fault.fault.message.clone();
             self.faults.push(FaultReport { device, task, error, recovered_on: None });
         }
-        match self.faults.last() {
+        // Others follow from the first.
+        match self.faults.first() {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
                 device: fault.device.clone(),
                 reason: format!("{}: {}; no device is left to take over", fault.task, fault.error),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// The same error with the fault that it began with.
+    pub fn explain(&self, error: Error) -> Error {
+        match (error, self.faults.first()) {
+            (Error::Device { device, reason }, Some(fault)) => {
+                let reason = format!("{}: {}; {reason}", fault.task, fault.error);
+                Error::Device { device, reason }
+            }
+            (error, _) => error,
         }
     }
 

@@ -231,7 +231,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                 if complete || cancelled {
                     return Ok::<bool, Error>(cancelled);
                 }
-                planned = Arc::new(Planned::new(plan.graph(&recovery.remaining)?)?);
+                let rest = plan.graph(&recovery.remaining).map_err(|error| recovery.explain(error))?;
+                planned = Arc::new(Planned::new(rest)?);
             }
         })?;
         if recovery.remaining.alive != opened.fleet.alive {
@@ -311,7 +312,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                 }
             }
             let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
-            self.whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+            let rest = plan.graph(&all).map_err(|error| recovery.explain(error))?;
+            self.whole = Arc::new(Planned::new(rest)?);
         }
         let alive = plan.computing().filter(|&device| self.opened.fleet.alive[device as usize]);
         let names: Vec<&str> = alive.map(|device| plan.devices[device as usize].name.as_str()).collect();
