@@ -359,7 +359,7 @@ def remembered(asked, memory, measured):
     reports = [json.loads(Path(path).read_text()) for path in asked.files]
     # The program tells of cases in reports; what was timed in these does not matter.
     like = {(case["k"], case["dtype"]): case for report in reports for case in report["cases"]}
-    wanted = [key for key in memory.coefficients if key[0] in rows and key not in measured and key[1:] in like]
+    wanted = [key for key in memory.coefficients if key[0] in rows and key not in measured]
     if not wanted:
         return []
     cases = [{**like[k, dtype], "matrix": matrix, "features": rows[matrix]} for matrix, k, dtype in wanted]
