@@ -1,14 +1,12 @@
 //! `rowloom study`: what it leaves behind, how it goes on after an end, and every way to ask for it wrongly.
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::support::Place;
+use crate::support::python::{python, run_python, validate};
 use serde_json::Value;
-use support::Place;
-use support::python::{python, run_python, validate};
 
 /// Many quick cases.
 const MANY: &str = "

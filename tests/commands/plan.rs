@@ -1,9 +1,7 @@
 //! `rowloom plan`: the decisions of a run, without the run.
 
-mod support;
-
+use crate::support::{Place, SMALL};
 use serde_json::Value;
-use support::{Place, SMALL};
 
 fn small() -> Place {
     let place = Place::new();

@@ -1,10 +1,8 @@
 //! Nothing is allocated because a header says so: the program works in a small address space and refuses the rest.
 
-mod support;
-
 use std::process::Command;
 
-use support::Place;
+use crate::support::Place;
 
 /// Runs with at most this much address space, which threads and the program itself use too.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;

@@ -15,7 +15,7 @@ fn rerun_with_little_address_space(test: &str) {
     let output = Command::new("bash")
         .arg("-c")
         .arg(format!(
-            "ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" --exact {test} --nocapture --test-threads 1"
+            "ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" --exact read_limits::{test} --nocapture --test-threads 1"
         ))
         .arg(std::env::current_exe().unwrap())
         .env(INSIDE, "1")
@@ -98,7 +98,11 @@ fn reading_takes_at_most_2_2_times_the_finished_matrix() {
         }
         drop(file);
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "reading_takes_at_most_2_2_times_the_finished_matrix", "--nocapture"])
+            .args([
+                "--exact",
+                "read_limits::reading_takes_at_most_2_2_times_the_finished_matrix",
+                "--nocapture",
+            ])
             .env(FILE, &path)
             .output()
             .unwrap();

@@ -1,9 +1,7 @@
 //! `rowloom run` on emulated and simulated devices, from plans, with faults and with timelines: the real binary.
 
-mod support;
-
+use crate::support::Place;
 use serde_json::Value;
-use support::Place;
 
 const RUN: &str = "run gen:rmat,scale=8,degree=6 -k 5 --repeat 2 --warmup 0 --verify --json";
 

@@ -1,12 +1,10 @@
 //! `rowloom run`: Y from the command line, what is reported of it, and every way to ask for it wrongly.
 
-mod support;
-
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Place, SMALL};
 use serde_json::Value;
-use support::{Place, SMALL};
 
 /// A x for [`SMALL`] and X all ones.
 const ROW_SUMS: [f64; 3] = [-0.5, 0.0, 22.0];

@@ -1,9 +1,7 @@
 //! Choosing kernels and devices: `--reproducible`, `--tune`, `--model`, `calibrate` and `bench --oracle`.
 
-mod support;
-
+use crate::support::{Outcome, Place};
 use serde_json::Value;
-use support::{Outcome, Place};
 
 /// The kernels of a plan's chunks, each once.
 fn kernels(report: &Value) -> Vec<&str> {

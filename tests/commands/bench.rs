@@ -1,9 +1,7 @@
 //! `rowloom bench`: what it measures, what it reports, and every way to ask for it wrongly.
 
-mod support;
-
+use crate::support::{Place, SMALL};
 use serde_json::Value;
-use support::{Place, SMALL};
 
 fn case<'a>(report: &'a Value, device: &str, dtype: &str, k: u64) -> &'a Value {
     let cases = report["cases"].as_array().unwrap();

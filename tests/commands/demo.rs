@@ -1,8 +1,6 @@
 //! `rowloom demo`: the tour works anywhere and names what it made.
 
-mod support;
-
-use support::Place;
+use crate::support::Place;
 
 #[test]
 fn the_tour_makes_what_it_names() {

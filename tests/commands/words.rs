@@ -1,10 +1,8 @@
 //! Help, completions, manual, usage errors: the words of the program itself.
 
-mod support;
-
 use std::process::Command;
 
-use support::Place;
+use crate::support::Place;
 
 const COMMANDS: [&str; 13] = [
     "run",

@@ -4,7 +4,7 @@ use rowloom::Error;
 use rowloom::matrix::MultiVector;
 use rowloom::matrix::io::{ReadOptions, read_dense};
 
-use crate::{ARRAY, REAL, given, packed};
+use super::{ARRAY, REAL, given, packed};
 
 fn dense_of(bytes: impl AsRef<[u8]>) -> Result<MultiVector<f64>, Error> {
     let given = given("x.mtx", bytes);

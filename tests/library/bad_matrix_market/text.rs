@@ -3,7 +3,7 @@
 use rowloom::Error;
 use rowloom::matrix::io::{ReadOptions, read, read_dense};
 
-use crate::{ARRAY, REAL, accepted, dense_rows, given, packed, refused};
+use super::{ARRAY, REAL, accepted, dense_rows, given, packed, refused};
 
 #[test]
 fn line_ends_blanks_and_blank_lines_of_any_kind_are_accepted_silently() {

@@ -1,8 +1,6 @@
 //! `rowloom devices`: the machine, on whatever machine the tests run.
 
-mod support;
-
-use support::Place;
+use crate::support::Place;
 
 #[test]
 fn devices_shows_this_machine() {

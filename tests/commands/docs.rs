@@ -1,13 +1,11 @@
 //! What the documents say is so: the files they point to, the commands and flags they show, the kernels, the JSON.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::support::Place;
+use crate::support::python::validate;
 use rowloom::kernel::TABLE;
-use support::Place;
-use support::python::validate;
 
 /// Every document and its text.
 fn documents() -> Vec<(PathBuf, String)> {

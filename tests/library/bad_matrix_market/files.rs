@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rowloom::Error;
 use rowloom::matrix::io::{ReadOptions, read};
 
-use crate::{ARRAY, REAL, accepted, dense_rows, error_of, given, packed, refused};
+use super::{ARRAY, REAL, accepted, dense_rows, error_of, given, packed, refused};
 
 #[test]
 fn damaged_gzip_is_refused_and_members_are_joined() {

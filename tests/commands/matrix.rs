@@ -1,8 +1,6 @@
 //! `rowloom inspect`, `convert` and `generate`: matrices shown, converted and made.
 
-mod support;
-
-use support::{Place, SMALL};
+use crate::support::{Place, SMALL};
 
 fn small() -> Place {
     let place = Place::new();

@@ -1,9 +1,7 @@
 //! `rowloom trace`: a trace made by the library, summed up by the program; anything else refused.
 
-mod support;
-
+use crate::support::{Place, SMALL};
 use rowloom::trace::{Arguments, Category, Span, Trace};
-use support::Place;
 
 /// Two runs of a copy, a kernel that half hides behind a second copy, and a step of the program. Each task takes
 /// milliseconds; run 1 is the slower one.
@@ -109,7 +107,7 @@ fn a_trace_without_tasks_shows_the_steps_of_the_program() {
 #[test]
 fn anything_else_is_an_input_error() {
     let place = Place::new();
-    place.write("a.mtx", support::SMALL);
+    place.write("a.mtx", SMALL);
     place.write(
         "other.json",
         "{\"traceEvents\":[{\"ph\":\"B\",\"ts\":1,\"pid\":1,\"tid\":1,\"name\":\"x\"}]}",

@@ -3,7 +3,7 @@
 use rowloom::matrix::io::{ReadOptions, read};
 use rowloom::matrix::{Field, Loaded, Symmetry};
 
-use crate::{ARRAY, REAL, SYMMETRIC, accepted, dense_rows, given, refused};
+use super::{ARRAY, REAL, SYMMETRIC, accepted, dense_rows, given, refused};
 
 fn one_value(word: &str) -> Loaded<f64> {
     accepted(format!("{REAL}1 1 1\n1 1 {word}\n"))

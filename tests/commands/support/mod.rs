@@ -1,5 +1,4 @@
 //! The real binary in a folder of its own.
-#![allow(dead_code, reason = "each test file uses its own part of this one")]
 
 pub mod python;
 

@@ -1,0 +1,16 @@
+//! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
+
+mod bench;
+mod choose;
+mod demo;
+mod devices;
+mod docs;
+mod heterogeneous;
+mod limits;
+mod matrix;
+mod plan;
+mod run;
+mod study;
+mod support;
+mod trace;
+mod words;
