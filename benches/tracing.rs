@@ -59,7 +59,7 @@ fn main() -> rowloom::Result<()> {
     let settings = Settings {
         cpu: CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
         memory_limit_bytes: u64::MAX,
-        patience: Duration::from_secs(30),
+        watchdog_timeout: Duration::from_secs(30),
         emulated: Vec::new(),
         cuda: Vec::new(),
     };

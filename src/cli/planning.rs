@@ -10,7 +10,7 @@ use crate::cost::{
     HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
     preset,
 };
-use crate::device::cuda::{libraries, look_at_card};
+use crate::device::cuda::{card_facts, libraries};
 use crate::error::Result;
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId};
@@ -67,7 +67,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
             DeviceWord::Cuda { .. } => {
                 for device in cuda.iter().filter(|device| device.word == number) {
                     let sharing = cuda.iter().filter(|other| other.card == device.card).count();
-                    let facts = look_at_card(device.card, sharing as u64);
+                    let facts = card_facts(device.card, sharing as u64);
                     let facts = facts.map_err(|fault| fault.into_error(&device.name))?;
                     let profile = Profile { compiles: *compiles, ..card_profile(&facts)? };
                     devices.push(spec(device.name.clone(), profile));

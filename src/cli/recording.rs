@@ -33,7 +33,7 @@ impl Recording {
         let program_end_ns = trace.spans().iter().map(|span| span.end_ns).max().unwrap_or(0);
         let mut timeline = Timeline::new(&mut trace, outcome.plan, outcome.descriptions);
         if outcome.simulated {
-            timeline = timeline.later_by(program_end_ns);
+            timeline = timeline.shifted_by(program_end_ns);
         }
         if let Some(round) = set_up {
             timeline.add_round(&mut trace, round, None);

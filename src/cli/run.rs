@@ -94,7 +94,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let threads = session.pool.threads();
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
-    let settings = Settings { cpu, memory_limit_bytes: limit, patience: PATIENCE, emulated, cuda };
+    let settings = Settings { cpu, memory_limit_bytes: limit, watchdog_timeout: PATIENCE, emulated, cuda };
     let start = Instant::now();
     let warmup = u64::from(arguments.warmup);
     let planning_span = tracing::info_span!("plan").entered();

@@ -92,7 +92,7 @@ pub fn run<T: Kernels>(
     let settings = Settings {
         cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule },
         memory_limit_bytes: limit,
-        patience: PATIENCE,
+        watchdog_timeout: PATIENCE,
         emulated: planning.devices.emulated()?,
         cuda: planning.devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect(),
     };

@@ -9,7 +9,7 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
     Argument, Completion, Device, FaultKind, Fence, LaneKind, Launch, Memory, MemoryRange, Operation,
-    PinnedRange, Reports, RowBytes, Transfer, lending,
+    PinnedRange, Reports, RowBytes, Transfer, borrow_scope,
 };
 use crate::graph::{Demand, DeviceId};
 use crate::kernel::KernelId;
@@ -18,7 +18,7 @@ use crate::matrix::Dtype;
 
 /// What a back end understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum Supports {
     /// Copies and kernels, with real memory behind them.
     Copies,
     /// Jobs on the host.
@@ -31,49 +31,52 @@ pub(crate) enum Takes {
 struct Subject<'pool> {
     device: Box<dyn Device<'static> + 'pool>,
     completions: Receiver<Completion>,
-    takes: Takes,
+    supports: Supports,
     /// The lanes of operations that are under way.
     under_way: HashMap<Fence, usize>,
-    ends: HashMap<Fence, Completion>,
+    completed: HashMap<Fence, Completion>,
 }
 
 const SIZE: u64 = 4096;
 
 /// How long a device may be silent before the suite fails instead of waiting on.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the whole suite; `open` is called several times and gives a fresh device each time.
-pub(crate) fn conforms<'pool>(takes: Takes, open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
+pub(crate) fn conforms<'pool>(
+    supports: Supports,
+    open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>,
+) {
     let fresh = || {
         let (sender, completions) = unbounded();
         let device = open(Reports { device: DeviceId(5), sender });
-        Subject { device, completions, takes, under_way: HashMap::new(), ends: HashMap::new() }
+        Subject { device, completions, supports, under_way: HashMap::new(), completed: HashMap::new() }
     };
     a_description_stays_the_same(&mut fresh());
-    memory_that_is_not_there_is_refused(&mut fresh());
-    every_operation_ends_once(&mut fresh());
-    lanes_and_waits_are_kept(&mut fresh());
-    a_bad_operation_harms_no_other(&mut fresh());
-    foreign_operations_are_misuse(&mut fresh());
-    closing_is_final(&mut fresh());
-    match takes {
-        Takes::Copies => {
-            uploads_come_back(&mut fresh());
-            lent_memory_is_copied_where_it_lies(&mut fresh());
+    allocations_beyond_the_limit_are_refused(&mut fresh());
+    every_operation_completes_once(&mut fresh());
+    lanes_run_in_order_and_waits_are_respected(&mut fresh());
+    a_bad_operation_does_not_affect_others(&mut fresh());
+    unsupported_operations_are_misuse(&mut fresh());
+    a_closed_device_refuses_work(&mut fresh());
+    match supports {
+        Supports::Copies => {
+            downloads_return_the_uploaded_bytes(&mut fresh());
+            borrowed_memory_is_copied_in_place(&mut fresh());
             bad_ranges_are_faults(&mut fresh());
         }
-        Takes::Jobs => failing_jobs_are_faults(&mut fresh()),
-        Takes::Time => {}
+        Supports::Jobs => failing_jobs_are_faults(&mut fresh()),
+        Supports::Time => {}
     }
 }
 
 impl Subject<'_> {
     /// Something that the device can do on that lane.
-    fn harmless(&mut self, kind: LaneKind) -> Operation<'static> {
-        match self.takes {
-            Takes::Time => Operation::Pass,
-            Takes::Jobs => Operation::Job(Box::new(|| Ok(()))),
-            Takes::Copies => {
+    fn valid_operation(&mut self, kind: LaneKind) -> Operation<'static> {
+        match self.supports {
+            Supports::Time => Operation::Pass,
+            Supports::Jobs => Operation::Job(Box::new(|| Ok(()))),
+            Supports::Copies => {
                 let pinned = self.device.allocate_pinned(SIZE).unwrap();
                 let from = PinnedRange { pinned, begin: 0, end: SIZE };
                 let memory = self.device.allocate(SIZE).unwrap();
@@ -83,8 +86,8 @@ impl Subject<'_> {
                     LaneKind::Download => {
                         let lane = self.lane(LaneKind::Upload);
                         let fence = self.submit(lane, Operation::upload(from.clone(), to), &[]);
-                        self.end_of(fence);
-                        self.device.settle();
+                        self.completion_of(fence);
+                        self.device.mark_synchronized();
                         Operation::download(to, from)
                     }
                     _ => Operation::upload(from, to),
@@ -100,7 +103,7 @@ impl Subject<'_> {
     /// The lanes that the suite has something to do for.
     fn lanes(&self) -> Vec<(usize, LaneKind)> {
         let lanes = self.device.describe().lanes.iter().enumerate();
-        let usable = |kind: LaneKind| self.takes != Takes::Copies || kind != LaneKind::Compute;
+        let usable = |kind: LaneKind| self.supports != Supports::Copies || kind != LaneKind::Compute;
         lanes.map(|(number, lane)| (number, lane.kind)).filter(|(_, kind)| usable(*kind)).collect()
     }
 
@@ -108,48 +111,48 @@ impl Subject<'_> {
     fn submit(&mut self, lane: usize, operation: Operation<'static>, waits: &[Fence]) -> Fence {
         let depth = self.device.describe().lanes[lane].depth;
         while self.under_way.values().filter(|on| **on == lane).count() >= depth {
-            self.see_an_end();
+            self.receive_completion();
         }
         let demand = Demand { alone_ns: 1000, link_bytes: SIZE, host_bytes: SIZE };
         let fence = self.device.submit(lane, operation, demand, waits).unwrap();
-        assert!(!self.ends.contains_key(&fence), "a fence is used again");
+        assert!(!self.completed.contains_key(&fence), "a fence is used again");
         assert!(self.under_way.insert(fence, lane).is_none(), "a fence is used twice");
         fence
     }
 
-    fn see_an_end(&mut self) {
+    fn receive_completion(&mut self) {
         let end = loop {
             if let Ok(completion) = self.completions.try_recv() {
                 break completion;
             }
             if !self.device.advance() {
-                break self.completions.recv_timeout(PATIENCE).expect("the device stays silent");
+                break self.completions.recv_timeout(COMPLETION_TIMEOUT).expect("the device stays silent");
             }
         };
         assert_eq!(end.device, DeviceId(5), "an end under another device's number");
         assert!(end.start_ns <= end.end_ns && end.end_ns <= self.device.now_ns(), "{end:?}");
         assert!(self.under_way.remove(&end.fence).is_some(), "{end:?} was not under way");
-        self.ends.insert(end.fence, end);
+        self.completed.insert(end.fence, end);
     }
 
-    fn end_of(&mut self, fence: Fence) -> Completion {
-        while !self.ends.contains_key(&fence) {
-            self.see_an_end();
+    fn completion_of(&mut self, fence: Fence) -> Completion {
+        while !self.completed.contains_key(&fence) {
+            self.receive_completion();
         }
-        self.ends[&fence].clone()
+        self.completed[&fence].clone()
     }
 
     /// Waits for these and sees that they went well. The end of one that waited for another may be seen first.
-    fn see_the_end_of<const N: usize>(&mut self, fences: [Fence; N]) {
+    fn expect_success_of<const N: usize>(&mut self, fences: [Fence; N]) {
         for fence in fences {
-            assert_eq!(self.end_of(fence).result, Ok(()));
+            assert_eq!(self.completion_of(fence).result, Ok(()));
         }
     }
 
     /// Waits for everything, and sees that nothing else is reported.
     fn finish(&mut self) {
         while !self.under_way.is_empty() {
-            self.see_an_end();
+            self.receive_completion();
         }
         while self.device.advance() {}
         assert!(self.completions.try_recv().is_err(), "something ended that was not under way");
@@ -161,7 +164,7 @@ impl Subject<'_> {
             Err(fault) => fault.kind,
             Ok(fence) => {
                 self.under_way.insert(fence, lane);
-                self.end_of(fence).result.expect_err("a bad operation went well").kind
+                self.completion_of(fence).result.expect_err("a bad operation went well").kind
             }
         }
     }
@@ -172,14 +175,14 @@ fn a_description_stays_the_same(subject: &mut Subject<'_>) {
     assert!(!before.name.is_empty() && !before.lanes.is_empty());
     assert!(before.lanes.iter().all(|lane| lane.depth > 0 && !lane.name.is_empty()));
     for (lane, kind) in subject.lanes() {
-        let operation = subject.harmless(kind);
+        let operation = subject.valid_operation(kind);
         let fence = subject.submit(lane, operation, &[]);
-        assert_eq!(subject.end_of(fence).result, Ok(()));
+        assert_eq!(subject.completion_of(fence).result, Ok(()));
     }
     assert_eq!(subject.device.describe(), &before);
 }
 
-fn memory_that_is_not_there_is_refused(subject: &mut Subject<'_>) {
+fn allocations_beyond_the_limit_are_refused(subject: &mut Subject<'_>) {
     let kind = |refused: Result<Memory, super::Fault>| refused.expect_err("too much memory").kind;
     match subject.device.describe().memory_bytes {
         None => assert_eq!(kind(subject.device.allocate(1)), FaultKind::OutOfMemory),
@@ -193,72 +196,74 @@ fn memory_that_is_not_there_is_refused(subject: &mut Subject<'_>) {
         }
     }
     let (lane, kind) = subject.lanes()[0];
-    let operation = subject.harmless(kind);
+    let operation = subject.valid_operation(kind);
     let fence = subject.submit(lane, operation, &[]);
-    assert_eq!(subject.end_of(fence).result, Ok(()));
+    assert_eq!(subject.completion_of(fence).result, Ok(()));
 }
 
-fn every_operation_ends_once(subject: &mut Subject<'_>) {
+fn every_operation_completes_once(subject: &mut Subject<'_>) {
     let mut fences = Vec::new();
     for &(lane, kind) in subject.lanes().iter().cycle().take(24) {
-        let operation = subject.harmless(kind);
+        let operation = subject.valid_operation(kind);
         fences.push(subject.submit(lane, operation, &[]));
     }
     subject.finish();
-    assert!(fences.iter().all(|fence| subject.ends[fence].result == Ok(())));
+    assert!(fences.iter().all(|fence| subject.completed[fence].result == Ok(())));
 }
 
-fn lanes_and_waits_are_kept(subject: &mut Subject<'_>) {
+fn lanes_run_in_order_and_waits_are_respected(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
     let operations: Vec<_> =
-        lanes.iter().cycle().take(30).map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
-    let waits_by_itself = subject.device.describe().waits_by_itself;
+        lanes.iter().cycle().take(30).map(|&(lane, kind)| (lane, subject.valid_operation(kind))).collect();
+    let stream_ordered = subject.device.describe().stream_ordered;
     let mut submitted: Vec<(usize, Fence)> = Vec::new();
     for (lane, operation) in operations {
         // Each waits for the one before it, which is on another lane where there is one.
         let waits: Vec<Fence> = submitted.last().iter().map(|(_, fence)| *fence).collect();
-        if let (false, Some(&before)) = (waits_by_itself, waits.first()) {
-            subject.end_of(before);
+        if let (false, Some(&before)) = (stream_ordered, waits.first()) {
+            subject.completion_of(before);
         }
         submitted.push((lane, subject.submit(lane, operation, &waits)));
     }
     subject.finish();
-    let in_order =
-        |before: Fence, behind: Fence| subject.ends[&before].end_ns <= subject.ends[&behind].start_ns;
+    let in_order = |before: Fence, behind: Fence| {
+        subject.completed[&before].end_ns <= subject.completed[&behind].start_ns
+    };
     assert!(submitted.windows(2).all(|pair| in_order(pair[0].1, pair[1].1)), "a wait was not kept");
 
     let (lane, kind) = lanes[0];
-    let operations: Vec<_> = (0..10).map(|_| subject.harmless(kind)).collect();
+    let operations: Vec<_> = (0..10).map(|_| subject.valid_operation(kind)).collect();
     let fences: Vec<Fence> =
         operations.into_iter().map(|operation| subject.submit(lane, operation, &[])).collect();
     subject.finish();
-    let in_order =
-        |before: Fence, behind: Fence| subject.ends[&before].end_ns <= subject.ends[&behind].start_ns;
+    let in_order = |before: Fence, behind: Fence| {
+        subject.completed[&before].end_ns <= subject.completed[&behind].start_ns
+    };
     assert!(fences.windows(2).all(|pair| in_order(pair[0], pair[1])), "a lane is not first in, first out");
 }
 
-fn a_bad_operation_harms_no_other(subject: &mut Subject<'_>) {
+fn a_bad_operation_does_not_affect_others(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
     for &(lane, kind) in lanes.iter().cycle().take(6) {
-        let (before, behind) = (subject.harmless(kind), subject.harmless(kind));
+        let (before, behind) = (subject.valid_operation(kind), subject.valid_operation(kind));
         let before = subject.submit(lane, before, &[]);
-        subject.fault_of(lane, foreign(subject.takes));
+        subject.fault_of(lane, unsupported(subject.supports));
         let behind = subject.submit(lane, behind, &[]);
         for fence in [before, behind] {
-            assert_eq!(subject.end_of(fence).result, Ok(()), "a good operation was harmed");
+            assert_eq!(subject.completion_of(fence).result, Ok(()), "a good operation was harmed");
         }
     }
     let unknown = subject.device.describe().lanes.len();
-    let good = subject.harmless(lanes[0].1);
+    let good = subject.valid_operation(lanes[0].1);
     assert!(subject.device.submit(unknown, good, Demand::default(), &[]).is_err(), "there is no such lane");
     subject.finish();
 }
 
 /// An operation that is not for this kind of device.
-fn foreign(takes: Takes) -> Operation<'static> {
-    match takes {
-        Takes::Copies | Takes::Time => Operation::Job(Box::new(|| Ok(()))),
-        Takes::Jobs => Operation::Launch(Launch {
+fn unsupported(supports: Supports) -> Operation<'static> {
+    match supports {
+        Supports::Copies | Supports::Time => Operation::Job(Box::new(|| Ok(()))),
+        Supports::Jobs => Operation::Launch(Launch {
             kernel: KernelId::SerialCsr,
             dtype: Dtype::F64,
             variant: Variant::PLAIN,
@@ -272,29 +277,30 @@ fn foreign(takes: Takes) -> Operation<'static> {
     }
 }
 
-fn foreign_operations_are_misuse(subject: &mut Subject<'_>) {
+fn unsupported_operations_are_misuse(subject: &mut Subject<'_>) {
     for (lane, _) in subject.lanes() {
-        assert_eq!(subject.fault_of(lane, foreign(subject.takes)), FaultKind::Misuse);
+        assert_eq!(subject.fault_of(lane, unsupported(subject.supports)), FaultKind::Misuse);
     }
 }
 
-fn closing_is_final(subject: &mut Subject<'_>) {
+fn a_closed_device_refuses_work(subject: &mut Subject<'_>) {
     let lanes = subject.lanes();
-    let late = subject.harmless(lanes[0].1);
-    let operations: Vec<_> = lanes.iter().map(|&(lane, kind)| (lane, subject.harmless(kind))).collect();
+    let late = subject.valid_operation(lanes[0].1);
+    let operations: Vec<_> =
+        lanes.iter().map(|&(lane, kind)| (lane, subject.valid_operation(kind))).collect();
     for (lane, operation) in operations {
         subject.submit(lane, operation, &[]);
     }
     subject.device.close();
     subject.device.close();
     let refused = subject.device.submit(lanes[0].0, late, Demand::default(), &[]);
-    assert!(refused.is_err(), "closed, and yet it takes work");
-    assert!(subject.device.allocate(1).is_err(), "closed, and yet it has memory");
-    subject.device.settle();
+    assert!(refused.is_err(), "a closed device accepted an operation");
+    assert!(subject.device.allocate(1).is_err(), "a closed device allocated memory");
+    subject.device.mark_synchronized();
     subject.device.describe();
 }
 
-fn uploads_come_back(subject: &mut Subject<'_>) {
+fn downloads_return_the_uploaded_bytes(subject: &mut Subject<'_>) {
     let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
     let memory = subject.device.allocate(SIZE).unwrap();
     let [there, back] = [(); 2].map(|()| subject.device.allocate_pinned(SIZE).unwrap());
@@ -306,26 +312,26 @@ fn uploads_come_back(subject: &mut Subject<'_>) {
         let on_device = MemoryRange { memory, begin, end };
         let upload = Operation::upload(range(&there), on_device);
         let first = subject.submit(up, upload, &[]);
-        if !subject.device.describe().waits_by_itself {
-            assert_eq!(subject.end_of(first).result, Ok(()));
+        if !subject.device.describe().stream_ordered {
+            assert_eq!(subject.completion_of(first).result, Ok(()));
         }
         let download = Operation::download(on_device, range(&back));
         let second = subject.submit(down, download, &[first]);
-        subject.see_the_end_of([first, second]);
-        subject.device.settle();
+        subject.expect_success_of([first, second]);
+        subject.device.mark_synchronized();
         let bytes = begin as usize..end as usize;
         assert_eq!(there.read().unwrap()[bytes.clone()], back.read().unwrap()[bytes]);
     }
 }
 
-fn lent_memory_is_copied_where_it_lies(subject: &mut Subject<'_>) {
+fn borrowed_memory_is_copied_in_place(subject: &mut Subject<'_>) {
     let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
     let memory = subject.device.allocate(SIZE).unwrap();
     let head: Vec<u8> = (0..100).collect();
     let tail: Vec<u8> = (100..=255).rev().collect();
     let mut back = vec![7u8; 600];
     let registration = subject.device.register(&head).unwrap();
-    lending(|scope| {
+    borrow_scope(|scope| {
         let (head, tail, back) = (scope.read_only(&head), scope.read_only(&tail), scope.writable(&mut back));
         let device = |begin, end| MemoryRange { memory, begin, end };
         let host = |pinned: &super::Pinned, begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
@@ -334,15 +340,15 @@ fn lent_memory_is_copied_where_it_lies(subject: &mut Subject<'_>) {
             Transfer::whole(host(&tail, 0, 150), device(90, 240)),
         ];
         let first = subject.submit(up, Operation::Upload(copies), &[]);
-        if !subject.device.describe().waits_by_itself {
-            assert_eq!(subject.end_of(first).result, Ok(()));
+        if !subject.device.describe().stream_ordered {
+            assert_eq!(subject.completion_of(first).result, Ok(()));
         }
         // Rows of 40 bytes, 60 apart on the device and 100 in the host's memory.
         let rows = RowBytes { bytes: 40, pitch_bytes: 60, host_pitch_bytes: 100 };
         let transfer = Transfer { host: host(&back, 200, 600), device: device(0, 240), rows };
         let second = subject.submit(down, Operation::Download(transfer), &[first]);
-        subject.see_the_end_of([first, second]);
-        subject.device.settle();
+        subject.expect_success_of([first, second]);
+        subject.device.mark_synchronized();
     });
     drop(registration);
     let all: Vec<u8> = head[10..].iter().chain(&tail[..150]).copied().collect();
@@ -377,9 +383,9 @@ fn failing_jobs_are_faults(subject: &mut Subject<'_>) {
     assert_eq!(subject.fault_of(lane, failing), FaultKind::Job);
     let panicking = Operation::Job(Box::new(|| panic!("on purpose")));
     assert_eq!(subject.fault_of(lane, panicking), FaultKind::Job);
-    let operation = subject.harmless(LaneKind::Pool);
+    let operation = subject.valid_operation(LaneKind::Pool);
     let fence = subject.submit(lane, operation, &[]);
-    assert_eq!(subject.end_of(fence).result, Ok(()), "a job after one that panicked");
+    assert_eq!(subject.completion_of(fence).result, Ok(()), "a job after one that panicked");
 }
 
 #[cfg(test)]
@@ -393,19 +399,19 @@ mod tests {
     fn the_host_conforms() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         pool.in_place_scope(|scope| {
-            conforms(Takes::Jobs, |reports| Box::new(Cpu::new(scope, Clock::start(), reports)));
+            conforms(Supports::Jobs, |reports| Box::new(Cpu::new(scope, Clock::start(), reports)));
         });
     }
 
     #[test]
     fn simulated_accelerators_conform() {
         let spec = SimulatedSpec::accelerator("sim:0", 1 << 20, 10.0, 100);
-        conforms(Takes::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
+        conforms(Supports::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
     }
 
     #[test]
     fn simulated_hosts_conform() {
         let spec = SimulatedSpec::host("cpu", 2, 1);
-        conforms(Takes::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
+        conforms(Supports::Time, |reports| Box::new(Simulation::new(50.0).device(&spec, reports)));
     }
 }

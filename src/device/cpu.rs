@@ -46,7 +46,7 @@ impl<'pool, 'run> Cpu<'pool, 'run> {
             name: "cpu".into(),
             memory_bytes: None,
             lanes: pool.chain(copy).collect(),
-            waits_by_itself: false,
+            stream_ordered: false,
         }
     }
 }
@@ -103,7 +103,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
         Ok(fence)
     }
 
-    fn settle(&mut self) {}
+    fn mark_synchronized(&mut self) {}
 
     fn advance(&mut self) -> bool {
         false

@@ -5,16 +5,16 @@
 //! [`Completion`] on the channel the device was opened with: nobody has to ask.
 //!
 //! A back end that checks what is ordered before what does so in [`Device::submit`], in the order of the calls: only the
-//! order within a lane, explicit waits and [`Device::settle`] count, so a missing wait is found whatever the timing was.
+//! order within a lane, explicit waits and [`Device::mark_synchronized`] count, so a missing wait is found whatever the timing was.
 //!
 //! Devices know neither plans nor matrices, only bytes, kernels and jobs.
 
+mod borrow_scope;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod cpu;
 pub mod cuda;
 pub mod emulated;
-mod lending;
 mod operation;
 mod pinned;
 mod product;
@@ -22,10 +22,10 @@ pub mod simulated;
 
 use crossbeam::channel::Sender;
 
+pub use borrow_scope::{BorrowScope, Registration, borrow_scope};
 pub use cpu::{COPY_LANES, Cpu};
 pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::{EmulatedDevice, EmulatedOptions};
-pub use lending::{Lending, Registration, lending};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;
@@ -78,7 +78,7 @@ pub struct Description {
     pub lanes: Vec<LaneInfo>,
     /// Whether an operation may be submitted while what it waits for is still under way. Elsewhere the caller submits
     /// it when all of that has ended.
-    pub waits_by_itself: bool,
+    pub stream_ordered: bool,
 }
 
 /// What kind of thing went wrong.
@@ -190,7 +190,7 @@ pub trait Device<'run> {
     }
 
     /// Says that the caller has seen the end of everything submitted so far, so all that follows happens after it.
-    fn settle(&mut self);
+    fn mark_synchronized(&mut self);
 
     /// Lets virtual time pass until the next end is reported; `false` where time passes by itself or nothing is under
     /// way.

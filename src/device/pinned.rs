@@ -48,16 +48,16 @@ pub struct Pinned {
 }
 
 /// How long whoever takes memory back sleeps before looking again; hardly ever, as copies have ended by then.
-const PATIENCE: Duration = Duration::from_micros(100);
+const REVOKE_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
-const WRITTEN: isize = -1;
-const TAKEN_BACK: isize = -2;
+const WRITE_LOCKED: isize = -1;
+const REVOKED: isize = -2;
 
 struct Shared {
     address: NonNull<u8>,
     bytes: usize,
     writable: bool,
-    /// How many read the bytes; [`WRITTEN`] while somebody writes them, [`TAKEN_BACK`] when nobody may any more.
+    /// How many read the bytes; [`WRITE_LOCKED`] while somebody writes them, [`REVOKED`] when nobody may any more.
     users: AtomicIsize,
     /// Frees the bytes when it is dropped.
     _owner: Box<dyn HostBytes>,
@@ -103,17 +103,17 @@ impl Pinned {
         if !self.shared.writable {
             return Err(Fault::new(FaultKind::Misuse, "memory that was lent to be read is to be written"));
         }
-        let taken = self.shared.users.compare_exchange(0, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
+        let taken = self.shared.users.compare_exchange(0, WRITE_LOCKED, Ordering::Acquire, Ordering::Relaxed);
         taken.map(|_| PinnedWrite(self.clone())).map_err(|_| in_use("written", "used"))
     }
 }
 
 impl Pinned {
     /// Admits nobody any more once those who use the bytes are done.
-    pub(super) fn take_back(&self) {
+    pub(super) fn revoke(&self) {
         let users = &self.shared.users;
-        while users.compare_exchange(0, TAKEN_BACK, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            thread::sleep(PATIENCE);
+        while users.compare_exchange(0, REVOKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            thread::sleep(REVOKE_POLL_INTERVAL);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Coordinator<'_, '_, '_> {
             return false;
         }
         let mut any = false;
-        for device in 0..self.stations.len() {
+        for device in 0..self.device_states.len() {
             if let Some(strand) = self.next_offer(device)
                 && self.could_begin(strand, true)
             {
@@ -44,11 +44,11 @@ impl Coordinator<'_, '_, '_> {
     }
 
     /// Takes any choice that could begin, whoever else waits: for when nothing is under way.
-    pub(super) fn claim_anything(&mut self) -> bool {
+    pub(super) fn claim_any(&mut self) -> bool {
         if self.choices.open == 0 {
             return false;
         }
-        for device in 0..self.stations.len() {
+        for device in 0..self.device_states.len() {
             for at in self.choices.next[device]..self.choices.offers[device].len() {
                 let strand = self.choices.offers[device][at];
                 if self.is_open(strand) && self.could_begin(strand, false) {
@@ -89,7 +89,7 @@ impl Coordinator<'_, '_, '_> {
             Need::Slot(pool) => self.slots.has_free(pool),
             Need::Lane(queue) => {
                 let device = DeviceId((queue / LANE_KINDS) as u32);
-                let mut lanes = self.stations[device.index()].lanes.iter();
+                let mut lanes = self.device_states[device.index()].lanes.iter();
                 lanes.any(|lane| {
                     queue_of(device, lane.kind) == queue && lane.load < lane.depth.min(LANE_AHEAD)
                 })

@@ -58,8 +58,8 @@ pub(super) struct Lane {
 
 /// What is known of a device.
 #[derive(Debug)]
-pub(super) struct Station {
-    pub(super) waits_by_itself: bool,
+pub(super) struct DeviceState {
+    pub(super) stream_ordered: bool,
     pub(super) dead: bool,
     pub(super) lanes: Vec<Lane>,
     pub(super) in_flight: HashMap<Fence, (TaskId, u32)>,
@@ -87,7 +87,7 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) missing: Vec<u32>,
     pub(super) fences: Vec<Fence>,
     pub(super) strands: Vec<Strand>,
-    pub(super) stations: Vec<Station>,
+    pub(super) device_states: Vec<DeviceState>,
     pub(super) queues: Vec<Queue>,
     pub(super) to_serve: Vec<usize>,
     pub(super) slots: Slots,
@@ -95,9 +95,9 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     /// Operations on lanes.
     pub(super) in_flight: usize,
     /// When the coordinator last began to wait after a device had been heard of.
-    pub(super) last_sign: Instant,
+    pub(super) last_progress: Instant,
     /// Whether a device was heard of since then.
-    pub(super) heard: bool,
+    pub(super) progressed: bool,
     /// What ends the run once nothing is under way.
     pub(super) error: Option<Error>,
     pub(super) outcome: Outcome,
@@ -120,10 +120,11 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         if devices.is_empty() {
             return Err(Error::Internal("there is no device, not even the host".into()));
         }
-        let stations: Vec<Station> = devices.iter().map(|device| station(&**device)).collect();
+        let device_states: Vec<DeviceState> = devices.iter().map(|device| device_state(&**device)).collect();
         for (number, task) in graph.tasks().iter().enumerate() {
             let kind = lane_kind(task.kind);
-            let lanes = stations.get(task.device.index()).map_or(&[][..], |station| &station.lanes);
+            let lanes =
+                device_states.get(task.device.index()).map_or(&[][..], |device_state| &device_state.lanes);
             if !lanes.iter().any(|lane| lane.kind == kind) {
                 return Err(Error::Internal(format!(
                     "task {number} ({}) is for device {}, which has no lane for it",
@@ -147,15 +148,15 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
             missing: schedule.indegrees.clone(),
             fences: vec![Fence(0); count],
             strands,
-            queues: (0..stations.len() * LANE_KINDS).map(|_| Queue::default()).collect(),
+            queues: (0..device_states.len() * LANE_KINDS).map(|_| Queue::default()).collect(),
             to_serve: Vec::new(),
             slots: Slots::new(graph),
-            choices: Choices::new(graph, schedule, stations.len()),
-            stations,
+            choices: Choices::new(graph, schedule, device_states.len()),
+            device_states,
             devices,
             in_flight: 0,
-            last_sign: Instant::now(),
-            heard: true,
+            last_progress: Instant::now(),
+            progressed: true,
             error: None,
             outcome: Outcome {
                 records: Vec::with_capacity(count),
@@ -174,7 +175,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         // Ends of an earlier run, which nobody waits for.
         while self.completions.try_recv().is_ok() {}
         for device in self.devices.iter_mut() {
-            device.settle();
+            device.mark_synchronized();
         }
         for number in 0..self.missing.len() {
             if self.missing[number] == 0 {
@@ -192,7 +193,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
             }
             if self.in_flight > 0 {
                 self.wait()?;
-            } else if stopping || self.error.is_none() && !self.claim_anything() {
+            } else if stopping || self.error.is_none() && !self.claim_any() {
                 break;
             }
         }
@@ -228,11 +229,11 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
     }
 }
 
-fn station<'run>(device: &(dyn Device<'run> + '_)) -> Station {
+fn device_state<'run>(device: &(dyn Device<'run> + '_)) -> DeviceState {
     let description = device.describe();
     let lanes = description.lanes.iter();
-    Station {
-        waits_by_itself: description.waits_by_itself,
+    DeviceState {
+        stream_ordered: description.stream_ordered,
         dead: false,
         lanes: lanes.map(|lane| Lane { kind: lane.kind, depth: lane.depth.max(1), load: 0 }).collect(),
         in_flight: HashMap::new(),

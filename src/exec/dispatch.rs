@@ -79,7 +79,7 @@ impl Coordinator<'_, '_, '_> {
     fn lane_with_room(&self, task: TaskId) -> Option<usize> {
         let at = self.task(task);
         let kind = lane_kind(at.kind);
-        let lanes = self.stations[at.device.index()].lanes.iter().enumerate();
+        let lanes = self.device_states[at.device.index()].lanes.iter().enumerate();
         let with_room = lanes.filter(|(_, lane)| lane.kind == kind && lane.load < lane.depth);
         with_room.min_by_key(|(_, lane)| lane.load).map(|(number, _)| number)
     }
@@ -141,15 +141,15 @@ impl Coordinator<'_, '_, '_> {
                 }
                 self.strands[at.strand.index()].in_flight += 1;
                 self.in_flight += 1;
-                let station = &mut self.stations[device];
-                station.in_flight.insert(fence, (task, lane as u32));
-                station.lanes[lane].load += 1;
-                station.link_bytes += at.demand.link_bytes;
-                let (waits_by_itself, link_bytes) = (station.waits_by_itself, station.link_bytes);
+                let device_state = &mut self.device_states[device];
+                device_state.in_flight.insert(fence, (task, lane as u32));
+                device_state.lanes[lane].load += 1;
+                device_state.link_bytes += at.demand.link_bytes;
+                let (stream_ordered, link_bytes) = (device_state.stream_ordered, device_state.link_bytes);
                 if at.demand.link_bytes > 0 {
                     self.sample(now_ns, Counter::LinkBytes(at.device), link_bytes);
                 }
-                if waits_by_itself {
+                if stream_ordered {
                     for &later in graph.successors(task) {
                         if graph.tasks()[later.index()].device == at.device {
                             self.satisfy(later);

@@ -14,7 +14,7 @@ impl Coordinator<'_, '_, '_> {
         let at = *self.task(task);
         let fatal = matches!(fault.kind, FaultKind::Lost | FaultKind::Hang);
         let known = if fatal {
-            self.stations[at.device.index()].dead
+            self.device_states[at.device.index()].dead
         } else {
             self.strands[at.strand.index()].failed
         };
@@ -24,17 +24,17 @@ impl Coordinator<'_, '_, '_> {
         self.states[task.index()] = State::Dropped;
         self.stop(at.strand);
         if fatal {
-            self.bury(at.device);
+            self.mark_dead(at.device);
         }
     }
 
     /// Nothing more goes to `device`; whatever still needs it stops.
-    pub(super) fn bury(&mut self, device: DeviceId) {
-        let station = &mut self.stations[device.index()];
-        if station.dead {
+    pub(super) fn mark_dead(&mut self, device: DeviceId) {
+        let device_state = &mut self.device_states[device.index()];
+        if device_state.dead {
             return;
         }
-        station.dead = true;
+        device_state.dead = true;
         self.outcome.dead.push(device);
         for (number, task) in self.graph.tasks().iter().enumerate() {
             let over = matches!(self.states[number], State::Done | State::Skipped);

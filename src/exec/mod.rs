@@ -7,14 +7,14 @@
 
 mod choices;
 mod claims;
+mod completion;
 mod coordinator;
 mod dispatch;
-mod ends;
 mod failure;
 mod outcome;
 mod schedule;
 mod slots;
-mod watch;
+mod watchdog;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -42,12 +42,12 @@ pub struct ExecOptions<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// How long the devices may stay silent while work is under way, or twenty times what the longest task under way
     /// should take, if that is more.
-    pub patience: Duration,
+    pub watchdog_timeout: Duration,
 }
 
 impl Default for ExecOptions<'_> {
     fn default() -> Self {
-        Self { cancel: None, patience: Duration::from_secs(30) }
+        Self { cancel: None, watchdog_timeout: Duration::from_secs(30) }
     }
 }
 

@@ -31,7 +31,7 @@ impl Schedule {
         let task_numbers = || (0..tasks.len() as u32).map(TaskId);
         let indegrees: Vec<u32> = task_numbers().map(|task| graph.predecessors(task).len() as u32).collect();
         let circle = |task: TaskId| Error::Internal(format!("task {} of the graph waits for itself", task.0));
-        let order = graph.sorted().map_err(circle)?;
+        let order = graph.topological_order().map_err(circle)?;
 
         let mut remaining_ns = vec![0u64; tasks.len()];
         for &task in order.iter().rev() {

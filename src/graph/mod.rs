@@ -113,7 +113,7 @@ impl Graph {
     }
 
     /// All tasks, each behind those it waits for, or one that waits for itself in the end.
-    pub fn sorted(&self) -> Result<Vec<TaskId>, TaskId> {
+    pub fn topological_order(&self) -> Result<Vec<TaskId>, TaskId> {
         let ids = || (0..self.tasks.len() as u32).map(TaskId);
         let mut missing: Vec<usize> = ids().map(|id| self.predecessors(id).len()).collect();
         let mut order: Vec<TaskId> = ids().filter(|id| missing[id.index()] == 0).collect();

@@ -3,7 +3,7 @@
 //! [`open`] makes a plan and opens its devices; [`Prepared`] runs its products; [`Simulated`] runs them in virtual time
 //! on devices that are not there. [`Timeline`] turns what happened into a trace.
 
-mod fleet;
+mod open_devices;
 mod planned;
 mod pool;
 mod recovery;
@@ -12,7 +12,7 @@ mod simulate;
 mod spmm;
 mod timeline;
 
-pub use fleet::{AnyDevice, open_device};
+pub use open_devices::{AnyDevice, open_device};
 pub use planned::Planned;
 pub use pool::Pool;
 pub use report::{Computed, FaultReport, Round, RunReport};

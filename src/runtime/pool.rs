@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::machine::{Machine, bind_current_thread};
 
 /// Of so many workers one stands back for the threads that give work to devices.
-const ONE_OF: usize = 8;
+const WORKERS_PER_SPARED_THREAD: usize = 8;
 /// Workers that stand back at most: devices are mostly waited for.
-const MOST_SPARED: usize = 2;
+const MAX_SPARED_THREADS: usize = 2;
 
 /// A private pool of bound threads.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Pool {
     /// The pool for a job that is shared with devices: of many workers a few less, so that hardware threads are left to the threads
     /// that give those devices their work. Where all are busy, such a thread may wait for half a millisecond until it is
     /// let in, and so does the device; and the worker that it interrupts is waited for by all others.
-    pub fn beside_devices(&self) -> &Self {
+    pub fn sparing_threads_for_devices(&self) -> &Self {
         let smaller = self.smaller.get_or_init(|| {
-            let spared = (self.threads() / ONE_OF).min(MOST_SPARED);
+            let spared = (self.threads() / WORKERS_PER_SPARED_THREAD).min(MAX_SPARED_THREADS);
             let smaller = || Self::placed(self.threads() - spared, self.placement.clone());
             (spared > 0).then(smaller)?.ok().map(Box::new)
         });
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn many_workers_leave_room_beside_devices_and_few_do_not() {
+    fn a_pool_of_eight_or_more_workers_spares_threads_for_devices() {
         let machine = Machine::detect();
         for (threads, beside) in [(1, 1), (7, 7), (8, 7), (15, 14), (16, 14), (64, 62)] {
             let pool = Pool::new(&machine, Some(threads)).unwrap();
-            assert_eq!(pool.beside_devices().threads(), beside, "of {threads}");
+            assert_eq!(pool.sparing_threads_for_devices().threads(), beside, "of {threads}");
         }
     }
 }

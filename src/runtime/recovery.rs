@@ -7,7 +7,7 @@ use crate::graph::DeviceId;
 use crate::plan::{Item, Plan, Remaining};
 
 /// Chunks that a fault left undone.
-struct Orphans {
+struct UnfinishedChunks {
     /// The round it happened in.
     round: usize,
     chunks: Vec<usize>,
@@ -22,7 +22,7 @@ pub struct Recovery<'plan> {
     retried: Vec<bool>,
     faults: Vec<FaultReport>,
     /// For each fault what it left undone.
-    orphans: Vec<Orphans>,
+    unfinished: Vec<UnfinishedChunks>,
 }
 
 impl<'plan> Recovery<'plan> {
@@ -30,12 +30,12 @@ impl<'plan> Recovery<'plan> {
     pub fn new(plan: &'plan Plan, alive: &[bool]) -> Self {
         let remaining = Remaining { alive: alive.to_vec(), ..Remaining::all(plan) };
         let retried = vec![false; plan.devices.len()];
-        Self { plan, remaining, retried, faults: Vec::new(), orphans: Vec::new() }
+        Self { plan, remaining, retried, faults: Vec::new(), unfinished: Vec::new() }
     }
 
     /// Takes note of what round number `number` left undone. A device that failed is not asked again, unless it is the
     /// only one and this was its first fault. An error where nobody is left, or where the fault is the program's own.
-    pub fn take_stock(&mut self, number: usize, round: &Round) -> Result<()> {
+    pub fn record_round(&mut self, number: usize, round: &Round) -> Result<()> {
         let outcome = &round.outcome;
         self.remaining.chunks.fill(false);
         self.remaining.split_rows.fill(false);
@@ -55,12 +55,12 @@ impl<'plan> Recovery<'plan> {
             if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
                 return Err(Error::Internal(format!("{device}, {task}: {}", fault.fault.message)));
             }
-            self.give_up(fault.device, outcome.dead.contains(&fault.device));
+            self.exclude(fault.device, outcome.dead.contains(&fault.device));
             let chunks = undone.iter().filter_map(|(item, on)| match item {
                 Item::Chunk(chunk) if *on == fault.device => Some(*chunk as usize),
                 _ => None,
             });
-            self.orphans.push(Orphans { round: number, chunks: chunks.collect() });
+            self.unfinished.push(UnfinishedChunks { round: number, chunks: chunks.collect() });
             let error = fault.fault.message.clone();
             self.faults.push(FaultReport { device, task, error, recovered_on: None });
         }
@@ -87,22 +87,22 @@ impl<'plan> Recovery<'plan> {
 
     /// The faults, with the names of those who did in the end what they left undone.
     pub fn into_faults(self, rounds: &[Round]) -> Vec<FaultReport> {
-        let Self { plan, faults, orphans, .. } = self;
+        let Self { plan, faults, unfinished, .. } = self;
         let name = |device: DeviceId| plan.devices.get(device.index()).map_or("?", |device| &device.name);
-        let rescued = |(mut fault, orphans): (FaultReport, Orphans)| {
+        let rescued = |(mut fault, unfinished): (FaultReport, UnfinishedChunks)| {
             let mut names: Vec<&str> = Vec::new();
-            for computed in rounds.iter().skip(orphans.round + 1).flat_map(Round::computed) {
-                if orphans.chunks.contains(&computed.chunk) && !names.contains(&name(computed.device)) {
+            for computed in rounds.iter().skip(unfinished.round + 1).flat_map(Round::computed) {
+                if unfinished.chunks.contains(&computed.chunk) && !names.contains(&name(computed.device)) {
                     names.push(name(computed.device));
                 }
             }
             fault.recovered_on = (!names.is_empty()).then(|| names.join(","));
             fault
         };
-        faults.into_iter().zip(orphans).map(rescued).collect()
+        faults.into_iter().zip(unfinished).map(rescued).collect()
     }
 
-    fn give_up(&mut self, device: DeviceId, dead: bool) {
+    fn exclude(&mut self, device: DeviceId, dead: bool) {
         let others = self.plan.computing().any(|other| other != device.0 && self.is_alive(other));
         let index = device.index();
         let gone = dead || others || self.retried.get(index).copied().unwrap_or(true);

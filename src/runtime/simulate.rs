@@ -74,7 +74,7 @@ impl<'plan> Simulated<'plan> {
             devices.iter_mut().map(|device| device as &mut dyn Device<'_>).collect();
         let planned = &self.whole.planned.graph;
         let options = ExecOptions::default();
-        let outcome = execute(planned, &self.whole.schedule, &mut list, &receiver, &mut Passing, &options)?;
+        let outcome = execute(planned, &self.whole.schedule, &mut list, &receiver, &mut TimeOnly, &options)?;
         if let Some(fault) = outcome.faults.first() {
             let task = self.whole.describe(fault.task);
             return Err(Error::Internal(format!("simulated {task}: {}", fault.fault.message)));
@@ -91,9 +91,9 @@ impl<'plan> Simulated<'plan> {
 }
 
 /// Every task takes the time that its demand says.
-struct Passing;
+struct TimeOnly;
 
-impl Binder<'_> for Passing {
+impl Binder<'_> for TimeOnly {
     fn operation(&mut self, _task: TaskId, _slots: &HeldSlots) -> Result<Operation<'static>> {
         Ok(Operation::Pass)
     }

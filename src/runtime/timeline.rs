@@ -29,7 +29,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// The same with all times later by so much: virtual time begins at zero, where the program's own time has begun.
-    pub fn later_by(self, offset_ns: u64) -> Self {
+    pub fn shifted_by(self, offset_ns: u64) -> Self {
         Self { offset_ns, ..self }
     }
 

@@ -129,7 +129,7 @@ impl Room {
             let message = format!("an operation has not ended after {} s", PATIENCE.as_secs());
             Fault::new(FaultKind::Hang, message)
         })?;
-        self.device.settle();
+        self.device.mark_synchronized();
         completion.result.clone().map(|()| completion)
     }
 

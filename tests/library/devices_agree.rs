@@ -28,15 +28,15 @@ struct Case<'a> {
     /// A, X and Y cross from where they lie, where the device takes them so.
     register: bool,
     runs: u64,
-    patience: Duration,
+    watchdog_timeout: Duration,
 }
 
 impl Default for Case<'_> {
     fn default() -> Self {
-        let patience = Duration::from_secs(20);
+        let watchdog_timeout = Duration::from_secs(20);
         let (chunks, kernel, variant) = (None, None, None);
         let mode = Some(Mode::Oneshot);
-        Self { devices: &[], mode, chunks, kernel, variant, register: false, runs: 1, patience }
+        Self { devices: &[], mode, chunks, kernel, variant, register: false, runs: 1, watchdog_timeout }
     }
 }
 
@@ -138,8 +138,13 @@ fn with_prepared<T: Kernels, R>(
         reproducible: false,
     };
     let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
-    let settings =
-        Settings { cpu, memory_limit_bytes: u64::MAX, patience: case.patience, emulated, cuda: Vec::new() };
+    let settings = Settings {
+        cpu,
+        memory_limit_bytes: u64::MAX,
+        watchdog_timeout: case.watchdog_timeout,
+        emulated,
+        cuda: Vec::new(),
+    };
     let (job, opened) = open(pool, a.view(), request, &settings, Clock::start())?;
     check_registered(job.plan(), case, k * size_of::<T>());
     with(&mut Prepared::new(pool, &job, opened, settings)?)
@@ -348,7 +353,7 @@ fn at_every_place(
     fault: &str,
     mode: Mode,
     register: bool,
-    patience: Duration,
+    watchdog_timeout: Duration,
 ) -> usize {
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
     let want = expected(&a, 4);
@@ -361,7 +366,7 @@ fn at_every_place(
             chunks: Some(6),
             register,
             runs: 2,
-            patience,
+            watchdog_timeout,
             ..Case::default()
         };
         match faulty(pool, &a, &case) {
@@ -389,11 +394,11 @@ fn at_every_place(
 #[test]
 fn a_fault_at_any_task_is_made_up_for_or_reported() {
     let pool = pool();
-    let patience = Duration::from_secs(20);
+    let watchdog_timeout = Duration::from_secs(20);
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
         for (mode, register) in [(Mode::Resident, false), (Mode::Stream, false), (Mode::Stream, true)] {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
-                let mattered = at_every_place(&pool, list, fault, mode, register, patience);
+                let mattered = at_every_place(&pool, list, fault, mode, register, watchdog_timeout);
                 let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
                 assert!(mattered >= least, "{fault} mattered at {mattered} places only on {list}, {mode:?}");
             }
@@ -406,9 +411,9 @@ fn a_device_that_hangs_at_any_task_is_given_up() {
     let pool = pool();
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {
         for register in [false, true] {
-            let patience = Duration::from_millis(150);
+            let watchdog_timeout = Duration::from_millis(150);
             let mattered =
-                at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, register, patience);
+                at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, register, watchdog_timeout);
             assert!(mattered >= 10, "{mattered} places on {list}, registered: {register}");
         }
     }

@@ -83,7 +83,7 @@ fn computed(pools: &[Pool], a: &Csr<f64>, k: usize, way: usize) -> (Vec<u64>, Ve
     let settings = Settings {
         cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
         memory_limit_bytes: u64::MAX,
-        patience: Duration::from_secs(60),
+        watchdog_timeout: Duration::from_secs(60),
         emulated: Vec::new(),
         cuda: Vec::new(),
     };

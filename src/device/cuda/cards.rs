@@ -10,10 +10,10 @@ use crate::cost::CardFacts;
 use crate::device::Fault;
 
 /// Contexts that were made to look at cards. Making one takes long, so the first device on the card gets it.
-static LOOKED_WITH: Mutex<Vec<(u32, Arc<Context>)>> = Mutex::new(Vec::new());
+static IDLE_CONTEXTS: Mutex<Vec<(u32, Arc<Context>)>> = Mutex::new(Vec::new());
 
 /// Looks at a card that `devices` devices are to share.
-pub fn look_at_card(card: u32, devices: u64) -> Result<CardFacts, Fault> {
+pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
     let context = context(card)?;
     let (free_bytes, _) = context.memory()?;
     let memory_gb_per_s = || {
@@ -28,13 +28,13 @@ pub fn look_at_card(card: u32, devices: u64) -> Result<CardFacts, Fault> {
         memory_gb_per_s: memory_gb_per_s().filter(|rate| *rate > 0.0),
         cache_bytes: context.attribute(attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
     };
-    LOOKED_WITH.lock().unwrap_or_else(PoisonError::into_inner).push((card, context));
+    IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).push((card, context));
     Ok(facts)
 }
 
 /// A context on a card that nobody else has.
 pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
-    let mut contexts = LOOKED_WITH.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut contexts = IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     match contexts.iter().position(|(of, _)| *of == card) {
         Some(place) => Ok(contexts.swap_remove(place).1),
         None => Context::create(card),

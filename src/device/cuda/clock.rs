@@ -5,23 +5,23 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::result::DriverError;
 
-use super::context::{Context, Event, Stream, Waiting};
+use super::context::{Context, Event, EventWait, Stream};
 use super::driver::fault;
-use super::host_time::{Anchor, Bracket, HostTime, between};
+use super::host_time::{Anchor, Bracket, HostTime, intersect};
 use crate::device::{Fault, FaultKind};
 use crate::trace::Clock;
 
 /// Time after which a new anchor is due. `cuEventElapsedTime` gives single precision: 60 ns of it after a second.
-const EVERY_NS: u64 = 1_000_000_000;
+const ANCHOR_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The same for the second anchor, before which nothing is known of how fast the card's clock runs.
-const FIRST_NS: u64 = 100_000_000;
+const SECOND_ANCHOR_DELAY_NS: u64 = 100_000_000;
 
 /// Events of an anchor: each bounds it from both sides.
-const ATTEMPTS: usize = 8;
+const EVENTS_PER_ANCHOR: usize = 8;
 
 /// The longest wait for an anchor's event before the attempt is given up.
-const PATIENCE: Duration = Duration::from_millis(100);
+const ANCHOR_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// An event at a known place of the card's time.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ impl Epoch {
 
 /// The card's time on the host's clock, for all threads of a device.
 #[derive(Debug, Clone)]
-pub struct Placed(Arc<Mutex<HostTime>>);
+pub struct SharedHostTime(Arc<Mutex<HostTime>>);
 
-impl Placed {
+impl SharedHostTime {
     fn line(&self) -> MutexGuard<'_, HostTime> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ pub struct CardClock {
     clock: Clock,
     context: Arc<Context>,
     stream: Stream,
-    placed: Placed,
+    host_time: SharedHostTime,
     epoch: Arc<Epoch>,
     due_ns: u64,
 }
@@ -77,14 +77,21 @@ impl CardClock {
         anchor(context, &stream, clock)?;
         let (event, host_ns, error_ns) = anchor(context, &stream, clock)?;
         let anchor = Anchor { card_ns: 0.0, host_ns, error_ns };
-        let placed = Placed(Arc::new(Mutex::new(HostTime::new(anchor))));
+        let host_time = SharedHostTime(Arc::new(Mutex::new(HostTime::new(anchor))));
         let epoch = Arc::new(Epoch { event, card_ns: 0.0 });
-        Ok(Self { clock, context: context.clone(), stream, placed, epoch, due_ns: clock.now_ns() + FIRST_NS })
+        Ok(Self {
+            clock,
+            context: context.clone(),
+            stream,
+            host_time,
+            epoch,
+            due_ns: clock.now_ns() + SECOND_ANCHOR_DELAY_NS,
+        })
     }
 
     /// Where the card's times are placed.
-    pub fn placed(&self) -> &Placed {
-        &self.placed
+    pub fn host_time(&self) -> &SharedHostTime {
+        &self.host_time
     }
 
     /// What to measure the times of work from that is submitted now; sets a new anchor where one is due. `idle` says
@@ -96,10 +103,10 @@ impl CardClock {
                 && let Ok(passed_ns) = event.ns_since(&self.epoch.event)
             {
                 let card_ns = self.epoch.card_ns + passed_ns;
-                self.placed.line().add(Anchor { card_ns, host_ns, error_ns }, idle);
+                self.host_time.line().add(Anchor { card_ns, host_ns, error_ns }, idle);
                 self.epoch = Arc::new(Epoch { event, card_ns });
             }
-            self.due_ns = self.clock.now_ns() + EVERY_NS;
+            self.due_ns = self.clock.now_ns() + ANCHOR_INTERVAL_NS;
         }
         self.epoch.clone()
     }
@@ -107,29 +114,33 @@ impl CardClock {
 
 /// Records a few events. The last of them, its time on the host, and by how much that may be off.
 fn anchor(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Event, f64, f64), Fault> {
-    let mut brackets = Vec::with_capacity(ATTEMPTS);
-    let (first, before_ns, after_ns) = attempt(context, stream, clock)?;
+    let mut brackets = Vec::with_capacity(EVENTS_PER_ANCHOR);
+    let (first, before_ns, after_ns) = bracketed_event(context, stream, clock)?;
     brackets.push(Bracket { card_ns: 0.0, before_ns, after_ns });
-    let mut last = Event::create(context, Waiting::Awake)?;
-    for _ in 1..ATTEMPTS {
-        let (event, before_ns, after_ns) = attempt(context, stream, clock)?;
-        let card_ns = event.ns_since(&first).map_err(no_clock)?;
+    let mut last = Event::create(context, EventWait::Spinning)?;
+    for _ in 1..EVENTS_PER_ANCHOR {
+        let (event, before_ns, after_ns) = bracketed_event(context, stream, clock)?;
+        let card_ns = event.ns_since(&first).map_err(clock_fault)?;
         brackets.push(Bracket { card_ns, before_ns, after_ns });
         last = event;
     }
-    let card_ns = last.ns_since(&first).map_err(no_clock)?;
-    let (offset_ns, error_ns) = between(&brackets);
+    let card_ns = last.ns_since(&first).map_err(clock_fault)?;
+    let (offset_ns, error_ns) = intersect(&brackets);
     Ok((last, card_ns + offset_ns, error_ns))
 }
 
 /// An event with the times at which the host told the card of it and saw that it had happened.
-fn attempt(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Event, f64, f64), Fault> {
-    let event = Event::create(context, Waiting::Awake)?;
+fn bracketed_event(
+    context: &Arc<Context>,
+    stream: &Stream,
+    clock: Clock,
+) -> Result<(Event, f64, f64), Fault> {
+    let event = Event::create(context, EventWait::Spinning)?;
     let before_ns = clock.now_ns();
-    event.record(stream).map_err(no_clock)?;
+    event.record(stream).map_err(clock_fault)?;
     let started = Instant::now();
-    while !event.has_happened().map_err(no_clock)? {
-        if started.elapsed() > PATIENCE {
+    while !event.is_complete().map_err(clock_fault)? {
+        if started.elapsed() > ANCHOR_TIMEOUT {
             return Err(Fault::new(FaultKind::Lost, "the card's clock does not answer"));
         }
         std::hint::spin_loop();
@@ -137,6 +148,6 @@ fn attempt(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Eve
     Ok((event, before_ns as f64, clock.now_ns() as f64))
 }
 
-fn no_clock(error: DriverError) -> Fault {
+fn clock_fault(error: DriverError) -> Fault {
     fault(FaultKind::Lost, "the card's clock cannot be read", error)
 }

@@ -154,11 +154,11 @@ impl Drop for Stream {
 
 /// How a thread waits for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum EventWait {
     /// It sleeps.
-    Asleep,
+    Blocking,
     /// It spins, or does not wait at all.
-    Awake,
+    Spinning,
 }
 
 /// An event with a time.
@@ -175,11 +175,11 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// A new event.
-    pub fn create(context: &Arc<Context>, waiting: Waiting) -> Result<Self, Fault> {
+    pub fn create(context: &Arc<Context>, waiting: EventWait) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let flags = match waiting {
-            Waiting::Asleep => sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC,
-            Waiting::Awake => sys::CUevent_flags::CU_EVENT_DEFAULT,
+            EventWait::Blocking => sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC,
+            EventWait::Spinning => sys::CUevent_flags::CU_EVENT_DEFAULT,
         };
         let raw = result::event::create(flags)
             .map_err(|error| fault(FaultKind::Lost, "the card gives no event", error))?;
@@ -193,7 +193,7 @@ impl Event {
     }
 
     /// Whether it has happened.
-    pub fn has_happened(&self) -> Result<bool, result::DriverError> {
+    pub fn is_complete(&self) -> Result<bool, result::DriverError> {
         // SAFETY: it lives.
         match unsafe { result::event::query(self.raw) } {
             Ok(()) => Ok(true),

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::result::DriverError;
 
-use super::clock::{Epoch, Placed};
-use super::context::{Context, Event, Waiting};
+use super::clock::{Epoch, SharedHostTime};
+use super::context::{Context, Event, EventWait};
 use crate::device::Fault;
 
 /// The two events around an operation.
@@ -16,23 +16,23 @@ pub struct Events {
     /// Behind it.
     pub end: Event,
     /// How the end can be waited for.
-    pub waiting: Waiting,
+    pub waiting: EventWait,
 }
 
 /// Events that nobody uses.
 #[derive(Debug, Default)]
-pub struct Spare {
-    asleep: Vec<Arc<Events>>,
-    awake: Vec<Arc<Events>>,
+pub struct EventPool {
+    blocking: Vec<Arc<Events>>,
+    spinning: Vec<Arc<Events>>,
 }
 
-impl Spare {
+impl EventPool {
     /// A pair whose end can be waited for in that way.
-    pub fn take(&mut self, context: &Arc<Context>, waiting: Waiting) -> Result<Arc<Events>, Fault> {
+    pub fn take(&mut self, context: &Arc<Context>, waiting: EventWait) -> Result<Arc<Events>, Fault> {
         match self.of(waiting).pop() {
             Some(events) => Ok(events),
             None => Ok(Arc::new(Events {
-                start: Event::create(context, Waiting::Awake)?,
+                start: Event::create(context, EventWait::Spinning)?,
                 end: Event::create(context, waiting)?,
                 waiting,
             })),
@@ -40,14 +40,14 @@ impl Spare {
     }
 
     /// Takes a pair back.
-    pub fn give(&mut self, events: Arc<Events>) {
+    pub fn release(&mut self, events: Arc<Events>) {
         self.of(events.waiting).push(events);
     }
 
-    fn of(&mut self, waiting: Waiting) -> &mut Vec<Arc<Events>> {
+    fn of(&mut self, waiting: EventWait) -> &mut Vec<Arc<Events>> {
         match waiting {
-            Waiting::Asleep => &mut self.asleep,
-            Waiting::Awake => &mut self.awake,
+            EventWait::Blocking => &mut self.blocking,
+            EventWait::Spinning => &mut self.spinning,
         }
     }
 }
@@ -65,7 +65,7 @@ pub struct UnderWay {
 
 impl UnderWay {
     /// When it ended on the host's clock; it has.
-    pub fn ended_ns(&self, epoch: &Epoch, placed: &Placed) -> Result<u64, DriverError> {
+    pub fn ended_ns(&self, epoch: &Epoch, host_time: &SharedHostTime) -> Result<u64, DriverError> {
         if let Some(end_ns) = self.end_ns.get() {
             return Ok(*end_ns);
         }
@@ -73,7 +73,7 @@ impl UnderWay {
         // The event is used again, and tells another time or none, only after the end was noted.
         match self.end_ns.get() {
             Some(end_ns) => Ok(*end_ns),
-            None => asked.map(|card_ns| placed.host_ns(card_ns)),
+            None => asked.map(|card_ns| host_time.host_ns(card_ns)),
         }
     }
 }

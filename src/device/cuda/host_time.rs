@@ -9,7 +9,7 @@
 const SLEW_NS: f64 = 1e9;
 
 /// Anchors closer than this give no rate: their own errors would be all of it.
-const RATE_FROM_NS: f64 = 1e8;
+const MIN_RATE_INTERVAL_NS: f64 = 1e8;
 
 /// The line from the card's time to the host's, in nanoseconds of each.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct Bracket {
 }
 
 /// The host's time where the card's is zero, and by how much it may be off: what all brackets leave open.
-pub fn between(brackets: &[Bracket]) -> (f64, f64) {
+pub fn intersect(brackets: &[Bracket]) -> (f64, f64) {
     let earliest = brackets.iter().map(|one| one.before_ns - one.card_ns).fold(f64::NEG_INFINITY, f64::max);
     let latest = brackets.iter().map(|one| one.after_ns - one.card_ns).fold(f64::INFINITY, f64::min);
     (f64::midpoint(earliest, latest), (latest - earliest).abs() / 2.0)
@@ -70,20 +70,20 @@ impl HostTime {
     /// order and the line may break.
     pub fn add(&mut self, anchor: Anchor, idle: bool) {
         let passed_ns = anchor.card_ns - self.anchor.card_ns;
-        if passed_ns >= RATE_FROM_NS {
+        if passed_ns >= MIN_RATE_INTERVAL_NS {
             self.rate = (anchor.host_ns - self.anchor.host_ns) / passed_ns;
         }
-        let said_ns = self.host(anchor.card_ns);
+        let current_ns = self.host(anchor.card_ns);
         let piece = if idle {
             Piece { card_ns: anchor.card_ns, host_ns: anchor.host_ns, rate: self.rate }
         } else {
             let meet_ns = anchor.host_ns + SLEW_NS * self.rate;
             // Never backwards, however wrong the line was.
-            let rate = ((meet_ns - said_ns) / SLEW_NS).max(0.0);
-            Piece { card_ns: anchor.card_ns, host_ns: said_ns, rate }
+            let rate = ((meet_ns - current_ns) / SLEW_NS).max(0.0);
+            Piece { card_ns: anchor.card_ns, host_ns: current_ns, rate }
         };
         // The line was off by this much when the anchor came, for whatever was placed since the one before.
-        let off_ns = (said_ns - anchor.host_ns).abs() + anchor.error_ns;
+        let off_ns = (current_ns - anchor.host_ns).abs() + anchor.error_ns;
         self.largest_error_ns = self.largest_error_ns.max(off_ns);
         self.pieces.push(piece);
         self.anchor = anchor;
@@ -127,10 +127,10 @@ mod tests {
             for second in 1..60 {
                 let host_ns = f64::from(second) * 1e9;
                 for back_ns in [0.0, 1e8, 5e8] {
-                    let told = line.host_ns(card_ns(host_ns - back_ns)) as f64;
+                    let host_estimate = line.host_ns(card_ns(host_ns - back_ns)) as f64;
                     // Before the second anchor nobody knows of the drift: 20 µs a second.
                     let bound = if second < 3 { 25_000.0 } else { 8_000.0 };
-                    assert!((told - host_ns + back_ns).abs() < bound, "{second} {told}");
+                    assert!((host_estimate - host_ns + back_ns).abs() < bound, "{second} {host_estimate}");
                 }
                 let noise_ns = if second % 2 == 0 { 2_000.0 } else { -2_000.0 };
                 line.add(anchor(host_ns, noise_ns), idle);
@@ -166,16 +166,16 @@ mod tests {
             before_ns: 1000.0 + card_ns - told,
             after_ns: 1000.0 + card_ns + seen,
         };
-        let (offset_ns, error_ns) = between(&[bracket(0.0, 9.0, 2.0), bracket(50.0, 3.0, 30.0)]);
+        let (offset_ns, error_ns) = intersect(&[bracket(0.0, 9.0, 2.0), bracket(50.0, 3.0, 30.0)]);
         assert_eq!((offset_ns, error_ns), (999.5, 2.5));
-        assert_eq!(between(&[bracket(7.0, 4.0, 4.0)]), (1000.0, 4.0));
+        assert_eq!(intersect(&[bracket(7.0, 4.0, 4.0)]), (1000.0, 4.0));
     }
 
     #[test]
     fn an_idle_card_is_placed_afresh() {
         let mut line = HostTime::new(anchor(0.0, 0.0));
         line.add(anchor(100e9, 0.0), true);
-        let told = line.host_ns(card_ns(100e9 + 1e6)) as f64;
-        assert!((told - 100e9 - 1e6).abs() < 100.0, "{told}");
+        let host_estimate = line.host_ns(card_ns(100e9 + 1e6)) as f64;
+        assert!((host_estimate - 100e9 - 1e6).abs() < 100.0, "{host_estimate}");
     }
 }

@@ -17,9 +17,9 @@ use crate::files;
 
 const MAGIC: &[u8; 16] = b"rowloom cubin 1\n";
 /// How files with compiled kernels end.
-const ENDING: &str = "cubin";
+const EXTENSION: &str = "cubin";
 /// Bytes that all files may have together.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_CACHE_BYTES: u64 = 256 << 20;
 
 /// A folder of compiled kernels, or none.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl KernelCache {
         if let Err(error) = written {
             tracing::debug!(%error, "compiled kernels are not kept");
         }
-        prune(folder, MOST_BYTES);
+        prune(folder, MAX_CACHE_BYTES);
     }
 }
 
@@ -85,19 +85,19 @@ fn touch(path: &Path) {
     }
 }
 
-/// Removes the files that were not used for longest until the others have no more than `most_bytes`.
-fn prune(folder: &Path, most_bytes: u64) {
+/// Removes the files that were not used for longest until the others have no more than `max_bytes`.
+fn prune(folder: &Path, max_bytes: u64) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let kernels = entries.flatten().filter_map(|entry| {
         let (path, metadata) = (entry.path(), entry.metadata().ok()?);
-        let is_kernel = metadata.is_file() && path.extension().is_some_and(|ending| ending == ENDING);
+        let is_kernel = metadata.is_file() && path.extension().is_some_and(|ending| ending == EXTENSION);
         is_kernel.then_some((metadata.modified().ok()?, metadata.len(), path))
     });
     let mut kernels: Vec<(SystemTime, u64, PathBuf)> = kernels.collect();
     kernels.sort();
     let mut bytes: u64 = kernels.iter().map(|(_, bytes, _)| bytes).sum();
     for (_, own_bytes, path) in kernels {
-        if bytes <= most_bytes {
+        if bytes <= max_bytes {
             return;
         }
         // Another process may have been faster; the bytes are gone either way.
@@ -121,7 +121,7 @@ fn key(form: &Form, compiler: &str) -> u128 {
 
 fn file(folder: &Path, form: &Form, key: u128) -> PathBuf {
     let stem = form.file.strip_suffix(".cu").unwrap_or(form.file);
-    folder.join(format!("{stem}-{key:032x}.{ENDING}"))
+    folder.join(format!("{stem}-{key:032x}.{EXTENSION}"))
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("b-0.cubin");
         let file = fs::File::create(&large).unwrap();
-        file.set_len(MOST_BYTES).unwrap();
+        file.set_len(MAX_CACHE_BYTES).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let cache = KernelCache::at(folder.path());
         cache.store(&form(), "12.0", b"machine code");

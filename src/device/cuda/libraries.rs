@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
+use super::compiler_threads::Compile;
 use super::driver::Driver;
 use super::nvrtc::Nvrtc;
-use super::workshop::Compile;
 
 /// The newest CUDA that is looked for where no driver says which it serves.
 const NEWEST_CUDA: u32 = 13;

@@ -10,7 +10,7 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
-use super::context::{Context, DeviceMemory, Event, Stream, Waiting};
+use super::context::{Context, DeviceMemory, Event, EventWait, Stream};
 use super::driver::fault;
 use super::host_memory::{self, Registered};
 use super::{cards, usable_bytes};
@@ -48,7 +48,7 @@ pub struct CardRates {
 /// Measures a card that nobody else uses meanwhile.
 pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     let context = cards::context(card)?;
-    let bench = Bench::new(&context)?;
+    let streams = StreamPair::new(&context)?;
     let measured = |error| fault(FaultKind::Copy, "the card cannot be measured", error);
     let (free_bytes, _) = context.memory()?;
     let bytes = COPY_BYTES.min(usable_bytes(free_bytes) / 4);
@@ -71,18 +71,20 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
         unsafe { sys::cuMemcpyDtoHAsync_v2(back.cast(), on_card[1].address(), size, stream.raw()) }.result()
     };
     let rate = |moved: u64, ns: f64| moved as f64 / ns.max(1.0);
-    let to_device = bench.best(|first, _| up(first)).map_err(measured)?;
-    let from_device = bench.best(|first, _| down(first)).map_err(measured)?;
-    let both = bench.best(|first, second| up(first).and_then(|()| down(second))).map_err(measured)?;
+    let to_device = streams.best(|first, _| up(first)).map_err(measured)?;
+    let from_device = streams.best(|first, _| down(first)).map_err(measured)?;
+    let both = streams.best(|first, second| up(first).and_then(|()| down(second))).map_err(measured)?;
 
-    let lies = pageable.as_mut_ptr();
-    let pageable_up = bench.best(|first, _| {
+    let pageable_address = pageable.as_mut_ptr();
+    let pageable_up = streams.best(|first, _| {
         // SAFETY: both have `size` bytes and live until `best` has seen the end of it.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(on_card[0].address(), lies.cast(), size, first.raw()) }.result()
+        unsafe { sys::cuMemcpyHtoDAsync_v2(on_card[0].address(), pageable_address.cast(), size, first.raw()) }
+            .result()
     });
-    let pageable_down = bench.best(|first, _| {
+    let pageable_down = streams.best(|first, _| {
         // SAFETY: the same.
-        unsafe { sys::cuMemcpyDtoHAsync_v2(lies.cast(), on_card[0].address(), size, first.raw()) }.result()
+        unsafe { sys::cuMemcpyDtoHAsync_v2(pageable_address.cast(), on_card[0].address(), size, first.raw()) }
+            .result()
     });
     let (pageable_up, pageable_down) = (pageable_up.map_err(measured)?, pageable_down.map_err(measured)?);
     let started = Instant::now();
@@ -95,7 +97,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     let bytes_within = MEMORY_BYTES.min(usable_bytes(free_bytes) / 4);
     let [source, target] =
         [DeviceMemory::allocate(&context, bytes_within)?, DeviceMemory::allocate(&context, bytes_within)?];
-    let within = bench.best(|first, _| {
+    let within = streams.best(|first, _| {
         // SAFETY: both have that many bytes and live until `best` has seen the end of it.
         unsafe {
             result::memcpy_dtod_async(target.address(), source.address(), bytes_within as usize, first.raw())
@@ -113,7 +115,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
 }
 
 /// Two streams, and events around what they are given.
-struct Bench<'a> {
+struct StreamPair<'a> {
     context: &'a Context,
     streams: [Stream; 2],
     start: Event,
@@ -121,9 +123,9 @@ struct Bench<'a> {
     end: Event,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> StreamPair<'a> {
     fn new(context: &'a Arc<Context>) -> Result<Self, Fault> {
-        let event = || Event::create(context, Waiting::Awake);
+        let event = || Event::create(context, EventWait::Spinning);
         Ok(Self {
             context,
             streams: [Stream::create(context)?, Stream::create(context)?],

@@ -6,6 +6,8 @@
 
 mod cards;
 mod clock;
+mod compiler_threads;
+mod completion_thread;
 mod context;
 mod cusparse;
 mod driver;
@@ -25,8 +27,6 @@ mod owner;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod waiter;
-mod workshop;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-pub use cards::look_at_card;
+pub use cards::card_facts;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
 pub use driver::Driver;
 pub use forms::Architecture;
@@ -45,12 +45,12 @@ pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
 pub use options::CudaOptions;
 
-use clock::{CardClock, Placed};
-use context::{Context, DeviceMemory, Stream, Waiting};
-use events::Spare;
-use owner::{Action, Command, Copy, Order, Owner};
+use clock::{CardClock, SharedHostTime};
+use completion_thread::{CompletionThread, HeldMemory};
+use context::{Context, DeviceMemory, EventWait, Stream};
+use events::EventPool;
+use owner::{Action, Command, Copy, Owner, Request};
 use shared::Shared;
-use waiter::{Held, Waiter};
 
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
@@ -61,14 +61,14 @@ use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::trace::Clock;
 
 /// Operations that a lane takes before the first has ended: enough that the card does not wait for the host.
-const DEPTH: usize = 64;
+const LANE_DEPTH: usize = 64;
 
 /// Operations that should take less are looked at until they end: an event that wakes a thread costs an interrupt, which
 /// takes about as long.
-const SHORT_NS: u64 = 100_000;
+const SPIN_BELOW_NS: u64 = 100_000;
 
 /// How long a closing device waits for what is under way before it leaves it to itself.
-const CLOSING: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A CUDA device.
 pub struct CudaDevice {
@@ -77,7 +77,7 @@ pub struct CudaDevice {
     clock: Clock,
     context: Arc<Context>,
     shared: Arc<Shared>,
-    placed: Placed,
+    host_time: SharedHostTime,
     memories: Vec<DeviceMemory>,
     allocated_bytes: u64,
     next_fence: u64,
@@ -87,7 +87,7 @@ pub struct CudaDevice {
 }
 
 struct Threads {
-    orders: Sender<Order>,
+    orders: Sender<Request>,
     handles: Vec<JoinHandle<()>>,
     /// Nothing is ever sent: it is disconnected once every thread has ended.
     ended: Receiver<Infallible>,
@@ -127,9 +127,10 @@ impl CudaDevice {
         let (major, minor) = context.compute_capability().ok_or_else(unknown)?;
         let kinds =
             [("upload", LaneKind::Upload), ("compute", LaneKind::Compute), ("download", LaneKind::Download)];
-        let lanes = kinds.map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: DEPTH }).to_vec();
+        let lanes =
+            kinds.map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: LANE_DEPTH }).to_vec();
         let card_clock = CardClock::start(&context, clock)?;
-        let placed = card_clock.placed().clone();
+        let host_time = card_clock.host_time().clone();
         let shared = Arc::new(Shared::default());
         let (orders, to_do) = unbounded();
         let (alive, ended) = bounded::<Infallible>(0);
@@ -146,21 +147,21 @@ impl CudaDevice {
                 .map(|handle| handles.push(handle))
                 .map_err(|error| Fault::new(FaultKind::Lost, format!("no thread for {role}: {error}")))
         };
-        let mut waiters = Vec::new();
+        let mut completion_threads = Vec::new();
         for (role, kind) in kinds {
             let (sender, issued) = unbounded();
-            waiters.push(sender);
-            let waiter = Waiter {
+            completion_threads.push(sender);
+            let completion_thread = CompletionThread {
                 shared: shared.clone(),
                 context: context.clone(),
                 kind,
                 issued,
                 ended: seen.clone(),
-                placed: placed.clone(),
+                host_time: host_time.clone(),
                 clock,
                 reports: reports.clone(),
             };
-            start(role, Box::new(move || waiter.work()))?;
+            start(role, Box::new(move || completion_thread.work()))?;
         }
         let owner = Owner {
             shared: shared.clone(),
@@ -168,12 +169,12 @@ impl CudaDevice {
             architecture: Architecture { major, minor },
             driver_major: Driver::get().map_or(0, |driver| driver.cuda_major),
             streams: kinds.iter().map(|_| Stream::create(&context)).collect::<Result<_, _>>()?,
-            waiters,
+            completion_threads,
             ended: seen_ends,
             card_clock,
             clock,
             reports,
-            spare: Spare::default(),
+            event_pool: EventPool::default(),
             under_way: HashMap::new(),
             last: vec![None; kinds.len()],
             failed: HashSet::new(),
@@ -182,12 +183,12 @@ impl CudaDevice {
         start("owner", Box::new(move || owner.work(&to_do)))?;
         let memory_bytes = Some(usable_bytes(free_bytes));
         Ok(Self {
-            description: Description { name, memory_bytes, lanes, waits_by_itself: true },
+            description: Description { name, memory_bytes, lanes, stream_ordered: true },
             options,
             clock,
             context,
             shared,
-            placed,
+            host_time,
             memories: Vec::new(),
             allocated_bytes: 0,
             next_fence: 0,
@@ -233,7 +234,7 @@ impl CudaDevice {
         &mut self,
         operation: Operation<'_>,
         kind: LaneKind,
-    ) -> Result<(Action, &'static str, Vec<Held>), Fault> {
+    ) -> Result<(Action, &'static str, Vec<HeldMemory>), Fault> {
         match (operation, kind) {
             (Operation::Upload(transfers), LaneKind::Upload) => {
                 let (mut copies, mut held) = (Vec::new(), Vec::new());
@@ -242,7 +243,7 @@ impl CudaDevice {
                     let read = transfer.host.pinned.read()?;
                     let host = read[transfer.host.begin as usize..].as_ptr().cast_mut();
                     copies.push(copy(transfer, host, card));
-                    held.push(Held::Read(read));
+                    held.push(HeldMemory::Read(read));
                 }
                 Ok((Action::Upload(copies), "upload", held))
             }
@@ -251,7 +252,7 @@ impl CudaDevice {
                 let mut written = transfer.host.pinned.write()?;
                 let host = written[transfer.host.begin as usize..].as_mut_ptr();
                 let action = Action::Download(copy(&transfer, host, card));
-                Ok((action, "download", vec![Held::Written(written)]))
+                Ok((action, "download", vec![HeldMemory::Written(written)]))
             }
             (Operation::Launch(launch), LaneKind::Compute) => {
                 let (action, what) = self.bind_launch(launch)?;
@@ -324,7 +325,7 @@ impl<'run> Device<'run> for CudaDevice {
     fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
         self.check_open()?;
         let (answer, answered) = bounded(1);
-        let order = Order::Prepare(launches.to_vec(), answer);
+        let order = Request::Prepare(launches.to_vec(), answer);
         let sent = self.threads.as_ref().is_some_and(|threads| threads.orders.send(order).is_ok());
         let ended = || Fault::new(FaultKind::Lost, "the thread that issues work has ended");
         if sent { answered.recv().unwrap_or_else(|_| Err(ended())) } else { Err(ended()) }
@@ -345,16 +346,16 @@ impl<'run> Device<'run> for CudaDevice {
         }
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
-        let waiting = if demand.alone_ns < SHORT_NS { Waiting::Awake } else { Waiting::Asleep };
+        let waiting = if demand.alone_ns < SPIN_BELOW_NS { EventWait::Spinning } else { EventWait::Blocking };
         let command = Command { fence, lane, waits: waits.to_vec(), waiting, action, what, held };
-        if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Order::Issue(command)).is_err()) {
+        if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Request::Issue(command)).is_err()) {
             return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
         }
         self.next_fence += 1;
         Ok(fence)
     }
 
-    fn settle(&mut self) {}
+    fn mark_synchronized(&mut self) {}
 
     fn advance(&mut self) -> bool {
         false
@@ -365,7 +366,7 @@ impl<'run> Device<'run> for CudaDevice {
     }
 
     fn clock_error_ns(&self) -> Option<u64> {
-        Some(self.placed.largest_error_ns())
+        Some(self.host_time.largest_error_ns())
     }
 
     fn close(&mut self) {
@@ -373,7 +374,7 @@ impl<'run> Device<'run> for CudaDevice {
         self.shared.close();
         drop(orders);
         let memories = std::mem::take(&mut self.memories);
-        if ended.recv_timeout(CLOSING) == Err(RecvTimeoutError::Disconnected) {
+        if ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
             for handle in handles {
                 // A thread that panicked has nothing left to do.
                 let _ = handle.join();

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::compiler_threads::{Compile, CompileResult, CompilerThreads};
 use super::forms::{Architecture, Form, Forms};
 use super::kernel_cache::KernelCache;
 use super::loader::{Driver, Image, Loader};
 use super::nvrtc::Nvrtc;
-use super::workshop::{Compile, Made, Workshop};
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::KernelId;
 use crate::kernel::cuda::Variant;
@@ -22,11 +22,11 @@ pub struct Modules<L: Loader = Driver> {
     forms: FormsOf,
     architecture: Architecture,
     /// None where there is no compiler.
-    workshop: Option<Workshop>,
+    compiler: Option<CompilerThreads>,
     compiled: HashMap<Form, Compiled<L::Module>>,
     /// Generic forms from PTX, by the name of their one entry.
     built_in: HashMap<String, L::Module>,
-    chosen: HashMap<Wanted, Choice<L::Function>>,
+    selected: HashMap<FunctionKey, Choice<L::Function>>,
 }
 
 /// The forms for a launch on a card.
@@ -34,7 +34,7 @@ type FormsOf = fn(&Launch, Architecture) -> Result<Forms, Fault>;
 
 /// What tells launches apart that need different functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Wanted {
+struct FunctionKey {
     kernel: KernelId,
     variant: Variant,
     dtype: Dtype,
@@ -43,8 +43,8 @@ struct Wanted {
     only_heavy: bool,
 }
 
-impl Wanted {
-    fn by(launch: &Launch) -> Self {
+impl FunctionKey {
+    fn of(launch: &Launch) -> Self {
         let Launch { kernel, variant, dtype, k, uniform, only_heavy, .. } = *launch;
         Self { kernel, variant, dtype, k, uniform, only_heavy }
     }
@@ -52,7 +52,7 @@ impl Wanted {
 
 /// How far the compilation of a form is.
 enum Compiled<M> {
-    Ordered,
+    Requested,
     Ready(M),
     Failed(Fault),
 }
@@ -60,7 +60,7 @@ enum Compiled<M> {
 /// The function of a launch, and the form that will give a better one.
 struct Choice<F> {
     function: F,
-    awaits: Option<Form>,
+    pending: Option<Form>,
 }
 
 impl Modules {
@@ -79,26 +79,26 @@ impl<L: Loader> Modules<L> {
         compiler: Option<Arc<dyn Compile>>,
         cache: KernelCache,
     ) -> Self {
-        let workshop = compiler.map(|compiler| Workshop::new(compiler, cache));
-        let (compiled, built_in, chosen) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { loader, forms, architecture, workshop, compiled, built_in, chosen }
+        let compiler = compiler.map(|compiler| CompilerThreads::new(compiler, cache));
+        let (compiled, built_in, selected) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { loader, forms, architecture, compiler, compiled, built_in, selected }
     }
 
     /// The best function for a launch that there is at this moment. Waits for a compiler only where there is none.
     pub fn function(&mut self, launch: &Launch) -> Result<L::Function, Fault> {
-        while let Some(made) = self.workshop.as_ref().and_then(Workshop::made) {
-            self.keep(made);
+        while let Some(made) = self.compiler.as_ref().and_then(CompilerThreads::try_next) {
+            self.store(made);
         }
-        let wanted = Wanted::by(launch);
-        if let Some(choice) = self.chosen.get(&wanted) {
-            let waiting = |form| matches!(self.compiled.get(form), Some(Compiled::Ordered));
-            if choice.awaits.as_ref().is_none_or(waiting) {
+        let key = FunctionKey::of(launch);
+        if let Some(choice) = self.selected.get(&key) {
+            let waiting = |form| matches!(self.compiled.get(form), Some(Compiled::Requested));
+            if choice.pending.as_ref().is_none_or(waiting) {
                 return Ok(choice.function);
             }
         }
         let choice = self.choose(launch)?;
         let function = choice.function;
-        self.chosen.insert(wanted, choice);
+        self.selected.insert(key, choice);
         Ok(function)
     }
 
@@ -109,10 +109,10 @@ impl<L: Loader> Modules<L> {
         for launch in launches {
             forms.extend((self.forms)(launch, self.architecture)?.exact);
         }
-        if self.workshop.is_none() {
+        if self.compiler.is_none() {
             return Ok(());
         }
-        forms.iter().for_each(|form| self.order(form));
+        forms.iter().for_each(|form| self.request(form));
         // All of them are waited for, whatever becomes of the first.
         let waited: Vec<Result<(), Fault>> = forms.iter().map(|form| self.wait_for(form)).collect();
         waited.into_iter().collect()
@@ -120,24 +120,24 @@ impl<L: Loader> Modules<L> {
 
     fn choose(&mut self, launch: &Launch) -> Result<Choice<L::Function>, Fault> {
         let forms = (self.forms)(launch, self.architecture)?;
-        let Some(exact) = forms.exact.as_ref().filter(|_| self.workshop.is_some()) else {
-            return Ok(Choice { function: self.generic(&forms)?, awaits: None });
+        let Some(exact) = forms.exact.as_ref().filter(|_| self.compiler.is_some()) else {
+            return Ok(Choice { function: self.generic(&forms)?, pending: None });
         };
-        self.order(exact);
+        self.request(exact);
         if let Some(Compiled::Ready(module)) = self.compiled.get(exact) {
             match self.loader.function(module, &forms.entry) {
-                Ok(function) => return Ok(Choice { function, awaits: None }),
-                Err(fault) => self.give_up(exact, fault),
+                Ok(function) => return Ok(Choice { function, pending: None }),
+                Err(fault) => self.mark_failed(exact, fault),
             }
         }
         match self.generic(&forms) {
             Ok(function) => {
-                let ordered = matches!(self.compiled.get(exact), Some(Compiled::Ordered));
-                Ok(Choice { function, awaits: ordered.then(|| exact.clone()) })
+                let requested = matches!(self.compiled.get(exact), Some(Compiled::Requested));
+                Ok(Choice { function, pending: requested.then(|| exact.clone()) })
             }
             // A variant that exists in its exact form only.
             Err(_) if self.wait_for(exact).is_ok() => {
-                Ok(Choice { function: self.entry_of(exact, &forms.entry)?, awaits: None })
+                Ok(Choice { function: self.entry_of(exact, &forms.entry)?, pending: None })
             }
             Err(fault) => Err(fault),
         }
@@ -154,14 +154,14 @@ impl<L: Loader> Modules<L> {
             self.built_in.insert(forms.entry.clone(), module);
             return function;
         }
-        if self.workshop.is_none() {
+        if self.compiler.is_none() {
             let message = format!(
                 "no PTX of {} is built in, and without NVRTC it cannot be compiled; install nvidia-cuda-nvrtc",
                 forms.entry
             );
             return Err(Fault::new(FaultKind::Launch, message));
         }
-        self.order(&forms.generic);
+        self.request(&forms.generic);
         self.wait_for(&forms.generic)?;
         self.entry_of(&forms.generic, &forms.entry)
     }
@@ -170,34 +170,36 @@ impl<L: Loader> Modules<L> {
         match self.compiled.get(form) {
             Some(Compiled::Ready(module)) => self.loader.function(module, entry),
             Some(Compiled::Failed(fault)) => Err(fault.clone()),
-            Some(Compiled::Ordered) | None => {
+            Some(Compiled::Requested) | None => {
                 Err(Fault::new(FaultKind::Launch, format!("{entry} is not compiled")))
             }
         }
     }
 
     /// Sees to it that a form is compiled, now or later; one that lies on disk is loaded at once.
-    fn order(&mut self, form: &Form) {
-        let Some(workshop) = self.workshop.as_mut().filter(|_| !self.compiled.contains_key(form)) else {
+    fn request(&mut self, form: &Form) {
+        let Some(compiler) = self.compiler.as_mut().filter(|_| !self.compiled.contains_key(form)) else {
             return;
         };
-        if let Some(code) = workshop.kept(form)
+        if let Some(code) = compiler.cached(form)
             && let Ok(module) = self.loader.load(Image::MachineCode(&code))
         {
             self.compiled.insert(form.clone(), Compiled::Ready(module));
             return;
         }
-        match workshop.order(form.clone()) {
-            Ok(()) => drop(self.compiled.insert(form.clone(), Compiled::Ordered)),
-            Err(reason) => self.give_up(form, Fault::new(FaultKind::Launch, reason)),
+        match compiler.request(form.clone()) {
+            Ok(()) => drop(self.compiled.insert(form.clone(), Compiled::Requested)),
+            Err(reason) => self.mark_failed(form, Fault::new(FaultKind::Launch, reason)),
         }
     }
 
     fn wait_for(&mut self, form: &Form) -> Result<(), Fault> {
-        while matches!(self.compiled.get(form), Some(Compiled::Ordered)) {
-            match self.workshop.as_ref().and_then(Workshop::wait) {
-                Some(made) => self.keep(made),
-                None => self.give_up(form, Fault::new(FaultKind::Launch, "the compiling threads have ended")),
+        while matches!(self.compiled.get(form), Some(Compiled::Requested)) {
+            match self.compiler.as_ref().and_then(CompilerThreads::wait_next) {
+                Some(made) => self.store(made),
+                None => {
+                    self.mark_failed(form, Fault::new(FaultKind::Launch, "the compiling threads have ended"))
+                }
             }
         }
         match self.compiled.get(form) {
@@ -206,7 +208,7 @@ impl<L: Loader> Modules<L> {
         }
     }
 
-    fn keep(&mut self, (form, code): Made) {
+    fn store(&mut self, (form, code): CompileResult) {
         let loaded = match code {
             Ok(code) => self.loader.load(Image::MachineCode(&code)),
             Err(words) => {
@@ -219,11 +221,11 @@ impl<L: Loader> Modules<L> {
         };
         match loaded {
             Ok(module) => drop(self.compiled.insert(form, Compiled::Ready(module))),
-            Err(fault) => self.give_up(&form, fault),
+            Err(fault) => self.mark_failed(&form, fault),
         }
     }
 
-    fn give_up(&mut self, form: &Form, fault: Fault) {
+    fn mark_failed(&mut self, form: &Form, fault: Fault) {
         tracing::warn!(file = form.file, reason = fault.message, "an exact form is not used");
         if let Some(Compiled::Ready(module)) = self.compiled.insert(form.clone(), Compiled::Failed(fault)) {
             self.loader.unload(module);
@@ -327,7 +329,7 @@ mod tests {
     }
 
     /// The function of a launch once it is no longer the generic one; the test hangs where it stays that.
-    fn later(modules: &mut Modules<FakeDriver>, launch: &Launch) -> &'static str {
+    fn function_after_compilation(modules: &mut Modules<FakeDriver>, launch: &Launch) -> &'static str {
         loop {
             match modules.function(launch).unwrap() {
                 "PTX text: entry" => std::thread::yield_now(),
@@ -346,8 +348,8 @@ mod tests {
         assert_eq!(*loaded.borrow(), 1, "one PTX for all K");
         answers.send(Ok("code")).unwrap();
         answers.send(Ok("code")).unwrap();
-        assert_eq!(later(&mut modules, &of(Dtype::F64, 8)), "code code of k=8: entry");
-        assert_eq!(later(&mut modules, &of(Dtype::F64, 9)), "code code of k=9: entry");
+        assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 8)), "code code of k=8: entry");
+        assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 9)), "code code of k=9: entry");
         drop(modules);
         assert_eq!(*loaded.borrow(), 0, "all is unloaded at the end");
     }

@@ -8,8 +8,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
 
+use super::compiler_threads::Compile;
 use super::forms::Form;
-use super::workshop::Compile;
 
 /// Where a toolkit lies that is not on the loader's path.
 const FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];

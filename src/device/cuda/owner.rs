@@ -14,14 +14,14 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::clock::CardClock;
-use super::context::{Context, Stream, Waiting};
+use super::completion_thread::{HeldMemory, Issued, Start};
+use super::context::{Context, EventWait, Stream};
 use super::driver::{fault, words};
-use super::events::{Spare, UnderWay};
+use super::events::{EventPool, UnderWay};
 use super::forms::Architecture;
 use super::illegal_address::IllegalAddress;
 use super::modules::Modules;
 use super::shared::Shared;
-use super::waiter::{Held, Issued, Start};
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::kernel::cuda::LaunchShape;
 use crate::trace::Clock;
@@ -66,20 +66,20 @@ pub struct Command {
     /// What it waits for.
     pub waits: Vec<Fence>,
     /// How its end is waited for.
-    pub waiting: Waiting,
+    pub waiting: EventWait,
     /// What it is.
     pub action: Action,
     /// Its name in messages.
     pub what: &'static str,
     /// The host memory it uses.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldMemory>,
 }
 
 // SAFETY: the addresses are those of memory that `held` keeps, and nobody else goes through them.
 unsafe impl Send for Command {}
 
 /// What the owner is told.
-pub enum Order {
+pub enum Request {
     /// To issue an operation.
     Issue(Command),
     /// To compile what these launches need, and to answer when that is done.
@@ -99,8 +99,8 @@ pub struct Owner {
     /// For each lane its stream.
     pub streams: Vec<Stream>,
     /// For each lane who waits for its operations to end.
-    pub waiters: Vec<Sender<Issued>>,
-    /// Operations that the waiters have seen end.
+    pub completion_threads: Vec<Sender<Issued>>,
+    /// Operations that the completion_threads have seen end.
     pub ended: Receiver<Fence>,
     /// The card's clock.
     pub card_clock: CardClock,
@@ -109,7 +109,7 @@ pub struct Owner {
     /// Where operations that could not be issued are reported.
     pub reports: Reports,
     /// Events that nobody uses.
-    pub spare: Spare,
+    pub event_pool: EventPool,
     /// What is under way.
     pub under_way: HashMap<Fence, Arc<UnderWay>>,
     /// For each lane what it was given last.
@@ -122,19 +122,19 @@ pub struct Owner {
 
 impl Owner {
     /// Does what it is told, until nobody can tell it anything any more.
-    pub fn work(mut self, orders: &Receiver<Order>) {
+    pub fn work(mut self, orders: &Receiver<Request>) {
         let context = self.context.clone();
         let entered = context.enter();
         if let Err(fault) = &entered {
-            self.shared.lose(&fault.message);
+            self.shared.mark_lost(&fault.message);
         }
         // Kernels are loaded into the context that is current here, and unloaded before it is left.
         let mut modules = Modules::new(self.architecture, self.driver_major);
         for order in orders {
-            self.shared.set_orders(orders.len());
+            self.shared.set_queued(orders.len());
             let command = match order {
-                Order::Issue(command) => command,
-                Order::Prepare(launches, answer) => {
+                Request::Issue(command) => command,
+                Request::Prepare(launches, answer) => {
                     let done = self.shared.check_alive().and_then(|()| modules.prepare(&launches));
                     // Who does not wait any more needs no answer.
                     let _ = answer.send(done);
@@ -145,7 +145,7 @@ impl Owner {
             // What an operation holds is given back before anybody hears of its end.
             if let Err(mut fault) = self.issue(command, now_ns, &mut modules) {
                 if fault.kind == FaultKind::Lost {
-                    fault = self.shared.lose(&fault.message);
+                    fault = self.shared.mark_lost(&fault.message);
                 }
                 self.failed.insert(fence);
                 self.reports.send(fence, now_ns, self.clock.now_ns(), Err(fault));
@@ -161,7 +161,7 @@ impl Owner {
         }
         while let Ok(ended) = self.ended.try_recv() {
             if let Some(under_way) = self.under_way.remove(&ended) {
-                self.spare.give(under_way.events.clone());
+                self.event_pool.release(under_way.events.clone());
             }
         }
         let Command { fence, lane, waits, waiting, action, what, held } = command;
@@ -171,19 +171,19 @@ impl Owner {
             _ => None,
         };
         let epoch = self.card_clock.epoch(self.under_way.is_empty());
-        let events = self.spare.take(&self.context, waiting)?;
+        let events = self.event_pool.take(&self.context, waiting)?;
         let kind = if function.is_some() { FaultKind::Launch } else { FaultKind::Copy };
         let missing = || Fault::new(FaultKind::Misuse, format!("there is no lane {lane}"));
         let stream = self.streams.get(lane).ok_or_else(missing)?;
-        let waiter = self.waiters.get(lane).ok_or_else(missing)?;
+        let completion_thread = self.completion_threads.get(lane).ok_or_else(missing)?;
         let last = self.last.get_mut(lane).ok_or_else(missing)?;
-        let mut behind = Vec::new();
+        let mut predecessors = Vec::new();
         for wait in &waits {
             if let Some(before) = self.under_way.get(wait)
                 && before.lane != lane
             {
                 stream.wait(&before.events.end).map_err(|error| fault(kind, what, error))?;
-                behind.push(before.clone());
+                predecessors.push(before.clone());
             }
         }
         let batch = match &action {
@@ -193,25 +193,28 @@ impl Owner {
         // On a lane that is busy and waits for no other, an operation starts when the one before it ends, and a download at
         // once when its kernel has ended: an event would tell the same, and takes the driver as long as a launch.
         let lane_is_busy = last.is_some_and(|last| self.under_way.contains_key(&last));
-        let follows = match &action {
-            Action::Download(_) => lane_is_busy || !behind.is_empty(),
-            _ => lane_is_busy && behind.is_empty() && batch.is_none(),
+        let start_is_implied = match &action {
+            Action::Download(_) => lane_is_busy || !predecessors.is_empty(),
+            _ => lane_is_busy && predecessors.is_empty() && batch.is_none(),
         };
-        let start = if follows { Start::Behind(behind) } else { Start::Recorded };
-        let ahead = if batch.is_some() { give(stream, &action, function, 1) } else { Ok(()) };
-        let started = ahead.and_then(|()| if follows { Ok(()) } else { events.start.record(stream) });
-        let given = started.and_then(|()| give(stream, &action, function, batch.unwrap_or(1)));
+        let start = if start_is_implied { Start::AfterPredecessors(predecessors) } else { Start::Recorded };
+        let ahead = if batch.is_some() { enqueue(stream, &action, function, 1) } else { Ok(()) };
+        let started =
+            ahead.and_then(|()| if start_is_implied { Ok(()) } else { events.start.record(stream) });
+        let given = started.and_then(|()| enqueue(stream, &action, function, batch.unwrap_or(1)));
         given.map_err(|error| fault(kind, what, error))?;
         if let Err(error) = events.end.record(stream) {
             // It is under way and nobody will know when it ends: its memory is never free again.
             std::mem::forget(held);
-            return Err(self.shared.lose(&words(error)));
+            return Err(self.shared.mark_lost(&words(error)));
         }
         *last = Some(fence);
         let under_way = Arc::new(UnderWay { lane, events, end_ns: OnceLock::new() });
         self.under_way.insert(fence, under_way.clone());
         let issued = Issued { fence, under_way, start, epoch, issued_ns, what, held };
-        waiter.send(issued).map_err(|_| Fault::new(FaultKind::Lost, "the thread of the lane has ended"))
+        completion_thread
+            .send(issued)
+            .map_err(|_| Fault::new(FaultKind::Lost, "the thread of the lane has ended"))
     }
 
     fn illegal_address(&mut self) -> Result<sys::CUfunction, Fault> {
@@ -224,7 +227,7 @@ impl Owner {
 }
 
 /// Gives the stream an action; kernels so many times.
-fn give(
+fn enqueue(
     stream: &Stream,
     action: &Action,
     function: Option<sys::CUfunction>,

@@ -17,7 +17,7 @@ pub struct Shared {
 
 impl Shared {
     /// The device is gone, for the first reason given. Every later operation fails with it.
-    pub fn lose(&self, why: &str) -> Fault {
+    pub fn mark_lost(&self, why: &str) -> Fault {
         let computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         let message = self.lost.get_or_init(|| match *computing {
             Some(kernel) => format!("{why}, while {kernel} ran; the card's context is lost"),
@@ -43,7 +43,7 @@ impl Shared {
     }
 
     /// Takes note of how many orders the owner has before it.
-    pub fn set_orders(&self, orders: usize) {
+    pub fn set_queued(&self, orders: usize) {
         self.orders.store(orders, Ordering::Relaxed);
     }
 
@@ -53,7 +53,7 @@ impl Shared {
     }
 
     /// Takes note of the kernel that runs, to be named should the context be lost meanwhile.
-    pub fn set_computing(&self, kernel: Option<&'static str>) {
+    pub fn set_running_kernel(&self, kernel: Option<&'static str>) {
         *self.computing.lock().unwrap_or_else(PoisonError::into_inner) = kernel;
     }
 }
@@ -66,11 +66,11 @@ mod tests {
     fn the_first_reason_and_its_kernel_stay() {
         let shared = Shared::default();
         assert!(shared.check_alive().is_ok());
-        shared.set_computing(Some("csr_vector_f64"));
-        let fault = shared.lose("an illegal address");
+        shared.set_running_kernel(Some("csr_vector_f64"));
+        let fault = shared.mark_lost("an illegal address");
         assert!(fault.message.contains("csr_vector_f64") && fault.kind == FaultKind::Lost, "{fault:?}");
-        shared.set_computing(None);
-        assert_eq!(shared.lose("something later"), fault);
+        shared.set_running_kernel(None);
+        assert_eq!(shared.mark_lost("something later"), fault);
         assert_eq!(shared.check_alive(), Err(fault));
     }
 

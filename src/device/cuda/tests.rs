@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, unbounded};
 
-use super::super::conformance::{Takes, conforms};
+use super::super::conformance::{Supports, conforms};
 use super::*;
 use crate::device::{Completion, PinnedRange};
 use crate::graph::DeviceId;
@@ -33,7 +33,7 @@ fn next(completions: &Receiver<Completion>) -> Completion {
 #[test]
 fn cuda_devices_conform() {
     if card() {
-        conforms(Takes::Copies, |reports| {
+        conforms(Supports::Copies, |reports| {
             Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
         });
     }
@@ -175,13 +175,13 @@ fn a_kernel_faults_in_this_process() {
         fence: Fence(fence),
         lane: 1,
         waits: Vec::new(),
-        waiting: Waiting::Awake,
+        waiting: EventWait::Spinning,
         action: Action::IllegalAddress,
         what: "a kernel",
         held: Vec::new(),
     };
     lost.next_fence += 1;
-    lost.threads.as_ref().unwrap().orders.send(Order::Issue(command)).unwrap();
+    lost.threads.as_ref().unwrap().orders.send(Request::Issue(command)).unwrap();
     let end = next(&completions);
     let fault = end.result.expect_err("an illegal address is a fault");
     assert_eq!(fault.kind, FaultKind::Lost);

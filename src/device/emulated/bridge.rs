@@ -11,11 +11,11 @@ use std::ptr;
 
 use corosensei::Yielder;
 
+use super::barriers::{State, WarpCall, WarpKind};
 use super::entries::Entry;
-use super::fault::{AccessKind, Index3, Wrong};
+use super::fault::{AccessKind, FaultCause, Index3};
 use super::memory::Allocation;
 use super::region::{Region, outside};
-use super::rendezvous::{State, WarpCall, WarpKind};
 
 /// Shared memory that a block may declare.
 pub const STATIC_SHARED_BYTES: usize = 48 << 10;
@@ -51,7 +51,7 @@ pub struct Context<'a> {
     pub states: RefCell<Vec<State>>,
     pub answers: RefCell<Vec<u64>>,
     /// What went wrong.
-    pub wrong: Cell<Option<Wrong>>,
+    pub cause: Cell<Option<FaultCause>>,
     /// Bounds of the stack that the running thread uses.
     pub stack: Cell<(usize, usize)>,
     yielder: Cell<*const Yielder<(), Pause>>,
@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
             warp_end: Cell::default(),
             states: RefCell::new(vec![State::Ready; threads]),
             answers: RefCell::new(vec![0; threads]),
-            wrong: Cell::default(),
+            cause: Cell::default(),
             stack: Cell::default(),
             yielder: Cell::new(ptr::null()),
             regions: UnsafeCell::new(regions),
@@ -160,8 +160,8 @@ impl<'a> Context<'a> {
 
     /// Ends the launch: the running thread is left where it is and never goes on.
     #[cold]
-    fn fail(&self, wrong: Wrong) -> ! {
-        self.wrong.set(Some(wrong));
+    fn fail(&self, cause: FaultCause) -> ! {
+        self.cause.set(Some(cause));
         // SAFETY: as in `wait`.
         unsafe { (*self.yielder.get()).suspend(Pause::Failed) };
         // A runner whose thread failed is never resumed.
@@ -175,9 +175,9 @@ impl<'a> Context<'a> {
         for region in regions {
             if region.contains(address, bytes) {
                 if !region.allows(access, address, bytes)
-                    && let Err(wrong) = region.check(access, address, bytes)
+                    && let Err(cause) = region.check(access, address, bytes)
                 {
-                    self.fail(wrong);
+                    self.fail(cause);
                 }
                 return;
             }
@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
         let regions = unsafe { &*self.regions.get() };
         if let Some(region) = regions.iter().find(|region| region.contains(address, 1)) {
             let (name, offset) = (region.name.to_owned(), address - region.address());
-            self.fail(Wrong::Misaligned { region: name, offset, alignment, line });
+            self.fail(FaultCause::Misaligned { region: name, offset, alignment, line });
         }
     }
 
@@ -209,7 +209,7 @@ impl<'a> Context<'a> {
         let begin = (self.shared_used.get() + GAP_BYTES).next_multiple_of(alignment.max(16));
         let limit_bytes = STATIC_SHARED_BYTES.min(self.shared_memory.bytes());
         if begin.saturating_add(bytes) > limit_bytes {
-            self.fail(Wrong::SharedMemory { bytes: begin.saturating_add(bytes), limit_bytes });
+            self.fail(FaultCause::SharedMemory { bytes: begin.saturating_add(bytes), limit_bytes });
         }
         self.shared_used.set(begin + bytes);
         // SAFETY: only this launch uses its processor's shared memory, and this variable is new to it.

@@ -44,7 +44,7 @@ impl AccessKind {
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wrong {
+pub enum FaultCause {
     /// An access outside of everything the kernel was given; the region is the nearest one.
     OutOfBounds {
         /// What the access does.
@@ -142,10 +142,10 @@ pub struct KernelFault {
     /// The thread of the block.
     pub thread: Index3,
     /// What went wrong.
-    pub wrong: Wrong,
+    pub cause: FaultCause,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FaultCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfBounds { access, bytes, region, offset, region_bytes } => {
@@ -193,6 +193,6 @@ impl fmt::Display for Wrong {
 
 impl fmt::Display for KernelFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, block {}, thread {}: {}", self.kernel, self.block, self.thread, self.wrong)
+        write!(f, "{}, block {}, thread {}: {}", self.kernel, self.block, self.thread, self.cause)
     }
 }

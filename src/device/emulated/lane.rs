@@ -1,4 +1,4 @@
-#![allow(unsafe_code)] // The emulator's bridge: touches the device's memory, as the ledger allows.
+#![allow(unsafe_code)] // The emulator's bridge: touches the device's memory, as the race_detector allows.
 //! A lane: a host thread that does what it is given, in order, and reports each end.
 
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::time::Duration;
 use crossbeam::channel::Receiver;
 
 use super::launch::BoundLaunch;
-use super::ledger::{LANES, Stamp};
 use super::memory::Allocation;
 use super::processor::Processor;
+use super::race_detector::{LANES, Stamp};
 use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
 use crate::trace::Clock;
 
@@ -21,7 +21,7 @@ use crate::trace::Clock;
 const MAX_DELAY_NS: u64 = 300_000;
 
 /// Bytes of the device's memory, checked to lie inside.
-pub struct Place {
+pub struct DeviceBytes {
     pub memory: Arc<Allocation>,
     pub number: u32,
     pub range: Range<usize>,
@@ -29,7 +29,7 @@ pub struct Place {
 
 /// A copy, and where in the device's memory.
 pub struct Copy {
-    pub place: Place,
+    pub place: DeviceBytes,
     pub transfer: Transfer,
 }
 
@@ -193,7 +193,7 @@ impl Lane {
                     for (at, host_at, length) in transfer.pieces() {
                         let from = bytes.get(within(transfer.host.begin, host_at, length));
                         let from = from.ok_or_else(|| short(what, fence))?;
-                        // SAFETY: inside, as checked when it was submitted, and the ledger keeps everybody else away.
+                        // SAFETY: inside, as checked when it was submitted, and the race_detector keeps everybody else away.
                         unsafe { place.memory.write(place.range.start + at as usize, from) };
                     }
                 }
@@ -211,7 +211,7 @@ impl Lane {
                 for (at, host_at, length) in transfer.pieces() {
                     let to = bytes.get_mut(within(transfer.host.begin, host_at, length));
                     let to = to.ok_or_else(|| short(what, fence))?;
-                    // SAFETY: inside, as checked when it was submitted, and the ledger keeps writers away.
+                    // SAFETY: inside, as checked when it was submitted, and the race_detector keeps writers away.
                     unsafe { from.memory.read(from.range.start + at as usize, to) };
                 }
                 Ok(())
@@ -223,7 +223,7 @@ impl Lane {
                 let no_memory =
                     || Fault::new(FaultKind::OutOfMemory, "the host has no memory for a processor");
                 let processor = processor.as_mut().ok_or_else(no_memory)?;
-                // SAFETY: inside and of the parameters' kinds, as checked when it was submitted, and the ledger keeps
+                // SAFETY: inside and of the parameters' kinds, as checked when it was submitted, and the race_detector keeps
                 // everybody else away from what it writes, and writers from what it reads.
                 (0..*times).try_for_each(|_| unsafe { launch.run(processor, &self.shared.closing) })
             }
@@ -232,7 +232,7 @@ impl Lane {
 }
 
 /// The first byte of the rows that nobody has written.
-fn first_unwritten(from: &Place, rows: &RowBytes) -> Option<usize> {
+fn first_unwritten(from: &DeviceBytes, rows: &RowBytes) -> Option<usize> {
     let end = from.range.end;
     from.range.clone().step_by((rows.pitch_bytes as usize).max(1)).find_map(|row| {
         let row_end = row.saturating_add(rows.bytes as usize).min(end);

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::bridge::Parts;
 use super::entries::Entry;
-use super::fault::{KernelFault, Wrong};
+use super::fault::{FaultCause, KernelFault};
 use super::memory::Allocation;
 use super::processor::{Grid, Processor};
 use super::region::Region;
@@ -141,9 +141,9 @@ impl BoundLaunch {
             }
         }
         result.map_err(|fault| {
-            let kind = match fault.wrong {
-                Wrong::Stacks { .. } => FaultKind::OutOfMemory,
-                Wrong::Stopped => FaultKind::Lost,
+            let kind = match fault.cause {
+                FaultCause::Stacks { .. } => FaultKind::OutOfMemory,
+                FaultCause::Stopped => FaultKind::Lost,
                 _ => FaultKind::Misuse,
             };
             Fault::new(kind, fault.to_string())

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)] // The emulator's bridge: kernels compiled from C++ hold plain pointers into this memory.
 //! Memory of an emulated device: bytes, and for each of them whether anybody has written it.
 //!
-//! Nothing but the device's own operations reaches it, and the ledger lets no two of them run side by side that touch
+//! Nothing but the device's own operations reaches it, and the race_detector lets no two of them run side by side that touch
 //! the same bytes, one writing. Bytes that nobody has written are all ones, which reads as NaN in both precisions.
 
 use std::alloc::{Layout, alloc, dealloc};

@@ -5,6 +5,7 @@
 //! reported, it never spoils another one's bytes. Delays and faults can be asked for, and the same ones come again each
 //! time.
 
+mod barriers;
 mod bridge;
 mod entries;
 #[cfg(test)]
@@ -16,12 +17,11 @@ mod fault_tests;
 mod kernel_tests;
 mod lane;
 mod launch;
-mod ledger;
 mod memory;
 mod options;
 mod processor;
+mod race_detector;
 mod region;
-mod rendezvous;
 #[cfg(test)]
 mod shared_words;
 #[cfg(test)]
@@ -32,14 +32,14 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam::channel::{Sender, unbounded};
 
-pub use fault::{AccessKind, Index3, KernelFault, Wrong};
+pub use fault::{AccessKind, FaultCause, Index3, KernelFault};
 pub use options::{EmulatedOptions, Faults};
 
 use entries::entry;
-use lane::{Action, Copy, Injected, Job, Lane, Place, Shared};
+use lane::{Action, Copy, DeviceBytes, Injected, Job, Lane, Shared};
 use launch::{Bound, BoundLaunch, BoundRange, Use};
-use ledger::{Intent, LANES, Ledger};
 use memory::Allocation;
+use race_detector::{Intent, LANES, RaceDetector};
 
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
@@ -50,14 +50,14 @@ use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::trace::Clock;
 
 /// Operations that a lane takes before the first has ended.
-const DEPTH: usize = 16;
+const LANE_DEPTH: usize = 16;
 
 /// An emulated device.
 pub struct EmulatedDevice {
     description: Description,
     options: EmulatedOptions,
     clock: Clock,
-    ledger: Ledger,
+    race_detector: RaceDetector,
     memories: Vec<Arc<Allocation>>,
     shared: Arc<Shared>,
     /// Empty once the device is closed.
@@ -100,12 +100,14 @@ impl EmulatedDevice {
             description: Description {
                 name: name.clone(),
                 memory_bytes: Some(options.memory_bytes),
-                lanes: kinds.map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: DEPTH }).to_vec(),
-                waits_by_itself: true,
+                lanes: kinds
+                    .map(|(name, kind)| LaneInfo { name: name.into(), kind, depth: LANE_DEPTH })
+                    .to_vec(),
+                stream_ordered: true,
             },
             options,
             clock,
-            ledger: Ledger::default(),
+            race_detector: RaceDetector::default(),
             memories: Vec::new(),
             shared: shared.clone(),
             lanes: Vec::with_capacity(LANES),
@@ -135,19 +137,19 @@ impl EmulatedDevice {
         Ok(())
     }
 
-    fn place(&self, range: &MemoryRange) -> Result<Place, Fault> {
+    fn resolve(&self, range: &MemoryRange) -> Result<DeviceBytes, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
         let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?.clone();
         if range.begin > range.end || range.end > memory.bytes() as u64 {
             return Err(outside());
         }
-        Ok(Place { memory, number: range.memory.0, range: range.begin as usize..range.end as usize })
+        Ok(DeviceBytes { memory, number: range.memory.0, range: range.begin as usize..range.end as usize })
     }
 
     fn copy(&self, transfer: Transfer) -> Result<Copy, Fault> {
         check_lengths(&transfer)?;
-        Ok(Copy { place: self.place(&transfer.device)?, transfer })
+        Ok(Copy { place: self.resolve(&transfer.device)?, transfer })
     }
 
     fn check(&self, operation: Operation<'_>, lane: LaneKind) -> Result<Checked, Fault> {
@@ -191,7 +193,7 @@ impl EmulatedDevice {
                 if using != Use::Write {
                     reads.push(*range);
                 }
-                let place = self.place(range)?;
+                let place = self.resolve(range)?;
                 let (memory, range) = (place.memory, place.range);
                 Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, using }))
             };
@@ -259,7 +261,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         let memory = memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for it")))?;
         self.counts.allocated_bytes += bytes;
         self.memories.push(Arc::new(memory));
-        self.ledger.add_memory();
+        self.race_detector.add_memory();
         Ok(Memory(self.memories.len() as u32 - 1))
     }
 
@@ -293,7 +295,8 @@ impl<'run> Device<'run> for EmulatedDevice {
         let no_lane = || misuse(format!("there is no lane {lane}"));
         let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
         let Checked { action, what, reads, writes } = self.check(operation, kind)?;
-        let admitted = self.ledger.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
+        let admitted =
+            self.race_detector.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);
         let (stamp, waits, sources) = (admitted.stamp, admitted.waits, admitted.sources);
         let job = Box::new(Job { stamp, waits, sources, action, injected });
@@ -303,9 +306,9 @@ impl<'run> Device<'run> for EmulatedDevice {
         }
     }
 
-    fn settle(&mut self) {
+    fn mark_synchronized(&mut self) {
         // What has not ended cannot have been seen to end, and nothing is ordered after it.
-        self.ledger.settle(self.shared.ended());
+        self.race_detector.mark_synchronized(self.shared.ended());
     }
 
     fn advance(&mut self) -> bool {

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
+use super::barriers::{Block, LANES, State, block_state, release_warp, stuck_warp};
 use super::bridge::{Context, Parts, Pause};
-use super::fault::{Index3, KernelFault, Wrong};
+use super::fault::{FaultCause, Index3, KernelFault};
 use super::memory::Allocation;
 use super::region::Region;
-use super::rendezvous::{Block, LANES, State, block_state, release_warp, stuck_warp};
 
 /// Bytes of a thread's stack.
 const STACK_BYTES: usize = 64 << 10;
@@ -61,13 +61,13 @@ impl Processor {
         let mut block = BlockRun { context: &context, runners, idle, stacks, holders: Vec::new() };
         let result = context.enter(|| {
             if dynamic_bytes > SHARED_BYTES {
-                return Err(Wrong::SharedMemory { bytes: dynamic_bytes, limit_bytes: SHARED_BYTES });
+                return Err(FaultCause::SharedMemory { bytes: dynamic_bytes, limit_bytes: SHARED_BYTES });
             }
             for z in 0..context.grid.z {
                 for y in 0..context.grid.y {
                     for x in 0..context.grid.x {
                         if stop.load(Ordering::Relaxed) {
-                            return Err(Wrong::Stopped);
+                            return Err(FaultCause::Stopped);
                         }
                         context.block.set(Index3 { x, y, z });
                         block.run()?;
@@ -77,7 +77,7 @@ impl Processor {
             Ok(())
         });
         let thread = context.thread_index(context.thread.get());
-        let fault = |wrong| KernelFault { kernel: name.into(), block: context.block.get(), thread, wrong };
+        let fault = |cause| KernelFault { kernel: name.into(), block: context.block.get(), thread, cause };
         let result = result.map_err(fault);
         if result.is_err() {
             self.abandon_runners();
@@ -112,7 +112,7 @@ struct BlockRun<'a, 'b> {
 }
 
 impl BlockRun<'_, '_> {
-    fn run(&mut self) -> Result<(), Wrong> {
+    fn run(&mut self) -> Result<(), FaultCause> {
         let context = self.context;
         let threads = context.states.borrow().len();
         self.holders.resize(threads, 0);
@@ -127,18 +127,18 @@ impl BlockRun<'_, '_> {
             let state = block_state(&context.states.borrow());
             match state {
                 Block::Done => return Ok(()),
-                Block::Together => context.states.borrow_mut().fill(State::Ready),
-                Block::Apart { waiting, count, line, absent, absent_line } => {
+                Block::AtBarrier => context.states.borrow_mut().fill(State::Ready),
+                Block::Diverged { waiting, count, line, absent, absent_line } => {
                     context.thread.set(waiting);
                     let absent = context.thread_index(absent);
-                    return Err(Wrong::Barrier { line, waiting: count, absent, absent_line });
+                    return Err(FaultCause::Barrier { line, waiting: count, absent, absent_line });
                 }
             }
         }
     }
 
     /// Runs a warp until each of its threads has left or waits for the block.
-    fn run_warp(&mut self, first: usize, end: usize, begun: bool) -> Result<(), Wrong> {
+    fn run_warp(&mut self, first: usize, end: usize, begun: bool) -> Result<(), FaultCause> {
         let context = self.context;
         if begun {
             self.resume_ready(first, end)?;
@@ -158,20 +158,20 @@ impl BlockRun<'_, '_> {
             match released {
                 Ok(true) => self.resume_ready(first, end)?,
                 Ok(false) => break,
-                Err((lane, wrong)) => return self.blame(first + lane, wrong),
+                Err((lane, cause)) => return self.blame(first + lane, cause),
             }
         }
         let stuck = stuck_warp(&context.states.borrow()[first..end]);
-        stuck.map_or(Ok(()), |(lane, wrong)| self.blame(first + lane, wrong))
+        stuck.map_or(Ok(()), |(lane, cause)| self.blame(first + lane, cause))
     }
 
-    fn blame(&self, thread: usize, wrong: Wrong) -> Result<(), Wrong> {
+    fn blame(&self, thread: usize, cause: FaultCause) -> Result<(), FaultCause> {
         self.context.thread.set(thread);
-        Err(wrong)
+        Err(cause)
     }
 
     /// Lets the threads of a warp go on that may.
-    fn resume_ready(&mut self, first: usize, end: usize) -> Result<(), Wrong> {
+    fn resume_ready(&mut self, first: usize, end: usize) -> Result<(), FaultCause> {
         for thread in first..end {
             let ready = self.context.states.borrow()[thread] == State::Ready;
             if ready {
@@ -181,27 +181,27 @@ impl BlockRun<'_, '_> {
         Ok(())
     }
 
-    fn resume(&mut self, number: usize) -> Result<(), Wrong> {
+    fn resume(&mut self, number: usize) -> Result<(), FaultCause> {
         let runner = &mut self.runners[number];
         self.context.stack.set(runner.stack);
         match runner.coroutine.resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => self.holders[self.context.thread.get()] = number,
             CoroutineResult::Yield(Pause::Failed) => {
-                return Err(self.context.wrong.take().unwrap_or(Wrong::Stopped));
+                return Err(self.context.cause.take().unwrap_or(FaultCause::Stopped));
             }
             CoroutineResult::Yield(Pause::Idle) | CoroutineResult::Return(()) => self.idle.push(number),
         }
         Ok(())
     }
 
-    fn idle_runner(&mut self) -> Result<usize, Wrong> {
+    fn idle_runner(&mut self) -> Result<usize, FaultCause> {
         if let Some(number) = self.idle.pop() {
             return Ok(number);
         }
         let threads = self.runners.len();
         let stack = match self.stacks.pop() {
             Some(stack) => stack,
-            None => DefaultStack::new(STACK_BYTES).map_err(|_| Wrong::Stacks { threads })?,
+            None => DefaultStack::new(STACK_BYTES).map_err(|_| FaultCause::Stacks { threads })?,
         };
         let bounds = (stack.limit().get(), stack.base().get());
         let coroutine = Coroutine::with_stack(stack, |yielder, ()| Context::run_threads(yielder));

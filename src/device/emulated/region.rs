@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::fault::{AccessKind, Wrong};
+use super::fault::{AccessKind, FaultCause};
 use super::memory::{Allocation, bit_mask};
 
 /// A run of bytes that a kernel was given.
@@ -45,17 +45,19 @@ impl<'a> Region<'a> {
 
     /// Looks closer at an access that lies inside. A write makes its bytes written.
     #[cold]
-    pub fn check(&self, access: AccessKind, address: usize, bytes: usize) -> Result<(), Wrong> {
+    pub fn check(&self, access: AccessKind, address: usize, bytes: usize) -> Result<(), FaultCause> {
         let at = address - self.memory.address();
         let (region, offset) = (|| self.name.to_owned(), address - self.address);
         match access {
-            AccessKind::Write if !self.writable => Err(Wrong::ReadOnly { bytes, region: region(), offset }),
+            AccessKind::Write if !self.writable => {
+                Err(FaultCause::ReadOnly { bytes, region: region(), offset })
+            }
             AccessKind::Write => {
                 self.memory.mark(at..at + bytes, true);
                 Ok(())
             }
             AccessKind::Read if self.memory.first_unwritten(at..at + bytes).is_some() => {
-                Err(Wrong::Unwritten { bytes, region: region(), offset })
+                Err(FaultCause::Unwritten { bytes, region: region(), offset })
             }
             AccessKind::Read => Ok(()),
         }
@@ -64,20 +66,20 @@ impl<'a> Region<'a> {
 
 /// An access that lies in none of the regions, told by the nearest of them.
 #[cold]
-pub fn outside(regions: &[Region<'_>], access: AccessKind, address: usize, bytes: usize) -> Wrong {
+pub fn outside(regions: &[Region<'_>], access: AccessKind, address: usize, bytes: usize) -> FaultCause {
     let distance = |region: &Region<'_>| {
         let start = region.address();
         if address < start { start - address } else { (address + bytes).saturating_sub(start + region.bytes) }
     };
     match regions.iter().min_by_key(|region| distance(region)) {
-        Some(region) => Wrong::OutOfBounds {
+        Some(region) => FaultCause::OutOfBounds {
             access,
             bytes,
             region: region.name.into(),
             offset: address.wrapping_sub(region.address()) as i64,
             region_bytes: region.bytes,
         },
-        None => Wrong::OutOfBounds {
+        None => FaultCause::OutOfBounds {
             access,
             bytes,
             region: "no memory at all".into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
-use crate::device::conformance::{Takes, conforms};
+use crate::device::conformance::{Supports, conforms};
 use crate::device::{Completion, PinnedRange};
 use crate::graph::DeviceId;
 use crate::kernel::cuda::Variant;
@@ -17,12 +17,12 @@ const UPLOAD: usize = 0;
 const COMPUTE: usize = 1;
 const DOWNLOAD: usize = 2;
 
-struct Bench {
+struct Fixture {
     device: EmulatedDevice,
     completions: Receiver<Completion>,
 }
 
-impl Bench {
+impl Fixture {
     fn open(options: &str) -> Self {
         let (sender, completions) = unbounded();
         let reports = Reports { device: DeviceId(1), sender };
@@ -88,7 +88,7 @@ struct Product {
 }
 
 impl Product {
-    fn new(bench: &mut Bench, k: usize) -> Self {
+    fn new(fixture: &mut Fixture, k: usize) -> Self {
         let a = generate::<f64>("hub,rows=300,degree=3,hubs=1", 3, u64::MAX).unwrap().matrix;
         let x =
             MultiVector::from_fn(a.cols(), k, |row, column| ((row * 7 + column) % 13) as f64 - 6.0).unwrap();
@@ -101,7 +101,7 @@ impl Product {
             a.rows() * k * 8,
         ];
         let slab =
-            bench.device.allocate(sizes.iter().map(|size| size.next_multiple_of(16)).sum::<usize>() as u64);
+            fixture.device.allocate(sizes.iter().map(|size| size.next_multiple_of(16)).sum::<usize>() as u64);
         let memory = slab.unwrap();
         let mut begin = 0;
         let places = sizes.map(|size| {
@@ -112,18 +112,18 @@ impl Product {
         Self { a, x, places }
     }
 
-    fn upload(&self, bench: &mut Bench, waits: &[Fence]) -> Vec<Fence> {
+    fn upload(&self, fixture: &mut Fixture, waits: &[Fence]) -> Vec<Fence> {
         let view = self.a.view();
         let [pointers, columns, values, x, _] = self.places;
         vec![
-            bench.upload(view.row_pointers(), pointers, waits).unwrap(),
-            bench.upload(view.columns(), columns, &[]).unwrap(),
-            bench.upload(view.values(), values, &[]).unwrap(),
-            bench.upload(self.x.data(), x, &[]).unwrap(),
+            fixture.upload(view.row_pointers(), pointers, waits).unwrap(),
+            fixture.upload(view.columns(), columns, &[]).unwrap(),
+            fixture.upload(view.values(), values, &[]).unwrap(),
+            fixture.upload(self.x.data(), x, &[]).unwrap(),
         ]
     }
 
-    fn launch(&self, bench: &mut Bench, kernel: KernelId, waits: &[Fence]) -> Result<Fence, Fault> {
+    fn launch(&self, fixture: &mut Fixture, kernel: KernelId, waits: &[Fence]) -> Result<Fence, Fault> {
         let (rows, k) = (self.a.rows() as u64, self.x.k() as u64);
         let [pointers, columns, values, x, y] = self.places;
         let arguments = vec![
@@ -149,7 +149,7 @@ impl Product {
             arguments,
             batch: None,
         };
-        bench.submit(COMPUTE, Operation::Launch(launch), waits)
+        fixture.submit(COMPUTE, Operation::Launch(launch), waits)
     }
 
     fn expected(&self) -> Vec<u8> {
@@ -162,16 +162,16 @@ impl Product {
 #[test]
 fn a_product_is_the_reference_bit_for_bit_under_any_delays() {
     for seed in 0..20 {
-        let mut bench = Bench::open(&format!("delay_seed={seed}"));
-        let product = Product::new(&mut bench, 3);
+        let mut fixture = Fixture::open(&format!("delay_seed={seed}"));
+        let product = Product::new(&mut fixture, 3);
         let mut last = Vec::new();
         for _ in 0..3 {
             // Each round writes over the last one's bytes, which the waits allow.
-            let uploads = product.upload(&mut bench, &last);
-            let launch = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads[3..]).unwrap();
-            let (download, y) = bench.download(product.places[4], &[launch]).unwrap();
+            let uploads = product.upload(&mut fixture, &last);
+            let launch = product.launch(&mut fixture, KernelId::CsrScalarV3, &uploads[3..]).unwrap();
+            let (download, y) = fixture.download(product.places[4], &[launch]).unwrap();
             last = vec![download];
-            let ends = bench.ends(6);
+            let ends = fixture.ends(6);
             assert!(ends.values().all(|end| end.is_ok()), "{ends:?}");
             assert_eq!(*y.read().unwrap(), product.expected(), "seed {seed}");
         }
@@ -180,33 +180,33 @@ fn a_product_is_the_reference_bit_for_bit_under_any_delays() {
 
 #[test]
 fn a_missing_wait_is_found_although_nothing_went_wrong_in_time() {
-    let mut bench = Bench::open("");
-    let product = Product::new(&mut bench, 2);
-    let uploads = product.upload(&mut bench, &[]);
-    assert_eq!(bench.ends(4).len(), 4);
+    let mut fixture = Fixture::open("");
+    let product = Product::new(&mut fixture, 2);
+    let uploads = product.upload(&mut fixture, &[]);
+    assert_eq!(fixture.ends(4).len(), 4);
     // All uploads have ended, but nothing says so.
-    let fault = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads[..3]).unwrap_err();
+    let fault = product.launch(&mut fixture, KernelId::CsrScalarV3, &uploads[..3]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Misuse);
     assert!(
         fault.message.contains("used before ready") && fault.message.contains("upload 3"),
         "{}",
         fault.message
     );
-    let launch = product.launch(&mut bench, KernelId::CsrScalarV3, &uploads).unwrap();
-    assert!(bench.ends(1)[&launch].is_ok());
-    let fault = bench.download(product.places[4], &uploads).unwrap_err();
+    let launch = product.launch(&mut fixture, KernelId::CsrScalarV3, &uploads).unwrap();
+    assert!(fixture.ends(1)[&launch].is_ok());
+    let fault = fixture.download(product.places[4], &uploads).unwrap_err();
     assert!(fault.message.contains("used before ready"), "{}", fault.message);
-    let fault = bench.upload(product.a.view().values(), product.places[2], &[]).unwrap_err();
+    let fault = fixture.upload(product.a.view().values(), product.places[2], &[]).unwrap_err();
     assert!(fault.message.contains("reused too early"), "{}", fault.message);
-    Device::settle(&mut bench.device);
-    assert!(bench.upload(product.a.view().values(), product.places[2], &[]).is_ok());
-    assert!(bench.download(product.places[4], &[]).is_ok());
+    Device::mark_synchronized(&mut fixture.device);
+    assert!(fixture.upload(product.a.view().values(), product.places[2], &[]).is_ok());
+    assert!(fixture.download(product.places[4], &[]).is_ok());
 }
 
 #[test]
 fn the_device_conforms() {
     for options in ["", "delay_seed=3"] {
-        conforms(Takes::Copies, |reports| {
+        conforms(Supports::Copies, |reports| {
             let options = EmulatedOptions::parse(options).unwrap();
             Box::new(EmulatedDevice::open("emu:0", options, Clock::start(), reports).unwrap())
         });
@@ -215,25 +215,25 @@ fn the_device_conforms() {
 
 #[test]
 fn settling_before_everything_has_ended_orders_nothing() {
-    let mut bench = Bench::open("hang_at_operation=1");
-    let range = bench.memory(64);
-    bench.upload(&[1u8; 64], range, &[]).unwrap();
-    Device::settle(&mut bench.device);
-    assert!(bench.download(range, &[]).is_err());
+    let mut fixture = Fixture::open("hang_at_operation=1");
+    let range = fixture.memory(64);
+    fixture.upload(&[1u8; 64], range, &[]).unwrap();
+    Device::mark_synchronized(&mut fixture.device);
+    assert!(fixture.download(range, &[]).is_err());
 }
 
 #[test]
 fn a_kernel_that_goes_wrong_is_reported_and_the_device_goes_on() {
-    let mut bench = Bench::open("");
-    let mut product = Product::new(&mut bench, 2);
-    let uploads = product.upload(&mut bench, &[]);
+    let mut fixture = Fixture::open("");
+    let mut product = Product::new(&mut fixture, 2);
+    let uploads = product.upload(&mut fixture, &[]);
     let whole_x = product.places[3];
     product.places[3].end -= 16;
-    let wrong = product.launch(&mut bench, KernelId::CsrVector, &uploads).unwrap();
+    let wrong = product.launch(&mut fixture, KernelId::CsrVector, &uploads).unwrap();
     product.places[3] = whole_x;
-    let (download, _) = bench.download(product.places[4], &[wrong]).unwrap();
-    let right = product.launch(&mut bench, KernelId::CsrVector, &[uploads[3], download]).unwrap();
-    let ends = bench.ends(7);
+    let (download, _) = fixture.download(product.places[4], &[wrong]).unwrap();
+    let right = product.launch(&mut fixture, KernelId::CsrVector, &[uploads[3], download]).unwrap();
+    let ends = fixture.ends(7);
     let fault = ends[&wrong].clone().unwrap_err();
     assert_eq!(fault.kind, FaultKind::Misuse);
     assert!(fault.message.contains("csr_vector_f64, block ") && fault.message.contains(" of x, which has"));
@@ -243,11 +243,11 @@ fn a_kernel_that_goes_wrong_is_reported_and_the_device_goes_on() {
 
 #[test]
 fn downloads_of_memory_nobody_wrote_are_reported() {
-    let mut bench = Bench::open("");
-    let range = bench.memory(64);
-    let upload = bench.upload(&[1u8; 32], MemoryRange { end: 32, ..range }, &[]).unwrap();
-    let (download, _) = bench.download(range, &[upload]).unwrap();
-    let fault = bench.ends(2)[&download].clone().unwrap_err();
+    let mut fixture = Fixture::open("");
+    let range = fixture.memory(64);
+    let upload = fixture.upload(&[1u8; 32], MemoryRange { end: 32, ..range }, &[]).unwrap();
+    let (download, _) = fixture.download(range, &[upload]).unwrap();
+    let fault = fixture.ends(2)[&download].clone().unwrap_err();
     assert!(fault.kind == FaultKind::Misuse && fault.message.contains("byte 32"), "{}", fault.message);
 }
 
@@ -258,16 +258,16 @@ fn injected_failures_hit_their_operation_and_what_reads_its_output_and_nothing_e
         ("fail_launch=1", FaultKind::Launch, &[4, 5]),
         ("fail_copy=5", FaultKind::Copy, &[5]),
     ] {
-        let mut bench = Bench::open(options);
-        let product = Product::new(&mut bench, 1);
-        let uploads = product.upload(&mut bench, &[]);
-        let launch = product.launch(&mut bench, KernelId::CsrScalarV2, &uploads).unwrap();
-        let (download, _) = bench.download(product.places[4], &[launch]).unwrap();
+        let mut fixture = Fixture::open(options);
+        let product = Product::new(&mut fixture, 1);
+        let uploads = product.upload(&mut fixture, &[]);
+        let launch = product.launch(&mut fixture, KernelId::CsrScalarV2, &uploads).unwrap();
+        let (download, _) = fixture.download(product.places[4], &[launch]).unwrap();
         // A second round on the same bytes: it comes after the failed one and has nothing else to do with it.
-        let uploads = product.upload(&mut bench, &[launch]);
-        let launch = product.launch(&mut bench, KernelId::CsrScalarV2, &[uploads[3], download]).unwrap();
-        let (_, y) = bench.download(product.places[4], &[launch]).unwrap();
-        let ends = bench.ends(12);
+        let uploads = product.upload(&mut fixture, &[launch]);
+        let launch = product.launch(&mut fixture, KernelId::CsrScalarV2, &[uploads[3], download]).unwrap();
+        let (_, y) = fixture.download(product.places[4], &[launch]).unwrap();
+        let ends = fixture.ends(12);
         for fence in 0..12 {
             let expected = failed.contains(&fence).then_some(failing);
             assert_eq!(kind(&ends[&Fence(fence)]), expected, "{options}: operation {fence}");
@@ -278,60 +278,60 @@ fn injected_failures_hit_their_operation_and_what_reads_its_output_and_nothing_e
 
 #[test]
 fn a_lost_device_fails_this_and_every_later_call() {
-    let mut bench = Bench::open("lost_at_operation=2");
-    let range = bench.memory(64);
-    let first = bench.upload(&[1u8; 64], range, &[]).unwrap();
-    let second = bench.upload(&[2u8; 64], range, &[]).unwrap();
-    let ends = bench.ends(2);
+    let mut fixture = Fixture::open("lost_at_operation=2");
+    let range = fixture.memory(64);
+    let first = fixture.upload(&[1u8; 64], range, &[]).unwrap();
+    let second = fixture.upload(&[2u8; 64], range, &[]).unwrap();
+    let ends = fixture.ends(2);
     assert!(ends[&first].is_ok() && kind(&ends[&second]) == Some(FaultKind::Lost));
-    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
-    assert_eq!(bench.device.allocate(1).unwrap_err().kind, FaultKind::Lost);
+    assert_eq!(fixture.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
+    assert_eq!(fixture.device.allocate(1).unwrap_err().kind, FaultKind::Lost);
 }
 
 #[test]
 fn a_hung_operation_holds_its_lane_and_not_the_others_and_closing_returns() {
-    let mut bench = Bench::open("hang_at_operation=1");
-    let (left, right) = (bench.memory(64), bench.memory(64));
-    let hung = bench.upload(&[1u8; 64], left, &[]).unwrap();
-    let behind = bench.upload(&[1u8; 64], right, &[]).unwrap();
-    let beside = bench.submit(COMPUTE, Operation::Pass, &[]).unwrap();
-    bench.submit(COMPUTE, Operation::Pass, &[hung]).unwrap();
-    assert_eq!(bench.ends(1).into_keys().collect::<Vec<_>>(), [beside]);
+    let mut fixture = Fixture::open("hang_at_operation=1");
+    let (left, right) = (fixture.memory(64), fixture.memory(64));
+    let hung = fixture.upload(&[1u8; 64], left, &[]).unwrap();
+    let behind = fixture.upload(&[1u8; 64], right, &[]).unwrap();
+    let beside = fixture.submit(COMPUTE, Operation::Pass, &[]).unwrap();
+    fixture.submit(COMPUTE, Operation::Pass, &[hung]).unwrap();
+    assert_eq!(fixture.ends(1).into_keys().collect::<Vec<_>>(), [beside]);
     assert!(behind > hung);
-    Device::close(&mut bench.device);
-    assert!(bench.completions.recv_timeout(Duration::from_millis(20)).is_err());
-    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
+    Device::close(&mut fixture.device);
+    assert!(fixture.completions.recv_timeout(Duration::from_millis(20)).is_err());
+    assert_eq!(fixture.submit(COMPUTE, Operation::Pass, &[]).unwrap_err().kind, FaultKind::Lost);
 }
 
 #[test]
 fn closing_abandons_kernels_at_the_next_block() {
-    let mut bench = Bench::open("");
-    let product = Product::new(&mut bench, 32);
-    let uploads = product.upload(&mut bench, &[]);
+    let mut fixture = Fixture::open("");
+    let product = Product::new(&mut fixture, 32);
+    let uploads = product.upload(&mut fixture, &[]);
     let mut last = uploads[3];
     for _ in 0..200 {
-        last = product.launch(&mut bench, KernelId::CsrVector, &[last]).unwrap();
+        last = product.launch(&mut fixture, KernelId::CsrVector, &[last]).unwrap();
     }
-    Device::close(&mut bench.device);
-    assert!(bench.completions.try_iter().count() < 204);
+    Device::close(&mut fixture.device);
+    assert!(fixture.completions.try_iter().count() < 204);
 }
 
 #[test]
 fn memory_runs_out_at_the_limit_and_where_it_is_told_to() {
-    let mut bench = Bench::open("memory_bytes=1000&out_of_memory_at_allocation=2");
-    assert_eq!(bench.device.allocate(1001).unwrap_err().kind, FaultKind::OutOfMemory);
-    assert_eq!(bench.device.allocate(1).unwrap_err().kind, FaultKind::OutOfMemory);
-    assert!(bench.device.allocate(600).is_ok());
-    assert_eq!(bench.device.allocate(401).unwrap_err().kind, FaultKind::OutOfMemory);
-    assert!(bench.device.allocate(400).is_ok());
+    let mut fixture = Fixture::open("memory_bytes=1000&out_of_memory_at_allocation=2");
+    assert_eq!(fixture.device.allocate(1001).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert_eq!(fixture.device.allocate(1).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert!(fixture.device.allocate(600).is_ok());
+    assert_eq!(fixture.device.allocate(401).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert!(fixture.device.allocate(400).is_ok());
 }
 
 #[test]
 fn wrong_operations_are_refused_and_change_nothing() {
-    let mut bench = Bench::open("");
-    let product = Product::new(&mut bench, 2);
-    let range = bench.memory(64);
-    let pinned = bench.device.allocate_pinned(64).unwrap();
+    let mut fixture = Fixture::open("");
+    let product = Product::new(&mut fixture, 2);
+    let range = fixture.memory(64);
+    let pinned = fixture.device.allocate_pinned(64).unwrap();
     let from = |begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
     let beyond = MemoryRange { end: 65, ..range };
     let elsewhere = MemoryRange { memory: Memory(9), ..range };
@@ -346,13 +346,13 @@ fn wrong_operations_are_refused_and_change_nothing() {
         (7, Operation::Pass),
     ];
     for (at, (lane, operation)) in wrong.into_iter().enumerate() {
-        assert_eq!(bench.submit(lane, operation, &[]).unwrap_err().kind, FaultKind::Misuse, "{at}");
+        assert_eq!(fixture.submit(lane, operation, &[]).unwrap_err().kind, FaultKind::Misuse, "{at}");
     }
     for kernel in [KernelId::CpuCsr, KernelId::Ellpack] {
-        assert_eq!(product.launch(&mut bench, kernel, &[]).unwrap_err().kind, FaultKind::Misuse);
+        assert_eq!(product.launch(&mut fixture, kernel, &[]).unwrap_err().kind, FaultKind::Misuse);
     }
-    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[Fence(0)]).unwrap_err().kind, FaultKind::Misuse);
-    assert_eq!(bench.submit(COMPUTE, Operation::Pass, &[]).unwrap(), Fence(0));
+    assert_eq!(fixture.submit(COMPUTE, Operation::Pass, &[Fence(0)]).unwrap_err().kind, FaultKind::Misuse);
+    assert_eq!(fixture.submit(COMPUTE, Operation::Pass, &[]).unwrap(), Fence(0));
 }
 
 #[test]
@@ -360,12 +360,12 @@ fn two_devices_run_kernels_with_shared_memory_side_by_side() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut bench = Bench::open("");
-                let product = Product::new(&mut bench, 4);
-                let uploads = product.upload(&mut bench, &[]);
-                let launch = product.launch(&mut bench, KernelId::CsrVector, &uploads).unwrap();
-                let (_, y) = bench.download(product.places[4], &[launch]).unwrap();
-                assert!(bench.ends(6).values().all(Result::is_ok));
+                let mut fixture = Fixture::open("");
+                let product = Product::new(&mut fixture, 4);
+                let uploads = product.upload(&mut fixture, &[]);
+                let launch = product.launch(&mut fixture, KernelId::CsrVector, &uploads).unwrap();
+                let (_, y) = fixture.download(product.places[4], &[launch]).unwrap();
+                assert!(fixture.ends(6).values().all(Result::is_ok));
                 // Whole numbers: any order of addition gives the same.
                 assert_eq!(y.read().unwrap().len(), product.expected().len());
             });

@@ -44,7 +44,7 @@ struct Lane {
 }
 
 #[derive(Debug)]
-struct Station {
+struct DeviceState {
     lanes: Vec<Lane>,
     latency_ns: u64,
     reports: Reports,
@@ -61,29 +61,29 @@ struct Resource {
 
 /// Everything in a simulation.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct SimulationState {
     now_ns: u64,
     /// Ordered by time, then by when the event was foreseen.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    foreseen: u64,
+    scheduled: u64,
     operations: Vec<Running>,
     unused: Vec<u32>,
-    stations: Vec<Station>,
+    device_states: Vec<DeviceState>,
     /// Host memory, then each device's link up and down.
     resources: Vec<Resource>,
 }
 
 const HOST_MEMORY: usize = 0;
 
-impl World {
+impl SimulationState {
     pub(super) fn new(host_memory_gb_per_s: f64) -> Self {
         Self {
             now_ns: 0,
             events: BinaryHeap::new(),
-            foreseen: 0,
+            scheduled: 0,
             operations: Vec::new(),
             unused: Vec::new(),
-            stations: Vec::new(),
+            device_states: Vec::new(),
             resources: vec![Resource { shared: Shared::new(host_memory_gb_per_s), version: 0 }],
         }
     }
@@ -101,11 +101,17 @@ impl World {
     ) -> usize {
         let lanes = lanes.into_iter().map(|kind| Lane { kind, queue: VecDeque::new(), busy: false });
         let lanes = lanes.collect();
-        self.stations.push(Station { lanes, latency_ns, reports, live: VecDeque::new(), first_fence: 0 });
+        self.device_states.push(DeviceState {
+            lanes,
+            latency_ns,
+            reports,
+            live: VecDeque::new(),
+            first_fence: 0,
+        });
         for _ in 0..2 {
             self.resources.push(Resource { shared: Shared::new(link_gb_per_s), version: 0 });
         }
-        self.stations.len() - 1
+        self.device_states.len() - 1
     }
 
     pub(super) fn submit(
@@ -115,9 +121,9 @@ impl World {
         demand: Demand,
         waits: &[Fence],
     ) -> Result<Fence, Fault> {
-        let station = &mut self.stations[device];
-        let fence = station.first_fence + station.live.len() as u64;
-        if lane >= station.lanes.len() {
+        let device_state = &mut self.device_states[device];
+        let fence = device_state.first_fence + device_state.live.len() as u64;
+        if lane >= device_state.lanes.len() {
             return Err(Fault::new(FaultKind::Misuse, format!("there is no lane {lane}")));
         }
         if let Some(unknown) = waits.iter().find(|wait| wait.0 >= fence) {
@@ -130,14 +136,14 @@ impl World {
         });
         let mut waiting = 0;
         for wait in waits {
-            let Some(place) = wait.0.checked_sub(station.first_fence) else { continue };
-            if let Some(&Some(earlier)) = station.live.get(place as usize) {
+            let Some(place) = wait.0.checked_sub(device_state.first_fence) else { continue };
+            if let Some(&Some(earlier)) = device_state.live.get(place as usize) {
                 self.operations[earlier as usize].followers.push(number);
                 waiting += 1;
             }
         }
-        station.live.push_back(Some(number));
-        station.lanes[lane].queue.push_back(number);
+        device_state.live.push_back(Some(number));
+        device_state.lanes[lane].queue.push_back(number);
         let operation = &mut self.operations[number as usize];
         // The list of followers is kept: it is empty, but has room.
         operation.followers.clear();
@@ -176,8 +182,8 @@ impl World {
 
     /// Forgets all operations of a device. What is under way on shared resources ends unseen.
     pub(super) fn abandon(&mut self, device: usize) {
-        let station = &mut self.stations[device];
-        for lane in &mut station.lanes {
+        let device_state = &mut self.device_states[device];
+        for lane in &mut device_state.lanes {
             for (place, number) in lane.queue.drain(..).enumerate() {
                 self.operations[number as usize].abandoned = true;
                 if place > 0 || !lane.busy {
@@ -186,31 +192,31 @@ impl World {
             }
             lane.busy = false;
         }
-        station.first_fence += station.live.len() as u64;
-        station.live.clear();
+        device_state.first_fence += device_state.live.len() as u64;
+        device_state.live.clear();
     }
 
     fn link_of(&self, operation: &Running) -> usize {
-        let down = self.stations[operation.device].lanes[operation.lane].kind == LaneKind::Download;
+        let down = self.device_states[operation.device].lanes[operation.lane].kind == LaneKind::Download;
         1 + 2 * operation.device + usize::from(down)
     }
 
-    fn foresee(&mut self, at_ns: u64, event: Event) {
-        self.foreseen += 1;
-        self.events.push(Reverse((at_ns, self.foreseen, event)));
+    fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.push(Reverse((at_ns, self.scheduled, event)));
     }
 
     fn enter(&mut self, resource: usize, number: u32, bytes: u64) {
         self.resources[resource].shared.enter(self.now_ns, number, bytes);
-        self.foresee_share(resource);
+        self.schedule_share(resource);
     }
 
-    fn foresee_share(&mut self, resource: usize) {
+    fn schedule_share(&mut self, resource: usize) {
         let of = &mut self.resources[resource];
         of.version += 1;
         let version = of.version;
         if let Some(at_ns) = of.shared.next_ns() {
-            self.foresee(at_ns.max(self.now_ns), Event::Share { resource: resource as u32, version });
+            self.schedule(at_ns.max(self.now_ns), Event::Share { resource: resource as u32, version });
         }
     }
 
@@ -219,25 +225,25 @@ impl World {
         while let Some(number) = self.resources[resource].shared.leave(self.now_ns) {
             reported |= self.part_done(number);
         }
-        self.foresee_share(resource);
+        self.schedule_share(resource);
         reported
     }
 
     fn try_start(&mut self, device: usize, lane: usize) {
-        let of = &mut self.stations[device].lanes[lane];
+        let of = &mut self.device_states[device].lanes[lane];
         let Some(&number) = of.queue.front() else { return };
         if of.busy || self.operations[number as usize].waits > 0 {
             return;
         }
         of.busy = true;
-        let latency_ns = self.stations[device].latency_ns;
+        let latency_ns = self.device_states[device].latency_ns;
         let operation = &mut self.operations[number as usize];
         let demand = operation.demand;
         operation.start_ns = self.now_ns;
         operation.parts = 1 + u32::from(demand.link_bytes > 0) + u32::from(demand.host_bytes > 0);
-        self.foresee(self.now_ns.saturating_add(demand.alone_ns), Event::Alone(number));
+        self.schedule(self.now_ns.saturating_add(demand.alone_ns), Event::Alone(number));
         if demand.link_bytes > 0 {
-            self.foresee(self.now_ns.saturating_add(latency_ns), Event::Latency(number));
+            self.schedule(self.now_ns.saturating_add(latency_ns), Event::Latency(number));
         }
         if demand.host_bytes > 0 {
             self.enter(HOST_MEMORY, number, demand.host_bytes);
@@ -258,17 +264,17 @@ impl World {
         let (device, lane, fence) = (operation.device, operation.lane, operation.fence);
         let start_ns = operation.start_ns;
         let mut followers = std::mem::take(&mut operation.followers);
-        let station = &mut self.stations[device];
-        station.lanes[lane].queue.pop_front();
-        station.lanes[lane].busy = false;
-        if let Some(place) = station.live.get_mut((fence - station.first_fence) as usize) {
+        let device_state = &mut self.device_states[device];
+        device_state.lanes[lane].queue.pop_front();
+        device_state.lanes[lane].busy = false;
+        if let Some(place) = device_state.live.get_mut((fence - device_state.first_fence) as usize) {
             *place = None;
         }
-        while let Some(None) = station.live.front() {
-            station.live.pop_front();
-            station.first_fence += 1;
+        while let Some(None) = device_state.live.front() {
+            device_state.live.pop_front();
+            device_state.first_fence += 1;
         }
-        station.reports.send(Fence(fence), start_ns, self.now_ns, Ok(()));
+        device_state.reports.send(Fence(fence), start_ns, self.now_ns, Ok(()));
         self.try_start(device, lane);
         for &follower in &followers {
             self.operations[follower as usize].waits -= 1;

@@ -9,7 +9,7 @@ mod sharing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clock::World;
+use clock::SimulationState;
 
 use super::{
     Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
@@ -33,7 +33,7 @@ pub struct SimulatedSpec {
 }
 
 /// Operations that a simulated lane takes before the first has ended.
-const DEPTH: usize = 64;
+const LANE_DEPTH: usize = 64;
 
 impl SimulatedSpec {
     /// An accelerator with one lane for each direction and one for kernels.
@@ -44,9 +44,9 @@ impl SimulatedSpec {
         link_latency_ns: u64,
     ) -> Self {
         let lanes = vec![
-            lane("upload", LaneKind::Upload, DEPTH),
-            lane("compute", LaneKind::Compute, DEPTH),
-            lane("download", LaneKind::Download, DEPTH),
+            lane("upload", LaneKind::Upload, LANE_DEPTH),
+            lane("compute", LaneKind::Compute, LANE_DEPTH),
+            lane("download", LaneKind::Download, LANE_DEPTH),
         ];
         Self { name: name.into(), memory_bytes: Some(memory_bytes), link_gb_per_s, link_latency_ns, lanes }
     }
@@ -67,25 +67,25 @@ fn lane(name: &str, kind: LaneKind, depth: usize) -> LaneInfo {
 /// The clock and the host's memory that all devices of a run share. Clones are the same simulation.
 #[derive(Debug, Clone)]
 pub struct Simulation {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<SimulationState>>,
 }
 
 impl Simulation {
     /// A simulation at time zero whose host memory has that bandwidth.
     pub fn new(host_memory_gb_per_s: f64) -> Self {
-        Self { world: Arc::new(Mutex::new(World::new(host_memory_gb_per_s))) }
+        Self { state: Arc::new(Mutex::new(SimulationState::new(host_memory_gb_per_s))) }
     }
 
     /// A device in this simulation.
     pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
         let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
-        let number = self.world().add_device(lanes, spec.link_gb_per_s, spec.link_latency_ns, reports);
+        let number = self.state().add_device(lanes, spec.link_gb_per_s, spec.link_latency_ns, reports);
         SimulatedDevice {
             description: Description {
                 name: spec.name.clone(),
                 memory_bytes: spec.memory_bytes,
                 lanes: spec.lanes.clone(),
-                waits_by_itself: true,
+                stream_ordered: true,
             },
             simulation: self.clone(),
             number,
@@ -97,11 +97,11 @@ impl Simulation {
 
     /// Nanoseconds since the simulation began.
     pub fn now_ns(&self) -> u64 {
-        self.world().now_ns()
+        self.state().now_ns()
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SimulationState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,13 +162,13 @@ impl<'run> Device<'run> for SimulatedDevice {
             let message = format!("{} is simulated and only lets time pass", self.description.name);
             return Err(Fault::new(FaultKind::Misuse, message));
         }
-        self.simulation.world().submit(self.number, lane, demand, waits)
+        self.simulation.state().submit(self.number, lane, demand, waits)
     }
 
-    fn settle(&mut self) {}
+    fn mark_synchronized(&mut self) {}
 
     fn advance(&mut self) -> bool {
-        self.simulation.world().advance()
+        self.simulation.state().advance()
     }
 
     fn now_ns(&self) -> u64 {
@@ -178,7 +178,7 @@ impl<'run> Device<'run> for SimulatedDevice {
     fn close(&mut self) {
         if !self.closed {
             self.closed = true;
-            self.simulation.world().abandon(self.number);
+            self.simulation.state().abandon(self.number);
         }
     }
 }

@@ -4,14 +4,14 @@ use super::*;
 use crate::device::Completion;
 use crate::graph::DeviceId;
 
-struct Rig {
+struct Fixture {
     simulation: Simulation,
     sender: crossbeam::channel::Sender<Completion>,
     receiver: Receiver<Completion>,
     devices: u32,
 }
 
-impl Rig {
+impl Fixture {
     fn new(host_gb_per_s: f64) -> Self {
         let (sender, receiver) = unbounded();
         Self { simulation: Simulation::new(host_gb_per_s), sender, receiver, devices: 0 }
@@ -52,76 +52,78 @@ fn two_uploads() -> SimulatedSpec {
 
 #[test]
 fn two_copies_on_one_link_take_twice_as_long() {
-    let rig = Rig::new(1000.0);
-    let mut device =
-        rig.simulation.device(&two_uploads(), Reports { device: DeviceId(0), sender: rig.sender.clone() });
+    let fixture = Fixture::new(1000.0);
+    let mut device = fixture
+        .simulation
+        .device(&two_uploads(), Reports { device: DeviceId(0), sender: fixture.sender.clone() });
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
     submit(&mut device, UPLOAD, copy, &[]);
-    assert_eq!(rig.finish(&mut device), [(0, 0, 0, 1000)]);
+    assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 1000)]);
     submit(&mut device, UPLOAD, copy, &[]);
     submit(&mut device, 3, copy, &[]);
-    assert_eq!(rig.finish(&mut device), [(0, 1, 1000, 3000), (0, 2, 1000, 3000)]);
+    assert_eq!(fixture.finish(&mut device), [(0, 1, 1000, 3000), (0, 2, 1000, 3000)]);
 }
 
 #[test]
 fn the_two_directions_of_a_link_do_not_disturb_each_other() {
-    let mut rig = Rig::new(1000.0);
-    let mut device = rig.accelerator(10.0, 5);
+    let mut fixture = Fixture::new(1000.0);
+    let mut device = fixture.accelerator(10.0, 5);
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
     submit(&mut device, UPLOAD, copy, &[]);
     submit(&mut device, DOWNLOAD, copy, &[]);
-    assert_eq!(rig.finish(&mut device), [(0, 0, 0, 1005), (0, 1, 0, 1005)]);
+    assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 1005), (0, 1, 0, 1005)]);
 }
 
 #[test]
 fn copies_on_different_links_share_the_hosts_memory() {
-    let mut rig = Rig::new(12.0);
-    let (mut first, mut second) = (rig.accelerator(10.0, 0), rig.accelerator(10.0, 0));
+    let mut fixture = Fixture::new(12.0);
+    let (mut first, mut second) = (fixture.accelerator(10.0, 0), fixture.accelerator(10.0, 0));
     let copy = Demand { link_bytes: 12_000, host_bytes: 12_000, ..Demand::default() };
     submit(&mut first, UPLOAD, copy, &[]);
     submit(&mut second, UPLOAD, copy, &[]);
     // Each link alone would need 1200 ns; the memory serves both at 6 bytes a nanosecond.
-    assert_eq!(rig.finish(&mut first), [(0, 0, 0, 2000), (1, 0, 0, 2000)]);
+    assert_eq!(fixture.finish(&mut first), [(0, 0, 0, 2000), (1, 0, 0, 2000)]);
 }
 
 #[test]
 fn a_late_comer_slows_the_rest_of_what_runs() {
-    let mut rig = Rig::new(10.0);
-    let (mut first, mut second) = (rig.accelerator(0.0, 0), rig.accelerator(0.0, 0));
+    let mut fixture = Fixture::new(10.0);
+    let (mut first, mut second) = (fixture.accelerator(0.0, 0), fixture.accelerator(0.0, 0));
     let from_memory = |host_bytes| Demand { host_bytes, ..Demand::default() };
     submit(&mut first, COMPUTE, from_memory(10_000), &[]);
     let delay = submit(&mut second, UPLOAD, alone(400), &[]);
     submit(&mut second, COMPUTE, from_memory(10_000), &[delay]);
     // 4000 bytes alone, then 6000 at half speed until 1600; the other one has 4000 left and is alone again.
-    assert_eq!(rig.finish(&mut first), [(1, 0, 0, 400), (0, 0, 0, 1600), (1, 1, 400, 2000)]);
+    assert_eq!(fixture.finish(&mut first), [(1, 0, 0, 400), (0, 0, 0, 1600), (1, 1, 400, 2000)]);
 }
 
 #[test]
 fn a_chain_takes_the_sum_of_its_parts() {
-    let mut rig = Rig::new(100.0);
-    let mut device = rig.accelerator(10.0, 7);
+    let mut fixture = Fixture::new(100.0);
+    let mut device = fixture.accelerator(10.0, 7);
     let up = submit(&mut device, UPLOAD, Demand { alone_ns: 50, link_bytes: 1000, host_bytes: 1000 }, &[]);
     let kernel = submit(&mut device, COMPUTE, alone(500), &[up]);
     submit(&mut device, DOWNLOAD, Demand { link_bytes: 100, ..Demand::default() }, &[kernel, up]);
-    assert_eq!(rig.finish(&mut device), [(0, 0, 0, 107), (0, 1, 107, 607), (0, 2, 607, 624)]);
-    assert_eq!(rig.simulation.now_ns(), 624);
+    assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 107), (0, 1, 107, 607), (0, 2, 607, 624)]);
+    assert_eq!(fixture.simulation.now_ns(), 624);
 }
 
 #[test]
 fn a_lane_is_first_in_first_out_even_when_the_first_waits() {
-    let mut rig = Rig::new(100.0);
-    let mut device = rig.accelerator(10.0, 0);
+    let mut fixture = Fixture::new(100.0);
+    let mut device = fixture.accelerator(10.0, 0);
     let slow = submit(&mut device, UPLOAD, alone(100), &[]);
     submit(&mut device, COMPUTE, alone(10), &[slow]);
     submit(&mut device, COMPUTE, alone(10), &[]);
-    assert_eq!(rig.finish(&mut device), [(0, 0, 0, 100), (0, 1, 100, 110), (0, 2, 110, 120)]);
+    assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 100), (0, 1, 100, 110), (0, 2, 110, 120)]);
 }
 
 #[test]
 fn the_same_submissions_give_the_same_times() {
     let run = || {
-        let mut rig = Rig::new(37.0);
-        let mut devices = [rig.accelerator(13.0, 11), rig.accelerator(17.0, 3), rig.accelerator(0.5, 0)];
+        let mut fixture = Fixture::new(37.0);
+        let mut devices =
+            [fixture.accelerator(13.0, 11), fixture.accelerator(17.0, 3), fixture.accelerator(0.5, 0)];
         let mut fences = [Vec::new(), Vec::new(), Vec::new()];
         for at in 0..3000u64 {
             let number = (at * 7 % 3) as usize;
@@ -131,7 +133,7 @@ fn the_same_submissions_give_the_same_times() {
             let fence = submit(&mut devices[number], (at % 3) as usize, demand, &waits);
             fences[number].push(fence);
         }
-        rig.finish(&mut devices[0])
+        fixture.finish(&mut devices[0])
     };
     let first = run();
     assert_eq!(first.len(), 3000);
@@ -140,8 +142,8 @@ fn the_same_submissions_give_the_same_times() {
 
 #[test]
 fn memory_is_counted_and_refused_with_numbers() {
-    let mut rig = Rig::new(1.0);
-    let mut device = rig.accelerator(1.0, 0);
+    let mut fixture = Fixture::new(1.0);
+    let mut device = fixture.accelerator(1.0, 0);
     let mut ask = |bytes| Device::allocate(&mut device, bytes);
     assert!(ask(1 << 29).is_ok());
     let refused = ask((1 << 29) + 1).unwrap_err();
@@ -152,8 +154,8 @@ fn memory_is_counted_and_refused_with_numbers() {
 
 #[test]
 fn a_million_operations_pass() {
-    let mut rig = Rig::new(100.0);
-    let mut device = rig.accelerator(10.0, 1);
+    let mut fixture = Fixture::new(100.0);
+    let mut device = fixture.accelerator(10.0, 1);
     let demand = Demand { alone_ns: 5, link_bytes: 10, host_bytes: 20 };
     let mut last = Fence(0);
     for _ in 0..100 {
@@ -165,13 +167,13 @@ fn a_million_operations_pass() {
         while Device::advance(&mut device) {}
     }
     assert_eq!(last.0 + 1, 999_900);
-    assert_eq!(rig.receiver.try_iter().count(), 999_900);
+    assert_eq!(fixture.receiver.try_iter().count(), 999_900);
 }
 
 #[test]
 fn a_closed_device_leaves_the_others_running() {
-    let mut rig = Rig::new(10.0);
-    let (mut first, mut second) = (rig.accelerator(10.0, 0), rig.accelerator(10.0, 0));
+    let mut fixture = Fixture::new(10.0);
+    let (mut first, mut second) = (fixture.accelerator(10.0, 0), fixture.accelerator(10.0, 0));
     let copy = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 100 };
     for _ in 0..3 {
         let up = submit(&mut first, UPLOAD, copy, &[]);
@@ -179,6 +181,6 @@ fn a_closed_device_leaves_the_others_running() {
         submit(&mut second, UPLOAD, copy, &[]);
     }
     Device::close(&mut first);
-    let ends = rig.finish(&mut second);
+    let ends = fixture.finish(&mut second);
     assert_eq!(ends.iter().map(|end| (end.0, end.1)).collect::<Vec<_>>(), [(1, 0), (1, 1), (1, 2)]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::scripted::{Run, Trouble, check_cover, seeded};
+use super::scripted::{InjectedFault, Run, check_cover, seeded};
 use crate::device::FaultKind;
 use crate::error::Error;
 use crate::exec::{ExecOptions, Outcome};
@@ -18,7 +18,7 @@ fn small() -> Graph {
 }
 
 fn quick() -> ExecOptions<'static> {
-    ExecOptions { cancel: None, patience: Duration::from_millis(2) }
+    ExecOptions { cancel: None, watchdog_timeout: Duration::from_millis(2) }
 }
 
 /// All strands that a stop of `first` can stop.
@@ -53,8 +53,8 @@ fn a_fault_at_any_task_stops_only_what_needs_it() {
         for kind in
             [FaultKind::Launch, FaultKind::Copy, FaultKind::Job, FaultKind::Misuse, FaultKind::OutOfMemory]
         {
-            for trouble in [Trouble::Refused(kind), Trouble::Ends(kind)] {
-                let run = Run::of(graph.clone()).with(task, trouble);
+            for injected in [InjectedFault::Refused(kind), InjectedFault::Ends(kind)] {
+                let run = Run::of(graph.clone()).with(task, injected);
                 let outcome = outcome(&run, u64::from(number));
                 let stoppable = stopped_by(&graph, [strand].into_iter());
                 assert!(outcome.unfinished.iter().all(|strand| stoppable.contains(strand)), "{outcome:?}");
@@ -78,9 +78,9 @@ fn a_device_lost_at_any_task_leaves_the_rest_to_the_others() {
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
         let device = graph.tasks()[task.index()].device;
-        for trouble in [Trouble::Refused(FaultKind::Lost), Trouble::Ends(FaultKind::Lost)] {
+        for injected in [InjectedFault::Refused(FaultKind::Lost), InjectedFault::Ends(FaultKind::Lost)] {
             for seed in 0..4 {
-                let run = Run::of(graph.clone()).with(task, trouble);
+                let run = Run::of(graph.clone()).with(task, injected);
                 let outcome = outcome(&run, seed);
                 if outcome.faults.is_empty() {
                     assert!(outcome.is_complete(), "{outcome:?}");
@@ -106,7 +106,7 @@ fn a_silent_device_counts_as_dead_and_its_tasks_are_named() {
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
         let at = graph.tasks()[task.index()];
-        let run = Run::of(graph.clone()).with(task, Trouble::Silent);
+        let run = Run::of(graph.clone()).with(task, InjectedFault::Silent);
         let (result, submitted) = run.go(seeded(7), &quick(), None);
         if !submitted.contains(&task) {
             assert!(result.unwrap().is_complete());
@@ -141,8 +141,8 @@ fn two_devices_may_fail_in_one_run() {
     for first in on(1) {
         for second in on(2) {
             let run = Run::of(graph.clone())
-                .with(first, Trouble::Ends(FaultKind::Lost))
-                .with(second, Trouble::Ends(FaultKind::Launch));
+                .with(first, InjectedFault::Ends(FaultKind::Lost))
+                .with(second, InjectedFault::Ends(FaultKind::Launch));
             outcome(&run, 3);
         }
     }
@@ -154,7 +154,7 @@ fn without_any_device_a_choice_stays_open_and_unfinished() {
     let first = |device: u32| graph.tasks().iter().position(|task| task.device.0 == device).unwrap() as u32;
     let mut run = Run::of(graph.clone());
     for device in 0..3 {
-        run = run.with(TaskId(first(device)), Trouble::Refused(FaultKind::Lost));
+        run = run.with(TaskId(first(device)), InjectedFault::Refused(FaultKind::Lost));
     }
     let outcome = outcome(&run, 1);
     assert!(outcome.records.is_empty() && outcome.chosen.iter().all(Option::is_none), "{outcome:?}");
@@ -166,7 +166,7 @@ fn a_binder_that_fails_ends_the_run_with_its_error_and_nothing_under_way() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
-        let run = Run::of(graph.clone()).with(task, Trouble::Unbound);
+        let run = Run::of(graph.clone()).with(task, InjectedFault::Unbound);
         match run.go(seeded(u64::from(number)), &quick(), None).0 {
             Err(Error::Usage(message)) => assert_eq!(message, format!("task {number} cannot be made")),
             Err(other) => panic!("{other}"),
@@ -188,7 +188,7 @@ fn cancelled_at_any_end_nothing_more_is_launched() {
             let flag = flag.clone();
             Box::new(move |ended: usize| flag.store(ended >= ends, Ordering::Relaxed))
         };
-        let options = ExecOptions { cancel: Some(&flag), patience: Duration::from_secs(5) };
+        let options = ExecOptions { cancel: Some(&flag), watchdog_timeout: Duration::from_secs(5) };
         let (outcome, submitted) = Run::of(graph.clone()).go(seeded(ends as u64), &options, Some(raise));
         let outcome = outcome.unwrap();
         check_cover(&graph, &outcome);

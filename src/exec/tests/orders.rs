@@ -26,9 +26,9 @@ fn every_order_of_ends_of_a_small_graph_works() {
         Shape { accelerators: 2, chunks: 0, host_chunks: 1, choices: 1, split: false, slots: 1 },
     ];
     for shape in shapes {
-        for waits_by_itself in [true, false] {
+        for stream_ordered in [true, false] {
             let mut run = Run::of(planner_like(shape).graph());
-            run.waits_by_itself = waits_by_itself;
+            run.stream_ordered = stream_ordered;
             let mut orders = 0;
             // What was chosen at each end, and out of how many.
             let path: Rc<RefCell<Vec<(usize, usize)>>> = Rc::default();
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn random_graphs_end_whatever_ends_first(draft in random_dag(), seed: u64, depth in 1usize..4, waits: bool) {
         let mut run = Run::of(draft.graph());
-        (run.depth, run.waits_by_itself) = (depth, waits);
+        (run.depth, run.stream_ordered) = (depth, waits);
         completes(&run, seed);
     }
 
@@ -159,7 +159,7 @@ proptest! {
     ) {
         let shape = Shape { accelerators, chunks, host_chunks, choices, split, slots };
         let mut run = Run::of(planner_like(shape).graph());
-        (run.depth, run.waits_by_itself) = (depth, waits);
+        (run.depth, run.stream_ordered) = (depth, waits);
         completes(&run, seed);
     }
 }

@@ -16,7 +16,7 @@ use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
 /// What goes wrong with a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum InjectedFault {
     /// It is refused when it is submitted.
     Refused(FaultKind),
     /// It ends badly.
@@ -43,7 +43,7 @@ pub(super) struct Script {
     graph: Graph,
     choose: Chooser,
     sender: Sender<Completion>,
-    troubles: HashMap<TaskId, Trouble>,
+    injected: HashMap<TaskId, InjectedFault>,
     /// The task that the binder made last, and the slots it may use.
     bound: Option<(TaskId, HeldSlots)>,
     pending: Vec<Pending>,
@@ -96,7 +96,7 @@ impl Script {
             }
         }
         self.watch_slots(task, &slots, waits);
-        if let Some(Trouble::Refused(kind)) = self.troubles.get(&task) {
+        if let Some(InjectedFault::Refused(kind)) = self.injected.get(&task) {
             if *kind == FaultKind::Lost {
                 self.lost.insert(device);
             }
@@ -130,7 +130,7 @@ impl Script {
                 *entry = (at.strand, Vec::new());
             }
             assert_eq!(entry.0, at.strand, "slot {slot} of pool {pool} is another strand's");
-            if !matches!(self.troubles.get(&task), Some(Trouble::Refused(_))) {
+            if !matches!(self.injected.get(&task), Some(InjectedFault::Refused(_))) {
                 entry.1.push(task);
             }
         }
@@ -160,7 +160,8 @@ impl Script {
                 assert!(lost || self.over(before), "{task:?} runs before {before:?} has ended");
             }
         }
-        let silent = |place: &usize| self.troubles.get(&self.pending[*place].task) == Some(&Trouble::Silent);
+        let silent =
+            |place: &usize| self.injected.get(&self.pending[*place].task) == Some(&InjectedFault::Silent);
         let able: Vec<usize> = running.iter().copied().filter(|place| !silent(place)).collect();
         if able.is_empty() {
             return false;
@@ -174,7 +175,7 @@ impl Script {
         self.ended_fences.insert((operation.device, operation.fence));
         self.now_ns += 10;
         let mut result = Ok(());
-        if let Some(Trouble::Ends(kind)) = self.troubles.get(&operation.task) {
+        if let Some(InjectedFault::Ends(kind)) = self.injected.get(&operation.task) {
             if *kind == FaultKind::Lost {
                 self.lost.insert(operation.device);
             }
@@ -230,7 +231,7 @@ impl<'run> Device<'run> for ScriptedDevice {
         self.script.borrow_mut().submit(self.number, lane, depth, waits)
     }
 
-    fn settle(&mut self) {}
+    fn mark_synchronized(&mut self) {}
 
     fn advance(&mut self) -> bool {
         self.script.borrow_mut().advance()
@@ -248,7 +249,7 @@ struct ScriptedBinder(Rc<RefCell<Script>>);
 impl<'run> Binder<'run> for ScriptedBinder {
     fn operation(&mut self, task: TaskId, slots: &HeldSlots) -> error::Result<Operation<'run>> {
         let mut script = self.0.borrow_mut();
-        if script.troubles.get(&task) == Some(&Trouble::Unbound) {
+        if script.injected.get(&task) == Some(&InjectedFault::Unbound) {
             return Err(Error::Usage(format!("task {} cannot be made", task.0)));
         }
         script.bound = Some((task, slots.clone()));
@@ -262,18 +263,18 @@ pub(super) struct Run {
     pub(super) devices: u32,
     pub(super) depth: usize,
     /// Whether accelerators order what is submitted to them.
-    pub(super) waits_by_itself: bool,
-    pub(super) troubles: HashMap<TaskId, Trouble>,
+    pub(super) stream_ordered: bool,
+    pub(super) injected: HashMap<TaskId, InjectedFault>,
 }
 
 impl Run {
     pub(super) fn of(graph: Graph) -> Self {
         let devices = graph.tasks().iter().map(|task| task.device.0 + 1).max().unwrap_or(1);
-        Self { graph, devices, depth: 3, waits_by_itself: true, troubles: HashMap::new() }
+        Self { graph, devices, depth: 3, stream_ordered: true, injected: HashMap::new() }
     }
 
-    pub(super) fn with(mut self, task: TaskId, trouble: Trouble) -> Self {
-        self.troubles.insert(task, trouble);
+    pub(super) fn with(mut self, task: TaskId, injected: InjectedFault) -> Self {
+        self.injected.insert(task, injected);
         self
     }
 
@@ -294,7 +295,7 @@ impl Run {
             graph: self.graph.clone(),
             choose,
             sender,
-            troubles: self.troubles.clone(),
+            injected: self.injected.clone(),
             bound: None,
             pending: Vec::new(),
             ended: HashSet::new(),
@@ -323,7 +324,7 @@ impl Run {
         let silent = |operation: &Pending| {
             let of_device =
                 |task: &TaskId| self.graph.tasks()[task.index()].device.index() == operation.device;
-            self.troubles.iter().any(|(task, trouble)| *trouble == Trouble::Silent && of_device(task))
+            self.injected.iter().any(|(task, injected)| *injected == InjectedFault::Silent && of_device(task))
         };
         assert!(script.pending.iter().all(silent), "execute left operations under way");
         (outcome, script.submitted.clone())
@@ -339,7 +340,7 @@ impl Run {
             name: format!("scripted:{number}"),
             memory_bytes: None,
             lanes: kinds.iter().copied().map(lane).collect(),
-            waits_by_itself: number > 0 && self.waits_by_itself,
+            stream_ordered: number > 0 && self.stream_ordered,
         }
     }
 }

@@ -77,7 +77,7 @@ impl<'run> Device<'run> for ThreadedDevice {
         Ok(fence)
     }
 
-    fn settle(&mut self) {}
+    fn mark_synchronized(&mut self) {}
 
     /// Waits for the next end of any device, as the coordinator would on its own channel.
     fn advance(&mut self) -> bool {
@@ -179,7 +179,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
                 name: format!("threaded:{number}"),
                 memory_bytes: None,
                 lanes: kinds.iter().map(lane).collect(),
-                waits_by_itself: false,
+                stream_ordered: false,
             },
             lanes,
             ends: received.clone(),

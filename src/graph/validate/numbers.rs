@@ -24,6 +24,7 @@ pub(super) fn check(graph: &Graph) -> Result<(), Unsound> {
             }
         }
     }
-    let strange = graph.strands.iter().position(|of| of.is_some_and(|of| of.index() >= graph.choices()));
-    strange.map_or(Ok(()), |strand| Err(Unsound::UnknownChoice { strand: strand as u32 }))
+    let unknown_choice =
+        graph.strands.iter().position(|of| of.is_some_and(|of| of.index() >= graph.choices()));
+    unknown_choice.map_or(Ok(()), |strand| Err(Unsound::UnknownChoice { strand: strand as u32 }))
 }

@@ -46,7 +46,7 @@ impl Visits {
 impl<'a> Reach<'a> {
     pub(super) fn new(graph: &'a Graph) -> Result<Self, Unsound> {
         let count = graph.tasks.len();
-        let order = graph.sorted().map_err(|stuck| Unsound::Cycle { task: graph.named(stuck) })?;
+        let order = graph.topological_order().map_err(|stuck| Unsound::Cycle { task: graph.named(stuck) })?;
         let mut positions = vec![0; count];
         let mut levels = vec![0u32; count];
         let mut parents: Vec<Option<TaskId>> = vec![None; count];

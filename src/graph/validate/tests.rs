@@ -4,11 +4,11 @@ use super::Unsound;
 use crate::graph::fixture::{Draft, Shape, planner_like};
 use crate::graph::{Access, BufferId, ChoiceId, DeviceId, PoolId, Role, StrandId, TaskId, TaskKind};
 
-fn two_hundred() -> Draft {
+fn two_hundred_tasks() -> Draft {
     planner_like(Shape { accelerators: 2, chunks: 12, host_chunks: 20, choices: 3, split: true, slots: 2 })
 }
 
-fn objects(draft: &Draft, what: &str) -> Unsound {
+fn rejection(draft: &Draft, what: &str) -> Unsound {
     match draft.graph().validate() {
         Err(unsound) => unsound,
         Ok(()) => panic!("{what} was not seen"),
@@ -17,49 +17,49 @@ fn objects(draft: &Draft, what: &str) -> Unsound {
 
 #[test]
 fn a_graph_like_the_planners_is_sound() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     assert!((180..260).contains(&draft.entries.len()), "{} tasks", draft.entries.len());
     assert_eq!(draft.graph().validate(), Ok(()));
 }
 
 #[test]
 fn every_missing_edge_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for edge in draft.edges() {
-        objects(&draft.without_edge(edge), &format!("the loss of {edge:?}"));
+        rejection(&draft.without_edge(edge), &format!("the loss of {edge:?}"));
     }
 }
 
 #[test]
 fn every_reversed_edge_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for (from, to) in draft.edges() {
-        let mut circle = draft.clone();
-        circle.entries[from.index()].predecessors.push(to);
-        let unsound = objects(&circle, "a circle");
+        let mut cycle = draft.clone();
+        cycle.entries[from.index()].predecessors.push(to);
+        let unsound = rejection(&cycle, "a cycle");
         assert!(matches!(unsound, Unsound::Cycle { .. }), "{unsound}");
         let turned = {
-            circle.entries[to.index()].predecessors.retain(|&before| before != from);
-            circle
+            cycle.entries[to.index()].predecessors.retain(|&before| before != from);
+            cycle
         };
-        objects(&turned, "a reversed edge");
+        rejection(&turned, "a reversed edge");
     }
 }
 
 #[test]
 fn every_missing_take_and_give_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for (number, entry) in draft.entries.iter().enumerate() {
         if let Some(pool) = entry.task.gives {
             let mut less = draft.clone();
             less.entries[number].task.gives = None;
-            let unsound = objects(&less, "a slot that stays taken");
+            let unsound = rejection(&less, "a slot that stays taken");
             assert!(matches!(unsound, Unsound::NotGiven { pool: of, .. } if of == pool), "{unsound}");
         }
         if let Some(pool) = entry.task.takes {
             let mut less = draft.clone();
             less.entries[number].task.takes = None;
-            let unsound = objects(&less, "a slot given by one who has none");
+            let unsound = rejection(&less, "a slot given by one who has none");
             assert!(matches!(unsound, Unsound::NotTaken { pool: of, .. } if of == pool), "{unsound}");
         }
     }
@@ -67,20 +67,20 @@ fn every_missing_take_and_give_is_found() {
 
 #[test]
 fn every_doubled_write_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for (number, entry) in draft.entries.iter().enumerate() {
         for &write in &entry.writes {
             let mut more = draft.clone();
             let strand = more.strand(None);
             more.add((TaskKind::Merge, DeviceId::HOST, strand), (None, None), &[], &[], &[write]);
-            objects(&more, &format!("a second writer beside task {number}"));
+            rejection(&more, &format!("a second writer beside task {number}"));
         }
     }
 }
 
 #[test]
 fn every_widened_access_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for (number, entry) in draft.entries.iter().enumerate() {
         for at in 0..entry.writes.len() {
             for (before, behind) in [(1, 0), (0, 1)] {
@@ -90,13 +90,13 @@ fn every_widened_access_is_found() {
                     continue;
                 }
                 (write.begin, write.end) = (write.begin - before, write.end + behind);
-                objects(&wider, &format!("a wider write of task {number}"));
+                rejection(&wider, &format!("a wider write of task {number}"));
             }
         }
         for at in 0..entry.reads.len() {
             let mut wider = draft.clone();
             wider.entries[number].reads[at].end += 1;
-            let unsound = objects(&wider, &format!("a wider read of task {number}"));
+            let unsound = rejection(&wider, &format!("a wider read of task {number}"));
             assert!(matches!(unsound, Unsound::Outside { .. }), "{unsound}");
         }
     }
@@ -104,51 +104,51 @@ fn every_widened_access_is_found() {
 
 #[test]
 fn every_narrowed_write_is_found() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     for number in 0..draft.entries.len() {
         for at in 0..draft.entries[number].writes.len() {
             let mut narrower = draft.clone();
             narrower.entries[number].writes[at].end -= 1;
-            objects(&narrower, &format!("a narrower write of task {number}"));
+            rejection(&narrower, &format!("a narrower write of task {number}"));
         }
     }
 }
 
 #[test]
 fn a_written_input_is_found() {
-    let mut draft = two_hundred();
+    let mut draft = two_hundred_tasks();
     draft.entries[40].writes.push(Access { buffer: BufferId(0), begin: 0, end: 1 });
-    assert!(matches!(objects(&draft, "a written input"), Unsound::InputWritten { .. }));
+    assert!(matches!(rejection(&draft, "a written input"), Unsound::InputWritten { .. }));
 }
 
 #[test]
 fn a_choice_without_strands_is_found() {
-    let mut draft = two_hundred();
+    let mut draft = two_hundred_tasks();
     draft.choice();
-    assert!(matches!(objects(&draft, "an empty choice"), Unsound::EmptyChoice { .. }));
+    assert!(matches!(rejection(&draft, "an empty choice"), Unsound::EmptyChoice { .. }));
 }
 
 #[test]
 fn strands_of_one_choice_may_not_wait_for_each_other() {
-    let draft = two_hundred();
+    let draft = two_hundred_tasks();
     let of_first = |strand: StrandId| draft.strands[strand.index()] == Some(ChoiceId(0));
     let tasks = || (0..draft.entries.len()).filter(|&at| of_first(draft.entries[at].task.strand));
     let (first, last) = (tasks().next().unwrap(), tasks().next_back().unwrap());
     let mut crossed = draft.clone();
     crossed.entries[last].predecessors.push(TaskId(first as u32));
-    assert!(matches!(objects(&crossed, "a crossed choice"), Unsound::ChoiceCrossed { .. }));
+    assert!(matches!(rejection(&crossed, "a crossed choice"), Unsound::ChoiceCrossed { .. }));
 }
 
 #[test]
 fn a_pool_without_slots_is_found() {
-    let mut draft = two_hundred();
+    let mut draft = two_hundred_tasks();
     draft.pools[3].1 = 0;
-    assert!(matches!(objects(&draft, "an empty pool"), Unsound::EmptyPool { pool: PoolId(3), .. }));
+    assert!(matches!(rejection(&draft, "an empty pool"), Unsound::EmptyPool { pool: PoolId(3), .. }));
 }
 
 #[test]
 fn pools_taken_against_their_order_are_found_unless_they_never_run_out() {
-    let mut draft = two_hundred();
+    let mut draft = two_hundred_tasks();
     let swap = |pool: &mut Option<PoolId>| {
         if let Some(pool) = pool {
             pool.0 = [1, 0, 2, 3].get(pool.0 as usize).copied().unwrap_or(pool.0);
@@ -158,7 +158,7 @@ fn pools_taken_against_their_order_are_found_unless_they_never_run_out() {
         swap(&mut entry.task.takes);
         swap(&mut entry.task.gives);
     }
-    assert!(matches!(objects(&draft, "the wrong order"), Unsound::MayDeadlock { .. }));
+    assert!(matches!(rejection(&draft, "the wrong order"), Unsound::MayDeadlock { .. }));
     draft.pools[0].1 = 100;
     draft.pools[1].1 = 100;
     assert_eq!(draft.graph().validate(), Ok(()));
@@ -166,24 +166,24 @@ fn pools_taken_against_their_order_are_found_unless_they_never_run_out() {
 
 #[test]
 fn a_slot_kept_while_waiting_for_others_that_need_one_is_found() {
-    let mut draft = two_hundred();
+    let mut draft = two_hundred_tasks();
     // X goes through the same pinned slots as the chunks, whose kernels wait for it with slots in their hands.
     draft.entries[0].task.takes = Some(PoolId(0));
     draft.entries[1].task.gives = Some(PoolId(0));
-    assert!(matches!(objects(&draft, "X behind its users"), Unsound::MayDeadlock { .. }));
+    assert!(matches!(rejection(&draft, "X behind its users"), Unsound::MayDeadlock { .. }));
 }
 
 #[test]
 fn reports_name_the_tasks() {
-    let draft = two_hundred();
-    let unsound = objects(&draft.without_edge((TaskId(0), TaskId(1))), "an edge");
+    let draft = two_hundred_tasks();
+    let unsound = rejection(&draft.without_edge((TaskId(0), TaskId(1))), "an edge");
     let message = "stage 0 on device 0 and upload 1 on device 1 both touch bytes 0..64 of buffer 3, one of them \
                    writes, and neither waits for the other";
     assert_eq!(unsound.to_string(), message);
 }
 
 #[test]
-fn a_million_tasks_are_looked_through() {
+fn a_million_tasks_are_validated() {
     let draft = planner_like(Shape {
         accelerators: 4,
         chunks: 40_000,
@@ -244,7 +244,7 @@ fn sound_bytes(draft: &Draft) -> bool {
 }
 
 /// Whether some order of the tasks ends with all of them waiting.
-fn can_get_stuck(draft: &Draft) -> bool {
+fn can_deadlock(draft: &Draft) -> bool {
     let count = draft.entries.len();
     let mut seen = vec![false; 1 << count];
     let mut states = vec![0usize];
@@ -349,14 +349,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn the_verdict_on_bytes_is_that_of_looking_at_every_pair(draft in random_bytes()) {
+    fn the_byte_check_agrees_with_a_check_of_every_pair(draft in random_bytes()) {
         prop_assert_eq!(draft.graph().validate().is_ok(), sound_bytes(&draft));
     }
 
     #[test]
-    fn a_graph_that_passes_never_gets_stuck(draft in random_slots()) {
+    fn a_graph_that_passes_never_deadlocks(draft in random_slots()) {
         if draft.graph().validate().is_ok() {
-            prop_assert!(!can_get_stuck(&draft));
+            prop_assert!(!can_deadlock(&draft));
         }
     }
 
@@ -371,16 +371,16 @@ proptest! {
 }
 
 #[test]
-fn the_random_graphs_are_of_both_kinds() {
+fn the_random_graphs_include_sound_and_unsound_ones() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
-    let (mut sound, mut fluid, mut stuck) = (0, 0, 0);
+    let (mut sound, mut accepted, mut deadlocked) = (0, 0, 0);
     for _ in 0..400 {
         sound += u32::from(sound_bytes(&random_bytes().new_tree(&mut runner).unwrap().current()));
         let slots = random_slots().new_tree(&mut runner).unwrap().current();
-        fluid += u32::from(slots.graph().validate().is_ok());
-        stuck += u32::from(can_get_stuck(&slots));
+        accepted += u32::from(slots.graph().validate().is_ok());
+        deadlocked += u32::from(can_deadlock(&slots));
     }
-    assert!(sound > 20 && sound < 380 && fluid > 50 && stuck > 10, "{sound} {fluid} {stuck}");
+    assert!(sound > 20 && sound < 380 && accepted > 50 && deadlocked > 10, "{sound} {accepted} {deadlocked}");
 }

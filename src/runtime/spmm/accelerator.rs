@@ -189,7 +189,7 @@ impl Accelerator {
     }
 
     /// The copy of the rows that are held of `x`, which lies at `pinned`, to the device.
-    pub fn upload_lent_x<T: Scalar>(
+    pub fn upload_x_in_place<T: Scalar>(
         &self,
         pinned: &Pinned,
         x: MultiVectorView<'_, T>,

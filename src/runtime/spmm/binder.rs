@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::accelerator::Accelerator;
+use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
-use super::lent::Lent;
 use super::outputs::Outputs;
 use super::settings::Settings;
 use crate::device::{Fault, Operation};
@@ -33,7 +33,7 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
     /// X.
     pub x: MultiVectorView<'run, T>,
     /// A and X where they lie.
-    pub lent: &'run Lent,
+    pub inputs: &'run BorrowedInputs,
     /// The slices of Y.
     pub outputs: &'run Outputs<'y, T>,
 }
@@ -58,7 +58,7 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
             (Item::X(_), _) => {
                 let accelerator = shared.accelerator(device)?;
                 if shared.registered(device).x {
-                    accelerator.upload_lent_x(shared.lent.x(), shared.x)
+                    accelerator.upload_x_in_place(shared.inputs.x(), shared.x)
                 } else {
                     accelerator.upload_x()
                 }
@@ -104,7 +104,7 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
                 let to = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
                 if shared.registered(device).a {
                     return accelerator
-                        .upload_arrays(storage, to, |name| shared.lent.array(shared.job, chunk, name));
+                        .upload_arrays(storage, to, |name| shared.inputs.array(shared.job, chunk, name));
                 }
                 accelerator.upload_chunk(held(pools.pinned_in)?, to)
             }

@@ -2,8 +2,8 @@
 
 mod accelerator;
 mod binder;
+mod borrowed_inputs;
 mod job;
-mod lent;
 mod opened;
 mod outputs;
 mod prepared;

@@ -11,7 +11,7 @@ use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Plan, PlanRequest, XPlan, make};
-use crate::runtime::fleet::Fleet;
+use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::report::FaultReport;
@@ -20,7 +20,7 @@ use crate::work::{ChunkRows, HeldColumns};
 
 /// Open devices and what they hold.
 pub struct Opened<'a> {
-    pub(super) fleet: Fleet,
+    pub(super) devices: OpenDevices,
     /// For each device of the plan but the host.
     pub(super) accelerators: Vec<Option<Accelerator>>,
     /// Locks on the parts of A that cross from where they lie.
@@ -32,14 +32,14 @@ pub struct Opened<'a> {
 }
 
 /// A device that has not the memory its plan gives it, or does not lock the host's as planned.
-struct Shortage {
+struct OpenFailure {
     device: usize,
     fault: Fault,
-    of: Lack,
+    of: Refused,
 }
 
 /// What a device did not give.
-enum Lack {
+enum Refused {
     Memory,
     Registration,
 }
@@ -60,16 +60,16 @@ pub fn open<'a, T: Kernels>(
         let plan = pool.install(|| make(&request))?;
         plan_s += start.elapsed().as_secs_f64();
         let job = Job::new(matrix, plan)?;
-        let Shortage { device, fault, of } = match Opened::new(&job, settings, clock)? {
+        let OpenFailure { device, fault, of } = match Opened::new(&job, settings, clock)? {
             Ok(opened) => return Ok((job, Opened { faults, plan_s, ..opened })),
-            Err(shortage) => shortage,
+            Err(failure) => failure,
         };
         let planned = &job.plan().devices[device];
-        if let Lack::Registration = of {
+        if let Refused::Registration = of {
             for device in request.devices.iter_mut().filter(|device| device.name == planned.name) {
                 device.profile.link.iter_mut().for_each(|link| link.register_s_per_gb = None);
             }
-            faults.push(refusal(&planned.name, fault));
+            faults.push(registration_refused(&planned.name, fault));
             continue;
         }
         let again = faults.iter().any(|known| known.device == planned.name);
@@ -105,12 +105,12 @@ pub fn open_planned<'a, T: Kernels>(
     let job = Job::new(matrix, plan)?;
     match Opened::new(&job, settings, clock)? {
         Ok(opened) => Ok((job, opened)),
-        Err(Shortage { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
+        Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
     }
 }
 
 /// The host's memory stays as it is, and the device that did not lock it goes on.
-pub(super) fn refusal(device: &str, fault: Fault) -> FaultReport {
+pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     FaultReport {
         device: device.into(),
         task: "registration".into(),
@@ -124,30 +124,32 @@ impl<'a> Opened<'a> {
         job: &Job<'a, T>,
         settings: &Settings,
         clock: Clock,
-    ) -> Result<std::result::Result<Self, Shortage>> {
+    ) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
-        let mut fleet = Fleet::open(plan, clock, &settings.emulated, &settings.cuda)?;
+        let mut devices = OpenDevices::open(plan, clock, &settings.emulated, &settings.cuda)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
         let mut registrations = Vec::new();
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_columns(job, device, planned.x)?;
-            let opened = fleet.device(DeviceId(device as u32));
+            let opened = devices.device(DeviceId(device as u32));
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
             match Accelerator::allocate(&mut **opened, plan, device, held) {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
-                Err(fault) => return Ok(Err(Shortage { device, fault, of: Lack::Memory })),
+                Err(fault) => return Ok(Err(OpenFailure { device, fault, of: Refused::Memory })),
             }
             if planned.registered.a {
                 for bytes in arrays(job, device) {
                     match opened.register(bytes) {
                         Ok(registration) => registrations.push(registration),
-                        Err(fault) => return Ok(Err(Shortage { device, fault, of: Lack::Registration })),
+                        Err(fault) => {
+                            return Ok(Err(OpenFailure { device, fault, of: Refused::Registration }));
+                        }
                     }
                 }
             }
         }
         let (_registrations, faults) = (registrations, Vec::new());
-        Ok(Ok(Self { fleet, accelerators, _registrations, faults, plan_s: 0.0 }))
+        Ok(Ok(Self { devices, accelerators, _registrations, faults, plan_s: 0.0 }))
     }
 
     /// Makes room for all of X where a device has taken over chunks that may need it.
@@ -157,7 +159,7 @@ impl<'a> Opened<'a> {
                 continue;
             };
             let held = held_columns(job, index, *x)?;
-            let opened = self.fleet.device(DeviceId(index as u32));
+            let opened = self.devices.device(DeviceId(index as u32));
             if let (Some(Some(accelerator)), Some(opened)) = (self.accelerators.get_mut(index), opened) {
                 accelerator.hold(&mut **opened, held).map_err(|fault| fault.into_error(&device.name))?;
             }

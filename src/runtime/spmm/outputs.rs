@@ -7,7 +7,9 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::device::{Lending, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer};
+use crate::device::{
+    BorrowScope, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer,
+};
 use crate::error::{Error, Result};
 use crate::kernel::order::SegmentSums;
 use crate::matrix::{MultiVector, MultiVectorViewMut, Scalar};
@@ -42,7 +44,7 @@ impl<T: Scalar> SliceWrite<T> {
 }
 
 impl Slice {
-    fn lend<'run, T: Scalar>(view: MultiVectorViewMut<'run, T>, scope: &Lending<'run>) -> Self {
+    fn borrow<'run, T: Scalar>(view: MultiVectorViewMut<'run, T>, scope: &BorrowScope<'run>) -> Self {
         let (rows, k, leading_dimension) = (view.rows(), view.k(), view.leading_dimension());
         let pinned = scope.writable(bytemuck::cast_slice_mut(view.into_data()));
         Self { pinned, rows, k, leading_dimension }
@@ -75,11 +77,11 @@ impl<'run, T: Scalar> Outputs<'run, T> {
         y: MultiVectorViewMut<'run, T>,
         carries: &'run mut [MultiVector<T>],
         chunks: &[ChunkRows],
-        scope: &Lending<'run>,
+        scope: &BorrowScope<'run>,
     ) -> Result<Self> {
-        let mut y = Rest { rows: y, begin: 0 };
+        let mut y = RemainingRows { rows: y, begin: 0 };
         let mut carries = carries.iter_mut();
-        let mut sums: Option<(usize, Rest<'run, T>)> = None;
+        let mut sums: Option<(usize, RemainingRows<'run, T>)> = None;
         let mut outputs = Self { chunks: Vec::with_capacity(chunks.len()), split_rows: Vec::new() };
         for chunk in chunks {
             let slice = match *chunk {
@@ -88,13 +90,13 @@ impl<'run, T: Scalar> Outputs<'run, T> {
                     if sums.as_ref().is_none_or(|(of, _)| *of != row) {
                         let carry = carries.next().ok_or_else(|| lacking("carries"))?;
                         outputs.split_rows.push(Mutex::new(y.take(row, row + 1)?));
-                        sums = Some((row, Rest { rows: carry.view_mut(), begin: 0 }));
+                        sums = Some((row, RemainingRows { rows: carry.view_mut(), begin: 0 }));
                     }
                     let (_, rest) = sums.as_mut().ok_or_else(|| lacking("carries"))?;
                     rest.take(begin, end)?
                 }
             };
-            outputs.chunks.push(Slice::lend(slice, scope));
+            outputs.chunks.push(Slice::borrow(slice, scope));
         }
         Ok(outputs)
     }
@@ -129,12 +131,12 @@ impl<'run, T: Scalar> Outputs<'run, T> {
 }
 
 /// Rows that are not yet given away.
-struct Rest<'run, T: Scalar> {
+struct RemainingRows<'run, T: Scalar> {
     rows: MultiVectorViewMut<'run, T>,
     begin: usize,
 }
 
-impl<'run, T: Scalar> Rest<'run, T> {
+impl<'run, T: Scalar> RemainingRows<'run, T> {
     /// Rows `begin..end`; what lies before them is given up.
     fn take(&mut self, begin: usize, end: usize) -> Result<MultiVectorViewMut<'run, T>> {
         let all = std::mem::replace(&mut self.rows, MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?);
@@ -160,7 +162,7 @@ fn lock<'a, T>(slice: Option<&'a Mutex<T>>) -> Result<MutexGuard<'a, T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::lending;
+    use crate::device::borrow_scope;
 
     #[test]
     fn slices_lie_where_their_rows_are() {
@@ -173,7 +175,7 @@ mod tests {
         let split = SplitRow { row: 2, chunks: vec![1, 2], segments: 3 };
         let mut y = MultiVector::<f64>::zeros_with_leading_dimension(4, 2, 3).unwrap();
         let mut carries = [MultiVector::<f64>::zeros(3, 2).unwrap()];
-        lending(|scope| {
+        borrow_scope(|scope| {
             let outputs = Outputs::cut(y.view_mut(), &mut carries, &chunks, scope).unwrap();
             let fill = |chunk, row, value| {
                 outputs.chunk(chunk).unwrap().view().unwrap().row_mut(row).fill(value);
@@ -193,8 +195,8 @@ mod tests {
     fn chunks_beyond_y_are_an_error() {
         let chunks = [ChunkRows::Rows { begin: 0, end: 5 }];
         let mut y = MultiVector::<f64>::zeros(4, 1).unwrap();
-        lending(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &chunks, scope).is_err()));
+        borrow_scope(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &chunks, scope).is_err()));
         let segments = [ChunkRows::Segments { row: 0, begin: 0, end: 1 }];
-        lending(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &segments, scope).is_err()));
+        borrow_scope(|scope| assert!(Outputs::cut(y.view_mut(), &mut [], &segments, scope).is_err()));
     }
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use super::binder::{HostProduct, Shared, SpmmBinder};
+use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
-use super::lent::Lent;
-use super::opened::{Opened, refusal};
+use super::opened::{Opened, registration_refused};
 use super::outputs::Outputs;
 use super::settings::Settings;
-use crate::device::{Description, Registration, lending};
+use crate::device::{Description, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
@@ -48,7 +48,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     ) -> Result<Self> {
         let plan = job.plan();
         let on_devices = plan.chunks.iter().any(|chunk| chunk.home != DeviceId::HOST.0);
-        let pool = if on_devices { pool.beside_devices() } else { pool };
+        let pool = if on_devices { pool.sparing_threads_for_devices() } else { pool };
         let carries = plan
             .split_rows
             .iter()
@@ -68,7 +68,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             faults,
         };
         prepared.prepare_host()?;
-        prepared.bring_resident()?;
+        prepared.upload_resident()?;
         Ok(prepared)
     }
 
@@ -79,12 +79,12 @@ impl<'job, T: Kernels> Prepared<'job, T> {
 
     /// What each device is, the host first.
     pub fn descriptions(&self) -> Vec<Description> {
-        self.opened.fleet.descriptions()
+        self.opened.devices.descriptions()
     }
 
     /// By how much the times of devices with a clock of their own may be off, by their names.
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
-        self.opened.fleet.clock_errors()
+        self.opened.devices.clock_errors()
     }
 
     /// What bringing A to its devices did, where it stays there.
@@ -105,7 +105,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
 
     /// Whether all there is to do is one chunk on the host, for which nothing has to be coordinated.
     fn is_direct(&self) -> bool {
-        self.opened.fleet.alive.len() == 1 && self.products.len() == 1
+        self.opened.devices.alive.len() == 1 && self.products.len() == 1
     }
 
     /// Computes `y = A x` `runs` times and shows `seen` the report of each, until `cancel` is set. An error if the caller
@@ -143,7 +143,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
 
     /// One chunk on the host, in the pool this is called in.
     fn run_direct(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<RunReport> {
-        let clock = self.opened.fleet.clock();
+        let clock = self.opened.devices.clock();
         let start_ns = clock.now_ns();
         let product = self.products.first_mut().and_then(|product| product.get_mut().ok()?.as_mut());
         product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?.run(x, y)?;
@@ -170,8 +170,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     ) -> Vec<Registration<'static>> {
         let mut registrations = Vec::new();
         for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
-            let (wants, alive) = (planned.registered, self.opened.fleet.alive.get(index) == Some(&true));
-            let Some(device) = self.opened.fleet.device(DeviceId(index as u32)).filter(|_| alive) else {
+            let (wants, alive) = (planned.registered, self.opened.devices.alive.get(index) == Some(&true));
+            let Some(device) = self.opened.devices.device(DeviceId(index as u32)).filter(|_| alive) else {
                 continue;
             };
             let x: Option<&[u8]> = wants.x.then(|| bytemuck::cast_slice(x.data()));
@@ -181,7 +181,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                     // Y is written while it is locked; both locks end with the runs, and the borrows after them.
                     Ok(registration) => registrations.push(registration.detached()),
                     Err(fault) => {
-                        let report = refusal(&planned.name, fault);
+                        let report = registration_refused(&planned.name, fault);
                         if !self.faults.contains(&report) {
                             self.faults.push(report);
                         }
@@ -201,13 +201,13 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.check_shapes(&x, &y)?;
         let Self { pool, job, settings, chunk_rows, opened, products, carries, whole, .. } = self;
         let plan = job.plan();
-        let clock = opened.fleet.clock();
+        let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
-        let mut recovery = Recovery::new(plan, &opened.fleet.alive);
+        let mut recovery = Recovery::new(plan, &opened.devices.alive);
         let mut rounds = Vec::new();
-        let cancelled = lending(|scope| {
+        let cancelled = borrow_scope(|scope| {
             let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
-            let lent = Lent::new(job, x, scope)?;
+            let inputs = BorrowedInputs::new(job, x, scope)?;
             let mut planned = whole.clone();
             loop {
                 opened.hold_x(job, &planned)?;
@@ -217,15 +217,16 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                     products,
                     settings,
                     x,
-                    lent: &lent,
+                    inputs: &inputs,
                     outputs: &outputs,
                 };
                 let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-                let outcome = opened.fleet.run(pool, &planned, &mut binder, cancel, settings.patience)?;
+                let outcome =
+                    opened.devices.run(pool, &planned, &mut binder, cancel, settings.watchdog_timeout)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
-                let stock = recovery.take_stock(rounds.len(), &round);
-                opened.fleet.close_dead(&recovery.remaining.alive);
+                let stock = recovery.record_round(rounds.len(), &round);
+                opened.devices.close_dead(&recovery.remaining.alive);
                 stock?;
                 rounds.push(round);
                 if complete || cancelled {
@@ -235,10 +236,10 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                 planned = Arc::new(Planned::new(rest)?);
             }
         })?;
-        if recovery.remaining.alive != opened.fleet.alive {
+        if recovery.remaining.alive != opened.devices.alive {
             // Later runs do not ask those again that failed.
-            opened.fleet.alive.clone_from(&recovery.remaining.alive);
-            let all = Remaining { alive: opened.fleet.alive.clone(), ..Remaining::all(plan) };
+            opened.devices.alive.clone_from(&recovery.remaining.alive);
+            let all = Remaining { alive: opened.devices.alive.clone(), ..Remaining::all(plan) };
             *whole = Arc::new(Planned::new(plan.graph(&all)?)?);
         }
         let faults = recovery.into_faults(&rounds);
@@ -278,7 +279,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     }
 
     /// Brings what stays on the devices there.
-    fn bring_resident(&mut self) -> Result<()> {
+    fn upload_resident(&mut self) -> Result<()> {
         let plan = self.job.plan();
         let planned = Arc::new(Planned::new(plan.prepare_graph())?);
         if planned.planned.graph.tasks().is_empty() {
@@ -286,36 +287,36 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         }
         let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
         let Self { pool, job, settings, opened, products, .. } = self;
-        let outcome = lending(|scope| {
+        let outcome = borrow_scope(|scope| {
             let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[], scope)?;
-            let lent = Lent::new(job, nothing, scope)?;
+            let inputs = BorrowedInputs::new(job, nothing, scope)?;
             let shared = Shared {
                 job,
                 accelerators: &opened.accelerators,
                 products,
                 settings,
                 x: nothing,
-                lent: &lent,
+                inputs: &inputs,
                 outputs: &outputs,
             };
             let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-            opened.fleet.run(pool, &planned, &mut binder, None, settings.patience)
+            opened.devices.run(pool, &planned, &mut binder, None, settings.watchdog_timeout)
         })?;
         let round = Round { planned, outcome };
-        let mut recovery = Recovery::new(plan, &self.opened.fleet.alive);
-        recovery.take_stock(0, &round)?;
+        let mut recovery = Recovery::new(plan, &self.opened.devices.alive);
+        recovery.record_round(0, &round)?;
         if !round.outcome.is_complete() {
             // A device that did not get its part of A has nothing to compute with, whatever else it can do.
             for fault in &round.outcome.faults {
-                if let Some(alive) = self.opened.fleet.alive.get_mut(fault.device.index()) {
+                if let Some(alive) = self.opened.devices.alive.get_mut(fault.device.index()) {
                     *alive = false;
                 }
             }
-            let all = Remaining { alive: self.opened.fleet.alive.clone(), ..Remaining::all(plan) };
+            let all = Remaining { alive: self.opened.devices.alive.clone(), ..Remaining::all(plan) };
             let rest = plan.graph(&all).map_err(|error| recovery.explain(error))?;
             self.whole = Arc::new(Planned::new(rest)?);
         }
-        let alive = plan.computing().filter(|&device| self.opened.fleet.alive[device as usize]);
+        let alive = plan.computing().filter(|&device| self.opened.devices.alive[device as usize]);
         let names: Vec<&str> = alive.map(|device| plan.devices[device as usize].name.as_str()).collect();
         self.faults.extend(
             recovery

@@ -8,7 +8,7 @@ use crate::kernel::cpu::CpuSettings;
 use crate::machine::{Isa, memory_limit_bytes};
 
 /// How long devices may stay silent where nobody says.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How products are computed, beside the plan.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Settings {
     /// Most memory that another format of A may take.
     pub memory_limit_bytes: u64,
     /// How long devices may stay silent before they count as hung.
-    pub patience: Duration,
+    pub watchdog_timeout: Duration,
     /// What is special about emulated devices, by their names.
     pub emulated: Vec<(String, EmulatedOptions)>,
     /// What is special about CUDA devices, by their names.
@@ -31,7 +31,7 @@ impl Settings {
         Self {
             cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
             memory_limit_bytes: memory_limit_bytes(),
-            patience: PATIENCE,
+            watchdog_timeout: WATCHDOG_TIMEOUT,
             emulated: Vec::new(),
             cuda: Vec::new(),
         }

@@ -9,7 +9,7 @@ use cudarc::cusparse::sys::{
     cusparseOperation_t, cusparseOrder_t, cusparseSpMMAlg_t, cusparseSpMatDescr_t, cusparseStatus_t,
 };
 
-use super::super::context::{DeviceMemory, Event, Waiting};
+use super::super::context::{DeviceMemory, Event, EventWait};
 use super::super::driver::fault;
 use super::{Cusparse, CusparseMatrix, done};
 use crate::device::{Fault, FaultKind};
@@ -19,8 +19,8 @@ use crate::matrix::Dtype;
 const WARMUP: usize = 3;
 
 /// Calls after which an algorithm that is this many times slower than the best is let go.
-const LEAST_CALLS: usize = 3;
-const HOPELESS: f64 = 3.0;
+const CALLS_BEFORE_ABANDONING: usize = 3;
+const ABANDON_RATIO: f64 = 3.0;
 
 /// One product with one algorithm: its descriptors, and the numbers that scale it.
 pub(super) struct Product<'a> {
@@ -133,7 +133,7 @@ impl<'a> Product<'a> {
         let buffer = DeviceMemory::allocate(&self.library.context, bytes as u64 + 8)?;
         let _entered = self.library.context.enter()?;
         // SAFETY: as above, and the buffer is as large as was asked for.
-        let looked = unsafe {
+        let preprocessed = unsafe {
             sys::cusparseSpMM_preprocess(
                 self.library.handle,
                 operation,
@@ -148,7 +148,7 @@ impl<'a> Product<'a> {
                 buffer.address() as *mut c_void,
             )
         };
-        Ok((looked == cusparseStatus_t::CUSPARSE_STATUS_SUCCESS).then_some(buffer))
+        Ok((preprocessed == cusparseStatus_t::CUSPARSE_STATUS_SUCCESS).then_some(buffer))
     }
 
     /// Seconds of a call, several times; nothing where calls fail.
@@ -159,8 +159,8 @@ impl<'a> Product<'a> {
         batch: fn(f64) -> u32,
         best_s: f64,
     ) -> Result<Option<Vec<f64>>, Fault> {
-        let start = Event::create(&self.library.context, Waiting::Awake)?;
-        let end = Event::create(&self.library.context, Waiting::Awake)?;
+        let start = Event::create(&self.library.context, EventWait::Spinning)?;
+        let end = Event::create(&self.library.context, EventWait::Spinning)?;
         let lost = |error| fault(FaultKind::Lost, "cuSPARSE's call", error);
         let timed = |calls: u32| {
             // Behind it the others are submitted while the card is busy, as it is with launches of our own.
@@ -186,7 +186,9 @@ impl<'a> Product<'a> {
         while seconds.len() < repeat {
             let Some(time) = timed(calls)? else { return Ok(None) };
             seconds.push(time);
-            if seconds.len() == LEAST_CALLS && seconds.iter().all(|&time| time > HOPELESS * best_s) {
+            if seconds.len() == CALLS_BEFORE_ABANDONING
+                && seconds.iter().all(|&time| time > ABANDON_RATIO * best_s)
+            {
                 break;
             }
         }

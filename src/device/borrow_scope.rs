@@ -1,7 +1,7 @@
 //! Host memory that its owner lends to devices for a while: A, X and Y where they lie.
 //!
 //! Devices keep [`Pinned`] memory for as long as a copy takes, whoever's borrow ends meanwhile. So what is lent is taken
-//! back before the borrow ends: when a scope of [`lending`] is left, nobody is admitted any more, and those who were are
+//! back before the borrow ends: when a scope of [`borrow_scope`] is left, nobody is admitted any more, and those who were are
 //! waited for.
 
 #![allow(unsafe_code)] // pinned memory: borrowed bytes that a device's copies use
@@ -37,59 +37,61 @@ impl Registration<'_> {
 }
 
 /// A scope in which memory is lent; `'env` is what outlives it.
-pub struct Lending<'env> {
-    lent: RefCell<Vec<Pinned>>,
+pub struct BorrowScope<'env> {
+    pinned: RefCell<Vec<Pinned>>,
     /// Neither longer nor shorter: what is borrowed must live until the scope is left.
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl<'env> Lending<'env> {
+impl<'env> BorrowScope<'env> {
     /// Bytes to be read. Writing them is refused.
     pub fn read_only(&self, bytes: &'env [u8]) -> Pinned {
-        let owner = Lender { address: NonNull::from(bytes).cast(), bytes: bytes.len(), writable: false };
+        let owner =
+            BorrowedBytes { address: NonNull::from(bytes).cast(), bytes: bytes.len(), writable: false };
         self.lend(owner)
     }
 
     /// Bytes to be read and written.
     pub fn writable(&self, bytes: &'env mut [u8]) -> Pinned {
-        let owner = Lender { address: NonNull::from(&mut *bytes).cast(), bytes: bytes.len(), writable: true };
+        let owner =
+            BorrowedBytes { address: NonNull::from(&mut *bytes).cast(), bytes: bytes.len(), writable: true };
         self.lend(owner)
     }
 
-    fn lend(&self, owner: Lender) -> Pinned {
+    fn lend(&self, owner: BorrowedBytes) -> Pinned {
         // SAFETY: the bytes are borrowed for `'env`, shared where nobody may write them and alone where somebody may, and
-        // `lending` takes the memory back before `'env` can end.
+        // `borrow_scope` takes the memory back before `'env` can end.
         let pinned = unsafe { Pinned::new(Box::new(owner)) };
-        self.lent.borrow_mut().push(pinned.clone());
+        self.pinned.borrow_mut().push(pinned.clone());
         pinned
     }
 }
 
 /// Runs `with` and then takes back whatever it lent, also where it panics.
-pub fn lending<'env, R>(with: impl FnOnce(&Lending<'env>) -> R) -> R {
-    struct TakeBack<'env>(Lending<'env>);
-    impl Drop for TakeBack<'_> {
+pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
+    struct RevokeOnDrop<'env>(BorrowScope<'env>);
+    impl Drop for RevokeOnDrop<'_> {
         fn drop(&mut self) {
-            self.0.lent.get_mut().drain(..).for_each(|pinned| pinned.take_back());
+            self.0.pinned.get_mut().drain(..).for_each(|pinned| pinned.revoke());
         }
     }
-    let scope = TakeBack(Lending { lent: RefCell::default(), env: PhantomData });
+    let scope = RevokeOnDrop(BorrowScope { pinned: RefCell::default(), env: PhantomData });
     with(&scope.0)
 }
 
 /// The borrowed bytes themselves; whoever borrowed them frees them.
-struct Lender {
+struct BorrowedBytes {
     address: NonNull<u8>,
     bytes: usize,
     writable: bool,
 }
 
 // SAFETY: an address; who may use what lies there is `Pinned`'s to say.
-unsafe impl Send for Lender {}
+unsafe impl Send for BorrowedBytes {}
 // SAFETY: the same.
-unsafe impl Sync for Lender {}
+unsafe impl Sync for BorrowedBytes {}
 
-impl HostBytes for Lender {
+impl HostBytes for BorrowedBytes {
     fn address(&mut self) -> NonNull<u8> {
         self.address
     }
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn what_is_lent_to_be_read_cannot_be_written() {
         let bytes = [1u8, 2, 3];
-        lending(|scope| {
+        borrow_scope(|scope| {
             let pinned = scope.read_only(&bytes);
             assert_eq!(&*pinned.read().unwrap(), &[1, 2, 3]);
             assert_eq!(pinned.write().err().unwrap().kind, FaultKind::Misuse);
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_written_while_lent_is_there_afterwards_and_nobody_gets_in_then() {
         let mut bytes = [0u8; 4];
-        let kept = lending(|scope| {
+        let kept = borrow_scope(|scope| {
             let pinned = scope.writable(&mut bytes);
             pinned.write().unwrap()[2] = 9;
             pinned
@@ -135,7 +137,7 @@ mod tests {
         use std::sync::atomic::{AtomicBool, Ordering};
         static DONE: AtomicBool = AtomicBool::new(false);
         let mut bytes = vec![0u8; 1 << 10];
-        lending(|scope| {
+        borrow_scope(|scope| {
             let mut writer = scope.writable(&mut bytes).write().unwrap();
             std::thread::spawn(move || {
                 std::thread::sleep(std::time::Duration::from_millis(30));

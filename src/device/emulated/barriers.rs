@@ -3,7 +3,7 @@
 //! Stricter than a GPU, which lets threads that have left the kernel count as arrived: there such a kernel works until
 //! it is launched with another shape, here it is reported.
 
-use super::fault::Wrong;
+use super::fault::FaultCause;
 
 /// Lanes of a warp.
 pub const LANES: usize = 32;
@@ -85,15 +85,16 @@ pub enum State {
 }
 
 /// Lets every group of lanes go on that is complete: those become ready, with their answers. `true` where some did.
-pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (usize, Wrong)> {
+pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (usize, FaultCause)> {
     let mut released = false;
     for lane in 0..lanes.len() {
         let State::Warp(call) = lanes[lane] else { continue };
         let existing = call.mask & mask_of(lanes.len());
         if existing & (1 << lane) == 0 {
             let lane_number = lane as u32;
-            let wrong = Wrong::AbsentLane { operation: call.kind.name(), line: call.line, lane: lane_number };
-            return Err((lane, wrong));
+            let cause =
+                FaultCause::AbsentLane { operation: call.kind.name(), line: call.line, lane: lane_number };
+            return Err((lane, cause));
         }
         let part_of_group = |state: &State| matches!(state, State::Warp(other) if other.kind == call.kind && other.mask == call.mask);
         let arrived = mask_where(lanes, part_of_group) & existing;
@@ -110,7 +111,7 @@ pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (u
             .collect();
         for (other, call) in calls.iter().enumerate() {
             let Some(call) = call else { continue };
-            answers[other] = answer(other, call, &calls).map_err(|wrong| (other, wrong))?;
+            answers[other] = answer(other, call, &calls).map_err(|cause| (other, cause))?;
             lanes[other] = State::Ready;
         }
         released = true;
@@ -119,7 +120,7 @@ pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (u
 }
 
 /// What is wrong with a warp in which some lane waits for others that can never come.
-pub fn stuck_warp(lanes: &[State]) -> Option<(usize, Wrong)> {
+pub fn stuck_warp(lanes: &[State]) -> Option<(usize, FaultCause)> {
     let (lane, call) = lanes.iter().enumerate().find_map(|(lane, state)| match state {
         State::Warp(call) => Some((lane, *call)),
         _ => None,
@@ -129,7 +130,7 @@ pub fn stuck_warp(lanes: &[State]) -> Option<(usize, Wrong)> {
         |state| matches!(state, State::Warp(other) if other.kind == call.kind && other.mask == call.mask),
     );
     let absent = call.mask & mask_of(lanes.len()) & !there;
-    Some((lane, Wrong::Lanes { operation: call.kind.name(), line: call.line, absent }))
+    Some((lane, FaultCause::Lanes { operation: call.kind.name(), line: call.line, absent }))
 }
 
 /// What a block does once no warp of it can go on by itself.
@@ -137,9 +138,9 @@ pub enum Block {
     /// All threads have left.
     Done,
     /// All wait at the same barrier.
-    Together,
+    AtBarrier,
     /// Some never reach it: the thread that waits, and one that does not.
-    Apart {
+    Diverged {
         /// A thread that waits.
         waiting: usize,
         /// How many wait there.
@@ -164,10 +165,10 @@ pub fn block_state(threads: &[State]) -> Block {
         return Block::Done;
     };
     match threads.iter().enumerate().find(|(_, state)| waits(state) != Some(line)) {
-        None => Block::Together,
+        None => Block::AtBarrier,
         Some((absent, state)) => {
             let count = threads.iter().filter(|state| waits(state) == Some(line)).count();
-            Block::Apart { waiting, count, line, absent, absent_line: waits(state) }
+            Block::Diverged { waiting, count, line, absent, absent_line: waits(state) }
         }
     }
 }
@@ -181,7 +182,7 @@ fn mask_where(lanes: &[State], holds: impl Fn(&State) -> bool) -> u32 {
 }
 
 /// What `lane` gets from an operation in which `calls` take part.
-fn answer(lane: usize, call: &WarpCall, calls: &[Option<WarpCall>]) -> Result<u64, Wrong> {
+fn answer(lane: usize, call: &WarpCall, calls: &[Option<WarpCall>]) -> Result<u64, FaultCause> {
     let width = call.width.clamp(1, LANES as u32) as usize;
     let group = lane - lane % width;
     let from = call.from as usize;
@@ -202,7 +203,9 @@ fn answer(lane: usize, call: &WarpCall, calls: &[Option<WarpCall>]) -> Result<u6
     };
     match calls.get(source) {
         Some(Some(other)) => Ok(other.value),
-        _ => Err(Wrong::AbsentLane { operation: call.kind.name(), line: call.line, lane: source as u32 }),
+        _ => {
+            Err(FaultCause::AbsentLane { operation: call.kind.name(), line: call.line, lane: source as u32 })
+        }
     }
 }
 
@@ -255,9 +258,9 @@ mod tests {
         lanes[7] = State::Done;
         let mut answers = vec![0; 32];
         assert_eq!(release_warp(&mut lanes, &mut answers), Ok(false));
-        let (lane, wrong) = stuck_warp(&lanes).unwrap();
+        let (lane, cause) = stuck_warp(&lanes).unwrap();
         assert_eq!(lane, 0);
-        assert_eq!(wrong, Wrong::Lanes { operation: "__shfl_down_sync", line: 1, absent: 1 << 7 });
+        assert_eq!(cause, FaultCause::Lanes { operation: "__shfl_down_sync", line: 1, absent: 1 << 7 });
     }
 
     #[test]
@@ -265,7 +268,7 @@ mod tests {
         let mut lanes = vec![State::Done; 32];
         lanes[..4].fill(call(WarpKind::Shuffle, 0b1111, 1, 9, 32));
         let mut answers = vec![0; 32];
-        let (_, wrong) = release_warp(&mut lanes, &mut answers).unwrap_err();
-        assert_eq!(wrong, Wrong::AbsentLane { operation: "__shfl_sync", line: 1, lane: 9 });
+        let (_, cause) = release_warp(&mut lanes, &mut answers).unwrap_err();
+        assert_eq!(cause, FaultCause::AbsentLane { operation: "__shfl_sync", line: 1, lane: 9 });
     }
 }

@@ -21,7 +21,7 @@ use crate::trace::Clock;
 pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
 
 /// The devices of a plan. The host is opened anew for every run, since its jobs borrow.
-pub struct Fleet {
+pub struct OpenDevices {
     clock: Clock,
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
@@ -31,7 +31,7 @@ pub struct Fleet {
     pub alive: Vec<bool>,
 }
 
-impl Fleet {
+impl OpenDevices {
     /// Opens every device of `plan`; their times are on `clock`. `emulated` and `cuda` have what is special about some.
     pub fn open(
         plan: &Plan,
@@ -88,7 +88,7 @@ impl Fleet {
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
         cancel: Option<&AtomicBool>,
-        patience: Duration,
+        watchdog_timeout: Duration,
     ) -> Result<Outcome> {
         if pool.is_worker() {
             return Err(Error::Usage(
@@ -103,7 +103,7 @@ impl Fleet {
             for device in devices.iter_mut() {
                 list.push(&mut **device);
             }
-            let options = ExecOptions { cancel, patience };
+            let options = ExecOptions { cancel, watchdog_timeout };
             execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
         })
     }
@@ -133,7 +133,7 @@ fn options_of<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
     options.iter().find(|(of, _)| of == name).map(|(_, options)| *options).unwrap_or_default()
 }
 
-impl Drop for Fleet {
+impl Drop for OpenDevices {
     fn drop(&mut self) {
         for device in &mut self.devices {
             device.close();

@@ -11,7 +11,7 @@ use super::forms::Form;
 use super::kernel_cache::KernelCache;
 
 /// Most threads that compile at a time. Where many forms are asked for at once somebody waits for them; a product asks for few.
-const MOST_WORKERS: usize = 16;
+const MAX_COMPILER_THREADS: usize = 16;
 
 /// Something that makes machine code of a form. Called by several threads at once.
 pub trait Compile: Send + Sync {
@@ -23,63 +23,63 @@ pub trait Compile: Send + Sync {
 }
 
 /// Machine code of a form, or why there is none.
-pub type Made = (Form, Result<Vec<u8>, String>);
+pub type CompileResult = (Form, Result<Vec<u8>, String>);
 
 /// A compiler with its threads and what it made earlier. Dropping it waits for what is being compiled, not for what is
 /// still to be: a program that ends inside its compiler may crash.
-pub struct Workshop {
+pub struct CompilerThreads {
     compiler: Arc<dyn Compile>,
     version: String,
     cache: KernelCache,
-    orders: Option<Sender<Form>>,
-    made: Receiver<Made>,
+    requests: Option<Sender<Form>>,
+    results: Receiver<CompileResult>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<()>>,
 }
 
-impl Workshop {
-    /// A workshop with that compiler; its threads start with the first order.
+impl CompilerThreads {
+    /// A compiler with that compiler; its threads start with the first order.
     pub fn new(compiler: Arc<dyn Compile>, cache: KernelCache) -> Self {
-        let (_, made) = unbounded();
+        let (_, results) = unbounded();
         let version = compiler.version();
         let stop = Arc::new(AtomicBool::new(false));
-        Self { compiler, version, cache, orders: None, made, stop, workers: Vec::new() }
+        Self { compiler, version, cache, requests: None, results, stop, workers: Vec::new() }
     }
 
     /// What was made of `form` earlier, maybe by another process.
-    pub fn kept(&self, form: &Form) -> Option<Vec<u8>> {
+    pub fn cached(&self, form: &Form) -> Option<Vec<u8>> {
         self.cache.load(form, &self.version)
     }
 
-    /// Asks for a form; it comes back from [`Workshop::made`] or [`Workshop::wait`].
-    pub fn order(&mut self, form: Form) -> Result<(), String> {
-        if self.orders.is_none() {
+    /// Asks for a form; it comes back from [`CompilerThreads::try_next`] or [`CompilerThreads::wait_next`].
+    pub fn request(&mut self, form: Form) -> Result<(), String> {
+        if self.requests.is_none() {
             self.start()?;
         }
-        let sent = self.orders.as_ref().map(|orders| orders.send(form));
+        let sent = self.requests.as_ref().map(|requests| requests.send(form));
         if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err("the compiling threads have ended".into()) }
     }
 
     /// A form that is ready, where one is.
-    pub fn made(&self) -> Option<Made> {
-        self.made.try_recv().ok()
+    pub fn try_next(&self) -> Option<CompileResult> {
+        self.results.try_recv().ok()
     }
 
     /// The next form that is ready; `None` where the threads have ended.
-    pub fn wait(&self) -> Option<Made> {
-        self.made.recv().ok()
+    pub fn wait_next(&self) -> Option<CompileResult> {
+        self.results.recv().ok()
     }
 
     fn start(&mut self) -> Result<(), String> {
-        let (orders, taken) = unbounded::<Form>();
-        let (sender, made) = unbounded();
-        let count = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_WORKERS);
+        let (requests, queue) = unbounded::<Form>();
+        let (sender, results) = unbounded();
+        let count = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_COMPILER_THREADS);
         for _ in 0..count {
-            let (taken, sender, stop) = (taken.clone(), sender.clone(), Arc::clone(&self.stop));
+            let (queue, sender, stop) = (queue.clone(), sender.clone(), Arc::clone(&self.stop));
             let (compiler, version, cache) =
                 (Arc::clone(&self.compiler), self.version.clone(), self.cache.clone());
             let work = move || {
-                for form in taken.iter().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                for form in queue.iter().take_while(|_| !stop.load(Ordering::Relaxed)) {
                     let result = compiler.compile(&form);
                     if let Ok(code) = &result {
                         cache.store(&form, &version, code);
@@ -92,16 +92,16 @@ impl Workshop {
             let builder = thread::Builder::new().name("compile kernels".into());
             self.workers.push(builder.spawn(work).map_err(|error| error.to_string())?);
         }
-        self.orders = Some(orders);
-        self.made = made;
+        self.requests = Some(requests);
+        self.results = results;
         Ok(())
     }
 }
 
-impl Drop for Workshop {
+impl Drop for CompilerThreads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.orders = None;
+        self.requests = None;
         for worker in self.workers.drain(..) {
             // A worker that panicked has nothing to say here.
             let _ = worker.join();

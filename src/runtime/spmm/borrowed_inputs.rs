@@ -1,13 +1,13 @@
 //! A and X where they lie, lent to devices for one run.
 
-use crate::device::{Lending, Pinned, PinnedRange};
+use crate::device::{BorrowScope, Pinned, PinnedRange};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, Scalar};
 use crate::runtime::spmm::job::Job;
 use crate::work::ChunkRows;
 
 /// The arrays of A, and X.
-pub struct Lent {
+pub struct BorrowedInputs {
     row_pointers: Pinned,
     columns: Pinned,
     values: Pinned,
@@ -16,12 +16,12 @@ pub struct Lent {
     x: Pinned,
 }
 
-impl Lent {
+impl BorrowedInputs {
     /// Lends what `job` multiplies, and `x`, for as long as `scope`.
     pub fn new<'env, T: Scalar>(
         job: &'env Job<'env, T>,
         x: MultiVectorView<'env, T>,
-        scope: &Lending<'env>,
+        scope: &BorrowScope<'env>,
     ) -> Result<Self> {
         let matrix = job.matrix();
         let chunks = job.plan().chunks.iter().enumerate();

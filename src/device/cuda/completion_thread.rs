@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
 
-use super::clock::{Epoch, Placed};
-use super::context::{Context, Waiting};
+use super::clock::{Epoch, SharedHostTime};
+use super::context::{Context, EventWait};
 use super::driver::words;
 use super::events::{Events, UnderWay};
 use super::shared::Shared;
@@ -23,20 +23,20 @@ use crate::device::{Fence, LaneKind, Reports};
 use crate::trace::Clock;
 
 /// How long an event that can wake the thread is looked at before the thread sleeps. Waking up takes about as long.
-const LOOKING: Duration = Duration::from_micros(20);
+const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
 
 /// How long an event that cannot is looked at all the time.
-const LOOKING_AT_SHORT: Duration = Duration::from_micros(200);
+const SHORT_OPERATION_SPIN: Duration = Duration::from_micros(200);
 
 /// How long the thread leaves the driver alone between two looks while the stream has more to do.
-const LEAVING_ALONE: Duration = Duration::from_micros(20);
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// As many operations that have not been looked at, or orders that have not been issued, are many.
-const MANY: usize = 4;
+const BACKLOG: usize = 4;
 
 /// Host memory that an operation uses until it has ended.
 #[expect(dead_code, reason = "kept for its drop")]
-pub enum Held {
+pub enum HeldMemory {
     /// Memory it reads.
     Read(PinnedRead),
     /// Memory it writes.
@@ -48,7 +48,7 @@ pub enum Start {
     /// At the event before it.
     Recorded,
     /// When the one before it on the lane has ended, and these of other lanes.
-    Behind(Vec<Arc<UnderWay>>),
+    AfterPredecessors(Vec<Arc<UnderWay>>),
 }
 
 /// An operation on its stream.
@@ -66,11 +66,11 @@ pub struct Issued {
     /// Its name in messages.
     pub what: &'static str,
     /// The host memory it uses.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldMemory>,
 }
 
 /// Waits for the operations of one lane.
-pub struct Waiter {
+pub struct CompletionThread {
     /// What all threads of the device know.
     pub shared: Arc<Shared>,
     /// Where everything is.
@@ -82,39 +82,41 @@ pub struct Waiter {
     /// Who takes the events back.
     pub ended: Sender<Fence>,
     /// The card's time on the host's clock.
-    pub placed: Placed,
+    pub host_time: SharedHostTime,
     /// The host's clock.
     pub clock: Clock,
     /// Where ends are reported.
     pub reports: Reports,
 }
 
-impl Waiter {
+impl CompletionThread {
     /// Waits until no more operations can come.
     pub fn work(self) {
         let entered = self.context.enter();
         if let Err(fault) = &entered {
-            self.shared.lose(&fault.message);
+            self.shared.mark_lost(&fault.message);
         }
         let mut lane_end_ns = 0;
         let mut queue =
-            Queue { coming: &self.issued, shared: &self.shared, taken: VecDeque::new(), happened: 0 };
-        while let Some((issued, has_happened)) = queue.next() {
+            Queue { incoming: &self.issued, shared: &self.shared, taken: VecDeque::new(), complete: 0 };
+        while let Some((issued, is_complete)) = queue.next() {
             let Issued { fence, under_way, start, epoch, issued_ns, what, held } = issued;
             let computes = self.kind == LaneKind::Compute;
             if computes {
-                self.shared.set_computing(Some(what));
+                self.shared.set_running_kernel(Some(what));
             }
-            let waited = if has_happened { Ok(()) } else { wait(&under_way.events, || queue.more_follows()) };
+            let waited = if is_complete { Ok(()) } else { wait(&under_way.events, || queue.more_follows()) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = match &start {
-                    Start::Recorded => self.placed.host_ns(epoch.card_ns(&under_way.events.start)?),
-                    Start::Behind(others) => others.iter().try_fold(lane_end_ns, |latest_ns, other| {
-                        other.ended_ns(&epoch, &self.placed).map(|end_ns| end_ns.max(latest_ns))
-                    })?,
+                    Start::Recorded => self.host_time.host_ns(epoch.card_ns(&under_way.events.start)?),
+                    Start::AfterPredecessors(others) => {
+                        others.iter().try_fold(lane_end_ns, |latest_ns, other| {
+                            other.ended_ns(&epoch, &self.host_time).map(|end_ns| end_ns.max(latest_ns))
+                        })?
+                    }
                 };
-                let end_ns = self.placed.host_ns(epoch.card_ns(&under_way.events.end)?);
+                let end_ns = self.host_time.host_ns(epoch.card_ns(&under_way.events.end)?);
                 Ok((start_ns, end_ns, seen_ns))
             });
             let (start_ns, end_ns, result) = match times {
@@ -125,11 +127,11 @@ impl Waiter {
                 }
                 Err(error) => {
                     let now_ns = self.clock.now_ns();
-                    (issued_ns.max(lane_end_ns), now_ns, Err(self.shared.lose(&words(error))))
+                    (issued_ns.max(lane_end_ns), now_ns, Err(self.shared.mark_lost(&words(error))))
                 }
             };
             if computes {
-                self.shared.set_computing(None);
+                self.shared.set_running_kernel(None);
             }
             lane_end_ns = end_ns;
             // Nobody else notes it.
@@ -144,48 +146,50 @@ impl Waiter {
 
 /// The operations of a lane, in their order.
 struct Queue<'a> {
-    coming: &'a Receiver<Issued>,
+    incoming: &'a Receiver<Issued>,
     shared: &'a Shared,
     taken: VecDeque<Issued>,
     /// How many of those taken, from the first on, are known to have happened.
-    happened: usize,
+    complete: usize,
 }
 
 impl Queue<'_> {
     /// The next one, and whether it is known to have happened; nothing where no more can come.
     fn next(&mut self) -> Option<(Issued, bool)> {
         if self.taken.is_empty() {
-            while self.coming.is_empty() && self.shared.orders() >= MANY {
-                std::thread::sleep(LEAVING_ALONE);
+            while self.incoming.is_empty() && self.shared.queued() >= BACKLOG {
+                std::thread::sleep(POLL_INTERVAL);
             }
-            self.taken.push_back(self.coming.recv().ok()?);
+            self.taken.push_back(self.incoming.recv().ok()?);
         }
-        self.taken.extend(self.coming.try_iter());
-        if self.happened == 0 && self.taken.len() >= MANY {
+        self.taken.extend(self.incoming.try_iter());
+        if self.complete == 0 && self.taken.len() >= BACKLOG {
             let middle = self.taken.len() / 2;
             // What went wrong shows when the operation itself is waited for.
-            if self.taken[middle].under_way.events.end.has_happened().unwrap_or(false) {
-                self.happened = middle + 1;
+            if self.taken[middle].under_way.events.end.is_complete().unwrap_or(false) {
+                self.complete = middle + 1;
             }
         }
-        let known = self.happened > 0;
-        self.happened = self.happened.saturating_sub(1);
+        let known = self.complete > 0;
+        self.complete = self.complete.saturating_sub(1);
         self.taken.pop_front().map(|issued| (issued, known))
     }
 
     fn more_follows(&self) -> bool {
-        !self.taken.is_empty() || !self.coming.is_empty()
+        !self.taken.is_empty() || !self.incoming.is_empty()
     }
 }
 
 fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let started = Instant::now();
-    while !events.end.has_happened()? {
+    while !events.end.is_complete()? {
         let looked = started.elapsed();
         match events.waiting {
-            Waiting::Asleep if looked >= LOOKING && !more_follows() => return events.end.wait(),
-            Waiting::Awake if looked >= LOOKING_AT_SHORT => std::thread::sleep(LEAVING_ALONE),
-            _ if more_follows() => std::thread::sleep(LEAVING_ALONE),
+            EventWait::Blocking if looked >= SPIN_BEFORE_SLEEP && !more_follows() => {
+                return events.end.wait();
+            }
+            EventWait::Spinning if looked >= SHORT_OPERATION_SPIN => std::thread::sleep(POLL_INTERVAL),
+            _ if more_follows() => std::thread::sleep(POLL_INTERVAL),
             _ => std::hint::spin_loop(),
         }
     }

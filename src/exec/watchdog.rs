@@ -11,53 +11,57 @@ use crate::error::{Error, Result};
 use crate::graph::{DeviceId, TaskId};
 
 /// How often a run that may be cancelled looks whether it was.
-const CANCEL_EVERY: Duration = Duration::from_millis(10);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A task may take this many times what was predicted before it counts as hung.
 const PREDICTION_SLACK: u64 = 20;
 
 /// Tasks named in a message before it says how many more there are.
-const NAMED: usize = 6;
+const NAMED_TASKS: usize = 6;
 
 impl Coordinator<'_, '_, '_> {
     /// Waits for the end of something that is under way: lets virtual time pass, else real time.
     pub(super) fn wait(&mut self) -> Result<()> {
         let now = Instant::now;
-        if std::mem::take(&mut self.heard) {
-            self.last_sign = now();
+        if std::mem::take(&mut self.progressed) {
+            self.last_progress = now();
         }
         if self.devices.iter_mut().any(|device| device.advance()) {
-            self.heard = true;
+            self.progressed = true;
             return Ok(());
         }
-        let silent = self.last_sign.elapsed();
-        let patience = if silent < self.options.patience { self.options.patience } else { self.patience() };
-        if silent >= patience {
-            return self.give_up(silent);
+        let silent = self.last_progress.elapsed();
+        let watchdog_timeout = if silent < self.options.watchdog_timeout {
+            self.options.watchdog_timeout
+        } else {
+            self.watchdog_timeout()
+        };
+        if silent >= watchdog_timeout {
+            return self.declare_hung(silent);
         }
-        let left = patience - silent;
-        let slice = if self.options.cancel.is_some() { left.min(CANCEL_EVERY) } else { left };
+        let left = watchdog_timeout - silent;
+        let slice = if self.options.cancel.is_some() { left.min(CANCEL_POLL_INTERVAL) } else { left };
         match self.completions.recv_timeout(slice) {
             Ok(completion) => self.complete(completion),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return self.give_up(silent),
+            Err(RecvTimeoutError::Disconnected) => return self.declare_hung(silent),
         }
         Ok(())
     }
 
     /// The patience that what is under way deserves.
-    fn patience(&self) -> Duration {
-        let under_way = self.stations.iter().flat_map(|station| station.in_flight.values());
+    fn watchdog_timeout(&self) -> Duration {
+        let under_way = self.device_states.iter().flat_map(|device_state| device_state.in_flight.values());
         let longest = under_way.map(|(task, _)| self.task(*task).demand.alone_ns).max().unwrap_or(0);
-        self.options.patience.max(Duration::from_nanos(longest.saturating_mul(PREDICTION_SLACK)))
+        self.options.watchdog_timeout.max(Duration::from_nanos(longest.saturating_mul(PREDICTION_SLACK)))
     }
 
     /// Everything under way counts as hung, and so do its devices.
-    fn give_up(&mut self, silent: Duration) -> Result<()> {
-        for number in 0..self.stations.len() {
+    fn declare_hung(&mut self, silent: Duration) -> Result<()> {
+        for number in 0..self.device_states.len() {
             let device = DeviceId(number as u32);
-            let station = &mut self.stations[number];
-            let mut hung: Vec<TaskId> = station.in_flight.drain().map(|(_, (task, _))| task).collect();
+            let device_state = &mut self.device_states[number];
+            let mut hung: Vec<TaskId> = device_state.in_flight.drain().map(|(_, (task, _))| task).collect();
             hung.sort_unstable();
             let Some(&first) = hung.first() else { continue };
             self.in_flight -= hung.len();
@@ -66,7 +70,7 @@ impl Coordinator<'_, '_, '_> {
                 let device = self.devices[number].describe().name.clone();
                 return Err(Error::Device { device, reason: message });
             }
-            if !self.stations[number].dead {
+            if !self.device_states[number].dead {
                 let fault = Fault::new(FaultKind::Hang, message);
                 self.outcome.faults.push(TaskFault { task: first, device, fault });
             }
@@ -75,17 +79,17 @@ impl Coordinator<'_, '_, '_> {
                 strand.hung = true;
                 self.states[task.index()] = State::Dropped;
             }
-            self.bury(device);
+            self.mark_dead(device);
         }
-        self.heard = true;
+        self.progressed = true;
         Ok(())
     }
 
     fn names(&self, tasks: &[TaskId]) -> String {
         let name = |task: &TaskId| format!("{} {}", self.task(*task).kind.name(), task.0);
-        let mut names = tasks.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
-        if tasks.len() > NAMED {
-            names.push_str(&format!(" and {} more", tasks.len() - NAMED));
+        let mut names = tasks.iter().take(NAMED_TASKS).map(name).collect::<Vec<_>>().join(", ");
+        if tasks.len() > NAMED_TASKS {
+            names.push_str(&format!(" and {} more", tasks.len() - NAMED_TASKS));
         }
         names
     }

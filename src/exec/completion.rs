@@ -10,16 +10,16 @@ impl Coordinator<'_, '_, '_> {
     /// Takes note of an end. Ends of operations that nobody waits for any more are ignored.
     pub(super) fn complete(&mut self, completion: Completion) {
         let device = completion.device;
-        let Some(station) = self.stations.get_mut(device.index()) else { return };
-        let Some((task, lane)) = station.in_flight.remove(&completion.fence) else { return };
+        let Some(device_state) = self.device_states.get_mut(device.index()) else { return };
+        let Some((task, lane)) = device_state.in_flight.remove(&completion.fence) else { return };
         let at = *self.task(task);
-        let station = &mut self.stations[device.index()];
-        station.lanes[lane as usize].load -= 1;
-        station.link_bytes -= at.demand.link_bytes;
-        let (kind, link_bytes) = (station.lanes[lane as usize].kind, station.link_bytes);
+        let device_state = &mut self.device_states[device.index()];
+        device_state.lanes[lane as usize].load -= 1;
+        device_state.link_bytes -= at.demand.link_bytes;
+        let (kind, link_bytes) = (device_state.lanes[lane as usize].kind, device_state.link_bytes);
         self.list(queue_of(device, kind));
         self.in_flight -= 1;
-        self.heard = true;
+        self.progressed = true;
         if at.demand.link_bytes > 0 {
             self.sample(completion.end_ns, Counter::LinkBytes(device), link_bytes);
         }
@@ -40,7 +40,7 @@ impl Coordinator<'_, '_, '_> {
                         self.given(pool, end_ns);
                     }
                     let graph = self.graph;
-                    let ordered_by_device = self.stations[device.index()].waits_by_itself;
+                    let ordered_by_device = self.device_states[device.index()].stream_ordered;
                     for &later in graph.successors(task) {
                         if !ordered_by_device || graph.tasks()[later.index()].device != device {
                             self.satisfy(later);

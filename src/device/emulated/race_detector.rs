@@ -15,7 +15,7 @@ pub const LANES: usize = 3;
 /// For each lane, how many of its operations happen before.
 type VectorClock = [u64; LANES];
 
-/// An operation as the ledger knows it.
+/// An operation as the race_detector knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Its fence.
@@ -63,12 +63,12 @@ pub struct Admitted {
     pub sources: Vec<Fence>,
 }
 
-/// The ledger of one device.
+/// The race_detector of one device.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct RaceDetector {
     /// Operations that were settled before all others; the list begins behind them.
-    settled_fences: u64,
-    settled: VectorClock,
+    synchronized_fences: u64,
+    synchronized: VectorClock,
     operations: VecDeque<(Stamp, VectorClock)>,
     /// What the last operation of each lane happens after, itself included.
     lanes: [VectorClock; LANES],
@@ -76,25 +76,25 @@ pub struct Ledger {
     memories: Vec<BTreeMap<u64, Segment>>,
 }
 
-impl Ledger {
+impl RaceDetector {
     /// Another piece of memory, numbered on.
     pub fn add_memory(&mut self) {
         self.memories.push(BTreeMap::new());
     }
 
     /// Whatever follows happens after what has ended: so many operations of each lane.
-    pub fn settle(&mut self, ended: [u64; LANES]) {
-        self.settled = joined(self.settled, ended);
+    pub fn mark_synchronized(&mut self, ended: [u64; LANES]) {
+        self.synchronized = joined(self.synchronized, ended);
         while self.operations.front().is_some_and(|(stamp, _)| happens_before(stamp, &ended)) {
             self.operations.pop_front();
-            self.settled_fences += 1;
+            self.synchronized_fences += 1;
         }
     }
 
     /// Lets an operation in, or says which order is missing.
     pub fn admit(&mut self, intent: Intent<'_>) -> Result<Admitted, Fault> {
-        let fence = Fence(self.settled_fences + self.operations.len() as u64);
-        let mut clock = joined(self.lanes[intent.lane], self.settled);
+        let fence = Fence(self.synchronized_fences + self.operations.len() as u64);
+        let mut clock = joined(self.lanes[intent.lane], self.synchronized);
         let mut waits = Vec::new();
         for wait in intent.waits {
             if *wait >= fence {
@@ -102,7 +102,7 @@ impl Ledger {
                 return Err(Fault::new(FaultKind::Misuse, message));
             }
             // What was settled has ended.
-            let place = wait.0.checked_sub(self.settled_fences);
+            let place = wait.0.checked_sub(self.synchronized_fences);
             if let Some((stamp, other)) = place.and_then(|place| self.operations.get(place as usize)) {
                 clock = joined(clock, *other);
                 waits.push(*stamp);
@@ -240,28 +240,28 @@ mod tests {
         MemoryRange { memory: Memory(0), begin, end }
     }
 
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
-        ledger.add_memory();
-        ledger
+    fn race_detector() -> RaceDetector {
+        let mut race_detector = RaceDetector::default();
+        race_detector.add_memory();
+        race_detector
     }
 
     fn admit(
-        ledger: &mut Ledger,
+        race_detector: &mut RaceDetector,
         lane: usize,
         waits: &[Fence],
         reads: &[MemoryRange],
         writes: &[MemoryRange],
     ) -> Result<Fence, Fault> {
         let what = ["upload", "launch", "download"][lane];
-        ledger.admit(Intent { lane, what, waits, reads, writes }).map(|admitted| admitted.stamp.fence)
+        race_detector.admit(Intent { lane, what, waits, reads, writes }).map(|admitted| admitted.stamp.fence)
     }
 
     #[test]
     fn a_missing_edge_is_found() {
-        let mut ledger = ledger();
-        let upload = admit(&mut ledger, 0, &[], &[], &[bytes(0, 100)]).unwrap();
-        let fault = admit(&mut ledger, 1, &[], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap_err();
+        let mut race_detector = race_detector();
+        let upload = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 100)]).unwrap();
+        let fault = admit(&mut race_detector, 1, &[], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Misuse);
         assert!(
             fault.message.contains("used before ready: launch 1 reads bytes 90..110"),
@@ -269,51 +269,51 @@ mod tests {
             fault.message
         );
         assert!(fault.message.contains("after upload 0"), "{}", fault.message);
-        let launch = admit(&mut ledger, 1, &[upload], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap();
-        assert!(admit(&mut ledger, 2, &[upload], &[bytes(299, 300)], &[]).is_err());
-        assert!(admit(&mut ledger, 2, &[launch], &[bytes(299, 300)], &[]).is_ok());
+        let launch = admit(&mut race_detector, 1, &[upload], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap();
+        assert!(admit(&mut race_detector, 2, &[upload], &[bytes(299, 300)], &[]).is_err());
+        assert!(admit(&mut race_detector, 2, &[launch], &[bytes(299, 300)], &[]).is_ok());
     }
 
     #[test]
     fn a_slot_reused_too_early_is_found() {
-        let mut ledger = ledger();
-        let first = admit(&mut ledger, 0, &[], &[], &[bytes(0, 100)]).unwrap();
-        let launch = admit(&mut ledger, 1, &[first], &[bytes(0, 50)], &[]).unwrap();
-        let fault = admit(&mut ledger, 0, &[], &[], &[bytes(40, 60)]).unwrap_err();
+        let mut race_detector = race_detector();
+        let first = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 100)]).unwrap();
+        let launch = admit(&mut race_detector, 1, &[first], &[bytes(0, 50)], &[]).unwrap();
+        let fault = admit(&mut race_detector, 0, &[], &[], &[bytes(40, 60)]).unwrap_err();
         assert!(fault.message.contains("reused too early: upload 2 writes"), "{}", fault.message);
         assert!(fault.message.contains("after launch 1, which reads"), "{}", fault.message);
         // Bytes that the launch does not read may be written at any time.
-        assert!(admit(&mut ledger, 0, &[], &[], &[bytes(50, 100)]).is_ok());
-        assert!(admit(&mut ledger, 0, &[launch], &[], &[bytes(0, 100)]).is_ok());
+        assert!(admit(&mut race_detector, 0, &[], &[], &[bytes(50, 100)]).is_ok());
+        assert!(admit(&mut race_detector, 0, &[launch], &[], &[bytes(0, 100)]).is_ok());
     }
 
     #[test]
     fn order_passes_through_lanes_and_waits_and_settling() {
-        let mut ledger = ledger();
-        let upload = admit(&mut ledger, 0, &[], &[], &[bytes(0, 10)]).unwrap();
-        let later_upload = admit(&mut ledger, 0, &[], &[], &[bytes(10, 20)]).unwrap();
+        let mut race_detector = race_detector();
+        let upload = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 10)]).unwrap();
+        let later_upload = admit(&mut race_detector, 0, &[], &[], &[bytes(10, 20)]).unwrap();
         // Waiting for the second upload is waiting for the first.
-        let launch = admit(&mut ledger, 1, &[later_upload], &[bytes(0, 10)], &[]).unwrap();
+        let launch = admit(&mut race_detector, 1, &[later_upload], &[bytes(0, 10)], &[]).unwrap();
         // The download waits for the launch, and so for the uploads.
-        assert!(admit(&mut ledger, 2, &[launch], &[bytes(0, 20)], &[]).is_ok());
-        assert!(admit(&mut ledger, 0, &[upload], &[], &[bytes(0, 20)]).is_err());
-        ledger.settle([1, 1, 1]);
-        assert!(admit(&mut ledger, 0, &[upload], &[], &[bytes(0, 10)]).is_ok());
-        assert!(admit(&mut ledger, 1, &[], &[bytes(0, 10)], &[]).is_err());
-        ledger.settle([3, 1, 1]);
-        let after = admit(&mut ledger, 0, &[launch], &[], &[bytes(0, 20)]).unwrap();
+        assert!(admit(&mut race_detector, 2, &[launch], &[bytes(0, 20)], &[]).is_ok());
+        assert!(admit(&mut race_detector, 0, &[upload], &[], &[bytes(0, 20)]).is_err());
+        race_detector.mark_synchronized([1, 1, 1]);
+        assert!(admit(&mut race_detector, 0, &[upload], &[], &[bytes(0, 10)]).is_ok());
+        assert!(admit(&mut race_detector, 1, &[], &[bytes(0, 10)], &[]).is_err());
+        race_detector.mark_synchronized([3, 1, 1]);
+        let after = admit(&mut race_detector, 0, &[launch], &[], &[bytes(0, 20)]).unwrap();
         assert_eq!(after, Fence(5));
-        assert!(admit(&mut ledger, 1, &[Fence(77)], &[], &[]).is_err());
+        assert!(admit(&mut race_detector, 1, &[Fence(77)], &[], &[]).is_err());
     }
 
     #[test]
     fn an_operation_knows_who_wrote_what_it_reads() {
-        let mut ledger = ledger();
-        let first = admit(&mut ledger, 0, &[], &[], &[bytes(0, 10)]).unwrap();
-        let second = admit(&mut ledger, 0, &[], &[], &[bytes(10, 20)]).unwrap();
+        let mut race_detector = race_detector();
+        let first = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 10)]).unwrap();
+        let second = admit(&mut race_detector, 0, &[], &[], &[bytes(10, 20)]).unwrap();
         let intent =
             Intent { lane: 1, what: "launch", waits: &[second], reads: &[bytes(5, 15)], writes: &[] };
-        assert_eq!(ledger.admit(intent).unwrap().sources, [first, second]);
+        assert_eq!(race_detector.admit(intent).unwrap().sources, [first, second]);
     }
 
     /// The same rules, byte by byte and with the whole order written out.
@@ -349,12 +349,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_ledger_objects_exactly_where_the_rules_written_out_do(
+        fn the_race_detector_agrees_with_the_rules_applied_byte_by_byte(
             operations in prop::collection::vec(
                 (0..LANES, prop::collection::vec(0u64..12, 0..3), (0u64..8, 0u64..4), (0u64..8, 0u64..4)), 1..24,
             )
         ) {
-            let mut fast = ledger();
+            let mut fast = race_detector();
             let mut slow = Slow { happens_after: vec![], last_of_lane: [None; LANES], accesses: vec![] };
             for (lane, waits, (read, read_length), (write, write_length)) in operations {
                 let known = slow.accesses.len() as u64;
