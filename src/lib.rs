@@ -1,32 +1,32 @@
 //! Rowloom computes `Y = A X`, A sparse and X a dense multivector, on every processor of a machine at once.
 //!
-//! Modules stand on floors, and each uses only those below it; a test reads the `use` lines and fails on an upward
-//! one.
+//! Modules are layered: each uses only modules of lower layers. A test reads the `use` lines and fails on an upward
+//! import.
 //!
-//! | floor | module | owns |
+//! | layer | module | contents |
 //! |---|---|---|
-//! | 0 | [`error`] | the one error type, exit codes |
-//! | 1 | [`files`] | files that are there whole or as they were before |
-//! | 1 | [`report`] | plots and one self-contained page, made of plain data |
+//! | 0 | [`error`] | the error type, exit codes |
+//! | 1 | [`files`] | atomic replacement of files |
+//! | 1 | [`report`] | plots and a self-contained HTML page from plain data |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
-//! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; binding threads |
-//! | 2 | [`trace`] | spans of a run, one clock; Chrome traces written, read and summarised |
-//! | 3 | [`kernel`] | what each kernel needs and in which order it adds; CPU bodies, references, verification |
-//! | 4 | [`work`] | what a job is: how rows weigh, what a chunk reads and writes, how slices merge |
-//! | 4 | [`graph`] | the task graph as frozen data |
-//! | 5 | [`cost`] | the cost model: how long a kernel or a copy takes on which device |
-//! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as pure data; the graph that follows |
-//! | 6 | [`device`] | one trait, and the back ends that keep it |
+//! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; thread binding |
+//! | 2 | [`trace`] | spans of a run on one clock; writing, reading and summarising Chrome traces |
+//! | 3 | [`kernel`] | kernel table with requirements and summation orders; CPU kernels, references, verification |
+//! | 4 | [`work`] | a product as work: weights of rows, bytes of a chunk, merging of slices |
+//! | 4 | [`graph`] | the immutable task graph and its validation |
+//! | 5 | [`cost`] | the cost model: predicted times of kernels and copies per device |
+//! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
+//! | 6 | [`device`] | the device trait and its back ends |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`runtime`] | plan and open, prepare, run, recover, report |
-//! | 9 | [`study`] | every kernel measured alone, checked, beside the vendor's library |
-//! | 11 | [`cli`] | what was typed, what it means, one file per command |
+//! | 9 | [`study`] | kernel measurements, verified and compared with the vendor's library |
+//! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
-//! The CPU's vector kernels are a crate of their own below all floors, `kernels/cpu`.
+//! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
 //!
 //! # A product
 //!
-//! On the CPU and an emulated GPU together; `cpu` alone, CUDA cards and simulated machines are named in the same way.
+//! On the CPU and an emulated GPU together. CUDA cards are named `cuda:0` and so on.
 //!
 //! ```
 //! use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
@@ -66,7 +66,7 @@
 //!
 //! # A plan
 //!
-//! Plans are made from the pattern of a matrix alone, also for machines that are not here.
+//! A plan depends only on the sparsity pattern of the matrix. It can be made for any described machine.
 //!
 //! ```
 //! use rowloom::cost::preset;
@@ -86,7 +86,7 @@
 //! # }
 //! ```
 //!
-//! `examples/` has whole programs.
+//! `examples/` contains complete programs.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

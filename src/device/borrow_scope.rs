@@ -1,10 +1,10 @@
-//! Host memory that its owner lends to devices for a while: A, X and Y where they lie.
+//! Borrow scopes: host memory of the caller (A, X and Y in place) that devices may use until the scope ends.
 //!
-//! Devices keep [`Pinned`] memory for as long as a copy takes, whoever's borrow ends meanwhile. So what is lent is taken
-//! back before the borrow ends: when a scope of [`borrow_scope`] is left, nobody is admitted any more, and those who were are
+//! A device holds [`Pinned`] memory for the duration of a copy, which may outlast the caller's borrow. Every borrow is
+//! therefore revoked before it ends: when a [`borrow_scope`] is left, new accesses are refused and current ones are
 //! waited for.
 
-#![allow(unsafe_code)] // pinned memory: borrowed bytes that a device's copies use
+#![allow(unsafe_code)] // pinned memory: borrowed bytes that device copies use
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -12,62 +12,62 @@ use std::ptr::NonNull;
 
 use super::pinned::{HostBytes, Pinned};
 
-/// Memory that a device has locked in its place.
+/// Host memory that a device has page-locked in place. Dropping it unlocks the memory.
 pub struct Registration<'a> {
     _lock: Option<Box<dyn Send + Sync>>,
     borrowed: PhantomData<&'a [u8]>,
 }
 
 impl Registration<'_> {
-    /// Unlocks by dropping `lock`.
+    /// A registration that unlocks by dropping `lock`.
     pub fn new(lock: Box<dyn Send + Sync>) -> Self {
         Self { _lock: Some(lock), borrowed: PhantomData }
     }
 
-    /// The same without the borrow, for memory that is written meanwhile. Whoever holds it drops it before the memory is
-    /// freed; later it unlocks what is no longer there, which devices refuse.
+    /// The same registration without the borrow, for memory that is written while it is registered. The holder must drop
+    /// it before the memory is freed. If it is dropped later, the driver refuses to unlock memory that no longer exists.
     pub fn detached(self) -> Registration<'static> {
         Registration { _lock: self._lock, borrowed: PhantomData }
     }
 
-    /// For devices to which all host memory is alike.
+    /// An empty registration, for devices that do not distinguish pageable from page-locked memory.
     pub fn nothing() -> Self {
         Self { _lock: None, borrowed: PhantomData }
     }
 }
 
-/// A scope in which memory is lent; `'env` is what outlives it.
+/// A scope in which devices may use borrowed memory. `'env` outlives the scope.
 pub struct BorrowScope<'env> {
     pinned: RefCell<Vec<Pinned>>,
-    /// Neither longer nor shorter: what is borrowed must live until the scope is left.
+    /// Invariant in `'env`: borrowed memory must live until the scope is left.
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'env> BorrowScope<'env> {
-    /// Bytes to be read. Writing them is refused.
+    /// Borrows bytes for reading. Write accesses are refused.
     pub fn read_only(&self, bytes: &'env [u8]) -> Pinned {
         let owner =
             BorrowedBytes { address: NonNull::from(bytes).cast(), bytes: bytes.len(), writable: false };
         self.lend(owner)
     }
 
-    /// Bytes to be read and written.
+    /// Borrows bytes for reading and writing.
     pub fn writable(&self, bytes: &'env mut [u8]) -> Pinned {
         let owner =
             BorrowedBytes { address: NonNull::from(&mut *bytes).cast(), bytes: bytes.len(), writable: true };
         self.lend(owner)
     }
 
-    fn lend(&self, owner: BorrowedBytes) -> Pinned {
-        // SAFETY: the bytes are borrowed for `'env`, shared where nobody may write them and alone where somebody may, and
-        // `borrow_scope` takes the memory back before `'env` can end.
+    fn borrow(&self, owner: BorrowedBytes) -> Pinned {
+        // SAFETY: the bytes are borrowed for `'env`: shared if read-only, exclusive if writable. `borrow_scope` revokes
+        // the memory before `'env` can end.
         let pinned = unsafe { Pinned::new(Box::new(owner)) };
         self.pinned.borrow_mut().push(pinned.clone());
         pinned
     }
 }
 
-/// Runs `with` and then takes back whatever it lent, also where it panics.
+/// Runs `with`, then revokes every borrow made in the scope, also if `with` panics.
 pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
     struct RevokeOnDrop<'env>(BorrowScope<'env>);
     impl Drop for RevokeOnDrop<'_> {
@@ -79,14 +79,14 @@ pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
     with(&scope.0)
 }
 
-/// The borrowed bytes themselves; whoever borrowed them frees them.
+/// The borrowed bytes. The caller owns and frees them.
 struct BorrowedBytes {
     address: NonNull<u8>,
     bytes: usize,
     writable: bool,
 }
 
-// SAFETY: an address; who may use what lies there is `Pinned`'s to say.
+// SAFETY: this is an address; `Pinned` controls access to the bytes behind it.
 unsafe impl Send for BorrowedBytes {}
 // SAFETY: the same.
 unsafe impl Sync for BorrowedBytes {}
@@ -111,7 +111,7 @@ mod tests {
     use crate::device::FaultKind;
 
     #[test]
-    fn what_is_lent_to_be_read_cannot_be_written() {
+    fn memory_borrowed_read_only_cannot_be_written() {
         let bytes = [1u8, 2, 3];
         borrow_scope(|scope| {
             let pinned = scope.read_only(&bytes);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_while_lent_is_there_afterwards_and_nobody_gets_in_then() {
+    fn writes_persist_after_the_scope_and_later_accesses_are_refused() {
         let mut bytes = [0u8; 4];
         let kept = borrow_scope(|scope| {
             let pinned = scope.writable(&mut bytes);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_waits_for_those_who_are_in() {
+    fn leaving_the_scope_waits_for_current_accesses() {
         use std::sync::atomic::{AtomicBool, Ordering};
         static DONE: AtomicBool = AtomicBool::new(false);
         let mut bytes = vec![0u8; 1 << 10];

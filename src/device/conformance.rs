@@ -1,6 +1,6 @@
-//! What every back end must do, told to each of them in the same words.
+//! The conformance suite that every back end must pass.
 //!
-//! A back end passes by calling [`conforms`] with something that opens a device.
+//! A back end runs it by calling [`conforms`] with a function that opens a device.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use crate::kernel::KernelId;
 use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 
-/// What a back end understands.
+/// The operations that a back end supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Supports {
-    /// Copies and kernels, with real memory behind them.
+    /// Copies and kernels on real memory.
     Copies,
-    /// Jobs on the host.
+    /// Host jobs.
     Jobs,
-    /// Nothing but time.
+    /// [`Operation::Pass`] in virtual time.
     Time,
 }
 
-/// A device under test and what it reports.
+/// A device under test and its completions.
 struct Subject<'pool> {
     device: Box<dyn Device<'static> + 'pool>,
     completions: Receiver<Completion>,
     supports: Supports,
-    /// The lanes of operations that are under way.
+    /// For each operation in flight its lane.
     under_way: HashMap<Fence, usize>,
     completed: HashMap<Fence, Completion>,
 }
 
 const SIZE: u64 = 4096;
 
-/// How long a device may be silent before the suite fails instead of waiting on.
+/// The suite fails if no completion arrives for this long.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the whole suite; `open` is called several times and gives a fresh device each time.
+/// Runs the whole suite. `open` must return a new device at each call.
 pub(crate) fn conforms<'pool>(
     supports: Supports,
     open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>,
@@ -71,7 +71,7 @@ pub(crate) fn conforms<'pool>(
 }
 
 impl Subject<'_> {
-    /// Something that the device can do on that lane.
+    /// A valid operation for a lane of that kind.
     fn valid_operation(&mut self, kind: LaneKind) -> Operation<'static> {
         match self.supports {
             Supports::Time => Operation::Pass,
@@ -82,7 +82,7 @@ impl Subject<'_> {
                 let memory = self.device.allocate(SIZE).unwrap();
                 let to = MemoryRange { memory, begin: 0, end: SIZE };
                 match kind {
-                    // The bytes must have been written before they can be fetched.
+                    // The bytes must be written before they can be downloaded.
                     LaneKind::Download => {
                         let lane = self.lane(LaneKind::Upload);
                         let fence = self.submit(lane, Operation::upload(from.clone(), to), &[]);
@@ -100,14 +100,14 @@ impl Subject<'_> {
         self.device.describe().lanes.iter().position(|lane| lane.kind == kind).unwrap()
     }
 
-    /// The lanes that the suite has something to do for.
+    /// The lanes that the suite has operations for.
     fn lanes(&self) -> Vec<(usize, LaneKind)> {
         let lanes = self.device.describe().lanes.iter().enumerate();
         let usable = |kind: LaneKind| self.supports != Supports::Copies || kind != LaneKind::Compute;
         lanes.map(|(number, lane)| (number, lane.kind)).filter(|(_, kind)| usable(*kind)).collect()
     }
 
-    /// Submits something as soon as the lane has room for it.
+    /// Submits an operation once the lane is below its depth.
     fn submit(&mut self, lane: usize, operation: Operation<'static>, waits: &[Fence]) -> Fence {
         let depth = self.device.describe().lanes[lane].depth;
         while self.under_way.values().filter(|on| **on == lane).count() >= depth {
@@ -126,12 +126,15 @@ impl Subject<'_> {
                 break completion;
             }
             if !self.device.advance() {
-                break self.completions.recv_timeout(COMPLETION_TIMEOUT).expect("the device stays silent");
+                break self
+                    .completions
+                    .recv_timeout(COMPLETION_TIMEOUT)
+                    .expect("no completion within the timeout");
             }
         };
-        assert_eq!(end.device, DeviceId(5), "an end under another device's number");
+        assert_eq!(end.device, DeviceId(5), "a completion carries another device's number");
         assert!(end.start_ns <= end.end_ns && end.end_ns <= self.device.now_ns(), "{end:?}");
-        assert!(self.under_way.remove(&end.fence).is_some(), "{end:?} was not under way");
+        assert!(self.under_way.remove(&end.fence).is_some(), "{end:?} was not in flight");
         self.completed.insert(end.fence, end);
     }
 
@@ -142,29 +145,32 @@ impl Subject<'_> {
         self.completed[&fence].clone()
     }
 
-    /// Waits for these and sees that they went well. The end of one that waited for another may be seen first.
+    /// Waits for these operations and asserts that they succeeded. Completions of different lanes may arrive in any order.
     fn expect_success_of<const N: usize>(&mut self, fences: [Fence; N]) {
         for fence in fences {
             assert_eq!(self.completion_of(fence).result, Ok(()));
         }
     }
 
-    /// Waits for everything, and sees that nothing else is reported.
+    /// Waits for all operations and asserts that no further completion arrives.
     fn finish(&mut self) {
         while !self.under_way.is_empty() {
             self.receive_completion();
         }
         while self.device.advance() {}
-        assert!(self.completions.try_recv().is_err(), "something ended that was not under way");
+        assert!(
+            self.completions.try_recv().is_err(),
+            "a completion arrived for an operation that was not in flight"
+        );
     }
 
-    /// The kind of fault that submitting or running `operation` ends with.
+    /// The kind of fault with which submitting or running `operation` fails.
     fn fault_of(&mut self, lane: usize, operation: Operation<'static>) -> FaultKind {
         match self.device.submit(lane, operation, Demand::default(), &[]) {
             Err(fault) => fault.kind,
             Ok(fence) => {
                 self.under_way.insert(fence, lane);
-                self.completion_of(fence).result.expect_err("a bad operation went well").kind
+                self.completion_of(fence).result.expect_err("an invalid operation succeeded").kind
             }
         }
     }
@@ -183,7 +189,9 @@ fn a_description_stays_the_same(subject: &mut Subject<'_>) {
 }
 
 fn allocations_beyond_the_limit_are_refused(subject: &mut Subject<'_>) {
-    let kind = |refused: Result<Memory, super::Fault>| refused.expect_err("too much memory").kind;
+    let kind = |refused: Result<Memory, super::Fault>| {
+        refused.expect_err("an allocation beyond the limit succeeded").kind
+    };
     match subject.device.describe().memory_bytes {
         None => assert_eq!(kind(subject.device.allocate(1)), FaultKind::OutOfMemory),
         Some(limit) => {
@@ -218,7 +226,7 @@ fn lanes_run_in_order_and_waits_are_respected(subject: &mut Subject<'_>) {
     let stream_ordered = subject.device.describe().stream_ordered;
     let mut submitted: Vec<(usize, Fence)> = Vec::new();
     for (lane, operation) in operations {
-        // Each waits for the one before it, which is on another lane where there is one.
+        // Each operation waits for the previous one, which is on another lane if there are several.
         let waits: Vec<Fence> = submitted.last().iter().map(|(_, fence)| *fence).collect();
         if let (false, Some(&before)) = (stream_ordered, waits.first()) {
             subject.completion_of(before);
@@ -229,7 +237,10 @@ fn lanes_run_in_order_and_waits_are_respected(subject: &mut Subject<'_>) {
     let in_order = |before: Fence, behind: Fence| {
         subject.completed[&before].end_ns <= subject.completed[&behind].start_ns
     };
-    assert!(submitted.windows(2).all(|pair| in_order(pair[0].1, pair[1].1)), "a wait was not kept");
+    assert!(
+        submitted.windows(2).all(|pair| in_order(pair[0].1, pair[1].1)),
+        "an operation started before the one it waits for completed"
+    );
 
     let (lane, kind) = lanes[0];
     let operations: Vec<_> = (0..10).map(|_| subject.valid_operation(kind)).collect();
@@ -239,7 +250,10 @@ fn lanes_run_in_order_and_waits_are_respected(subject: &mut Subject<'_>) {
     let in_order = |before: Fence, behind: Fence| {
         subject.completed[&before].end_ns <= subject.completed[&behind].start_ns
     };
-    assert!(fences.windows(2).all(|pair| in_order(pair[0], pair[1])), "a lane is not first in, first out");
+    assert!(
+        fences.windows(2).all(|pair| in_order(pair[0], pair[1])),
+        "a lane did not run its operations in order"
+    );
 }
 
 fn a_bad_operation_does_not_affect_others(subject: &mut Subject<'_>) {
@@ -250,16 +264,19 @@ fn a_bad_operation_does_not_affect_others(subject: &mut Subject<'_>) {
         subject.fault_of(lane, unsupported(subject.supports));
         let behind = subject.submit(lane, behind, &[]);
         for fence in [before, behind] {
-            assert_eq!(subject.completion_of(fence).result, Ok(()), "a good operation was harmed");
+            assert_eq!(subject.completion_of(fence).result, Ok(()), "a valid operation failed");
         }
     }
     let unknown = subject.device.describe().lanes.len();
     let good = subject.valid_operation(lanes[0].1);
-    assert!(subject.device.submit(unknown, good, Demand::default(), &[]).is_err(), "there is no such lane");
+    assert!(
+        subject.device.submit(unknown, good, Demand::default(), &[]).is_err(),
+        "a lane that does not exist was accepted"
+    );
     subject.finish();
 }
 
-/// An operation that is not for this kind of device.
+/// An operation that such a back end does not support.
 fn unsupported(supports: Supports) -> Operation<'static> {
     match supports {
         Supports::Copies | Supports::Time => Operation::Job(Box::new(|| Ok(()))),
@@ -343,7 +360,7 @@ fn borrowed_memory_is_copied_in_place(subject: &mut Subject<'_>) {
         if !subject.device.describe().stream_ordered {
             assert_eq!(subject.completion_of(first).result, Ok(()));
         }
-        // Rows of 40 bytes, 60 apart on the device and 100 in the host's memory.
+        // Rows of 40 bytes with a pitch of 60 on the device and 100 in host memory.
         let rows = RowBytes { bytes: 40, pitch_bytes: 60, host_pitch_bytes: 100 };
         let transfer = Transfer { host: host(&back, 200, 600), device: device(0, 240), rows };
         let second = subject.submit(down, Operation::Download(transfer), &[first]);

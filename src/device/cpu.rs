@@ -1,7 +1,7 @@
-//! The host: jobs on a private rayon pool, in the memory they find their data in.
+//! The host as a device: jobs on a private rayon pool, computing in host memory.
 //!
-//! Jobs may borrow: the device lives inside a rayon scope, which ends only when every job has. A lane is a place in
-//! line, not a thread: a chunk's job forks inside the pool as it likes.
+//! Jobs may borrow, because the device lives inside a rayon scope, which ends only after every job. A lane limits how
+//! many jobs are in flight; it is not a thread. A chunk's job forks inside the pool.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -14,13 +14,13 @@ use super::{
 use crate::graph::Demand;
 use crate::trace::Clock;
 
-/// Chunks that run side by side. One: a chunk has all threads, and none of them takes up another chunk while it waits
-/// for the rest of its own, which would make the times of both meaningless.
+/// Chunks that run concurrently. One, because a chunk uses all threads: with two, a thread waiting for the rest of its
+/// chunk would steal work of the other, and the measured times of both would be meaningless.
 const POOL_LANES: usize = 1;
-/// Copies within the host's memory that run side by side.
+/// Copies within host memory that run concurrently.
 pub const COPY_LANES: usize = 2;
 
-/// The host's pool, for as long as a scope is open.
+/// The host's pool for the duration of a rayon scope.
 pub struct Cpu<'pool, 'run> {
     scope: &'pool Scope<'run>,
     clock: Clock,
@@ -31,13 +31,13 @@ pub struct Cpu<'pool, 'run> {
 }
 
 impl<'pool, 'run> Cpu<'pool, 'run> {
-    /// The host, its jobs spawned in `scope` and timed by `clock`.
+    /// The host as a device. Jobs are spawned in `scope` and timed by `clock`.
     pub fn new(scope: &'pool Scope<'run>, clock: Clock, reports: Reports) -> Self {
         let description = Self::description();
         Self { scope, clock, reports, description, next_fence: 0, closed: false }
     }
 
-    /// What the host is.
+    /// The host's description.
     pub fn description() -> Description {
         let lane = |name: String, kind| LaneInfo { name, kind, depth: 1 };
         let pool = (0..POOL_LANES).map(|index| lane(format!("chunks {index}"), LaneKind::Pool));
@@ -57,7 +57,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
     }
 
     fn allocate(&mut self, _bytes: u64) -> Result<Memory, Fault> {
-        Err(Fault::new(FaultKind::OutOfMemory, "the host computes in its own memory and has none apart"))
+        Err(Fault::new(FaultKind::OutOfMemory, "the host has no device memory; it computes in host memory"))
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
@@ -85,7 +85,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
         let Operation::Job(job) = operation else {
             return Err(Fault::new(
                 FaultKind::Misuse,
-                "the host runs jobs, no copies to devices and no launches",
+                "the host runs jobs only: no copies to devices and no kernel launches",
             ));
         };
         let fence = Fence(self.next_fence);
@@ -93,10 +93,10 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
         let (reports, clock) = (self.reports.clone(), self.clock);
         self.scope.spawn(move |_| {
             let start_ns = clock.now_ns();
-            // What a panicking job was writing is not used: its strand is unfinished and done again or given up.
+            // Output of a job that panicked is not used: its strand counts as unfinished and is run again or abandoned.
             let result = match panic::catch_unwind(AssertUnwindSafe(job)) {
                 Ok(result) => result.map_err(|error| Fault::new(FaultKind::Job, error.to_string())),
-                Err(_) => Err(Fault::new(FaultKind::Job, "a job of the host panicked")),
+                Err(_) => Err(Fault::new(FaultKind::Job, "a host job panicked")),
             };
             reports.send(fence, start_ns, clock.now_ns(), result);
         });

@@ -1,13 +1,14 @@
-//! Devices: one trait, and the back ends that keep it.
+//! Devices: the [`Device`] trait and its back ends.
 //!
-//! A device runs operations on lanes. A lane works through what it is given in order; operations of different lanes
-//! run side by side unless one waits for the other's fence. Whatever ends, well or badly, is reported exactly once as a
-//! [`Completion`] on the channel the device was opened with: nobody has to ask.
+//! A device runs operations on lanes. A lane runs its operations in order (first in, first out). Operations of different
+//! lanes run concurrently unless one waits for the other's fence. A device reports every operation exactly once, success
+//! or fault, as a [`Completion`] on the channel it was opened with.
 //!
-//! A back end that checks what is ordered before what does so in [`Device::submit`], in the order of the calls: only the
-//! order within a lane, explicit waits and [`Device::mark_synchronized`] count, so a missing wait is found whatever the timing was.
+//! A back end with a race detector checks the happens-before order in [`Device::submit`], in the order of the calls. Only
+//! three things create order: the sequence within a lane, explicit waits and [`Device::mark_synchronized`]. A missing
+//! wait is therefore found whatever the timing was.
 //!
-//! Devices know neither plans nor matrices, only bytes, kernels and jobs.
+//! Devices know bytes, kernels and jobs. They do not know plans or matrices.
 
 mod borrow_scope;
 #[cfg(test)]
@@ -33,15 +34,15 @@ pub use product::Operands;
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};
 
-/// The end of an operation, by the order in which its device took it. Never used twice by one device.
+/// The completion of an operation, numbered in the order of submission. A device never uses a number twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
 
-/// Memory of a device, allocated once and freed when the device closes.
+/// An allocation in a device's memory. It is freed when the device closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Memory(pub u32);
 
-/// What a lane is for.
+/// The kind of operation that a lane runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LaneKind {
     /// Copies to the device.
@@ -50,7 +51,7 @@ pub enum LaneKind {
     Compute,
     /// Copies from the device.
     Download,
-    /// Chunks on the host's pool.
+    /// Chunks on the host's thread pool.
     Pool,
     /// Copies within the host's memory.
     Copy,
@@ -59,117 +60,116 @@ pub enum LaneKind {
 /// A lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneInfo {
-    /// Its name in a trace.
+    /// The lane's name in a trace.
     pub name: String,
-    /// What it is for.
+    /// The kind of operation that it runs.
     pub kind: LaneKind,
-    /// Operations that it may be given before the first of them has ended.
+    /// The most operations that may be in flight on it.
     pub depth: usize,
 }
 
-/// What a device is.
+/// A device's name, memory and lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Its name, as `--devices` takes it.
+    /// The device's name, as `--devices` takes it.
     pub name: String,
-    /// Bytes of its own memory; none where it computes in the host's.
+    /// Bytes of its own memory. `None` for the host, which computes in host memory.
     pub memory_bytes: Option<u64>,
     /// Its lanes.
     pub lanes: Vec<LaneInfo>,
-    /// Whether an operation may be submitted while what it waits for is still under way. Elsewhere the caller submits
-    /// it when all of that has ended.
+    /// Whether the device itself enforces waits between its operations, as CUDA streams do. If so, the caller may submit
+    /// an operation while its predecessors are in flight. If not, the caller submits it after they have completed.
     pub stream_ordered: bool,
 }
 
-/// What kind of thing went wrong.
+/// The kind of a fault; it decides what the coordinator does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// An allocation was refused.
     OutOfMemory,
-    /// A launch failed; the device goes on.
+    /// A launch failed; the device remains usable.
     Launch,
-    /// A copy failed; the device goes on.
+    /// A copy failed; the device remains usable.
     Copy,
-    /// The device is gone: this and all later operations fail.
+    /// The device is lost: this and all later operations fail.
     Lost,
-    /// An operation did not end in time.
+    /// An operation did not complete before the watchdog timeout.
     Hang,
-    /// The operation itself is wrong: out of bounds, unwritten memory, used before ready, reused too early.
+    /// The operation is invalid: out of bounds, a read of unwritten memory, or a missing wait.
     Misuse,
     /// A job on the host failed or panicked.
     Job,
 }
 
-/// Something that went wrong on a device.
+/// A fault on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind of thing.
+    /// Its kind.
     pub kind: FaultKind,
-    /// What happened, in words.
+    /// The message for the user.
     pub message: String,
 }
 
 impl Fault {
-    /// A fault of that kind.
+    /// A fault of kind `kind`.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
-    /// The error that ends the program if nobody can take over.
+    /// The error that ends the program if no other device can take over the work.
     pub fn into_error(self, device: &str) -> Error {
         Error::Device { device: device.into(), reason: self.message }
     }
 }
 
-/// How an operation ended.
+/// The completion of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// On which device.
+    /// The device that ran it.
     pub device: DeviceId,
-    /// Which operation.
+    /// The operation's fence.
     pub fence: Fence,
-    /// When it began, on the device's clock.
+    /// When the operation began, on the device's clock.
     pub start_ns: u64,
-    /// When it ended.
+    /// When it completed, on the same clock.
     pub end_ns: u64,
-    /// Whether it did what it should.
+    /// Success, or the fault.
     pub result: Result<(), Fault>,
 }
 
-/// Where a device reports to.
+/// The channel on which a device reports completions.
 #[derive(Debug, Clone)]
 pub struct Reports {
-    /// The number it goes by.
+    /// The device's number, which every completion carries.
     pub device: DeviceId,
     /// The coordinator's channel.
     pub sender: Sender<Completion>,
 }
 
 impl Reports {
-    /// Reports an end. A coordinator that has gone away needs none.
+    /// Sends a completion. If the coordinator has dropped its receiver, the completion is discarded.
     pub fn send(&self, fence: Fence, start_ns: u64, end_ns: u64, result: Result<(), Fault>) {
         let _ = self.sender.send(Completion { device: self.device, fence, start_ns, end_ns, result });
     }
 }
 
-/// A device that operations can be submitted to; host jobs may borrow what lives as long as `'run`.
+/// A device that runs operations. Host jobs may borrow data that lives as long as `'run`.
 pub trait Device<'run> {
-    /// What it is.
+    /// The device's name, memory and lanes; constant for its lifetime.
     fn describe(&self) -> &Description;
 
-    /// Memory of its own, contents unknown. Where there is none, or not enough, [`FaultKind::OutOfMemory`].
+    /// Allocates device memory with unspecified contents. Fails with [`FaultKind::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault>;
 
-    /// Host memory that the device copies from and to at full speed.
+    /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;
 
-    /// Locks host memory that somebody lends in its place, so that the device copies from and to it at full speed, until
-    /// the registration is dropped. A refusal is no loss of the device: copies of memory that is not locked are slower
-    /// and right.
+    /// Page-locks existing host memory in place until the registration is dropped, so that copies run at full bandwidth.
+    /// If the device refuses, it remains usable: copies of pageable memory are correct and slower.
     fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault>;
 
-    /// Gives `operation` to lane number `lane`; it starts after what the lane was given before and after `waits`,
-    /// which are fences of this device. Returns at once. An error means that nothing was submitted.
+    /// Submits `operation` to lane number `lane` and returns without waiting. It starts after the lane's earlier
+    /// operations and after `waits`, which are fences of this device. On an error nothing was submitted.
     fn submit(
         &mut self,
         lane: usize,
@@ -178,32 +178,33 @@ pub trait Device<'run> {
         waits: &[Fence],
     ) -> Result<Fence, Fault>;
 
-    /// Gets everything ready that these launches need, so that none of them is slower for being the first. A fault names
-    /// something that could not be made better; the launches go on without it.
+    /// Compiles and loads the kernels of these launches, so that no first launch pays for it. A fault names a specialised
+    /// kernel that could not be compiled; the launches still work with the generic one.
     fn prepare(&mut self, _launches: &[Launch]) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Whether forms of kernels that are not built in can be made.
+    /// Whether the device can compile kernel forms that are not built in.
     fn compiles(&self) -> bool {
         false
     }
 
-    /// Says that the caller has seen the end of everything submitted so far, so all that follows happens after it.
+    /// Declares that the caller has received the completion of everything submitted so far. All later operations are
+    /// ordered after it.
     fn mark_synchronized(&mut self);
 
-    /// Lets virtual time pass until the next end is reported; `false` where time passes by itself or nothing is under
-    /// way.
+    /// Advances virtual time to the next completion. Returns `false` for devices in real time, and when nothing is in
+    /// flight.
     fn advance(&mut self) -> bool;
 
-    /// Nanoseconds on the clock that its completions carry.
+    /// The current time on the clock of its completions, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// By how much the times of its completions may be off against the host's clock, where it has a clock of its own.
+    /// The largest error of its completions' times against the host's clock; `None` if it uses the host's clock.
     fn clock_error_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Gives everything back. What is still under way is abandoned, hung operations included; later calls fail.
+    /// Frees everything. Operations in flight are abandoned, hung ones included. Later calls fail.
     fn close(&mut self);
 }

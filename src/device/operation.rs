@@ -1,4 +1,4 @@
-//! What a device can be asked to do, in bytes, kernels and jobs.
+//! The operations of a device: copies, kernel launches and host jobs.
 
 use super::{Memory, Pinned};
 use crate::error::Result;
@@ -6,14 +6,14 @@ use crate::kernel::KernelId;
 use crate::kernel::cuda::{Items, Variant};
 use crate::matrix::Dtype;
 
-/// Bytes `begin..end` of a device's memory.
+/// Bytes `begin..end` of an allocation in a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryRange {
-    /// Which allocation.
+    /// The allocation.
     pub memory: Memory,
     /// First byte.
     pub begin: u64,
-    /// Byte behind the last.
+    /// One past the last byte.
     pub end: u64,
 }
 
@@ -27,11 +27,11 @@ impl MemoryRange {
 /// Bytes `begin..end` of pinned host memory.
 #[derive(Debug, Clone)]
 pub struct PinnedRange {
-    /// Which memory.
+    /// The memory.
     pub pinned: Pinned,
     /// First byte.
     pub begin: u64,
-    /// Byte behind the last.
+    /// One past the last byte.
     pub end: u64,
 }
 
@@ -42,41 +42,41 @@ impl PinnedRange {
     }
 }
 
-/// Rows of `bytes` bytes, some distance apart on either side. What lies between them need not have been written, and is
-/// copied along where the distances are the same and left alone where they differ.
+/// A strided copy: rows of `bytes` bytes with a pitch on each side. The padding between rows may be unwritten. It is
+/// copied too if both pitches are equal, and left unchanged if they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowBytes {
-    /// Bytes of a row.
+    /// Bytes per row.
     pub bytes: u64,
-    /// Bytes from one row to the next in the device's memory.
+    /// Row pitch in device memory, in bytes.
     pub pitch_bytes: u64,
-    /// The same in the host's.
+    /// Row pitch in host memory, in bytes.
     pub host_pitch_bytes: u64,
 }
 
 impl RowBytes {
-    /// All bytes matter.
+    /// One contiguous copy of all bytes.
     pub const ALL: Self = Self { bytes: u64::MAX, pitch_bytes: u64::MAX, host_pitch_bytes: u64::MAX };
 }
 
-/// A copy between the host's memory and the device's, in one direction or the other.
+/// A copy between host memory and device memory, in either direction.
 #[derive(Debug, Clone)]
 pub struct Transfer {
-    /// The bytes of the host.
+    /// The range in host memory.
     pub host: PinnedRange,
-    /// The bytes of the device.
+    /// The range in device memory.
     pub device: MemoryRange,
-    /// Which of them matter.
+    /// The rows of the two ranges.
     pub rows: RowBytes,
 }
 
 impl Transfer {
-    /// A copy of all bytes from one range to the other, which have the same length.
+    /// A contiguous copy between two ranges of the same length.
     pub fn whole(host: PinnedRange, device: MemoryRange) -> Self {
         Self { host, device, rows: RowBytes::ALL }
     }
 
-    /// Whether rows are as far apart on one side as on the other, so that this is one copy from end to end.
+    /// Whether both pitches are equal, so that the copy is contiguous.
     pub fn is_plain(&self) -> bool {
         self.rows.pitch_bytes == self.rows.host_pitch_bytes
     }
@@ -86,8 +86,8 @@ impl Transfer {
         self.device.bytes().div_ceil(self.rows.pitch_bytes.max(1))
     }
 
-    /// Where each row lies in the device's range and where in the host's, in bytes from their beginnings, and how long it
-    /// is; one row where the copy is plain.
+    /// For each row: its offset in the device range, its offset in the host range and its length, in bytes. A contiguous
+    /// copy is one row.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let RowBytes { bytes, pitch_bytes, host_pitch_bytes } = self.rows;
         let plain = self.is_plain().then_some((0, 0, self.device.bytes()));
@@ -96,7 +96,7 @@ impl Transfer {
         plain.into_iter().chain((0..rows).map(row))
     }
 
-    /// Whether the host's range lies inside its memory and every row inside both ranges.
+    /// Whether the host range is within its memory and every row is within both ranges.
     pub fn is_sound(&self) -> bool {
         let RowBytes { bytes, pitch_bytes, host_pitch_bytes } = self.rows;
         let inside = self.host.begin <= self.host.end && self.host.end <= self.host.pinned.bytes() as u64;
@@ -118,16 +118,16 @@ impl Transfer {
     }
 }
 
-/// An argument of a kernel, in the order of its parameters.
+/// A kernel argument.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Argument {
     /// A 64-bit number.
     Number(u64),
-    /// A pointer to memory that the kernel reads and nothing else.
+    /// A pointer to memory that the kernel only reads.
     Read(MemoryRange),
-    /// A pointer to memory that the kernel writes, and reads only what it wrote.
+    /// A pointer to memory that the kernel writes. It reads only bytes that it has written itself.
     Write(MemoryRange),
-    /// A pointer to memory that the kernel finds as it was left, changes, and leaves as it found it.
+    /// A pointer to memory that the kernel reads, changes and restores before it ends, such as a counter.
     Update(MemoryRange),
 }
 
@@ -136,48 +136,48 @@ pub enum Argument {
 pub struct Launch {
     /// The kernel.
     pub kernel: KernelId,
-    /// Its precision.
+    /// The precision.
     pub dtype: Dtype,
-    /// Which of its forms.
+    /// The kernel's variant.
     pub variant: Variant,
-    /// Rows, pieces or groups it is launched for; with `k` this gives the shape of the grid.
+    /// The work items (rows, segments or groups) of the launch; with `k` they determine the grid.
     pub items: Items,
-    /// Whether all values of the matrix are equal, so that a form may read one of them only.
+    /// Whether all values of the matrix are equal, so that a specialised kernel may read only one of them.
     pub uniform: bool,
-    /// Whether there are heavy items only, so that a form may have no code for others. Of kernels that have blocks of
-    /// their own for them.
+    /// Whether all items are heavy, so that a specialised kernel needs no code for light ones. Used by kernels that
+    /// assign separate blocks to heavy items.
     pub only_heavy: bool,
     /// Columns of X and Y.
     pub k: u64,
-    /// What it is called with.
+    /// The arguments, in the order of the kernel's parameters.
     pub arguments: Vec<Argument>,
-    /// Where it is measured, how often it is launched, each right behind the one before; else it is launched once. Its time
-    /// begins behind one more launch that is not counted: while that one runs the others are submitted, so that the time a
-    /// launch takes on the host is not in it. Y is the same as of one launch; devices without such a gap may do just that.
+    /// The number of back-to-back launches of a measurement; `None` launches once. A measured interval begins after one
+    /// additional launch. The others are submitted while that one runs, so the time excludes the host's launch overhead.
+    /// Y is the same as after one launch.
     pub batch: Option<u32>,
 }
 
-/// Something to be done on a lane.
+/// One operation on a lane.
 pub enum Operation<'run> {
-    /// A job on the host: on the pool, free to use all of it, never to block in it.
+    /// A job on the host's thread pool. It may use all threads and must not block.
     Job(Box<dyn FnOnce() -> Result<()> + Send + 'run>),
-    /// Pinned host memory to the device, one copy after the other.
+    /// Copies from pinned host memory to the device, one after the other.
     Upload(Vec<Transfer>),
-    /// The device's memory to pinned host memory.
+    /// A copy from device memory to pinned host memory.
     Download(Transfer),
-    /// A kernel.
+    /// A kernel launch.
     Launch(Launch),
-    /// Nothing but time: what a simulated device is given.
+    /// No work; simulated devices let the operation's predicted time pass.
     Pass,
 }
 
 impl Operation<'_> {
-    /// The copy of one range to the device.
+    /// A contiguous copy to the device.
     pub fn upload(from: PinnedRange, to: MemoryRange) -> Self {
         Self::Upload(vec![Transfer::whole(from, to)])
     }
 
-    /// The copy of one range to the host.
+    /// A contiguous copy to the host.
     pub fn download(from: MemoryRange, to: PinnedRange) -> Self {
         Self::Download(Transfer::whole(to, from))
     }
@@ -188,20 +188,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_other_distances_are_copied_one_by_one_and_stay_inside() {
+    fn rows_with_different_pitches_are_copied_one_by_one_and_bounds_are_checked() {
         let pinned = Pinned::pageable(100).unwrap();
         let transfer = |begin, end, rows| Transfer {
             host: PinnedRange { pinned: pinned.clone(), begin, end },
             device: MemoryRange { memory: Memory(0), begin: 8, end: 32 },
             rows,
         };
-        let apart = RowBytes { bytes: 8, pitch_bytes: 8, host_pitch_bytes: 24 };
-        let rows = transfer(10, 66, apart);
+        let strided = RowBytes { bytes: 8, pitch_bytes: 8, host_pitch_bytes: 24 };
+        let rows = transfer(10, 66, strided);
         assert!(rows.is_sound());
         assert_eq!(rows.pieces().collect::<Vec<_>>(), [(0, 0, 8), (8, 24, 8), (16, 48, 8)]);
-        assert!(!transfer(10, 65, apart).is_sound(), "the last row ends beyond the host's range");
-        assert!(!transfer(50, 106, apart).is_sound(), "the host's range ends beyond its memory");
-        assert!(!transfer(10, 66, RowBytes { bytes: 9, ..apart }).is_sound(), "rows overlap");
+        assert!(!transfer(10, 65, strided).is_sound(), "the last row ends beyond the host range");
+        assert!(!transfer(50, 106, strided).is_sound(), "the host range ends beyond its memory");
+        assert!(!transfer(10, 66, RowBytes { bytes: 9, ..strided }).is_sound(), "rows overlap");
         let plain = transfer(0, 24, RowBytes::ALL);
         assert!(plain.is_sound());
         assert_eq!(plain.pieces().collect::<Vec<_>>(), [(0, 0, 24)]);

@@ -1,8 +1,9 @@
-//! Host memory that devices copy from and to, shared by the host's jobs and a device's lanes.
+//! Pinned host memory, shared by host jobs and device lanes.
 //!
-//! The graph keeps users apart; should it fail to, the second one is told instead of seeing half-written bytes.
+//! The graph orders accesses. A reader-writer count checks that at run time: a conflicting access returns a fault
+//! instead of half-written bytes.
 
-#![allow(unsafe_code)] // pinned memory: a device's copies use it for longer than any borrow lasts
+#![allow(unsafe_code)] // pinned memory: device copies use it for longer than any borrow lasts
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,15 +18,15 @@ use super::{Fault, FaultKind};
 use crate::error;
 use crate::matrix::AlignedBuffer;
 
-/// Bytes of the host that stay where they are for as long as their owner lives.
+/// Host bytes at a fixed address for as long as their owner lives.
 pub trait HostBytes: Send + Sync {
-    /// The first of them; the owner itself does not touch them any more.
+    /// Address of the first byte. After this call the owner must not access the bytes itself.
     fn address(&mut self) -> NonNull<u8>;
 
-    /// How many there are.
+    /// Number of bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether they may be written.
+    /// Whether the bytes may be written.
     fn writable(&self) -> bool {
         true
     }
@@ -41,13 +42,13 @@ impl HostBytes for AlignedBuffer<u8> {
     }
 }
 
-/// A buffer in the host's memory. Clones are the same buffer.
+/// A buffer in host memory. Clones refer to the same buffer.
 #[derive(Clone)]
 pub struct Pinned {
     shared: Arc<Shared>,
 }
 
-/// How long whoever takes memory back sleeps before looking again; hardly ever, as copies have ended by then.
+/// How often `revoke` polls for the end of current accesses. It rarely polls, since copies have usually completed.
 const REVOKE_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 const WRITE_LOCKED: isize = -1;
@@ -57,29 +58,29 @@ struct Shared {
     address: NonNull<u8>,
     bytes: usize,
     writable: bool,
-    /// How many read the bytes; [`WRITE_LOCKED`] while somebody writes them, [`REVOKED`] when nobody may any more.
+    /// Number of readers, or [`WRITE_LOCKED`] during a write, or [`REVOKED`] after the borrow scope ended.
     users: AtomicIsize,
     /// Frees the bytes when it is dropped.
     _owner: Box<dyn HostBytes>,
 }
 
-// SAFETY: the bytes are reached only by those whom `users` admits, and the owner may be dropped by any thread.
+// SAFETY: `users` controls every access to the bytes, and any thread may drop the owner.
 unsafe impl Send for Shared {}
 // SAFETY: the same.
 unsafe impl Sync for Shared {}
 
 impl Pinned {
-    /// Pageable memory, zeroed: for devices to which all host memory is alike.
+    /// Zeroed pageable memory, for devices that do not distinguish it from page-locked memory.
     pub fn pageable(bytes: usize) -> error::Result<Self> {
         // SAFETY: an aligned buffer owns its bytes, which do not move with it.
         Ok(unsafe { Self::new(Box::new(AlignedBuffer::zeroed(bytes)?)) })
     }
 
-    /// The bytes of `owner`, initialised.
+    /// A buffer over the bytes of `owner`.
     ///
     /// # Safety
-    /// From `address` on lie as many initialised bytes as `bytes` says, for as long as the owner lives and wherever it
-    /// is moved to, and nobody else touches them.
+    /// `owner.address()` points to `owner.bytes()` initialised bytes. They stay valid and in place while the owner lives,
+    /// also when the owner moves, and no other code accesses them.
     pub(crate) unsafe fn new(mut owner: Box<dyn HostBytes>) -> Self {
         let (address, bytes, writable) = (owner.address(), owner.bytes(), owner.writable());
         let users = AtomicIsize::new(0);
@@ -91,25 +92,28 @@ impl Pinned {
         self.shared.bytes
     }
 
-    /// The bytes, to be read while nobody writes them.
+    /// Starts a read access. Returns a fault if a write access is active or the borrow was revoked.
     pub fn read(&self) -> Result<PinnedRead, Fault> {
         let admitted = |users: isize| (users >= 0).then(|| users + 1);
         let taken = self.shared.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, admitted);
-        taken.map(|_| PinnedRead(self.clone())).map_err(|_| in_use("read", "written"))
+        taken.map(|_| PinnedRead(self.clone())).map_err(|_| in_use("read", "writes"))
     }
 
-    /// The bytes, to be written while nobody else uses them.
+    /// Starts a write access. Returns a fault if any access is active or the memory is read-only.
     pub fn write(&self) -> Result<PinnedWrite, Fault> {
         if !self.shared.writable {
-            return Err(Fault::new(FaultKind::Misuse, "memory that was lent to be read is to be written"));
+            return Err(Fault::new(
+                FaultKind::Misuse,
+                "an operation writes memory that was borrowed read-only",
+            ));
         }
         let taken = self.shared.users.compare_exchange(0, WRITE_LOCKED, Ordering::Acquire, Ordering::Relaxed);
-        taken.map(|_| PinnedWrite(self.clone())).map_err(|_| in_use("written", "used"))
+        taken.map(|_| PinnedWrite(self.clone())).map_err(|_| in_use("written", "uses"))
     }
 }
 
 impl Pinned {
-    /// Admits nobody any more once those who use the bytes are done.
+    /// Waits for the current accesses to end and refuses all later ones.
     pub(super) fn revoke(&self) {
         let users = &self.shared.users;
         while users.compare_exchange(0, REVOKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -127,11 +131,11 @@ impl fmt::Debug for Pinned {
 fn in_use(wanted: &str, other: &str) -> Fault {
     Fault::new(
         FaultKind::Misuse,
-        format!("pinned memory is {wanted} while it is {other} elsewhere: the graph lacks an edge"),
+        format!("pinned memory is {wanted} while another operation {other} it: the graph lacks an edge"),
     )
 }
 
-/// Pinned bytes that nobody writes meanwhile.
+/// A read access to pinned bytes. No write access exists at the same time.
 pub struct PinnedRead(Pinned);
 
 impl Deref for PinnedRead {
@@ -139,7 +143,7 @@ impl Deref for PinnedRead {
 
     fn deref(&self) -> &[u8] {
         let shared = &self.0.shared;
-        // SAFETY: the bytes are there (`Pinned::new`), and whoever would write them is not admitted before the drop.
+        // SAFETY: the bytes are valid (`Pinned::new`), and write accesses are refused until the drop.
         unsafe { slice::from_raw_parts(shared.address.as_ptr(), shared.bytes) }
     }
 }
@@ -150,7 +154,7 @@ impl Drop for PinnedRead {
     }
 }
 
-/// Pinned bytes that nobody else uses meanwhile.
+/// A write access to pinned bytes. No other access exists at the same time.
 pub struct PinnedWrite(Pinned);
 
 impl Deref for PinnedWrite {
@@ -158,7 +162,7 @@ impl Deref for PinnedWrite {
 
     fn deref(&self) -> &[u8] {
         let shared = &self.0.shared;
-        // SAFETY: the bytes are there (`Pinned::new`), and nobody else is admitted before the drop.
+        // SAFETY: the bytes are valid (`Pinned::new`), and other accesses are refused until the drop.
         unsafe { slice::from_raw_parts(shared.address.as_ptr(), shared.bytes) }
     }
 }
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_share_and_a_writer_is_alone() {
+    fn reads_are_shared_and_a_write_is_exclusive() {
         let pinned = Pinned::pageable(16).unwrap();
         pinned.write().unwrap()[3] = 7;
         let first = pinned.read().unwrap();
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_the_bytes_keeps_them() {
+    fn an_access_keeps_the_bytes_alive() {
         let pinned = Pinned::pageable(1 << 21).unwrap();
         pinned.write().unwrap().fill(5);
         let reader = pinned.read().unwrap();
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_bytes_too() {
+    fn an_empty_buffer_can_be_read_and_written() {
         let pinned = Pinned::pageable(0).unwrap();
         assert!(pinned.write().unwrap().is_empty());
         assert!(pinned.read().unwrap().is_empty());

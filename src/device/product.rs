@@ -1,4 +1,4 @@
-//! The launch of a kernel on stored rows of A: each of its parameters gets its number or its memory.
+//! Builds the launch of a kernel on stored rows of A: binds each parameter to a number or a memory range.
 
 use super::operation::{Argument, Launch, MemoryRange};
 use crate::error::{Error, Result};
@@ -6,33 +6,33 @@ use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
 use crate::matrix::Dtype;
 use crate::work::Storage;
 
-/// Where the operands of a product lie on a device, and how.
+/// The operands of a product in a device's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands {
     /// The precision.
     pub dtype: Dtype,
     /// Columns of X and Y.
     pub k: u64,
-    /// A, as its storage says.
+    /// A, in the layout of its [`Storage`].
     pub a: MemoryRange,
     /// Whether all values of the whole matrix are equal.
     pub uniform: bool,
-    /// X, where it lies by rows.
+    /// X, if it is stored row-major.
     pub x: Option<MemoryRange>,
-    /// X, where it lies by columns.
+    /// X, if it is stored column-major.
     pub x_transposed: Option<MemoryRange>,
-    /// Elements from one row of X, or one column of the transposed, to the next.
+    /// Leading dimension of X in elements: from one row to the next, or from one column to the next if column-major.
     pub ldx: u64,
-    /// The rows of Y that the stored rows give.
+    /// The rows of Y that correspond to the stored rows of A.
     pub y: MemoryRange,
-    /// Elements from one row of Y to the next, and from one partial row to the next.
+    /// Leading dimension of Y and of partial rows, in elements.
     pub ldy: u64,
-    /// Room for partial rows, as many as the storage asks for.
+    /// Scratch memory for the partial rows that the storage needs.
     pub scratch: MemoryRange,
 }
 
 impl Operands {
-    /// One launch of a form of a kernel.
+    /// A launch of `kernel` in `variant` on these operands.
     pub fn launch(&self, kernel: &CudaKernel, variant: Variant, storage: &Storage) -> Result<Launch> {
         let number = |name: &str| match name {
             "rows" => Some(storage.rows),
@@ -59,8 +59,12 @@ impl Operands {
         };
         let argument = |parameter: &Parameter| {
             let name = parameter.name();
-            let unknown =
-                || Error::Internal(format!("{} takes {name}, which no launch has", kernel.id.name()));
+            let unknown = || {
+                Error::Internal(format!(
+                    "{} has a parameter {name}, which no launch can bind",
+                    kernel.id.name()
+                ))
+            };
             let range = || memory(name).ok_or_else(unknown);
             Ok(match parameter {
                 Parameter::Number(_) => Argument::Number(number(name).ok_or_else(unknown)?),
@@ -70,7 +74,7 @@ impl Operands {
             })
         };
         let arguments = kernel.parameters.iter().map(argument).collect::<Result<_>>()?;
-        // Empty rows have no value to read, whatever the matrix has.
+        // A chunk of empty rows has no value to read.
         let uniform = self.uniform && storage.array("values").is_some_and(|range| !range.is_empty());
         let (dtype, items, k) = (self.dtype, storage.grid_items(), self.k);
         let only_heavy = kernel.grid == Grid::TilesApart && items.heavy == items.count;

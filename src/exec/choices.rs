@@ -1,27 +1,27 @@
-//! The floating tail as data: which choices are open, who may take them, and who still has work of its own.
+//! State of the choices (chunks that several devices may take): which are open, and which devices have other work first.
 
 use super::Schedule;
 use super::schedule::{LANE_KINDS, lane_kind, queue_of};
 use crate::graph::{Graph, PoolId, StrandId, TaskId};
 
-/// What a strand needs first.
+/// The first resource that a strand needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Need {
     Slot(PoolId),
     Lane(usize),
 }
 
-/// Which choices are open, and who still has work of its own.
+/// The open choices, and the number of unstarted mandatory strands per resource.
 #[derive(Debug)]
 pub(super) struct Choices {
     pub(super) open: usize,
-    /// For each device its strands of choices, in the order in which it would take them.
+    /// For each device its strands of choices, in the order in which it takes them.
     pub(super) offers: Vec<Vec<StrandId>>,
-    /// For each device the first of its offers that may still be open.
+    /// For each device the index of its first offer that may still be open.
     pub(super) next: Vec<usize>,
-    /// Strands that must run and have not begun, by the pool they need first.
+    /// Number of unstarted mandatory strands, by the slot pool they need first.
     waiting_for_slot: Vec<u32>,
-    /// Strands that must run and have not begun, by the queue they need first.
+    /// Number of unstarted mandatory strands, by the queue they need first.
     waiting_for_lane: Vec<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Choices {
         choices
     }
 
-    /// Strands that must run, have not begun and need `need` first.
+    /// Number of unstarted mandatory strands that need `need` first.
     pub(super) fn waiting(&mut self, need: Need) -> &mut u32 {
         match need {
             Need::Slot(pool) => &mut self.waiting_for_slot[pool.index()],
@@ -64,7 +64,7 @@ impl Choices {
     }
 }
 
-/// What the strand that starts with `entry` needs first.
+/// The first resource that the strand starting with `entry` needs.
 pub(super) fn need(graph: &Graph, entry: TaskId) -> Need {
     let task = &graph.tasks()[entry.index()];
     match task.takes {

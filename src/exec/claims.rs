@@ -1,18 +1,18 @@
-//! The floating tail: choices, each taken by the device that is free first.
+//! Dynamic load balancing at the end of a run: each choice is taken by the first device with free capacity.
 //!
-//! Accelerators take choices from the first upward, the host from the last downward, so that they meet somewhere. A
-//! device takes one only when nothing of its own waits for what the choice would need first.
+//! Accelerators take choices in ascending order, the host in descending order. A device takes a choice only if none of
+//! its mandatory strands waits for the resource that the choice needs first.
 
 use super::choices::{Need, need};
 use super::coordinator::{Coordinator, State};
 use super::schedule::{LANE_KINDS, queue_of};
 use crate::graph::{DeviceId, StrandId};
 
-/// A lane counts as free for a choice while it has fewer operations than this: one under way, one behind it.
+/// A lane can take a choice while it has fewer operations than this: one running and one queued.
 const LANE_AHEAD: usize = 2;
 
 impl Coordinator<'_, '_, '_> {
-    /// Notes that a strand begins, or never will.
+    /// Marks a strand as started, or as never to be started.
     pub(super) fn begin_strand(&mut self, strand: StrandId) {
         if self.choices.open == 0 || std::mem::replace(&mut self.strands[strand.index()].started, true) {
             return;
@@ -26,7 +26,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// Lets each device that is free take the next choice; says whether any did.
+    /// Lets each device with free capacity take its next choice. Returns whether any did.
     pub(super) fn claim(&mut self) -> bool {
         if self.choices.open == 0 {
             return false;
@@ -43,7 +43,7 @@ impl Coordinator<'_, '_, '_> {
         any
     }
 
-    /// Takes any choice that could begin, whoever else waits: for when nothing is under way.
+    /// Takes any choice that can start, regardless of waiting strands. Called when nothing is in flight.
     pub(super) fn claim_any(&mut self) -> bool {
         if self.choices.open == 0 {
             return false;
@@ -97,7 +97,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// The strand takes its choice; the others are skipped for good.
+    /// Assigns the strand's choice to it; the choice's other strands are skipped.
     fn choose(&mut self, strand: StrandId) {
         let Some(choice) = self.graph.strands()[strand.index()] else { return };
         self.choices.open -= 1;

@@ -1,4 +1,4 @@
-//! From submitted to done.
+//! Handles completions: from submitted to done.
 
 use super::coordinator::{Coordinator, State};
 use super::schedule::queue_of;
@@ -7,7 +7,7 @@ use crate::device::Completion;
 use crate::graph::{PoolId, StrandId};
 
 impl Coordinator<'_, '_, '_> {
-    /// Takes note of an end. Ends of operations that nobody waits for any more are ignored.
+    /// Processes a completion. Completions of unknown operations are ignored.
     pub(super) fn complete(&mut self, completion: Completion) {
         let device = completion.device;
         let Some(device_state) = self.device_states.get_mut(device.index()) else { return };
@@ -52,7 +52,7 @@ impl Coordinator<'_, '_, '_> {
         self.release(at.strand, completion.end_ns);
     }
 
-    /// Gives back all slots of a strand that stopped, once nothing of it is under way.
+    /// Releases all slots of a stopped strand once none of its operations is in flight.
     pub(super) fn release(&mut self, strand: StrandId, at_ns: u64) {
         let state = self.strands[strand.index()];
         if !state.failed || state.hung || state.in_flight > 0 {
@@ -63,7 +63,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// A slot is free again.
+    /// Records that a slot became free and requeues a waiting task.
     fn given(&mut self, pool: PoolId, at_ns: u64) {
         self.sample(at_ns, Counter::Slots(pool), self.slots.in_use(pool));
         self.wake(pool);

@@ -1,4 +1,4 @@
-//! The coordinator's state and its loop.
+//! The coordinator's state and main loop.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,39 +16,39 @@ use crate::device::{Completion, Device, Fence, LaneKind};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, StrandId, Task, TaskId};
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// For something before it, or for its choice.
+    /// Waits for predecessors or for its choice.
     Waiting,
-    /// For a slot or a lane.
+    /// Waits for a slot or a lane.
     Ready,
-    /// On a lane.
+    /// Submitted to a lane.
     Submitted,
-    /// Ended well.
+    /// Completed successfully.
     Done,
-    /// Failed, or will never start.
+    /// Failed, or never to be started.
     Dropped,
-    /// Of a strand whose choice another one took; counts as done.
+    /// Belongs to a strand whose choice another strand took; counts as done.
     Skipped,
 }
 
-/// What is known of a strand.
+/// The state of a strand.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Strand {
-    /// Operations on lanes.
+    /// Operations in flight.
     pub(super) in_flight: u32,
     /// Tasks that are not done.
     pub(super) left: u32,
-    /// Whether anything of it was ever submitted.
+    /// Whether any task of it was submitted.
     pub(super) started: bool,
-    /// Whether it stopped for good.
+    /// Whether it was stopped by a fault.
     pub(super) failed: bool,
-    /// Whether some operation of it never ended: its slots cannot be used again.
+    /// Whether one of its operations hangs, so that its slots cannot be reused.
     pub(super) hung: bool,
 }
 
-/// What is known of a lane.
+/// The state of a lane.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
     pub(super) kind: LaneKind,
@@ -56,7 +56,7 @@ pub(super) struct Lane {
     pub(super) load: usize,
 }
 
-/// What is known of a device.
+/// The state of a device.
 #[derive(Debug)]
 pub(super) struct DeviceState {
     pub(super) stream_ordered: bool,
@@ -66,12 +66,12 @@ pub(super) struct DeviceState {
     pub(super) link_bytes: u64,
 }
 
-/// Ready tasks for the lanes of one kind on one device.
+/// The ready tasks for the lanes of one kind on one device.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By rank.
+    /// Ordered by rank.
     pub(super) ready: BinaryHeap<Reverse<u32>>,
-    /// Whether it is on the list of queues to be looked at.
+    /// Whether it is in `to_serve`.
     pub(super) listed: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) binder: &'a mut dyn Binder<'run>,
     pub(super) options: &'a ExecOptions<'a>,
     pub(super) states: Vec<State>,
-    /// For each task the edges into it that are not satisfied.
+    /// For each task the number of unsatisfied incoming edges.
     pub(super) missing: Vec<u32>,
     pub(super) fences: Vec<Fence>,
     pub(super) strands: Vec<Strand>,
@@ -92,16 +92,16 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) to_serve: Vec<usize>,
     pub(super) slots: Slots,
     pub(super) choices: Choices,
-    /// Operations on lanes.
+    /// Operations in flight.
     pub(super) in_flight: usize,
-    /// When the coordinator last began to wait after a device had been heard of.
+    /// When the coordinator last started to wait after a completion had arrived; the watchdog measures from here.
     pub(super) last_progress: Instant,
-    /// Whether a device was heard of since then.
+    /// Whether a completion arrived since then.
     pub(super) progressed: bool,
-    /// What ends the run once nothing is under way.
+    /// The error that ends the run once nothing is in flight.
     pub(super) error: Option<Error>,
     pub(super) outcome: Outcome,
-    /// Fences of the submission in the making.
+    /// The waits of the current submission; a reused buffer.
     pub(super) waits: Vec<Fence>,
 }
 
@@ -115,10 +115,12 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         options: &'a ExecOptions<'a>,
     ) -> Result<Self> {
         if schedule.indegrees.len() != graph.tasks().len() {
-            return Err(Error::Internal("the schedule was made of another graph".into()));
+            return Err(Error::Internal("the schedule belongs to another graph".into()));
         }
         if devices.is_empty() {
-            return Err(Error::Internal("there is no device, not even the host".into()));
+            return Err(Error::Internal(
+                "the device list is empty; it must contain at least the host".into(),
+            ));
         }
         let device_states: Vec<DeviceState> = devices.iter().map(|device| device_state(&**device)).collect();
         for (number, task) in graph.tasks().iter().enumerate() {
@@ -127,7 +129,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
                 device_states.get(task.device.index()).map_or(&[][..], |device_state| &device_state.lanes);
             if !lanes.iter().any(|lane| lane.kind == kind) {
                 return Err(Error::Internal(format!(
-                    "task {number} ({}) is for device {}, which has no lane for it",
+                    "task {number} ({}) needs a lane that device {} does not have",
                     task.kind.name(),
                     task.device.0
                 )));
@@ -172,7 +174,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
     }
 
     pub(super) fn run(mut self) -> Result<Outcome> {
-        // Ends of an earlier run, which nobody waits for.
+        // Discards late completions of an earlier run.
         while self.completions.try_recv().is_ok() {}
         for device in self.devices.iter_mut() {
             device.mark_synchronized();
@@ -217,10 +219,10 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
                 self.outcome.unfinished.push(id);
             }
         }
-        let excused = self.outcome.cancelled || !self.outcome.faults.is_empty();
-        if let (Some(first), false) = (self.outcome.unfinished.first(), excused) {
+        let explained = self.outcome.cancelled || !self.outcome.faults.is_empty();
+        if let (Some(first), false) = (self.outcome.unfinished.first(), explained) {
             return Err(Error::Internal(format!(
-                "the graph cannot go on: {} strands are unfinished, the first of them number {}, and nothing is under way",
+                "the graph is deadlocked: {} strands are unfinished (the first is strand {}) and nothing is in flight",
                 self.outcome.unfinished.len(),
                 first.0
             )));

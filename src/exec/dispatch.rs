@@ -1,4 +1,4 @@
-//! From ready to submitted: queues, slots, lanes.
+//! Submits ready tasks: queues, slots and lanes.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::{Counter, Sample};
 use crate::graph::{PoolId, TaskId};
 
 impl Coordinator<'_, '_, '_> {
-    /// Submits whatever can be, and takes choices for devices that have room.
+    /// Submits every task that can be submitted, and lets devices with free capacity take choices.
     pub(super) fn dispatch(&mut self) {
         loop {
             while let Some(queue) = self.to_serve.pop() {
@@ -24,7 +24,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// One edge into `task` is satisfied.
+    /// Marks one incoming edge of `task` as satisfied.
     pub(super) fn satisfy(&mut self, task: TaskId) {
         let missing = &mut self.missing[task.index()];
         *missing -= 1;
@@ -33,7 +33,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// Queues a task that waits for nothing else, unless its choice is still open.
+    /// Queues a task whose edges are all satisfied, unless its choice is open or another strand's.
     pub(super) fn make_ready(&mut self, task: TaskId) {
         let at = self.task(task);
         let may_run = match self.graph.strands()[at.strand.index()] {
@@ -53,7 +53,7 @@ impl Coordinator<'_, '_, '_> {
         self.list(queue);
     }
 
-    /// Has the queue looked at again.
+    /// Puts the queue on the list of queues to serve.
     pub(super) fn list(&mut self, queue: usize) {
         if !self.queues[queue].listed {
             self.queues[queue].listed = true;
@@ -61,7 +61,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// Lets the best task that waits for a slot of `pool` try again, if there is a slot.
+    /// Requeues the highest-ranked task that waits for a slot of `pool`, if a slot is free.
     pub(super) fn wake(&mut self, pool: PoolId) {
         if !self.slots.has_free(pool) {
             return;
@@ -75,13 +75,13 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// The least loaded lane with room that the queue's tasks can run on.
-    fn lane_with_room(&self, task: TaskId) -> Option<usize> {
+    /// The least loaded lane below its depth that can run `task`.
+    fn free_lane(&self, task: TaskId) -> Option<usize> {
         let at = self.task(task);
         let kind = lane_kind(at.kind);
         let lanes = self.device_states[at.device.index()].lanes.iter().enumerate();
-        let with_room = lanes.filter(|(_, lane)| lane.kind == kind && lane.load < lane.depth);
-        with_room.min_by_key(|(_, lane)| lane.load).map(|(number, _)| number)
+        let free = lanes.filter(|(_, lane)| lane.kind == kind && lane.load < lane.depth);
+        free.min_by_key(|(_, lane)| lane.load).map(|(number, _)| number)
     }
 
     fn serve(&mut self, queue: usize) {
@@ -90,13 +90,13 @@ impl Coordinator<'_, '_, '_> {
             let takes = self.task(task).takes;
             if self.states[task.index()] != State::Ready {
                 self.queues[queue].ready.pop();
-                // It may have been woken for a slot that is now another one's.
+                // It may have been requeued for a free slot, which the next waiting task can use instead.
                 if let Some(pool) = takes {
                     self.wake(pool);
                 }
                 continue;
             }
-            let Some(lane) = self.lane_with_room(task) else { return };
+            let Some(lane) = self.free_lane(task) else { return };
             self.queues[queue].ready.pop();
             match takes {
                 Some(pool) if !self.slots.has_free(pool) => self.slots.park(pool, rank),

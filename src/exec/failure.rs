@@ -1,7 +1,7 @@
-//! What a fault stops, and what it does not.
+//! Propagation of faults.
 //!
-//! A fault stops its strand, and a stopped strand stops every strand that waits for one of its tasks that are not done.
-//! A strand of a choice that nobody took yet stops nothing as long as another strand can take the choice.
+//! A fault stops its strand. A stopped strand stops every strand that waits for one of its unfinished tasks. While a
+//! choice is open, a stopped strand of it stops no other strand as long as some strand can still take the choice.
 
 use super::TaskFault;
 use super::coordinator::{Coordinator, State};
@@ -9,7 +9,7 @@ use crate::device::{Fault, FaultKind};
 use crate::graph::{DeviceId, StrandId, TaskId};
 
 impl Coordinator<'_, '_, '_> {
-    /// A task failed, on its lane or before it got there.
+    /// Handles the fault of a task, at submission or completion.
     pub(super) fn fail(&mut self, task: TaskId, fault: Fault) {
         let at = *self.task(task);
         let fatal = matches!(fault.kind, FaultKind::Lost | FaultKind::Hang);
@@ -28,7 +28,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// Nothing more goes to `device`; whatever still needs it stops.
+    /// Marks `device` as dead: it gets no more tasks, and every strand that still needs it stops.
     pub(super) fn mark_dead(&mut self, device: DeviceId) {
         let device_state = &mut self.device_states[device.index()];
         if device_state.dead {
@@ -44,7 +44,7 @@ impl Coordinator<'_, '_, '_> {
         }
     }
 
-    /// Stops a strand and everything that waits for it.
+    /// Stops a strand and all strands that wait for it.
     fn stop(&mut self, strand: StrandId) {
         let (graph, schedule) = (self.graph, self.schedule);
         let mut stopping = vec![strand];
@@ -66,7 +66,7 @@ impl Coordinator<'_, '_, '_> {
                 if strands.iter().any(|other| !self.strands[other.index()].failed) {
                     continue;
                 }
-                // Nobody can take the choice any more.
+                // No strand can take the choice any more.
                 for &other in strands {
                     self.stop_followers(other, &mut stopping);
                 }

@@ -1,9 +1,9 @@
 //! The coordinator: runs a task graph on a list of devices.
 //!
-//! One thread, the caller's, owns all that changes; devices report over a channel. A task starts once everything it
-//! waits for has ended, or has been submitted where the device orders it by itself, and once there is a slot for it.
-//! Whatever fails is reported in the [`Outcome`] together with the strands it left unfinished; everything else goes on.
-//! The call ends whatever the devices do: those that stay silent for too long count as dead.
+//! The caller's thread owns all mutable state; devices report completions over a channel. A task is submitted once its
+//! predecessors have completed and a slot is free. On a stream-ordered device it is enough that its predecessors on that
+//! device were submitted. Faults are reported in the [`Outcome`] together with the strands they left unfinished; all
+//! other work continues. The call always returns: a watchdog declares a device dead if it reports nothing for too long.
 
 mod choices;
 mod claims;
@@ -29,19 +29,19 @@ use crate::device::{Completion, Device, Operation};
 use crate::error::Result;
 use crate::graph::{Graph, TaskId};
 
-/// Turns a task into what its device is asked to do.
+/// Builds the operation of a task.
 pub trait Binder<'run> {
-    /// The operation of a task whose strand holds `slots`, the one that the task takes included.
+    /// The operation of `task`. Its strand holds `slots`, including the slot that the task takes.
     fn operation(&mut self, task: TaskId, slots: &HeldSlots) -> Result<Operation<'run>>;
 }
 
 /// How a graph is run.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecOptions<'a> {
-    /// Once true, nothing more is launched.
+    /// Once true, nothing more is submitted.
     pub cancel: Option<&'a AtomicBool>,
-    /// How long the devices may stay silent while work is under way, or twenty times what the longest task under way
-    /// should take, if that is more.
+    /// The watchdog timeout: how long no completion may arrive while work is in flight. It is extended to 20 times the
+    /// predicted time of the longest task in flight, if that is more.
     pub watchdog_timeout: Duration,
 }
 
@@ -51,10 +51,10 @@ impl Default for ExecOptions<'_> {
     }
 }
 
-/// Runs `graph`, of which `schedule` was made, on `devices`, which report over `completions`.
+/// Runs `graph` on `devices`, which report on `completions`. `schedule` must be the schedule of `graph`.
 ///
-/// An error is a bug in the graph, an operation that the binder could not make, or a host that hangs: host jobs may
-/// then still be under way until the host's device is closed.
+/// Returns an error for a bug in the graph, for an operation that the binder cannot build, and if the host hangs. In the
+/// last case host jobs may still run until the host's device is closed.
 pub fn execute<'run>(
     graph: &Graph,
     schedule: &Schedule,

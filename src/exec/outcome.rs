@@ -1,45 +1,45 @@
-//! What became of a graph.
+//! The result of running a graph.
 
 use crate::device::Fault;
 use crate::graph::{ChoiceId, DeviceId, PoolId, StrandId, TaskId};
 
-/// A task that ended well.
+/// A task that completed successfully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// The task.
     pub task: TaskId,
-    /// The lane of its device that it ran on.
+    /// The lane it ran on.
     pub lane: u32,
-    /// When it began, on its device's clock.
+    /// Start time on its device's clock.
     pub start_ns: u64,
-    /// When it ended.
+    /// End time on the same clock.
     pub end_ns: u64,
 }
 
-/// A task that failed. What failed only because something before it did is not listed again.
+/// A task that failed. Tasks that failed only because a predecessor failed are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFault {
-    /// The task; where a device hangs, the first of those under way.
+    /// The task. If a device hangs, the first of its tasks in flight.
     pub task: TaskId,
     /// The device it ran on.
     pub device: DeviceId,
-    /// What went wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
 /// What a sample counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counter {
-    /// Slots of a pool that are in use.
+    /// Slots in use of a pool.
     Slots(PoolId),
-    /// Bytes of the operations that are under way on a device's link.
+    /// Bytes of the operations in flight on a device's link.
     LinkBytes(DeviceId),
 }
 
-/// A counter's value from some time on.
+/// A counter's value from a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When, on the clock of the counted device (for a pool, of the device whose task changed it).
+    /// The time, on the clock of the counted device; for a pool, of the device whose task changed it.
     pub at_ns: u64,
     /// What is counted.
     pub counter: Counter,
@@ -47,23 +47,23 @@ pub struct Sample {
     pub value: u64,
 }
 
-/// What became of a graph.
+/// The result of running a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Tasks that ended well, in the order in which their ends were seen.
+    /// Successful tasks, in the order of their completions.
     pub records: Vec<Record>,
     /// Tasks that failed.
     pub faults: Vec<TaskFault>,
-    /// Devices that are lost or hang.
+    /// Devices that were lost or hang.
     pub dead: Vec<DeviceId>,
-    /// Strands whose work is not done: they failed, waited for something that failed, or were never started. Of a
-    /// choice that nobody took, the first strand stands for all.
+    /// Strands whose work is not done: they failed, waited for a failed strand, or were never started. An open choice is
+    /// represented by its first strand.
     pub unfinished: Vec<StrandId>,
-    /// For each choice the strand that took it.
+    /// For each choice the strand that took it, if any.
     pub chosen: Vec<Option<StrandId>>,
-    /// Whether the run was asked to stop.
+    /// Whether the run was cancelled.
     pub cancelled: bool,
-    /// Slots and bytes over time.
+    /// Slots in use and bytes in flight over time.
     pub samples: Vec<Sample>,
 }
 
@@ -73,7 +73,7 @@ impl Outcome {
         self.chosen.get(choice.index()).copied().flatten()
     }
 
-    /// Whether everything was done.
+    /// Whether all work was done.
     pub fn is_complete(&self) -> bool {
         self.unfinished.is_empty()
     }

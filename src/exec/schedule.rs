@@ -1,21 +1,21 @@
-//! What the coordinator can know of a graph before it runs: made once, used for every run.
+//! The static schedule of a graph: computed once, used for every run.
 
 use crate::device::LaneKind;
 use crate::error::{Error, Result};
 use crate::graph::{DeviceId, Graph, StrandId, TaskId, TaskKind};
 
-/// Priorities, strands and choices of a graph, laid out for the coordinator.
+/// Priorities, strands and choices of a graph, as the coordinator needs them.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// Place of each task in the order of priorities: the longest remaining path first, then the lower number.
+    /// Priority rank of each task: the longest remaining path first, then the lower task number.
     pub(super) ranks: Vec<u32>,
-    /// The tasks in that order.
+    /// The tasks by rank.
     pub(super) by_rank: Vec<TaskId>,
     /// Number of edges into each task.
     pub(super) indegrees: Vec<u32>,
-    /// The task of each strand that starts first: the best of those that wait for no other task of the strand.
+    /// For each strand its first task: the highest-ranked one without predecessors in the strand.
     pub(super) entries: Vec<Option<TaskId>>,
-    /// The device that each strand belongs to: the first that is not the host, else the host.
+    /// For each strand its device: the first that is not the host, otherwise the host.
     pub(super) strand_devices: Vec<DeviceId>,
     strand_starts: Vec<u32>,
     strand_tasks: Vec<TaskId>,
@@ -24,19 +24,19 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Looks the graph over. Fails where it has a cycle or refers to what it does not have.
+    /// Computes the schedule. Fails if the graph has a cycle or refers to something that does not exist.
     pub fn new(graph: &Graph) -> Result<Self> {
         check_numbers(graph)?;
         let tasks = graph.tasks();
         let task_numbers = || (0..tasks.len() as u32).map(TaskId);
         let indegrees: Vec<u32> = task_numbers().map(|task| graph.predecessors(task).len() as u32).collect();
-        let circle = |task: TaskId| Error::Internal(format!("task {} of the graph waits for itself", task.0));
-        let order = graph.topological_order().map_err(circle)?;
+        let cycle = |task: TaskId| Error::Internal(format!("task {} is on a cycle of the graph", task.0));
+        let order = graph.topological_order().map_err(cycle)?;
 
         let mut remaining_ns = vec![0u64; tasks.len()];
         for &task in order.iter().rev() {
             let behind = graph.successors(task).iter().map(|next| remaining_ns[next.index()]).max();
-            // A task without a prediction still lengthens its path.
+            // At least 1 ns, so that a task without a prediction still lengthens its path.
             let own = tasks[task.index()].demand.alone_ns.max(1);
             remaining_ns[task.index()] = behind.unwrap_or(0).saturating_add(own);
         }
@@ -92,7 +92,7 @@ impl Schedule {
     }
 }
 
-/// The lane that a kind of task runs on.
+/// The kind of lane on which a kind of task runs.
 pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
     match kind {
         TaskKind::Stage | TaskKind::Merge => LaneKind::Copy,
@@ -106,7 +106,7 @@ pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
 /// Number of kinds of lanes.
 pub(super) const LANE_KINDS: usize = 5;
 
-/// The queue of tasks for lanes of that kind.
+/// The index of the queue for lanes of `kind` on `device`.
 pub(super) fn queue_of(device: DeviceId, kind: LaneKind) -> usize {
     let kind = match kind {
         LaneKind::Upload => 0,
@@ -142,7 +142,7 @@ fn check_numbers(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// The items of each group, in the order they came, and where each group begins.
+/// Groups items, keeping their order. Returns the start index of each group, and the items.
 fn grouped<T: Copy>(groups: usize, items: impl Iterator<Item = (usize, T)> + Clone) -> (Vec<u32>, Vec<T>) {
     let mut starts = vec![0u32; groups + 1];
     for (group, _) in items.clone() {

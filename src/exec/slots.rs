@@ -1,4 +1,4 @@
-//! Slots: who holds which, who waits for one, and who used each last.
+//! Slot pools: which strand holds which slot, which tasks wait for one, and which operations used each slot last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,12 +10,12 @@ use crate::graph::{DeviceId, Graph, PoolId, StrandId, TaskId};
 #[derive(Debug, Clone, Default)]
 pub struct HeldSlots {
     held: Vec<(PoolId, u32)>,
-    /// Slots that a task under way will give back: what the strand submits after it no longer uses them.
+    /// Slots that a task in flight will release. Later tasks of the strand do not use them.
     leaving: Vec<(TaskId, PoolId, u32)>,
 }
 
 impl HeldSlots {
-    /// The number of the slot of `pool`, below the pool's number of slots.
+    /// The slot of `pool` that is held, by its number in the pool.
     pub fn of(&self, pool: PoolId) -> Option<u32> {
         self.held.iter().find(|(of, _)| *of == pool).map(|(_, slot)| *slot)
     }
@@ -27,16 +27,16 @@ struct PoolState {
     free: Vec<u32>,
     /// For each slot the operations of its last holder.
     users: Vec<Vec<(DeviceId, Fence)>>,
-    /// Ranks of tasks that are ready but for a slot.
+    /// Ranks of ready tasks that wait for a slot.
     waiting: BinaryHeap<Reverse<u32>>,
 }
 
-/// The slots of all pools. No slot is ever held twice.
+/// The slots of all pools. Each slot has at most one holder.
 #[derive(Debug)]
 pub(super) struct Slots {
     pools: Vec<PoolState>,
     strands: Vec<HeldSlots>,
-    /// Lists of strands that hold nothing any more, to be used again.
+    /// Empty lists for reuse.
     spare: Vec<HeldSlots>,
 }
 
@@ -68,7 +68,7 @@ impl Slots {
         &self.strands[strand.index()]
     }
 
-    /// Gives a free slot to `strand` and adds to `waits` the operations on `device` that used it before.
+    /// Assigns a free slot to `strand` and adds to `waits` the operations on `device` that used the slot before.
     pub(super) fn take(&mut self, pool: PoolId, strand: StrandId, device: DeviceId, waits: &mut Vec<Fence>) {
         let state = &mut self.pools[pool.index()];
         let Some(slot) = state.free.pop() else { return };
@@ -82,14 +82,14 @@ impl Slots {
         slots.held.push((pool, slot));
     }
 
-    /// Notes that an operation of `strand` uses the slots it holds.
+    /// Records that an operation of `strand` uses the slots that the strand holds.
     pub(super) fn used(&mut self, strand: StrandId, device: DeviceId, fence: Fence) {
         for &(pool, slot) in &self.strands[strand.index()].held {
             self.pools[pool.index()].users[slot as usize].push((device, fence));
         }
     }
 
-    /// Notes that `giver`, the last user of the strand's slot of `pool`, is on its way.
+    /// Records that `giver`, the last user of the strand's slot of `pool`, was submitted.
     pub(super) fn leave(&mut self, pool: PoolId, strand: StrandId, giver: TaskId) {
         let slots = &mut self.strands[strand.index()];
         if let Some(at) = slots.held.iter().position(|(of, _)| *of == pool) {
@@ -98,7 +98,7 @@ impl Slots {
         }
     }
 
-    /// Takes back the slot that `giver` was the last to use; `false` where there is none.
+    /// Frees the slot whose last user is `giver`. Returns `false` if there is none.
     pub(super) fn give(&mut self, strand: StrandId, giver: TaskId) -> bool {
         let slots = &mut self.strands[strand.index()];
         let Some(at) = slots.leaving.iter().position(|(by, ..)| *by == giver) else { return false };
@@ -110,7 +110,7 @@ impl Slots {
         true
     }
 
-    /// Takes back one of the slots of a strand that stopped, whoever was to give it.
+    /// Frees one of the slots of a stopped strand.
     pub(super) fn give_any(&mut self, strand: StrandId) -> Option<PoolId> {
         let slots = &mut self.strands[strand.index()];
         let (pool, slot) =
@@ -119,18 +119,18 @@ impl Slots {
         Some(pool)
     }
 
-    /// Whether the strand keeps any slot from the others.
+    /// Whether the strand holds any slot.
     pub(super) fn holds_any(&self, strand: StrandId) -> bool {
         let slots = &self.strands[strand.index()];
         !slots.held.is_empty() || !slots.leaving.is_empty()
     }
 
-    /// Lets the task of that rank wait for a slot.
+    /// Adds the task with that rank to the waiting list.
     pub(super) fn park(&mut self, pool: PoolId, rank: u32) {
         self.pools[pool.index()].waiting.push(Reverse(rank));
     }
 
-    /// The best of those that wait, which then no longer waits.
+    /// Removes and returns the highest-ranked waiting task.
     pub(super) fn unpark(&mut self, pool: PoolId) -> Option<u32> {
         self.pools[pool.index()].waiting.pop().map(|Reverse(rank)| rank)
     }

@@ -1,4 +1,4 @@
-//! Waiting for ends, and noticing that none will come.
+//! Waits for completions, with a watchdog for devices that hang.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use crate::device::{Fault, FaultKind};
 use crate::error::{Error, Result};
 use crate::graph::{DeviceId, TaskId};
 
-/// How often a run that may be cancelled looks whether it was.
+/// How often a cancellable run polls its cancel flag.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A task may take this many times what was predicted before it counts as hung.
+/// A task counts as hung only after this many times its predicted time.
 const PREDICTION_SLACK: u64 = 20;
 
-/// Tasks named in a message before it says how many more there are.
+/// The most tasks named in a message; the rest are counted.
 const NAMED_TASKS: usize = 6;
 
 impl Coordinator<'_, '_, '_> {
-    /// Waits for the end of something that is under way: lets virtual time pass, else real time.
+    /// Waits for a completion, by advancing virtual time if a device has it, otherwise in real time.
     pub(super) fn wait(&mut self) -> Result<()> {
         let now = Instant::now;
         if std::mem::take(&mut self.progressed) {
@@ -49,14 +49,14 @@ impl Coordinator<'_, '_, '_> {
         Ok(())
     }
 
-    /// The patience that what is under way deserves.
+    /// The watchdog timeout, extended for the longest task in flight.
     fn watchdog_timeout(&self) -> Duration {
         let under_way = self.device_states.iter().flat_map(|device_state| device_state.in_flight.values());
         let longest = under_way.map(|(task, _)| self.task(*task).demand.alone_ns).max().unwrap_or(0);
         self.options.watchdog_timeout.max(Duration::from_nanos(longest.saturating_mul(PREDICTION_SLACK)))
     }
 
-    /// Everything under way counts as hung, and so do its devices.
+    /// Declares all operations in flight hung, and their devices dead.
     fn declare_hung(&mut self, silent: Duration) -> Result<()> {
         for number in 0..self.device_states.len() {
             let device = DeviceId(number as u32);
@@ -65,7 +65,8 @@ impl Coordinator<'_, '_, '_> {
             hung.sort_unstable();
             let Some(&first) = hung.first() else { continue };
             self.in_flight -= hung.len();
-            let message = format!("{} did not end within {:.1} s", self.names(&hung), silent.as_secs_f64());
+            let message =
+                format!("{} did not complete within {:.1} s", self.names(&hung), silent.as_secs_f64());
             if device == DeviceId::HOST {
                 let device = self.devices[number].describe().name.clone();
                 return Err(Error::Device { device, reason: message });

@@ -1,7 +1,7 @@
-//! Products on all devices of a plan: plan and open, prepare once, run often, report.
+//! Runs products on the devices of a plan: plan and open, prepare once, run repeatedly, report.
 //!
-//! [`open`] makes a plan and opens its devices; [`Prepared`] runs its products; [`Simulated`] runs them in virtual time
-//! on devices that are not there. [`Timeline`] turns what happened into a trace.
+//! [`open`] makes a plan and opens its devices; [`Prepared`] runs its products; [`Simulated`] runs them in virtual time on
+//! simulated devices. [`Timeline`] writes runs into a trace.
 
 mod open_devices;
 mod planned;

@@ -1,4 +1,4 @@
-//! The devices of a plan, opened: what they are, what a product keeps on each, and who is still alive.
+//! The open devices of a plan: their descriptions, their clock, and which of them are usable.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::graph::DeviceId;
 use crate::plan::Plan;
 use crate::trace::Clock;
 
-/// A device that keeps living between runs.
+/// A device that stays open between runs.
 pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
 
-/// The devices of a plan. The host is opened anew for every run, since its jobs borrow.
+/// The open devices of a plan. The host is opened anew for every run, since its jobs borrow.
 pub struct OpenDevices {
     clock: Clock,
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
-    /// For each device of the plan but the host.
+    /// All devices of the plan except the host.
     devices: Vec<AnyDevice>,
-    /// For each device of the plan whether it can be used.
+    /// For each device of the plan, including the host, whether it is usable.
     pub alive: Vec<bool>,
 }
 
 impl OpenDevices {
-    /// Opens every device of `plan`; their times are on `clock`. `emulated` and `cuda` have what is special about some.
+    /// Opens every device of `plan` with times on `clock`. `emulated` and `cuda` hold options by device name.
     pub fn open(
         plan: &Plan,
         clock: Clock,
@@ -50,12 +50,12 @@ impl OpenDevices {
         Ok(Self { clock, sender, receiver, devices, alive: vec![true; plan.devices.len()] })
     }
 
-    /// The device with that number, unless it is the host.
+    /// Device number `id`; `None` for the host.
     pub fn device(&mut self, id: DeviceId) -> Option<&mut AnyDevice> {
         id.index().checked_sub(1).and_then(|index| self.devices.get_mut(index))
     }
 
-    /// Closes the devices that `alive` no longer has: whatever they have under way, they leave the host's memory alone.
+    /// Closes the devices that are not `alive`. Their operations in flight no longer access host memory afterwards.
     pub fn close_dead(&mut self, alive: &[bool]) {
         for (device, alive) in self.devices.iter_mut().zip(alive.iter().skip(1)) {
             if !alive {
@@ -64,24 +64,24 @@ impl OpenDevices {
         }
     }
 
-    /// The clock of all times.
+    /// The clock of all reported times.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What each device is, the host first.
+    /// The descriptions of all devices, the host first.
     pub fn descriptions(&self) -> Vec<Description> {
         let host = Cpu::description();
         std::iter::once(host).chain(self.devices.iter().map(|device| device.describe().clone())).collect()
     }
 
-    /// By how much the times of devices with a clock of their own may be off, by their names.
+    /// The clock errors of devices with their own clock, by device name, in nanoseconds.
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
         let error = |device: &AnyDevice| Some((device.describe().name.clone(), device.clock_error_ns()?));
         self.devices.iter().filter_map(error).collect()
     }
 
-    /// Runs a graph, jobs of the host on `pool`. An error where the caller is a worker of it: it would wait for itself.
+    /// Runs a graph, with host jobs on `pool`. Fails if the caller is a worker of `pool`, which would deadlock.
     pub fn run<'scope>(
         &mut self,
         pool: &Pool,
@@ -92,7 +92,7 @@ impl OpenDevices {
     ) -> Result<Outcome> {
         if pool.is_worker() {
             return Err(Error::Usage(
-                "a product on several devices cannot be run from inside its own pool".into(),
+                "a product on several devices cannot be run from a worker thread of its own pool".into(),
             ));
         }
         let Self { clock, sender, receiver, devices, .. } = self;
@@ -109,7 +109,7 @@ impl OpenDevices {
     }
 }
 
-/// Opens the device of that name, on a card or emulated; of the options its own kind's are taken.
+/// Opens the device named `name`, a CUDA or an emulated one, with the options of its kind.
 pub fn open_device(
     name: &str,
     emulated: EmulatedOptions,
@@ -124,11 +124,11 @@ pub fn open_device(
     if name.starts_with("emu:") {
         return Ok(Box::new(EmulatedDevice::open(name, emulated, clock, reports).map_err(failed)?));
     }
-    let reason = "it can be simulated and not opened; take cpu, cuda:0 or emu:0".into();
+    let reason = "simulated devices cannot be opened; use cpu, cuda:0 or emu:0".into();
     Err(Error::Device { device: name.into(), reason })
 }
 
-/// What is special about the device of that name.
+/// The options of the device named `name`, or the defaults.
 fn options_of<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
     options.iter().find(|(of, _)| of == name).map(|(_, options)| *options).unwrap_or_default()
 }

@@ -1,29 +1,29 @@
-//! A plan's graph made ready to run: proven sound, its priorities known, each strand's device looked up.
+//! A plan's graph, ready to run: validated, with its schedule and each strand's device.
 
 use crate::error::{Error, Result};
 use crate::exec::Schedule;
 use crate::graph::{DeviceId, StrandId, Task, TaskId};
 use crate::plan::{Item, PlannedGraph};
 
-/// A graph and what is known of it before it runs.
+/// A validated graph with its schedule.
 pub struct Planned {
     /// The graph as planned.
     pub planned: PlannedGraph,
-    /// What the coordinator knows of it.
+    /// Its schedule.
     pub schedule: Schedule,
-    /// The device that each strand goes through: the host where it goes through no other.
+    /// For each strand its accelerator, or the host if it uses none.
     strand_devices: Vec<DeviceId>,
-    /// What each strand works on.
+    /// For each strand its item: X, a chunk or a split row.
     strand_items: Vec<Option<Item>>,
 }
 
 impl Planned {
-    /// Proves the graph sound and looks it over.
+    /// Validates the graph and computes its schedule.
     pub fn new(planned: PlannedGraph) -> Result<Self> {
         let graph = &planned.graph;
         graph
             .validate()
-            .map_err(|unsound| Error::Internal(format!("the plan's graph is unsound: {unsound}")))?;
+            .map_err(|unsound| Error::Internal(format!("the plan's graph is invalid: {unsound}")))?;
         let schedule = Schedule::new(graph)?;
         let mut strand_devices = vec![DeviceId::HOST; graph.strands().len()];
         let mut strand_items = vec![None; graph.strands().len()];
@@ -36,23 +36,24 @@ impl Planned {
         Ok(Self { planned, schedule, strand_devices, strand_items })
     }
 
-    /// What a strand works on, and the device it goes through.
+    /// A strand's item and device.
     pub fn strand(&self, strand: StrandId) -> Option<(Item, DeviceId)> {
         let item = self.strand_items.get(strand.index()).copied().flatten()?;
         Some((item, *self.strand_devices.get(strand.index())?))
     }
 
-    /// A task, what it works on, and the device that its strand goes through.
+    /// A task, its item, and the device of its strand.
     pub fn task(&self, id: TaskId) -> Result<(&Task, Item, DeviceId)> {
         let found = self.planned.graph.tasks().get(id.index()).and_then(|task| {
             let item = *self.planned.items.get(task.item as usize)?;
             let device = *self.strand_devices.get(task.strand.index())?;
             Some((task, item, device))
         });
-        found.ok_or_else(|| Error::Internal(format!("task {} of the graph is none of its plan", id.0)))
+        found
+            .ok_or_else(|| Error::Internal(format!("task {} of the graph does not belong to its plan", id.0)))
     }
 
-    /// The task in words, such as `kernel of chunk 3`.
+    /// The task's name in messages, such as `kernel of chunk 3`.
     pub fn describe(&self, id: TaskId) -> String {
         match self.task(id) {
             Ok((task, Item::X(_), _)) => format!("{} of X", task.kind.name()),

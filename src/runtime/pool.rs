@@ -1,4 +1,4 @@
-//! The threads that everything parallel runs on: a private pool, each worker bound to a hardware thread of its own.
+//! The thread pool for all parallel host work: private, with each worker bound to its own hardware thread.
 
 use std::sync::OnceLock;
 
@@ -7,9 +7,9 @@ use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 use crate::error::{Error, Result};
 use crate::machine::{Machine, bind_current_thread};
 
-/// Of so many workers one stands back for the threads that give work to devices.
+/// One of this many hardware threads is spared for the threads that issue work to devices.
 const WORKERS_PER_SPARED_THREAD: usize = 8;
-/// Workers that stand back at most: devices are mostly waited for.
+/// The most hardware threads spared. More are not needed, since those threads mostly wait.
 const MAX_SPARED_THREADS: usize = 2;
 
 /// A private pool of bound threads.
@@ -17,14 +17,14 @@ const MAX_SPARED_THREADS: usize = 2;
 pub struct Pool {
     inner: ThreadPool,
     placement: Vec<usize>,
-    /// The same with fewer workers, once that was needed.
+    /// The pool with spared threads, created on first use; `None` if no thread is spared.
     smaller: OnceLock<Option<Box<Pool>>>,
 }
 
 impl Pool {
-    /// `threads` workers, or as many as the machine lets this process use.
+    /// A pool of `threads` workers, by default one per hardware thread that the process may use.
     ///
-    /// With more workers than usable hardware threads none is bound: the system then shares them out better.
+    /// If there are more workers than usable hardware threads, none is bound and the system schedules them.
     pub fn new(machine: &Machine, threads: Option<usize>) -> Result<Self> {
         let threads = threads.unwrap_or(machine.usable_threads).max(1);
         let placement =
@@ -32,28 +32,26 @@ impl Pool {
         Self::placed(threads, placement)
     }
 
-    /// `threads` workers, the first of them bound to these hardware threads.
+    /// A pool of `threads` workers, the first ones bound to the hardware threads of `placement`.
     fn placed(threads: usize, placement: Vec<usize>) -> Result<Self> {
         let bound_to = placement.clone();
         let inner = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("rowloom-{index}"))
             .start_handler(move |index| {
-                // Binding is for speed alone; a system that forbids it still computes the same.
+                // Binding only affects speed, so a failure is ignored.
                 let _ = bound_to.get(index).map(|&cpu| bind_current_thread(cpu));
             })
             .build()
             .map_err(|error| {
-                Error::Usage(format!(
-                    "{threads} threads cannot be started: {error}; take a smaller --threads"
-                ))
+                Error::Usage(format!("{threads} threads cannot be started: {error}; use a smaller --threads"))
             })?;
         Ok(Self { inner, placement, smaller: OnceLock::new() })
     }
 
-    /// The pool for a job that is shared with devices: of many workers a few less, so that hardware threads are left to the threads
-    /// that give those devices their work. Where all are busy, such a thread may wait for half a millisecond until it is
-    /// let in, and so does the device; and the worker that it interrupts is waited for by all others.
+    /// The pool for a product that also runs on devices. It has fewer workers, so that hardware threads stay free for the
+    /// threads that issue work to the devices. If all hardware threads are busy, such a thread may wait half a millisecond
+    /// to be scheduled. The device then idles, and all workers wait for the one that was interrupted.
     pub fn sparing_threads_for_devices(&self) -> &Self {
         let smaller = self.smaller.get_or_init(|| {
             let spared = (self.threads() / WORKERS_PER_SPARED_THREAD).min(MAX_SPARED_THREADS);
@@ -68,7 +66,7 @@ impl Pool {
         self.inner.install(work)
     }
 
-    /// Runs `work` on this thread; jobs that it spawns run on the pool and have ended when this returns.
+    /// Runs `work` on this thread. Jobs that it spawns run on the pool and have finished when this returns.
     pub fn in_place_scope<'scope, R>(&self, work: impl FnOnce(&Scope<'scope>) -> R) -> R {
         self.inner.in_place_scope(work)
     }
@@ -90,13 +88,13 @@ mod tests {
     use crate::machine::affinity;
 
     #[test]
-    fn workers_are_as_many_as_asked_for_and_bound() {
+    fn a_pool_has_the_requested_number_of_bound_workers() {
         let machine = Machine::detect();
         let pool = Pool::new(&machine, Some(1)).unwrap();
         assert_eq!((pool.threads(), pool.install(rayon::current_num_threads)), (1, 1));
         assert_eq!(pool.install(affinity), machine.placement(1));
-        let crowd = Pool::new(&machine, Some(machine.usable_cpus.len() + 3)).unwrap();
-        assert_eq!(crowd.install(affinity), machine.usable_cpus);
+        let oversubscribed = Pool::new(&machine, Some(machine.usable_cpus.len() + 3)).unwrap();
+        assert_eq!(oversubscribed.install(affinity), machine.usable_cpus);
         assert_eq!(Pool::new(&machine, None).unwrap().threads(), machine.usable_threads);
         assert!(
             pool.install(|| pool.is_worker()) && !pool.is_worker() && !crowd.install(|| pool.is_worker())
@@ -106,9 +104,9 @@ mod tests {
     #[test]
     fn a_pool_of_eight_or_more_workers_spares_threads_for_devices() {
         let machine = Machine::detect();
-        for (threads, beside) in [(1, 1), (7, 7), (8, 7), (15, 14), (16, 14), (64, 62)] {
+        for (threads, expected) in [(1, 1), (7, 7), (8, 7), (15, 14), (16, 14), (64, 62)] {
             let pool = Pool::new(&machine, Some(threads)).unwrap();
-            assert_eq!(pool.sparing_threads_for_devices().threads(), beside, "of {threads}");
+            assert_eq!(pool.sparing_threads_for_devices().threads(), expected, "of {threads}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! After a round that did not go as planned: what is left to do, who is left to do it, and who did it in the end.
+//! Recovery after faults: which chunks remain, which devices are usable, and which device computed what others left.
 
 use super::report::{FaultReport, Round};
 use crate::device::FaultKind;
@@ -6,35 +6,36 @@ use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::plan::{Item, Plan, Remaining};
 
-/// Chunks that a fault left undone.
+/// The chunks that a fault left unfinished.
 struct UnfinishedChunks {
-    /// The round it happened in.
+    /// The round of the fault.
     round: usize,
     chunks: Vec<usize>,
 }
 
-/// Keeps the books of one run.
+/// The recovery state of one run.
 pub struct Recovery<'plan> {
     plan: &'plan Plan,
-    /// What is left to do, and who can do it.
+    /// The remaining chunks and the usable devices.
     pub remaining: Remaining,
-    /// Devices that failed once and were the only ones left.
+    /// For each device whether it has failed once and may not be retried again.
     retried: Vec<bool>,
     faults: Vec<FaultReport>,
-    /// For each fault what it left undone.
+    /// For each fault the chunks that it left unfinished.
     unfinished: Vec<UnfinishedChunks>,
 }
 
 impl<'plan> Recovery<'plan> {
-    /// Everything is still to be done, by those of `alive`.
+    /// All chunks remain, for the devices that are `alive`.
     pub fn new(plan: &'plan Plan, alive: &[bool]) -> Self {
         let remaining = Remaining { alive: alive.to_vec(), ..Remaining::all(plan) };
         let retried = vec![false; plan.devices.len()];
         Self { plan, remaining, retried, faults: Vec::new(), unfinished: Vec::new() }
     }
 
-    /// Takes note of what round number `number` left undone. A device that failed is not asked again, unless it is the
-    /// only one and this was its first fault. An error where nobody is left, or where the fault is the program's own.
+    /// Records the faults and unfinished work of round number `number`. A device that failed is not used again, unless it
+    /// is the only one and this was its first fault. Returns an error if no device is left, or if the fault is a bug of
+    /// the program.
     pub fn record_round(&mut self, number: usize, round: &Round) -> Result<()> {
         let outcome = &round.outcome;
         self.remaining.chunks.fill(false);
@@ -64,17 +65,20 @@ impl<'plan> Recovery<'plan> {
             let error = fault.fault.message.clone();
             self.faults.push(FaultReport { device, task, error, recovered_on: None });
         }
-        // Others follow from the first.
+        // The first fault is the cause of the others.
         match self.faults.first() {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
                 device: fault.device.clone(),
-                reason: format!("{}: {}; no device is left to take over", fault.task, fault.error),
+                reason: format!(
+                    "{}: {}; no other device is left to take over its work",
+                    fault.task, fault.error
+                ),
             }),
             _ => Ok(()),
         }
     }
 
-    /// The same error with the fault that it began with.
+    /// `error` with the first fault of the run added, which caused it.
     pub fn explain(&self, error: Error) -> Error {
         match (error, self.faults.first()) {
             (Error::Device { device, reason }, Some(fault)) => {
@@ -85,11 +89,11 @@ impl<'plan> Recovery<'plan> {
         }
     }
 
-    /// The faults, with the names of those who did in the end what they left undone.
+    /// The faults, each with the names of the devices that computed the chunks it left unfinished.
     pub fn into_faults(self, rounds: &[Round]) -> Vec<FaultReport> {
         let Self { plan, faults, unfinished, .. } = self;
         let name = |device: DeviceId| plan.devices.get(device.index()).map_or("?", |device| &device.name);
-        let rescued = |(mut fault, unfinished): (FaultReport, UnfinishedChunks)| {
+        let with_recovery = |(mut fault, unfinished): (FaultReport, UnfinishedChunks)| {
             let mut names: Vec<&str> = Vec::new();
             for computed in rounds.iter().skip(unfinished.round + 1).flat_map(Round::computed) {
                 if unfinished.chunks.contains(&computed.chunk) && !names.contains(&name(computed.device)) {
@@ -99,7 +103,7 @@ impl<'plan> Recovery<'plan> {
             fault.recovered_on = (!names.is_empty()).then(|| names.join(","));
             fault
         };
-        faults.into_iter().zip(unfinished).map(rescued).collect()
+        faults.into_iter().zip(unfinished).map(with_recovery).collect()
     }
 
     fn exclude(&mut self, device: DeviceId, dead: bool) {

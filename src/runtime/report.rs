@@ -1,4 +1,4 @@
-//! What a run did: its rounds, what went wrong on the way and who made up for it.
+//! The report of a run: its rounds, its faults, and which devices recovered from them.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use crate::exec::Outcome;
 use crate::graph::{DeviceId, TaskKind};
 use crate::plan::Item;
 
-/// A graph that was run and what became of it. A second round makes up for what a first left unfinished.
+/// A graph that was run, with its outcome. A further round does what the previous one left unfinished.
 pub struct Round {
     /// The graph.
     pub planned: Arc<Planned>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Something that went wrong without making the result wrong.
+/// A fault from which the run recovered: the result is correct.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct FaultReport {
-    /// Where.
+    /// The device.
     pub device: String,
-    /// What was being done.
+    /// The task that failed.
     pub task: String,
-    /// What happened.
+    /// The fault's message.
     pub error: String,
-    /// Who did it in the end; several devices are joined by commas. `None` where nobody had to.
+    /// The devices that did the work instead, separated by commas. `None` if no work had to be redone.
     pub recovered_on: Option<String>,
 }
 
@@ -35,31 +35,31 @@ pub struct Computed {
     pub chunk: usize,
     /// The device.
     pub device: DeviceId,
-    /// How long the kernel, or the host's job, took.
+    /// Nanoseconds of the kernel or of the host job.
     pub ns: u64,
 }
 
-/// What one run did.
+/// The report of one run.
 pub struct RunReport {
-    /// When it began, on the clock of its devices.
+    /// Start of the run, on the clock of its devices.
     pub start_ns: u64,
     /// When Y was complete.
     pub end_ns: u64,
-    /// Its rounds; one where nothing went wrong, none where a single chunk on the host needed no graph.
+    /// Its rounds: one without faults; none if a single chunk on the host ran without a graph.
     pub rounds: Vec<Round>,
-    /// What went wrong.
+    /// Its faults.
     pub faults: Vec<FaultReport>,
-    /// Whether it was asked to stop before Y was complete.
+    /// Whether it was cancelled before Y was complete.
     pub cancelled: bool,
 }
 
 impl RunReport {
-    /// How long it took.
+    /// Duration of the run, in seconds.
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
 
-    /// Who computed which chunk, in the order it happened.
+    /// The computations of chunks, in the order of their completions.
     pub fn computed(&self) -> impl Iterator<Item = Computed> + '_ {
         let ns = self.end_ns.saturating_sub(self.start_ns);
         let direct = Computed { chunk: 0, device: DeviceId::HOST, ns };
@@ -67,7 +67,7 @@ impl RunReport {
         direct.into_iter().chain(self.rounds.iter().flat_map(Round::computed))
     }
 
-    /// Seconds after which the last chunk that went through a device was done; zero where none did.
+    /// Seconds from the start of the run to the end of the device's last chunk; zero if it had none.
     pub fn finish_s(&self, device: DeviceId) -> f64 {
         let ends = self.rounds.iter().flat_map(|round| {
             round.outcome.records.iter().filter_map(move |record| match round.planned.task(record.task) {
@@ -78,12 +78,12 @@ impl RunReport {
         ends.max().map_or(0.0, |end_ns| end_ns.saturating_sub(self.start_ns) as f64 / 1e9)
     }
 
-    /// Number of tasks that were done.
+    /// Number of completed tasks.
     pub fn tasks(&self) -> usize {
         self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
     }
 
-    /// Bytes that crossed links to the devices, and back.
+    /// Bytes copied to devices, and bytes copied back.
     pub fn link_bytes(&self) -> (u64, u64) {
         let (mut up, mut down) = (0, 0);
         for round in &self.rounds {
@@ -101,7 +101,7 @@ impl RunReport {
 }
 
 impl Round {
-    /// Who computed which chunk, in the order it happened.
+    /// The computations of chunks, in the order of their completions.
     pub fn computed(&self) -> impl Iterator<Item = Computed> + '_ {
         self.outcome.records.iter().filter_map(|record| match self.planned.task(record.task) {
             Ok((task, Item::Chunk(chunk), device))

@@ -1,4 +1,4 @@
-//! Runs a plan on devices that are not there: the same graph and the same coordinator in virtual time, and no Y.
+//! Simulates a plan: the same graph and the same coordinator in virtual time, without computing Y.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::exec::{Binder, ExecOptions, HeldSlots, execute};
 use crate::graph::{DeviceId, TaskId};
 use crate::plan::{Plan, Remaining};
 
-/// One lane: the cost model's times for chunks are those of the whole pool.
+/// One lane, since the cost model predicts a chunk's time on the whole pool.
 const POOL_LANES: usize = 1;
 const COPY_LANES: usize = 2;
 
-/// A simulated machine with a plan's product prepared on it.
+/// A plan's product, prepared on simulated devices.
 pub struct Simulated<'plan> {
     plan: &'plan Plan,
     whole: Arc<Planned>,
 }
 
 impl<'plan> Simulated<'plan> {
-    /// Makes the graph of `plan`, whose devices must all be simulated.
+    /// Builds the graph of `plan`, whose devices must all be simulated.
     pub fn new(plan: &'plan Plan) -> Result<Self> {
         let whole = Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?);
         Ok(Self { plan, whole })
     }
 
-    /// What each device is, the host first.
+    /// The descriptions of all devices, the host first.
     pub fn descriptions(&self) -> Vec<Description> {
         let (sender, _) = unbounded();
         let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
@@ -54,7 +54,7 @@ impl<'plan> Simulated<'plan> {
         })
     }
 
-    /// One product, from time zero on. What stays on the devices is taken to be there.
+    /// Simulates one product, starting at time zero. Data that stays on the devices is assumed to be there already.
     pub fn run(&self) -> Result<RunReport> {
         let (sender, receiver) = unbounded();
         let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
@@ -90,7 +90,7 @@ impl<'plan> Simulated<'plan> {
     }
 }
 
-/// Every task takes the time that its demand says.
+/// Binds every task to an operation that only takes its predicted time.
 struct TimeOnly;
 
 impl Binder<'_> for TimeOnly {

@@ -1,4 +1,4 @@
-//! Runs as a timeline: every task a span on its lane, every edge of the graph an arrow, slots and bytes as counters.
+//! Writes runs into a trace: tasks as spans on their lanes, graph edges as flows, slots and bytes as counters.
 
 use super::report::{Round, RunReport};
 use crate::device::Description;
@@ -7,18 +7,18 @@ use crate::graph::{DeviceId, Task, TaskKind};
 use crate::plan::{Chunk, Item, Plan};
 use crate::trace::{Arguments, Category, LaneId, Span, SpanId, Trace};
 
-/// Puts what devices did into a trace.
+/// Writes the runs of a plan into a trace.
 pub struct Timeline<'a> {
     plan: &'a Plan,
     descriptions: &'a [Description],
-    /// For each device its lanes in the trace.
+    /// For each device the trace lanes of its lanes.
     lanes: Vec<Vec<LaneId>>,
-    /// What is added to all times.
+    /// Added to all times.
     offset_ns: u64,
 }
 
 impl<'a> Timeline<'a> {
-    /// A process for each device of `plan` and a lane for each of its lanes.
+    /// Adds a trace process for each device of `plan` and a trace lane for each of its lanes.
     pub fn new(trace: &mut Trace, plan: &'a Plan, descriptions: &'a [Description]) -> Self {
         let lanes = descriptions.iter().map(|device| {
             let process = trace.process(&device.name);
@@ -28,17 +28,17 @@ impl<'a> Timeline<'a> {
         Self { plan, descriptions, lanes, offset_ns: 0 }
     }
 
-    /// The same with all times later by so much: virtual time begins at zero, where the program's own time has begun.
+    /// The same timeline with `offset_ns` added to all times, to align virtual time with the program's clock.
     pub fn shifted_by(self, offset_ns: u64) -> Self {
         Self { offset_ns, ..self }
     }
 
-    /// Adds a run, the one with that number.
+    /// Adds run number `run`.
     pub fn add_run(&self, trace: &mut Trace, report: &RunReport, run: u64) {
         for round in &report.rounds {
             self.add_round(trace, round, Some(run));
         }
-        // A product of one chunk on the host has no graph; it is one span all the same.
+        // A product of one chunk on the host has no graph; it becomes one span.
         if let ([], Some(chunk)) = (&report.rounds[..], self.plan.chunks.first()) {
             let demand_us = chunk.predicted_s * 1e6;
             let arguments = Arguments {
@@ -54,7 +54,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Adds a round; `run` is none for what happens before the first run.
+    /// Adds a round. `run` is `None` for the set-up before the first run.
     pub fn add_round(&self, trace: &mut Trace, round: &Round, run: Option<u64>) {
         let graph = &round.planned.planned.graph;
         let mut spans: Vec<Option<SpanId>> = vec![None; graph.tasks().len()];

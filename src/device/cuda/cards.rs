@@ -1,4 +1,4 @@
-//! What a card is, for those who plan before they open a device on it.
+//! Facts about cards, for planning before a device is opened.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,17 +9,17 @@ use super::usable_bytes;
 use crate::cost::CardFacts;
 use crate::device::Fault;
 
-/// Contexts that were made to look at cards. Making one takes long, so the first device on the card gets it.
+/// Contexts created to query cards. Creating one is slow, so the first device on the card reuses it.
 static IDLE_CONTEXTS: Mutex<Vec<(u32, Arc<Context>)>> = Mutex::new(Vec::new());
 
-/// Looks at a card that `devices` devices are to share.
+/// The facts of a card that `devices` logical devices share.
 pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
     let context = context(card)?;
     let (free_bytes, _) = context.memory()?;
     let memory_gb_per_s = || {
         let clock_khz = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bus_bits = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
-        // Two transfers in a cycle.
+        // Double data rate: two transfers per cycle.
         Some(2.0 * clock_khz as f64 * 1e3 * bus_bits as f64 / 8.0 / 1e9)
     };
     let facts = CardFacts {
@@ -32,7 +32,7 @@ pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
     Ok(facts)
 }
 
-/// A context on a card that nobody else has.
+/// An unused context on the card: an idle one, else a new one.
 pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
     let mut contexts = IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     match contexts.iter().position(|(of, _)| *of == card) {

@@ -1,4 +1,4 @@
-//! Anchors on a real card: an event on a stream of its own, between two looks at the host's clock.
+//! Clock anchors of a card: an event on a separate stream, bracketed by two readings of the host's clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use super::host_time::{Anchor, Bracket, HostTime, intersect};
 use crate::device::{Fault, FaultKind};
 use crate::trace::Clock;
 
-/// Time after which a new anchor is due. `cuEventElapsedTime` gives single precision: 60 ns of it after a second.
+/// Time between anchors. `cuEventElapsedTime` returns single precision, whose resolution is 60 ns after one second.
 const ANCHOR_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// The same for the second anchor, before which nothing is known of how fast the card's clock runs.
+/// Time until the second anchor, before which the rate of the card's clock is unknown.
 const SECOND_ANCHOR_DELAY_NS: u64 = 100_000_000;
 
-/// Events of an anchor: each bounds it from both sides.
+/// Events per anchor. Each bounds the clock offset from both sides.
 const EVENTS_PER_ANCHOR: usize = 8;
 
-/// The longest wait for an anchor's event before the attempt is given up.
+/// The longest wait for an anchor's event.
 const ANCHOR_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An event at a known place of the card's time.
+/// A reference event with a known card time.
 #[derive(Debug)]
 pub struct Epoch {
     event: Event,
@@ -31,13 +31,13 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The card's time of `event`, which has happened.
+    /// The card time of `event`, which must be complete.
     pub fn card_ns(&self, event: &Event) -> Result<f64, DriverError> {
         Ok(self.card_ns + event.ns_since(&self.event)?)
     }
 }
 
-/// The card's time on the host's clock, for all threads of a device.
+/// The mapping from card time to host time, shared by the threads of a device.
 #[derive(Debug, Clone)]
 pub struct SharedHostTime(Arc<Mutex<HostTime>>);
 
@@ -46,18 +46,18 @@ impl SharedHostTime {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host's time of a moment on the card.
+    /// The host time of a card time.
     pub fn host_ns(&self, card_ns: f64) -> u64 {
         self.line().host_ns(card_ns)
     }
 
-    /// By how much a time may have been off at most.
+    /// The largest error of a mapped time.
     pub fn largest_error_ns(&self) -> u64 {
         self.line().largest_error_ns()
     }
 }
 
-/// Sets anchors; owned by the thread that gives the card its work.
+/// Sets clock anchors. The owner thread owns it.
 #[derive(Debug)]
 pub struct CardClock {
     clock: Clock,
@@ -69,11 +69,11 @@ pub struct CardClock {
 }
 
 impl CardClock {
-    /// The first anchor.
+    /// Sets the first anchor.
     pub fn start(context: &Arc<Context>, clock: Clock) -> Result<Self, Fault> {
         let stream = Stream::create(context)?;
         let _entered = context.enter()?;
-        // The first records of a stream take far longer than the later ones.
+        // The first records on a stream take much longer than later ones, so one anchor is discarded.
         anchor(context, &stream, clock)?;
         let (event, host_ns, error_ns) = anchor(context, &stream, clock)?;
         let anchor = Anchor { card_ns: 0.0, host_ns, error_ns };
@@ -89,16 +89,16 @@ impl CardClock {
         })
     }
 
-    /// Where the card's times are placed.
+    /// The mapping from card time to host time.
     pub fn host_time(&self) -> &SharedHostTime {
         &self.host_time
     }
 
-    /// What to measure the times of work from that is submitted now; sets a new anchor where one is due. `idle` says
-    /// that no work is under way.
+    /// The reference event for work that is submitted now. Sets a new anchor if one is due. `idle` says that no work is in
+    /// flight.
     pub fn epoch(&mut self, idle: bool) -> Arc<Epoch> {
         if self.clock.now_ns() >= self.due_ns {
-            // A card that cannot be asked now keeps its old anchor; what is wrong with it shows in the work itself.
+            // If the new anchor fails, the old one stays; a fault of the card is reported by its operations.
             if let Ok((event, host_ns, error_ns)) = anchor(&self.context, &self.stream, self.clock)
                 && let Ok(passed_ns) = event.ns_since(&self.epoch.event)
             {
@@ -112,7 +112,7 @@ impl CardClock {
     }
 }
 
-/// Records a few events. The last of them, its time on the host, and by how much that may be off.
+/// Records several events. Returns the last one, its host time and the error of that time.
 fn anchor(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Event, f64, f64), Fault> {
     let mut brackets = Vec::with_capacity(EVENTS_PER_ANCHOR);
     let (first, before_ns, after_ns) = bracketed_event(context, stream, clock)?;
@@ -129,7 +129,7 @@ fn anchor(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Even
     Ok((last, card_ns + offset_ns, error_ns))
 }
 
-/// An event with the times at which the host told the card of it and saw that it had happened.
+/// An event with the host times just before it was recorded and just after it was seen complete.
 fn bracketed_event(
     context: &Arc<Context>,
     stream: &Stream,
@@ -141,7 +141,7 @@ fn bracketed_event(
     let started = Instant::now();
     while !event.is_complete().map_err(clock_fault)? {
         if started.elapsed() > ANCHOR_TIMEOUT {
-            return Err(Fault::new(FaultKind::Lost, "the card's clock does not answer"));
+            return Err(Fault::new(FaultKind::Lost, "the card's clock did not respond in time"));
         }
         std::hint::spin_loop();
     }

@@ -1,4 +1,4 @@
-//! Threads that compile kernels in the background.
+//! Background threads that compile kernels.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 use super::forms::Form;
 use super::kernel_cache::KernelCache;
 
-/// Most threads that compile at a time. Where many forms are asked for at once somebody waits for them; a product asks for few.
+/// Most compiler threads. Only `prepare` requests many forms at once, and it waits for them; a product requests few.
 const MAX_COMPILER_THREADS: usize = 16;
 
-/// Something that makes machine code of a form. Called by several threads at once.
+/// A compiler from kernel forms to machine code. Several threads call it concurrently.
 pub trait Compile: Send + Sync {
-    /// Its name and version: another one may make other code of the same form.
+    /// Its name and version. They are part of the cache key, since another version may produce other code.
     fn version(&self) -> String;
 
-    /// The machine code, or the compiler's words.
+    /// The machine code, or the compiler's message.
     fn compile(&self, form: &Form) -> Result<Vec<u8>, String>;
 }
 
-/// Machine code of a form, or why there is none.
+/// A form with its machine code, or with the compiler's message.
 pub type CompileResult = (Form, Result<Vec<u8>, String>);
 
-/// A compiler with its threads and what it made earlier. Dropping it waits for what is being compiled, not for what is
-/// still to be: a program that ends inside its compiler may crash.
+/// A compiler with its threads and its cache of compiled kernels. Dropping it waits for running compilations and discards
+/// queued ones: a process that exits during a compilation may crash.
 pub struct CompilerThreads {
     compiler: Arc<dyn Compile>,
     version: String,
@@ -38,7 +38,7 @@ pub struct CompilerThreads {
 }
 
 impl CompilerThreads {
-    /// A compiler with that compiler; its threads start with the first order.
+    /// Uses `compiler` and `cache`. The threads start at the first request.
     pub fn new(compiler: Arc<dyn Compile>, cache: KernelCache) -> Self {
         let (_, results) = unbounded();
         let version = compiler.version();
@@ -46,26 +46,26 @@ impl CompilerThreads {
         Self { compiler, version, cache, requests: None, results, stop, workers: Vec::new() }
     }
 
-    /// What was made of `form` earlier, maybe by another process.
+    /// The cached machine code of `form`, possibly from another process.
     pub fn cached(&self, form: &Form) -> Option<Vec<u8>> {
         self.cache.load(form, &self.version)
     }
 
-    /// Asks for a form; it comes back from [`CompilerThreads::try_next`] or [`CompilerThreads::wait_next`].
+    /// Requests a form. [`CompilerThreads::try_next`] or [`CompilerThreads::wait_next`] returns the result.
     pub fn request(&mut self, form: Form) -> Result<(), String> {
         if self.requests.is_none() {
             self.start()?;
         }
         let sent = self.requests.as_ref().map(|requests| requests.send(form));
-        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err("the compiling threads have ended".into()) }
+        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err("the compiler threads have ended".into()) }
     }
 
-    /// A form that is ready, where one is.
+    /// A finished compilation, if there is one.
     pub fn try_next(&self) -> Option<CompileResult> {
         self.results.try_recv().ok()
     }
 
-    /// The next form that is ready; `None` where the threads have ended.
+    /// Waits for the next finished compilation; `None` if the threads have ended.
     pub fn wait_next(&self) -> Option<CompileResult> {
         self.results.recv().ok()
     }
@@ -103,7 +103,7 @@ impl Drop for CompilerThreads {
         self.stop.store(true, Ordering::Relaxed);
         self.requests = None;
         for worker in self.workers.drain(..) {
-            // A worker that panicked has nothing to say here.
+            // A thread that panicked has already ended.
             let _ = worker.join();
         }
     }

@@ -1,10 +1,16 @@
-//! The thread that waits for a stream's operations, in their order, and reports each end with its times.
+//! The completion thread of a stream: waits for its operations in order and reports each completion with its times.
 //!
-//! It waits on the event behind each operation: a look or two while it may end at once, then asleep until the card
-//! wakes it, or for short ones until the next look. While more operations are queued behind it looks seldom: every look
-//! takes the driver's lock, which the owner needs to issue the next one. Where many wait to be looked at, one in the middle
-//! tells of all before it. And while the owner has much to issue it need not wake anybody: the thread looks for its next
-//! operation by itself. Functions that the driver calls on the stream would hold up the next operation until they return.
+//! It waits for the end event of each operation:
+//!
+//! - It polls first, since short operations complete at once. Then it blocks on the event, or polls at an interval if the
+//!   event does not support blocking.
+//! - While more operations are queued it polls less often, because every poll takes the driver's lock, which the owner
+//!   thread needs to issue the next operation.
+//! - With a backlog it queries the event in the middle: if that one is complete, so are all before it.
+//! - While the owner thread has a backlog of requests, this thread polls its channel instead of blocking on it, which
+//!   saves the owner the cost of waking it.
+//!
+//! It does not use stream callbacks: they delay the next operation on the stream until they return.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,75 +28,75 @@ use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fence, LaneKind, Reports};
 use crate::trace::Clock;
 
-/// How long an event that can wake the thread is looked at before the thread sleeps. Waking up takes about as long.
+/// How long a blocking event is polled before the thread blocks on it. Waking up takes about as long.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
 
-/// How long an event that cannot is looked at all the time.
+/// How long a spinning event is polled without pause.
 const SHORT_OPERATION_SPIN: Duration = Duration::from_micros(200);
 
-/// How long the thread leaves the driver alone between two looks while the stream has more to do.
+/// Pause between two polls, during which the driver's lock is free.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// As many operations that have not been looked at, or orders that have not been issued, are many.
+/// Number of unqueried operations, or of unissued requests, that counts as a backlog.
 const BACKLOG: usize = 4;
 
-/// Host memory that an operation uses until it has ended.
+/// An access to host memory that an operation holds until it completes.
 #[expect(dead_code, reason = "kept for its drop")]
 pub enum HeldMemory {
-    /// Memory it reads.
+    /// Memory that it reads.
     Read(PinnedRead),
-    /// Memory it writes.
+    /// Memory that it writes.
     Written(PinnedWrite),
 }
 
-/// When an operation starts.
+/// How the start time of an operation is determined.
 pub enum Start {
-    /// At the event before it.
+    /// By the event recorded before it.
     Recorded,
-    /// When the one before it on the lane has ended, and these of other lanes.
+    /// By the latest end of its predecessor on the lane and of these operations of other lanes.
     AfterPredecessors(Vec<Arc<UnderWay>>),
 }
 
-/// An operation on its stream.
+/// An operation that was issued to its stream.
 pub struct Issued {
-    /// The fence it goes by.
+    /// Its fence.
     pub fence: Fence,
-    /// Its events, and where its end is noted.
+    /// Its events and, later, its end time.
     pub under_way: Arc<UnderWay>,
-    /// When it starts.
+    /// How its start time is determined.
     pub start: Start,
-    /// What its times are measured from.
+    /// The reference event of its times.
     pub epoch: Arc<Epoch>,
-    /// When the driver was first told of it.
+    /// When it was issued to the driver, on the host's clock.
     pub issued_ns: u64,
-    /// Its name in messages.
+    /// The operation's name in messages.
     pub what: &'static str,
-    /// The host memory it uses.
+    /// The host memory that it holds.
     pub held: Vec<HeldMemory>,
 }
 
-/// Waits for the operations of one lane.
+/// The completion thread of one lane.
 pub struct CompletionThread {
-    /// What all threads of the device know.
+    /// State shared by all threads of the device.
     pub shared: Arc<Shared>,
-    /// Where everything is.
+    /// The device's CUDA context.
     pub context: Arc<Context>,
-    /// What the lane is for.
+    /// The lane's kind.
     pub kind: LaneKind,
     /// The operations, in the order they were issued.
     pub issued: Receiver<Issued>,
-    /// Who takes the events back.
+    /// Tells the owner thread that an operation's events can be reused.
     pub ended: Sender<Fence>,
-    /// The card's time on the host's clock.
+    /// Maps the card's time to the host's clock.
     pub host_time: SharedHostTime,
     /// The host's clock.
     pub clock: Clock,
-    /// Where ends are reported.
+    /// Where completions are reported.
     pub reports: Reports,
 }
 
 impl CompletionThread {
-    /// Waits until no more operations can come.
+    /// Runs until the owner thread has ended and all issued operations are reported.
     pub fn work(self) {
         let entered = self.context.enter();
         if let Err(fault) = &entered {
@@ -121,7 +127,7 @@ impl CompletionThread {
             });
             let (start_ns, end_ns, result) = match times {
                 Ok((start_ns, end_ns, seen_ns)) => {
-                    // Nothing starts before it was issued or ends after its end was seen.
+                    // An operation cannot start before it was issued or end after its completion was observed.
                     let start_ns = start_ns.max(issued_ns).max(lane_end_ns).min(seen_ns);
                     (start_ns, end_ns.clamp(start_ns, seen_ns), Ok(()))
                 }
@@ -134,9 +140,9 @@ impl CompletionThread {
                 self.shared.set_running_kernel(None);
             }
             lane_end_ns = end_ns;
-            // Nobody else notes it.
+            // Only this thread sets it, once.
             let _ = under_way.end_ns.set(end_ns);
-            // Whoever hears of the end may use the memory at once, and its fence's events again.
+            // Released before the report: the receiver may reuse the memory and the events at once.
             drop(held);
             let _ = self.ended.send(fence);
             self.reports.send(fence, start_ns, end_ns, result);
@@ -149,12 +155,12 @@ struct Queue<'a> {
     incoming: &'a Receiver<Issued>,
     shared: &'a Shared,
     taken: VecDeque<Issued>,
-    /// How many of those taken, from the first on, are known to have happened.
+    /// How many of `taken`, counted from the first, are known to be complete.
     complete: usize,
 }
 
 impl Queue<'_> {
-    /// The next one, and whether it is known to have happened; nothing where no more can come.
+    /// The next operation and whether it is known to be complete; `None` once the channel is closed.
     fn next(&mut self) -> Option<(Issued, bool)> {
         if self.taken.is_empty() {
             while self.incoming.is_empty() && self.shared.queued() >= BACKLOG {
@@ -165,7 +171,7 @@ impl Queue<'_> {
         self.taken.extend(self.incoming.try_iter());
         if self.complete == 0 && self.taken.len() >= BACKLOG {
             let middle = self.taken.len() / 2;
-            // What went wrong shows when the operation itself is waited for.
+            // An error is reported when the operation itself is waited for.
             if self.taken[middle].under_way.events.end.is_complete().unwrap_or(false) {
                 self.complete = middle + 1;
             }
@@ -183,12 +189,12 @@ impl Queue<'_> {
 fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let started = Instant::now();
     while !events.end.is_complete()? {
-        let looked = started.elapsed();
+        let polled = started.elapsed();
         match events.waiting {
-            EventWait::Blocking if looked >= SPIN_BEFORE_SLEEP && !more_follows() => {
+            EventWait::Blocking if polled >= SPIN_BEFORE_SLEEP && !more_follows() => {
                 return events.end.wait();
             }
-            EventWait::Spinning if looked >= SHORT_OPERATION_SPIN => std::thread::sleep(POLL_INTERVAL),
+            EventWait::Spinning if polled >= SHORT_OPERATION_SPIN => std::thread::sleep(POLL_INTERVAL),
             _ if more_follows() => std::thread::sleep(POLL_INTERVAL),
             _ => std::hint::spin_loop(),
         }

@@ -1,7 +1,7 @@
-//! What a card gives a logical device: a context of its own, its streams, events and memory.
+//! RAII wrappers of the CUDA driver: context, stream, event and device memory.
 //!
-//! Each frees itself when dropped and keeps its context alive until then. After a kernel fault the driver refuses
-//! everything, freeing included; what is left goes with the context.
+//! Each is freed when dropped and keeps its context alive until then. After a kernel fault the driver refuses every call,
+//! also to free; the resources are then freed with the context.
 
 #![allow(unsafe_code)] // calls the CUDA driver
 
@@ -14,20 +14,20 @@ use cudarc::driver::{result, sys};
 use super::driver::{Driver, fault};
 use crate::device::{Fault, FaultKind};
 
-/// A context on one card.
+/// A CUDA context on one card.
 #[derive(Debug)]
 pub struct Context {
     raw: sys::CUcontext,
     device: sys::CUdevice,
 }
 
-// SAFETY: contexts may be used from any thread that has made them current.
+// SAFETY: any thread that has made a context current may use it.
 unsafe impl Send for Context {}
-// SAFETY: the driver locks what its calls share.
+// SAFETY: the driver synchronises its calls.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// A new context on the card with that number.
+    /// Creates a context on card number `card`.
     pub fn create(card: u32) -> Result<Arc<Self>, Fault> {
         let driver = Driver::get().map_err(|missing| Fault::new(FaultKind::Lost, missing))?;
         if card >= driver.cards {
@@ -35,21 +35,21 @@ impl Context {
                 1 => "the only card here is cuda:0".into(),
                 count => format!("the cards here are cuda:0 to cuda:{}", count - 1),
             };
-            return Err(Fault::new(FaultKind::Lost, format!("there is no card {card}; {cards}")));
+            return Err(Fault::new(FaultKind::Lost, format!("card {card} does not exist; {cards}")));
         }
-        let lost = |error| fault(FaultKind::Lost, "no context on the card", error);
+        let lost = |error| fault(FaultKind::Lost, "a context on the card cannot be created", error);
         let device = result::device::get(card as i32).map_err(lost)?;
         let mut raw = ptr::null_mut();
-        // SAFETY: the driver writes one handle to the address of one; `device` came from it just now.
+        // SAFETY: the driver writes one handle; `device` is a valid device of it.
         unsafe { sys::cuCtxCreate_v2(&raw mut raw, 0, device) }.result().map_err(lost)?;
         let context = Arc::new(Self { raw, device });
         let mut popped = ptr::null_mut();
-        // SAFETY: takes the new context off this thread again, which creating it has put there.
+        // SAFETY: pops the new context, which creating it pushed onto this thread.
         unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) }.result().map_err(lost)?;
         Ok(context)
     }
 
-    /// Makes this the context of the calling thread until what is returned is dropped.
+    /// Makes this the calling thread's current context until the guard is dropped.
     pub fn enter(&self) -> Result<Entered<'_>, Fault> {
         // SAFETY: the context lives as long as `self`, which the guard borrows.
         unsafe { sys::cuCtxPushCurrent_v2(self.raw) }
@@ -62,18 +62,18 @@ impl Context {
     pub fn memory(&self) -> Result<(u64, u64), Fault> {
         let _entered = self.enter()?;
         let (free, total) = result::mem_get_info()
-            .map_err(|error| fault(FaultKind::Lost, "the card does not tell its memory", error))?;
+            .map_err(|error| fault(FaultKind::Lost, "the card's memory size cannot be queried", error))?;
         Ok((free as u64, total as u64))
     }
 
-    /// A property of the card.
+    /// An attribute of the card.
     pub fn attribute(&self, attribute: sys::CUdevice_attribute) -> Option<u64> {
-        // SAFETY: `device` came from the driver.
+        // SAFETY: `device` is a valid device of the driver.
         let value = unsafe { result::device::get_attribute(self.device, attribute) }.ok()?;
         u64::try_from(value).ok()
     }
 
-    /// Major and minor number of the card's compute capability.
+    /// The card's compute capability, major and minor.
     pub fn compute_capability(&self) -> Option<(u32, u32)> {
         use sys::CUdevice_attribute as a;
         let major = self.attribute(a::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -89,45 +89,45 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: everything made in it holds it alive, so nothing uses it any more. What a fault has spoiled cannot be
-        // helped.
+        // SAFETY: every resource keeps its context alive, so none is left. After a fault the call may fail, which does no
+        // harm.
         let _ = unsafe { sys::cuCtxDestroy_v2(self.raw) };
     }
 }
 
-/// The calling thread works in a context.
+/// Guard: the context is current on this thread.
 pub struct Entered<'a> {
     _context: &'a Context,
-    /// Dropped by the thread that entered.
+    /// Not `Send`: the thread that entered must drop it.
     stays: PhantomData<*const ()>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
-        // SAFETY: the driver writes one handle to the address of one.
+        // SAFETY: the driver writes one handle.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
     }
 }
 
-/// A stream that waits for no other.
+/// A non-blocking stream: it does not synchronise with the default stream.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
     context: Arc<Context>,
 }
 
-// SAFETY: streams may be used from any thread.
+// SAFETY: any thread may use a stream.
 unsafe impl Send for Stream {}
 // SAFETY: the driver locks them.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A new stream.
+    /// Creates a stream.
     pub fn create(context: &Arc<Context>) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let raw = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(|error| fault(FaultKind::Lost, "the card gives no stream", error))?;
+            .map_err(|error| fault(FaultKind::Lost, "a stream cannot be created", error))?;
         Ok(Self { raw, context: context.clone() })
     }
 
@@ -136,7 +136,7 @@ impl Stream {
         self.raw
     }
 
-    /// What follows on this stream starts after `event`.
+    /// Makes later work on this stream wait for `event`.
     pub fn wait(&self, event: &Event) -> Result<(), result::DriverError> {
         // SAFETY: both live.
         unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }.result()
@@ -146,7 +146,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
-            // SAFETY: nobody uses it any more; work that is still on it goes on.
+            // SAFETY: this is the last use. Work that is still on the stream continues.
             let _ = unsafe { result::stream::destroy(self.raw) };
         }
     }
@@ -155,26 +155,26 @@ impl Drop for Stream {
 /// How a thread waits for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventWait {
-    /// It sleeps.
+    /// The thread can block on the event.
     Blocking,
-    /// It spins, or does not wait at all.
+    /// The thread polls the event.
     Spinning,
 }
 
-/// An event with a time.
+/// A timed event.
 #[derive(Debug)]
 pub struct Event {
     raw: sys::CUevent,
     context: Arc<Context>,
 }
 
-// SAFETY: events may be used from any thread.
+// SAFETY: any thread may use an event.
 unsafe impl Send for Event {}
 // SAFETY: the driver locks them.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// A new event.
+    /// Creates an event that is waited for in the way of `waiting`.
     pub fn create(context: &Arc<Context>, waiting: EventWait) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let flags = match waiting {
@@ -182,17 +182,17 @@ impl Event {
             EventWait::Spinning => sys::CUevent_flags::CU_EVENT_DEFAULT,
         };
         let raw = result::event::create(flags)
-            .map_err(|error| fault(FaultKind::Lost, "the card gives no event", error))?;
+            .map_err(|error| fault(FaultKind::Lost, "an event cannot be created", error))?;
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// Happens once all that `stream` was given so far has ended.
+    /// Records the event: it completes after all work submitted to `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<(), result::DriverError> {
         // SAFETY: both live.
         unsafe { result::event::record(self.raw, stream.raw) }
     }
 
-    /// Whether it has happened.
+    /// Whether the event is complete.
     pub fn is_complete(&self) -> Result<bool, result::DriverError> {
         // SAFETY: it lives.
         match unsafe { result::event::query(self.raw) } {
@@ -202,13 +202,13 @@ impl Event {
         }
     }
 
-    /// Waits until it has happened.
+    /// Blocks until the event is complete.
     pub fn wait(&self) -> Result<(), result::DriverError> {
         // SAFETY: it lives.
         unsafe { result::event::synchronize(self.raw) }
     }
 
-    /// Nanoseconds from `earlier` to this one; both have happened.
+    /// Nanoseconds from `earlier` to this event. Both must be complete.
     pub fn ns_since(&self, earlier: &Self) -> Result<f64, result::DriverError> {
         // SAFETY: both live.
         let milliseconds = unsafe { result::event::elapsed(earlier.raw, self.raw) }?;
@@ -219,13 +219,13 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: this is the last use.
             let _ = unsafe { result::event::destroy(self.raw) };
         }
     }
 }
 
-/// Memory of the card.
+/// An allocation in card memory.
 #[derive(Debug)]
 pub struct DeviceMemory {
     address: sys::CUdeviceptr,
@@ -234,27 +234,26 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// So many bytes, all zero: what is between rows and nobody computes is copied to the host with them, and must not be what
-    /// another program left there.
+    /// Allocates `bytes` zeroed bytes. Padding between rows is copied to the host without being computed, so it must not
+    /// contain data of another process.
     pub fn allocate(context: &Arc<Context>, bytes: u64) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let what = format!("{bytes} bytes of the card's memory");
-        let size = usize::try_from(bytes.max(1)).map_err(|_| {
-            Fault::new(FaultKind::OutOfMemory, format!("{what} are more than it can address"))
-        })?;
+        let size = usize::try_from(bytes.max(1))
+            .map_err(|_| Fault::new(FaultKind::OutOfMemory, format!("{what} exceed the address space")))?;
         // SAFETY: a plain allocation.
         let address = unsafe { result::malloc_sync(size) }
             .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
         let memory = Self { address, bytes, context: context.clone() };
-        // Streams that do not wait for the default one could overtake it: it has to have ended.
-        // SAFETY: as many bytes as were allocated just now.
+        // Non-blocking streams do not wait for this memset on the default stream, so it must complete here.
+        // SAFETY: exactly the bytes of the new allocation.
         unsafe { result::memset_d8_sync(address, 0, size) }
             .and_then(|()| result::ctx::synchronize())
             .map_err(|error| fault(FaultKind::Lost, "the card's memory cannot be cleared", error))?;
         Ok(memory)
     }
 
-    /// Where it begins.
+    /// Address of the first byte.
     pub fn address(&self) -> sys::CUdeviceptr {
         self.address
     }

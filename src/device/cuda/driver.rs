@@ -1,6 +1,6 @@
-//! The CUDA driver: found at run time or not, and what its errors mean.
+//! The CUDA driver: loading it at run time, and the classification of its errors.
 
-#![allow(unsafe_code)] // asks the CUDA driver
+#![allow(unsafe_code)] // calls the CUDA driver
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -9,8 +9,8 @@ use cudarc::driver::{result, sys};
 
 use crate::device::{Fault, FaultKind};
 
-/// Every function of the driver that this back end calls. cudarc panics where one is missing, so all are looked for
-/// before the first is called.
+/// Every driver function that this back end calls. All are looked up before the first call, because cudarc panics if one
+/// is missing.
 const SYMBOLS: &[&str] = &[
     "cuCtxCreate_v2",
     "cuCtxDestroy_v2",
@@ -55,17 +55,17 @@ const SYMBOLS: &[&str] = &[
     "cuStreamWaitEvent",
 ];
 
-/// The driver, loaded and started: who has one may call it.
+/// Proof that the driver is loaded and initialised; driver calls require it.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
-    /// Number of cards that it shows.
+    /// Number of cards that the driver reports.
     pub cards: u32,
-    /// The CUDA version that it serves: 12 of 12.8.
+    /// Its major CUDA version: 12 of 12.8.
     pub cuda_major: u32,
 }
 
 impl Driver {
-    /// The driver of this machine, or a sentence that says what is missing and how to get it.
+    /// The driver of this machine, or a message that says what is missing and how to install it.
     pub fn get() -> Result<Self, String> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
         DRIVER.get_or_init(load).clone()
@@ -73,16 +73,16 @@ impl Driver {
 }
 
 fn load() -> Result<Driver, String> {
-    // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
+    // SAFETY: opens the library by name; libcuda's initialisers have no requirements.
     if !unsafe { sys::is_culib_present() } {
         return Err(
-            "there is no CUDA driver (libcuda.so.1); install NVIDIA's driver, or take --devices cpu".into()
+            "no CUDA driver found (libcuda.so.1); install NVIDIA's driver, or use --devices cpu".into()
         );
     }
-    // SAFETY: the library is there, as just seen.
+    // SAFETY: the library exists, as just checked.
     let library = unsafe { sys::culib() };
     for symbol in SYMBOLS {
-        // SAFETY: the address is looked up and not used.
+        // SAFETY: the address is looked up but not used.
         if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
             return Err(format!("the CUDA driver has no {symbol}; install a newer NVIDIA driver"));
         }
@@ -90,20 +90,20 @@ fn load() -> Result<Driver, String> {
     let failed = |what: &str, error| {
         format!("the CUDA driver {what} ({}); check that nvidia-smi lists the GPUs", words(error))
     };
-    result::init().map_err(|error| failed("does not start", error))?;
+    result::init().map_err(|error| failed("does not initialise", error))?;
     let count: c_int =
-        result::device::get_count().map_err(|error| failed("does not count its cards", error))?;
+        result::device::get_count().map_err(|error| failed("does not report its cards", error))?;
     let mut version: c_int = 0;
-    // SAFETY: the driver writes one integer to the address of one.
-    let told = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
-    told.map_err(|error| failed("does not tell its version", error))?;
+    // SAFETY: the driver writes one integer.
+    let status = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    status.map_err(|error| failed("does not report its version", error))?;
     match u32::try_from(count) {
         Ok(cards @ 1..) => Ok(Driver { cards, cuda_major: version.max(0) as u32 / 1000 }),
-        _ => Err("the CUDA driver shows no GPU; check that nvidia-smi lists one".into()),
+        _ => Err("the CUDA driver reports no GPU; check that nvidia-smi lists one".into()),
     }
 }
 
-/// An error of the driver in its own words.
+/// The driver's own message for an error.
 pub fn words(error: result::DriverError) -> String {
     let text = |text: Result<&std::ffi::CStr, _>| text.ok().map(|text| text.to_string_lossy().into_owned());
     match (text(error.error_string()), text(error.error_name())) {
@@ -112,7 +112,7 @@ pub fn words(error: result::DriverError) -> String {
     }
 }
 
-/// The fault that `error` is: the device is gone, or out of memory, or it goes on after a fault of `kind`.
+/// The fault for a driver error: lost, out of memory, or `kind` if the device remains usable.
 pub fn fault(kind: FaultKind, what: &str, error: result::DriverError) -> Fault {
     use sys::cudaError_enum as e;
     let kind = match error.0 {
@@ -134,7 +134,7 @@ pub fn fault(kind: FaultKind, what: &str, error: result::DriverError) -> Fault {
         | e::CUDA_ERROR_OPERATING_SYSTEM
         | e::CUDA_ERROR_NOT_PERMITTED
         | e::CUDA_ERROR_NOT_SUPPORTED => kind,
-        // Whatever else the driver says, kernel faults above all, spoils its context for good.
+        // Every other error, above all a kernel fault, makes the context unusable.
         _ => FaultKind::Lost,
     };
     Fault::new(kind, format!("{what}: {}", words(error)))

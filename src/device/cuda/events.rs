@@ -1,4 +1,4 @@
-//! Events around operations: used again and again, since making one takes the driver longer than recording it.
+//! Pairs of events around operations. They are reused, since creating an event costs more than recording it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,15 +11,15 @@ use crate::device::Fault;
 /// The two events around an operation.
 #[derive(Debug)]
 pub struct Events {
-    /// Before it.
+    /// Recorded before it.
     pub start: Event,
-    /// Behind it.
+    /// Recorded after it.
     pub end: Event,
-    /// How the end can be waited for.
+    /// How a thread waits for `end`.
     pub waiting: EventWait,
 }
 
-/// Events that nobody uses.
+/// Unused event pairs.
 #[derive(Debug, Default)]
 pub struct EventPool {
     blocking: Vec<Arc<Events>>,
@@ -27,7 +27,7 @@ pub struct EventPool {
 }
 
 impl EventPool {
-    /// A pair whose end can be waited for in that way.
+    /// A pair whose end is waited for in the way of `waiting`.
     pub fn take(&mut self, context: &Arc<Context>, waiting: EventWait) -> Result<Arc<Events>, Fault> {
         match self.of(waiting).pop() {
             Some(events) => Ok(events),
@@ -39,7 +39,7 @@ impl EventPool {
         }
     }
 
-    /// Takes a pair back.
+    /// Returns a pair to the pool.
     pub fn release(&mut self, events: Arc<Events>) {
         self.of(events.waiting).push(events);
     }
@@ -52,28 +52,28 @@ impl EventPool {
     }
 }
 
-/// An operation on its stream, for others that wait for it.
+/// An operation in flight, as seen by operations that wait for it.
 #[derive(Debug)]
 pub struct UnderWay {
     /// Its lane.
     pub lane: usize,
-    /// The events around it, until its end was seen.
+    /// The events around it. They are reused after its completion was observed.
     pub events: Arc<Events>,
-    /// When it ended on the host's clock, once its waiter has seen that.
+    /// When it ended on the host's clock; set by its completion thread.
     pub end_ns: OnceLock<u64>,
 }
 
 impl UnderWay {
-    /// When it ended on the host's clock; it has.
+    /// When it ended on the host's clock. It must be complete.
     pub fn ended_ns(&self, epoch: &Epoch, host_time: &SharedHostTime) -> Result<u64, DriverError> {
         if let Some(end_ns) = self.end_ns.get() {
             return Ok(*end_ns);
         }
-        let asked = epoch.card_ns(&self.events.end);
-        // The event is used again, and tells another time or none, only after the end was noted.
+        let card_ns = epoch.card_ns(&self.events.end);
+        // The event is reused only after `end_ns` was set. So if it is still unset, the time just read is this operation's.
         match self.end_ns.get() {
             Some(end_ns) => Ok(*end_ns),
-            None => asked.map(|card_ns| host_time.host_ns(card_ns)),
+            None => card_ns.map(|card_ns| host_time.host_ns(card_ns)),
         }
     }
 }

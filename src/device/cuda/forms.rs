@@ -1,68 +1,68 @@
-//! Which compiled forms of a kernel there are, and what each is made of.
+//! The compiled forms of a kernel and their compiler options.
 //!
-//! The **generic** form takes K as an argument. It is built in as PTX, so a host with nothing but a driver can use it.
-//! The **exact** form has K and the variant's numbers as constants (`-DEXACT_K=32 -DLANES=8 …`); NVRTC makes it on the
-//! machine it runs on. Both have the entry under the same name and take the same arguments, and where the kernel's order
-//! is canonical they give the same bits.
+//! The **generic** form takes K as an argument. It is built in as PTX, so it needs only a driver. The **exact** form is
+//! specialised: K and the variant's numbers are constants (`-DEXACT_K=32 -DLANES=8 …`), and NVRTC compiles it at run
+//! time. Both forms have the same entry name and arguments. If the kernel's summation order is canonical, they give
+//! bit-identical results.
 
 use std::hash::{Hash, Hasher};
 
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::cuda::CudaKernel;
 
-/// Options of every form, the same as in `.ci/compile_kernels.py`. The order and rounding of every operation are those of
-/// the text.
+/// Compiler options of every form, the same as in `.ci/compile_kernels.py`. They keep the order and rounding of the
+/// source's floating-point operations.
 const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"];
 
-/// The word by which a kernel's text says that it has exact forms.
+/// The macro name whose use in a kernel's source shows that it has exact forms.
 const EXACT: &str = "EXACT_K";
 
-/// File names in `kernels/` with the PTX that was made of them.
+/// File names in `kernels/` with the PTX compiled from them.
 const EMBEDDED_PTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded_ptx.rs"));
 
 /// The compute capability of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Architecture {
-    /// 9 of 9.0.
+    /// Major number, 9 of 9.0.
     pub major: u32,
-    /// 0 of 9.0.
+    /// Minor number, 0 of 9.0.
     pub minor: u32,
 }
 
-/// Something to compile.
+/// A kernel source with compiler options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
-    /// A file in `kernels/`.
+    /// The file name in `kernels/`.
     pub file: &'static str,
-    /// Its text.
+    /// The source text.
     pub text: &'static str,
-    /// The compiler's options, the architecture among them.
+    /// The compiler options, including the architecture.
     pub options: Vec<String>,
 }
 
 impl Hash for Form {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Forms of one file have one text.
+        // All forms of a file have the same text.
         self.file.hash(state);
         self.options.hash(state);
     }
 }
 
-/// What a launch can be done with.
+/// The forms that can serve a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forms {
-    /// The name of the entry in all of them.
+    /// The entry's name, the same in all forms.
     pub entry: String,
-    /// PTX with that entry and no other, where it is built in.
+    /// Built-in PTX reduced to that entry, if there is any.
     pub ptx: Option<String>,
-    /// The generic form, for a kernel whose PTX is not built in.
+    /// The generic form, compiled if no PTX is built in.
     pub generic: Form,
-    /// The exact form, where the kernel has such.
+    /// The exact form, if the kernel has one.
     pub exact: Option<Form>,
 }
 
 impl Forms {
-    /// The forms for a launch on a card.
+    /// The forms for `launch` on a card of `architecture`.
     pub fn of(launch: &Launch, architecture: Architecture) -> Result<Self, Fault> {
         let kernel = CudaKernel::of(launch.kernel)
             .map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))?;
@@ -84,15 +84,14 @@ impl Forms {
     }
 }
 
-/// PTX with one of its entries only: the driver compiles all it is given, and the others may be many. Nothing where
-/// there is no such entry.
+/// `ptx` reduced to one entry, because the driver would compile all of them. `None` if the entry does not exist.
 fn only_entry(ptx: &str, entry: &str) -> Option<String> {
     const ENTRY: &str = ".visible .entry ";
     let mut kept = String::with_capacity(ptx.len() / 2);
     let mut found = false;
     let mut rest = ptx;
     while let Some(begin) = rest.find(ENTRY) {
-        // An entry ends with the first brace that closes at the beginning of a line; inner ones are indented.
+        // An entry ends at the first closing brace at the start of a line; inner braces are indented.
         let end = rest[begin..].find("\n}").map_or(rest.len(), |end| begin + end + 2);
         kept.push_str(&rest[..begin]);
         let name = rest[begin + ENTRY.len()..].split(|c: char| !is_word(c)).next();
@@ -161,7 +160,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn entries_are_cut_out_whole() {
+    fn an_entry_is_extracted_completely() {
         let ptx = "head\n.visible .entry one(\n)\n{\n\t{\n\t}\n}\n.shared s;\n.visible .entry one_more(\n)\n{\n}\ntail\n";
         assert_eq!(
             only_entry(ptx, "one").unwrap(),
@@ -175,7 +174,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_texts_that_know_an_exact_k_have_exact_forms() {
+    fn only_sources_that_use_exact_k_have_exact_forms() {
         let forms = Forms::of(&launch(KernelId::CsrScalarV3, Dtype::F64, 8), H200).unwrap();
         assert_eq!(forms.exact, None);
         assert_eq!(forms.generic.options[0], "--gpu-architecture=sm_90");
@@ -183,19 +182,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn exact_forms_alone_are_told_what_holds_for_all_rows() {
+    fn only_exact_forms_get_the_uniform_and_only_heavy_macros() {
         for (uniform, only_heavy) in [(false, false), (true, false), (false, true), (true, true)] {
             let launch = Launch { uniform, only_heavy, ..launch(KernelId::Hybrid, Dtype::F32, 16) };
             let forms = Forms::of(&launch, H200).unwrap();
-            let told =
+            let defined =
                 |form: &Form| ["-DUNIFORM", "-DONLY_HEAVY"].map(|word| form.options.contains(&word.into()));
-            assert_eq!(told(&forms.exact.unwrap()), [uniform, only_heavy]);
-            assert_eq!(told(&forms.generic), [false, false]);
+            assert_eq!(defined(&forms.exact.unwrap()), [uniform, only_heavy]);
+            assert_eq!(defined(&forms.generic), [false, false]);
         }
     }
 
     #[test]
-    fn kernels_of_the_host_have_no_forms() {
+    fn host_kernels_have_no_forms() {
         let fault = Forms::of(&launch(KernelId::CpuCsr, Dtype::F64, 8), H200).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Misuse);
     }

@@ -1,4 +1,4 @@
-//! Host memory that a card copies from and to by itself: allocated page-locked, or locked where it lies.
+//! Page-locked host memory: allocated by the driver, or existing memory registered in place.
 
 #![allow(unsafe_code)] // pinned memory
 
@@ -13,33 +13,34 @@ use super::driver::fault;
 use crate::device::pinned::HostBytes;
 use crate::device::{Fault, FaultKind, Pinned, Registration};
 
-/// Page-locked memory, zeroed; any context of the process may copy from and to it. Not write-combined, which the host
-/// would read far too slowly.
+/// Zeroed page-locked memory for all contexts of the process. It is not write-combined, because host reads of such memory
+/// are slow.
 struct Allocated {
     address: NonNull<u8>,
     bytes: usize,
     context: Arc<Context>,
 }
 
-// SAFETY: the bytes are reached through `Pinned`, which lets users in one by one; freeing works from any thread.
+// SAFETY: `Pinned` controls access to the bytes; any thread may free them.
 unsafe impl Send for Allocated {}
 // SAFETY: the same.
 unsafe impl Sync for Allocated {}
 
-/// Page-locked memory of so many bytes, zeroed.
+/// Allocates `bytes` bytes of zeroed page-locked memory.
 pub fn allocate(context: &Arc<Context>, bytes: u64) -> Result<Pinned, Fault> {
     let what = format!("{bytes} bytes of page-locked memory");
     let no_memory = |why: &str| Fault::new(FaultKind::OutOfMemory, format!("{what}: {why}"));
-    let bytes = usize::try_from(bytes).map_err(|_| no_memory("more than the host can address"))?;
+    let bytes = usize::try_from(bytes).map_err(|_| no_memory("exceeds the address space"))?;
     let _entered = context.enter()?;
     // SAFETY: a plain allocation.
     let address = unsafe { result::malloc_host(bytes.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
         .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
-    let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| no_memory("the driver gave none"))?;
-    // SAFETY: the driver gave that many bytes, and nobody else knows of them.
+    let address =
+        NonNull::new(address.cast::<u8>()).ok_or_else(|| no_memory("the driver returned no memory"))?;
+    // SAFETY: the driver allocated that many bytes, and no other code has the address.
     unsafe { address.write_bytes(0, bytes) };
     let owner = Allocated { address, bytes, context: context.clone() };
-    // SAFETY: just initialised, at a fixed place, freed by the owner's drop and known to nobody else.
+    // SAFETY: initialised, at a fixed address, freed by the owner's drop, and no other code has the address.
     Ok(unsafe { Pinned::new(Box::new(owner)) })
 }
 
@@ -56,13 +57,13 @@ impl HostBytes for Allocated {
 impl Drop for Allocated {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
-            // SAFETY: allocated by `allocate` and freed once; whoever copies holds the `Pinned` that owns this.
+            // SAFETY: allocated by `allocate` and freed once; every copy holds the `Pinned` that owns this.
             let _ = unsafe { result::free_host(self.address.as_ptr().cast::<c_void>()) };
         }
     }
 }
 
-/// Locks borrowed memory where it lies, for as long as it is borrowed.
+/// Registers (page-locks in place) borrowed memory for the duration of the borrow.
 pub fn register<'a>(context: &Arc<Context>, bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
     if bytes.is_empty() {
         return Ok(Registration::nothing());
@@ -72,25 +73,25 @@ pub fn register<'a>(context: &Arc<Context>, bytes: &'a [u8]) -> Result<Registrat
     Ok(Registration::new(Box::new(locked)))
 }
 
-/// A range of the host's memory that is page-locked where it lies, until this is dropped.
+/// A range of host memory that is page-locked in place until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
     address: usize,
     context: Arc<Context>,
-    /// Whether this locked it; else another one did, for another device.
+    /// Whether this registration locked the pages; otherwise one for another device did.
     own: bool,
 }
 
 impl Registered {
-    /// Locks the pages of `bytes` bytes at `address` for every context of the process.
+    /// Page-locks `bytes` bytes at `address` for all contexts of the process.
     ///
     /// # Safety
-    /// The memory stays mapped until what is returned is dropped.
+    /// The memory stays mapped until the returned value is dropped.
     pub unsafe fn lock(context: &Arc<Context>, address: NonNull<u8>, bytes: usize) -> Result<Self, Fault> {
         use sys::cudaError_enum as e;
         let _entered = context.enter()?;
         let lock = |flags: u32| {
-            // SAFETY: the caller's promise; what is not mapped is an error of the driver and not of ours.
+            // SAFETY: the caller keeps the memory mapped; for unmapped memory the driver returns an error.
             unsafe { sys::cuMemHostRegister_v2(address.as_ptr().cast(), bytes, flags) }.result()
         };
         let portable = sys::CU_MEMHOSTREGISTER_PORTABLE;
@@ -102,7 +103,7 @@ impl Registered {
                 }
                 false
             }
-            // A file that is mapped to be read can be locked to be read.
+            // A read-only file mapping can only be registered read-only.
             Err(_) => {
                 let locked = lock(portable | sys::CU_MEMHOSTREGISTER_READ_ONLY);
                 locked.map_err(|error| refused(bytes, error))?;
@@ -117,15 +118,15 @@ fn refused(bytes: usize, error: result::DriverError) -> Fault {
     fault(FaultKind::Copy, &format!("{bytes} bytes cannot be page-locked"), error)
 }
 
-/// Whether one earlier lock covers all of these bytes.
+/// Whether one earlier registration covers all of these bytes.
 fn is_locked(address: NonNull<u8>, bytes: usize) -> bool {
     let ask = |attribute: sys::CUpointer_attribute| {
         let mut answer: u64 = 0;
-        // SAFETY: both attributes asked for have eight bytes, which is what there is to write to.
-        let told = unsafe {
+        // SAFETY: both queried attributes have eight bytes, the size of `answer`.
+        let status = unsafe {
             sys::cuPointerGetAttribute((&raw mut answer).cast(), attribute, address.as_ptr() as u64)
         };
-        told.result().ok().map(|()| answer)
+        status.result().ok().map(|()| answer)
     };
     let begin = ask(sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
     let size = ask(sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE);

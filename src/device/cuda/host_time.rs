@@ -1,51 +1,50 @@
-//! From the card's clock to the host's.
+//! Maps the card's clock to the host's.
 //!
-//! An anchor is an event whose time on the host is known to within half the time that recording it and waiting for it
-//! took. Between anchors the card's time is taken at the rate that the last two gave. What was said once stays said:
-//! while work is under way a new anchor bends the line and does not break it, so later times on the card are later
-//! times on the host.
+//! An anchor is an event with a known host time. Its error is at most half the time between recording the event and
+//! seeing it complete. Between anchors the map is linear, with the rate of the last two anchors. It is monotonic: while
+//! work is in flight, a new anchor changes the slope but does not make the map jump, so the order of times is kept.
 
-/// Time in which the line meets what the newest anchor says.
+/// Card time in which the map converges to the newest anchor.
 const SLEW_NS: f64 = 1e9;
 
-/// Anchors closer than this give no rate: their own errors would be all of it.
+/// Anchors closer than this are not used for the rate, since their errors would dominate it.
 const MIN_RATE_INTERVAL_NS: f64 = 1e8;
 
-/// The line from the card's time to the host's, in nanoseconds of each.
+/// A piecewise linear map from card time to host time, both in nanoseconds.
 #[derive(Debug, Clone)]
 pub struct HostTime {
-    /// In order of the card's time.
+    /// Sorted by card time.
     pieces: Vec<Piece>,
     /// The newest anchor.
     anchor: Anchor,
-    /// Host nanoseconds for each of the card's, from anchor to anchor.
+    /// Host nanoseconds per card nanosecond, from the last two anchors.
     rate: f64,
     largest_error_ns: f64,
 }
 
-/// A known moment.
+/// A card time with its host time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Anchor {
-    /// On the card's clock.
+    /// Card time.
     pub card_ns: f64,
-    /// On the host's.
+    /// Host time.
     pub host_ns: f64,
-    /// By how much that may be off.
+    /// Error bound of the host time.
     pub error_ns: f64,
 }
 
-/// An event that happened on the card at a known distance from another, between two moments of the host.
+/// An event with a card time, bracketed by two host times.
 #[derive(Debug, Clone, Copy)]
 pub struct Bracket {
-    /// On the card's clock.
+    /// Card time, relative to a reference event.
     pub card_ns: f64,
-    /// Before it, on the host's.
+    /// Host time before the event.
     pub before_ns: f64,
-    /// After it.
+    /// Host time after the event.
     pub after_ns: f64,
 }
 
-/// The host's time where the card's is zero, and by how much it may be off: what all brackets leave open.
+/// The host time of card time zero and its error: the midpoint and half width of the brackets' intersection.
 pub fn intersect(brackets: &[Bracket]) -> (f64, f64) {
     let earliest = brackets.iter().map(|one| one.before_ns - one.card_ns).fold(f64::NEG_INFINITY, f64::max);
     let latest = brackets.iter().map(|one| one.after_ns - one.card_ns).fold(f64::INFINITY, f64::min);
@@ -60,14 +59,14 @@ struct Piece {
 }
 
 impl HostTime {
-    /// A line through the first anchor; both clocks run alike as far as anybody knows.
+    /// A map through the first anchor with rate 1, since the true rate is not known yet.
     pub fn new(anchor: Anchor) -> Self {
         let piece = Piece { card_ns: anchor.card_ns, host_ns: anchor.host_ns, rate: 1.0 };
         Self { pieces: vec![piece], anchor, rate: 1.0, largest_error_ns: anchor.error_ns }
     }
 
-    /// Goes on through another anchor, later than all before it. Where the card is idle there is nothing to keep in
-    /// order and the line may break.
+    /// Adds an anchor, which must be later than all earlier ones. If the card is idle the map may jump, because no times
+    /// in flight depend on its order.
     pub fn add(&mut self, anchor: Anchor, idle: bool) {
         let passed_ns = anchor.card_ns - self.anchor.card_ns;
         if passed_ns >= MIN_RATE_INTERVAL_NS {
@@ -78,20 +77,20 @@ impl HostTime {
             Piece { card_ns: anchor.card_ns, host_ns: anchor.host_ns, rate: self.rate }
         } else {
             let meet_ns = anchor.host_ns + SLEW_NS * self.rate;
-            // Never backwards, however wrong the line was.
+            // Never negative, so that the map stays monotonic.
             let rate = ((meet_ns - current_ns) / SLEW_NS).max(0.0);
             Piece { card_ns: anchor.card_ns, host_ns: current_ns, rate }
         };
-        // The line was off by this much when the anchor came, for whatever was placed since the one before.
+        // The error of all times mapped since the previous anchor.
         let off_ns = (current_ns - anchor.host_ns).abs() + anchor.error_ns;
         self.largest_error_ns = self.largest_error_ns.max(off_ns);
         self.pieces.push(piece);
         self.anchor = anchor;
     }
 
-    /// The host's time of a moment on the card.
+    /// The host time of a card time.
     pub fn host_ns(&self, card_ns: f64) -> u64 {
-        // Negative and not-a-number become zero.
+        // Negative values and NaN become zero.
         self.host(card_ns) as u64
     }
 
@@ -101,7 +100,7 @@ impl HostTime {
         piece.host_ns + (card_ns - piece.card_ns) * piece.rate
     }
 
-    /// By how much a time may have been off at most.
+    /// The largest error of a mapped time.
     pub fn largest_error_ns(&self) -> u64 {
         self.largest_error_ns.ceil() as u64
     }
@@ -111,7 +110,7 @@ impl HostTime {
 mod tests {
     use super::*;
 
-    /// A card whose clock started 5 s before the host's and runs slow by 20 in a million.
+    /// A card whose clock started 5 s before the host's and runs 20 ppm slow.
     fn card_ns(host_ns: f64) -> f64 {
         host_ns * (1.0 - 20e-6) + 5e9
     }
@@ -121,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_followed_within_the_error_told() {
+    fn drift_is_corrected_within_the_reported_error() {
         for idle in [false, true] {
             let mut line = HostTime::new(anchor(1e6, 1_000.0));
             for second in 1..60 {
                 let host_ns = f64::from(second) * 1e9;
                 for back_ns in [0.0, 1e8, 5e8] {
                     let host_estimate = line.host_ns(card_ns(host_ns - back_ns)) as f64;
-                    // Before the second anchor nobody knows of the drift: 20 µs a second.
+                    // Before the second anchor the drift of 20 µs per second is unknown.
                     let bound = if second < 3 { 25_000.0 } else { 8_000.0 };
                     assert!((host_estimate - host_ns + back_ns).abs() < bound, "{second} {host_estimate}");
                 }
@@ -140,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn later_on_the_card_is_later_on_the_host_across_anchors() {
+    fn the_map_is_monotonic_across_anchors() {
         let mut line = HostTime::new(anchor(0.0, 3_000.0));
         let mut moments = Vec::new();
         for second in 1..6 {
             let host_ns = f64::from(second) * 1e9;
-            // Some are placed before the anchor is known, as an operation under way is, and some after.
+            // Some times are mapped before the anchor is added, as those of operations in flight are, and some after.
             for at_ns in [host_ns - 200.0, host_ns - 100.0] {
                 moments.push((card_ns(at_ns), line.host_ns(card_ns(at_ns))));
             }
@@ -159,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn brackets_together_are_tighter_than_each() {
-        // The card's zero is the host's 1000; told 3 before the event at best, and seen 2 after it at best.
+    fn the_intersection_of_brackets_is_tighter_than_each() {
+        // Card time 0 is host time 1000. The tightest bounds are 3 before the event and 2 after it.
         let bracket = |card_ns: f64, told: f64, seen: f64| Bracket {
             card_ns,
             before_ns: 1000.0 + card_ns - told,
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_card_is_placed_afresh() {
+    fn on_an_idle_card_the_map_jumps_to_the_new_anchor() {
         let mut line = HostTime::new(anchor(0.0, 0.0));
         line.add(anchor(100e9, 0.0), true);
         let host_estimate = line.host_ns(card_ns(100e9 + 1e6)) as f64;

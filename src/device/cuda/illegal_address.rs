@@ -1,4 +1,4 @@
-//! A kernel that writes where nothing is: for tests of what a kernel fault does to a run.
+//! A kernel that writes to an illegal address, for tests of how a run handles a kernel fault.
 
 #![allow(unsafe_code)] // loads a module
 
@@ -25,27 +25,27 @@ const PTX: &std::ffi::CStr = c"
 }
 ";
 
-/// The kernel, loaded; it goes with its context.
+/// The loaded kernel. It is unloaded with its context.
 pub struct IllegalAddress {
     function: sys::CUfunction,
 }
 
-// SAFETY: a handle of the driver, good on any thread.
+// SAFETY: a driver handle, valid on any thread.
 unsafe impl Send for IllegalAddress {}
 
 impl IllegalAddress {
-    /// Loads it into the context of the calling thread.
+    /// Loads the kernel into `context`.
     pub fn load(context: &Arc<Context>) -> Result<Self, Fault> {
         let _entered = context.enter()?;
         let failed = |error| fault(FaultKind::Launch, "the faulting kernel cannot be loaded", error);
-        // SAFETY: the image is text that ends with a zero byte.
+        // SAFETY: the image is zero-terminated text.
         let module = unsafe { result::module::load_data(PTX.as_ptr().cast()) }.map_err(failed)?;
-        // SAFETY: the module was loaded just now and is not unloaded before its context.
+        // SAFETY: the module is loaded and stays so until its context is destroyed.
         let function = unsafe { result::module::get_function(module, c"illegal_address".into()) };
         Ok(Self { function: function.map_err(failed)? })
     }
 
-    /// The kernel.
+    /// The kernel's handle.
     pub fn function(&self) -> sys::CUfunction {
         self.function
     }

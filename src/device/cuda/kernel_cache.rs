@@ -1,9 +1,9 @@
-//! Compiled kernels on disk, found by what they were made of.
+//! A cache of compiled kernels on disk, keyed by their inputs.
 //!
-//! The name of a file is the hash of the kernel's text, the compiler's options (the card's architecture among them) and
-//! the compiler's version; its head repeats the hash and has one of the content. A file that is damaged, cut short or of
-//! somebody else is as if it were not there, and is written anew. A folder that cannot be written is no error: the kernel
-//! is compiled again next time. The folder is kept small: those files go that were not used for longest.
+//! The key is a hash of the kernel's source, the compiler options (which include the architecture) and the compiler's
+//! version. It is the file's name; the file's header repeats it and adds a hash of the content. A damaged, truncated or
+//! foreign file is ignored and rewritten. A folder that cannot be written is not an error: the kernel is compiled again
+//! next time. The folder's size is limited; the least recently used files are removed.
 
 use std::fs;
 use std::io::Write;
@@ -16,19 +16,19 @@ use super::forms::Form;
 use crate::files;
 
 const MAGIC: &[u8; 16] = b"rowloom cubin 1\n";
-/// How files with compiled kernels end.
+/// File name extension of compiled kernels.
 const EXTENSION: &str = "cubin";
-/// Bytes that all files may have together.
+/// Size limit of the folder.
 const MAX_CACHE_BYTES: u64 = 256 << 20;
 
-/// A folder of compiled kernels, or none.
+/// A cache folder, or none.
 #[derive(Debug, Clone)]
 pub struct KernelCache {
     folder: Option<PathBuf>,
 }
 
 impl KernelCache {
-    /// The one in the user's cache folder.
+    /// The cache in the user's cache folder.
     pub fn of_user() -> Self {
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -36,13 +36,13 @@ impl KernelCache {
         Self { folder: caches.map(|caches| caches.join("rowloom").join("kernels")) }
     }
 
-    /// One in that folder.
+    /// A cache in `folder`.
     #[cfg(test)]
     pub fn at(folder: &Path) -> Self {
         Self { folder: Some(folder.into()) }
     }
 
-    /// What was stored for `form`, made by `compiler`.
+    /// The stored machine code of `form`, compiled by `compiler`.
     pub fn load(&self, form: &Form, compiler: &str) -> Option<Vec<u8>> {
         let key = key(form, compiler);
         let path = file(self.folder.as_deref()?, form, key);
@@ -55,7 +55,7 @@ impl KernelCache {
         })
     }
 
-    /// Stores `content` for `form`, made by `compiler`, if the folder lets it.
+    /// Stores the machine code of `form`, compiled by `compiler`, if the folder is writable.
     pub fn store(&self, form: &Form, compiler: &str, content: &[u8]) {
         let Some(folder) = &self.folder else { return };
         let key = key(form, compiler);
@@ -76,16 +76,16 @@ impl KernelCache {
     }
 }
 
-/// Says that a file was used now. Where that cannot be, it only goes sooner.
+/// Sets a file's modification time to now. If that fails, the file is only removed earlier.
 fn touch(path: &Path) {
     let touched =
         fs::File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
     if let Err(error) = touched {
-        tracing::debug!(%error, "a compiled kernel's use is not noted");
+        tracing::debug!(%error, "the time of a compiled kernel cannot be set");
     }
 }
 
-/// Removes the files that were not used for longest until the others have no more than `max_bytes`.
+/// Removes the least recently used files until the rest has at most `max_bytes` bytes.
 fn prune(folder: &Path, max_bytes: u64) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let kernels = entries.flatten().filter_map(|entry| {
@@ -100,9 +100,9 @@ fn prune(folder: &Path, max_bytes: u64) {
         if bytes <= max_bytes {
             return;
         }
-        // Another process may have been faster; the bytes are gone either way.
+        // If another process has removed the file already, its bytes are free as well.
         if let Err(error) = fs::remove_file(&path) {
-            tracing::debug!(%error, "a compiled kernel stays");
+            tracing::debug!(%error, "a compiled kernel cannot be removed");
         }
         bytes -= own_bytes;
     }
@@ -112,7 +112,7 @@ fn key(form: &Form, compiler: &str) -> u128 {
     let mut hash = Xxh3::new();
     let words = [form.text, compiler].into_iter().chain(form.options.iter().map(String::as_str));
     for word in words {
-        // With its length before it, no word can run into the next.
+        // The length prefix keeps neighbouring strings apart.
         hash.update(&(word.len() as u64).to_le_bytes());
         hash.update(word.as_bytes());
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_comes_back() {
+    fn stored_code_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let cache = KernelCache::at(&folder.path().join("deep/er"));
         assert_eq!(cache.load(&form(), "12.0"), None);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn another_text_option_or_compiler_is_another_file() {
+    fn another_source_option_or_compiler_gives_another_key() {
         let same = key(&form(), "12.0");
         let options = |words: &[&str]| words.iter().map(|word| String::from(*word)).collect();
         for (other, compiler) in [
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_no_error() {
+    fn a_folder_that_cannot_be_created_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
         for cache in [KernelCache::at(&folder.path().join("file/below")), KernelCache { folder: None }] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn those_go_that_were_not_used_for_longest() {
+    fn the_least_recently_used_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let cache = KernelCache::at(folder.path());
         let day = std::time::Duration::from_secs(86_400);
@@ -202,7 +202,7 @@ mod tests {
             let file = fs::File::options().append(true).open(path(compiler)).unwrap();
             file.set_modified(SystemTime::now() - day * days).unwrap();
         }
-        fs::write(folder.path().join("of somebody else"), [0; 999]).unwrap();
+        fs::write(folder.path().join("foreign file"), [0; 999]).unwrap();
         let bytes = fs::metadata(path("1 day ago")).unwrap().len();
         prune(folder.path(), 3 * bytes);
         assert!(compilers.map(path).iter().all(|path| path.exists()));
@@ -211,11 +211,11 @@ mod tests {
         assert_eq!(compilers.map(|compiler| path(compiler).exists()), [true, false, true]);
         prune(folder.path(), bytes);
         assert_eq!(compilers.map(|compiler| path(compiler).exists()), [true, false, false]);
-        assert!(folder.path().join("of somebody else").exists());
+        assert!(folder.path().join("foreign file").exists());
     }
 
     #[test]
-    fn storing_keeps_the_folder_small_and_what_was_stored() {
+    fn storing_keeps_the_size_limit_and_the_new_file() {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("b-0.cubin");
         let file = fs::File::create(&large).unwrap();

@@ -1,6 +1,6 @@
-//! NVIDIA's libraries beside the driver: which are there, and how to get those that are not.
+//! NVIDIA's libraries: which are installed, and how to install the others.
 
-#![allow(unsafe_code)] // looks for libraries
+#![allow(unsafe_code)] // loads libraries
 
 use serde::Serialize;
 
@@ -8,27 +8,27 @@ use super::compiler_threads::Compile;
 use super::driver::Driver;
 use super::nvrtc::Nvrtc;
 
-/// The newest CUDA that is looked for where no driver says which it serves.
+/// The CUDA version to look for if no driver reports one.
 const NEWEST_CUDA: u32 = 13;
 
-/// A library that Rowloom uses where it is there.
+/// A library that Rowloom uses if it is installed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Library {
     /// Its name.
     pub name: &'static str,
-    /// What was found of it; none where it is missing.
+    /// The version found; `None` if it is missing.
     pub found: Option<String>,
-    /// What Rowloom does with it.
+    /// What Rowloom uses it for.
     pub use_for: &'static str,
-    /// How to get it.
+    /// How to install it.
     pub advice: &'static str,
 }
 
-/// Looks for the driver and the libraries.
+/// The driver and the libraries, each with the version found.
 pub fn libraries() -> Vec<Library> {
     let driver = Driver::get();
     let cuda_major = driver.as_ref().map_or(NEWEST_CUDA, |driver| driver.cuda_major);
-    // SAFETY: looks for the library by name and opens it; its start-up code has no demands on its caller.
+    // SAFETY: opens the library by name; its initialisers have no requirements.
     let cusparse = unsafe { cudarc::cusparse::sys::is_culib_present() };
     vec![
         Library {
@@ -40,13 +40,13 @@ pub fn libraries() -> Vec<Library> {
         Library {
             name: "NVRTC",
             found: Nvrtc::find(cuda_major).map(|nvrtc| nvrtc.version()),
-            use_for: "kernels compiled for one K; without it the built-in ones are used",
+            use_for: "kernels compiled for one K; without it the built-in kernels are used",
             advice: "install libnvrtc of the CUDA toolkit, or pip install nvidia-cuda-nvrtc and add its folder to \
                      LD_LIBRARY_PATH",
         },
         Library {
             name: "cuSPARSE",
-            found: cusparse.then(|| "there".into()),
+            found: cusparse.then(|| "installed".into()),
             use_for: "rowloom bench --against cusparse",
             advice: "install libcusparse of the CUDA toolkit, or pip install nvidia-cusparse and add its folder to \
                      LD_LIBRARY_PATH",

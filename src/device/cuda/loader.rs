@@ -1,5 +1,5 @@
-#![allow(unsafe_code)] // The CUDA back end: modules of the driver.
-//! Loads compiled kernels into the context that is current on the calling thread.
+#![allow(unsafe_code)] // The CUDA back end: loads modules through the driver.
+//! Loads compiled kernels into the calling thread's current context.
 
 use std::ffi::CString;
 
@@ -18,24 +18,24 @@ pub enum Image<'a> {
     MachineCode(&'a [u8]),
 }
 
-/// Something that compiled kernels are loaded into.
+/// A loader of compiled kernels.
 pub trait Loader {
-    /// What is loaded.
+    /// A loaded image.
     type Module;
-    /// An entry of it, as a launch takes it.
+    /// An entry of a module, as a launch takes it.
     type Function: Copy;
 
     /// Loads an image.
     fn load(&self, image: Image<'_>) -> Result<Self::Module, Fault>;
 
-    /// The entry of that name.
+    /// The entry named `entry`.
     fn function(&self, module: &Self::Module, entry: &str) -> Result<Self::Function, Fault>;
 
-    /// Unloads a module; its functions are not used again.
+    /// Unloads a module. Its functions must not be used again.
     fn unload(&self, module: Self::Module);
 }
 
-/// The driver. All calls come from one thread with the device's context current, and the driver is there.
+/// The CUDA driver as a loader. All calls must come from one thread with the device's context current.
 #[derive(Debug)]
 pub struct Driver;
 
@@ -46,24 +46,24 @@ impl Loader for Driver {
     fn load(&self, image: Image<'_>) -> Result<CUmodule, Fault> {
         let loaded = match image {
             Image::Ptx(text) => {
-                let text = CString::new(text).map_err(|_| unusable("PTX with a zero in it"))?;
-                // SAFETY: PTX as a string that ends.
+                let text = CString::new(text).map_err(|_| unusable("the PTX contains a zero byte"))?;
+                // SAFETY: a zero-terminated string of PTX.
                 unsafe { module::load_data(text.as_ptr().cast()) }
             }
-            // SAFETY: machine code carries its own length; it was made by NVRTC and its hash was checked.
+            // SAFETY: machine code contains its own length. It comes from NVRTC, and cached code is checked by its hash.
             Image::MachineCode(code) => unsafe { module::load_data(code.as_ptr().cast()) },
         };
-        loaded.map_err(|error| fault(FaultKind::Launch, "the driver does not take a compiled kernel", error))
+        loaded.map_err(|error| fault(FaultKind::Launch, "the driver refuses a compiled kernel", error))
     }
 
     fn function(&self, module: &CUmodule, entry: &str) -> Result<CUfunction, Fault> {
-        let name = CString::new(entry).map_err(|_| unusable("a name with a zero in it"))?;
+        let name = CString::new(entry).map_err(|_| unusable("its name contains a zero byte"))?;
         // SAFETY: the module was loaded by this loader and is not unloaded before it is dropped.
         unsafe { module::get_function(*module, name) }.map_err(|error| fault(FaultKind::Launch, entry, error))
     }
 
     fn unload(&self, module: CUmodule) {
-        // SAFETY: the module was loaded by this loader and is used no more. A context that is lost has nothing to unload.
+        // SAFETY: this loader loaded the module, and this is its last use. In a lost context the call fails, which is harmless.
         let _ = unsafe { sys::cuModuleUnload(module) };
     }
 }

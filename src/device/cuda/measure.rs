@@ -1,6 +1,6 @@
-//! How fast a card and its link are, measured.
+//! Measures the bandwidths of a card and its link.
 
-#![allow(unsafe_code)] // gives the CUDA driver addresses
+#![allow(unsafe_code)] // passes addresses to the CUDA driver
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use crate::matrix::AlignedBuffer;
 /// Bytes of a copy across the link.
 const COPY_BYTES: u64 = 256 << 20;
 
-/// Bytes of a copy within the card's memory: far more than its caches hold.
+/// Bytes of a copy within the card's memory; far more than its caches hold.
 const MEMORY_BYTES: u64 = 2 << 30;
 
-/// Each measurement is the best of so many.
+/// Repetitions of each measurement; the best counts.
 const REPEATS: usize = 4;
 
-/// What was measured of a card, in bytes each nanosecond, which are GB/s.
+/// Measured bandwidths of a card, in GB/s (bytes per nanosecond).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CardRates {
-    /// To the card from page-locked memory.
+    /// From page-locked host memory to the card.
     pub to_device_gb_per_s: f64,
-    /// From the card into page-locked memory.
+    /// From the card to page-locked host memory.
     pub from_device_gb_per_s: f64,
-    /// Both at once, together.
+    /// Sum of both directions at the same time.
     pub both_gb_per_s: f64,
-    /// To the card from pageable memory.
+    /// From pageable host memory to the card.
     pub pageable_to_device_gb_per_s: f64,
-    /// From the card into pageable memory.
+    /// From the card to pageable host memory.
     pub pageable_from_device_gb_per_s: f64,
-    /// Within the card's memory, bytes read and bytes written.
+    /// Within the card's memory, counting bytes read and bytes written.
     pub memory_gb_per_s: f64,
-    /// Page-locking memory where it lies, in seconds for each GB.
+    /// Registering (page-locking in place) host memory, in seconds per GB.
     pub register_s_per_gb: f64,
 }
 
-/// Measures a card that nobody else uses meanwhile.
+/// Measures a card, which must be idle otherwise.
 pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     let context = cards::context(card)?;
     let streams = StreamPair::new(&context)?;
@@ -114,7 +114,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     })
 }
 
-/// Two streams, and events around what they are given.
+/// Two streams, with events around the work submitted to them.
 struct StreamPair<'a> {
     context: &'a Context,
     streams: [Stream; 2],
@@ -135,7 +135,7 @@ impl<'a> StreamPair<'a> {
         })
     }
 
-    /// The shortest time in nanoseconds from the start of the first to the end of the last that `work` gives the streams.
+    /// The shortest time, in nanoseconds, from the start to the end of the work that `work` submits to the streams.
     fn best(&self, work: impl Fn(&Stream, &Stream) -> Result<(), DriverError>) -> Result<f64, DriverError> {
         let Ok(_entered) = self.context.enter() else {
             return Err(DriverError(sys::cudaError_enum::CUDA_ERROR_INVALID_CONTEXT));

@@ -1,8 +1,11 @@
-//! A CUDA device: a card, or a share of one, through NVIDIA's driver, which is found at run time or not.
+//! A CUDA device: a card, or a share of one, through NVIDIA's driver, which is loaded at run time.
 //!
-//! Every logical device has a context of its own on its card, so `cuda:0` twice gives two devices that fail each for
-//! itself, three streams (uploads, kernels, downloads), one thread that issues work and one for each stream that waits
-//! for its ends. Device memory is freed when the device closes; host memory when nobody uses it any more.
+//! A logical device has a CUDA context, three streams (uploads, kernels, downloads), an owner thread that issues work and
+//! one completion thread per stream. Device memory is freed when the device closes, host memory when its last user drops
+//! it.
+//!
+//! `cuda:0,cuda:0` opens two logical devices, `cuda:0` and `cuda:0#2`, with a context each on one card. The contexts do
+//! not isolate faults: on an H200 a kernel fault in `cuda:0` also ended `cuda:0#2` (`benches/results/cuda-h200.md`).
 
 mod cards;
 mod clock;
@@ -60,14 +63,14 @@ use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::trace::Clock;
 
-/// Operations that a lane takes before the first has ended: enough that the card does not wait for the host.
+/// Operations in flight per lane; enough that the card never waits for the host.
 const LANE_DEPTH: usize = 64;
 
-/// Operations that should take less are looked at until they end: an event that wakes a thread costs an interrupt, which
-/// takes about as long.
+/// Operations predicted to be shorter than this are polled. A blocking event costs an interrupt, which takes about as
+/// long.
 const SPIN_BELOW_NS: u64 = 100_000;
 
-/// How long a closing device waits for what is under way before it leaves it to itself.
+/// How long `close` waits for operations in flight before it abandons them.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A CUDA device.
@@ -82,14 +85,14 @@ pub struct CudaDevice {
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
-    /// None once the device is closed.
+    /// `None` after the device is closed.
     threads: Option<Threads>,
 }
 
 struct Threads {
     orders: Sender<Request>,
     handles: Vec<JoinHandle<()>>,
-    /// Nothing is ever sent: it is disconnected once every thread has ended.
+    /// Disconnected once every thread has ended; no message is ever sent.
     ended: Receiver<Infallible>,
 }
 
@@ -104,14 +107,14 @@ pub fn device_name(card: u32, again: usize) -> String {
     if again == 0 { format!("cuda:{card}") } else { format!("cuda:{card}#{}", again + 1) }
 }
 
-/// What a device may allocate of so many free bytes: the driver and kernels need some beside it.
+/// Bytes of `free_bytes` that a device may allocate. The rest is left to the driver and to kernels.
 pub fn usable_bytes(free_bytes: u64) -> u64 {
-    const LEAST_MARGIN: u64 = 256 << 20;
-    free_bytes - (free_bytes / 64).max(LEAST_MARGIN).min(free_bytes / 2)
+    const MIN_MARGIN_BYTES: u64 = 256 << 20;
+    free_bytes - (free_bytes / 64).max(MIN_MARGIN_BYTES).min(free_bytes / 2)
 }
 
 impl CudaDevice {
-    /// Opens a device that goes by `name`, is timed by `clock` and reports to `reports`.
+    /// Opens the device named `name`. Its times are on `clock`; completions go to `reports`.
     pub fn open(
         name: impl Into<String>,
         options: CudaOptions,
@@ -119,11 +122,12 @@ impl CudaDevice {
         reports: Reports,
     ) -> Result<Self, Fault> {
         let name = name.into();
-        let card = card_number(&name)
-            .ok_or_else(|| Fault::new(FaultKind::Misuse, format!("'{name}' names no card; take cuda:0")))?;
+        let card = card_number(&name).ok_or_else(|| {
+            Fault::new(FaultKind::Misuse, format!("'{name}' does not name a card; use cuda:0"))
+        })?;
         let context = cards::context(card)?;
         let (free_bytes, _) = context.memory()?;
-        let unknown = || Fault::new(FaultKind::Lost, "the card does not tell its compute capability");
+        let unknown = || Fault::new(FaultKind::Lost, "the card does not report its compute capability");
         let (major, minor) = context.compute_capability().ok_or_else(unknown)?;
         let kinds =
             [("upload", LaneKind::Upload), ("compute", LaneKind::Compute), ("download", LaneKind::Download)];
@@ -143,9 +147,9 @@ impl CudaDevice {
                 work();
                 drop(alive);
             });
-            thread
-                .map(|handle| handles.push(handle))
-                .map_err(|error| Fault::new(FaultKind::Lost, format!("no thread for {role}: {error}")))
+            thread.map(|handle| handles.push(handle)).map_err(|error| {
+                Fault::new(FaultKind::Lost, format!("the {role} thread cannot be started: {error}"))
+            })
         };
         let mut completion_threads = Vec::new();
         for (role, kind) in kinds {
@@ -204,7 +208,7 @@ impl CudaDevice {
         self.shared.check_alive()
     }
 
-    /// Where a range begins on the card, if it lies in memory of this device.
+    /// Card address of a range's first byte; a fault if the range is not in this device's memory.
     fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
@@ -215,11 +219,11 @@ impl CudaDevice {
         Ok(memory.address() + range.begin)
     }
 
-    /// Where a transfer begins on the card, if all of it lies inside both memories.
+    /// Card address of a transfer's first byte; a fault unless all rows are inside both memories.
     fn check_transfer(&self, transfer: &Transfer) -> Result<u64, Fault> {
         if !transfer.is_sound() {
             return Err(misuse(format!(
-                "a copy between {} bytes of memory and bytes {}..{} of {} pinned ones",
+                "invalid copy between {} bytes of device memory and bytes {}..{} of {} pinned bytes",
                 transfer.device.bytes(),
                 transfer.host.begin,
                 transfer.host.end,
@@ -229,7 +233,7 @@ impl CudaDevice {
         self.address(&transfer.device)
     }
 
-    /// Looks at an operation for lane `kind`: what it is for the driver, its name, and the host memory it uses.
+    /// Checks an operation for a lane of kind `kind`. Returns the driver action, its name and the host memory it holds.
     fn bind(
         &mut self,
         operation: Operation<'_>,
@@ -261,8 +265,8 @@ impl CudaDevice {
                 Ok((if faults { Action::IllegalAddress } else { action }, what, Vec::new()))
             }
             (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
-            (Operation::Job(_), _) => Err(misuse("a CUDA device runs no jobs of the host".into())),
-            (_, kind) => Err(misuse(format!("that operation is not for the lane {kind:?}"))),
+            (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
+            (_, kind) => Err(misuse(format!("a lane of kind {kind:?} does not run that operation"))),
         }
     }
 
@@ -273,7 +277,7 @@ impl CudaDevice {
         let name = launch.kernel.name();
         let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
         if given != wanted {
-            return Err(misuse(format!("{name} is given {given} arguments instead of {wanted}")));
+            return Err(misuse(format!("{name} got {given} arguments; it takes {wanted}")));
         }
         let word = |(argument, parameter): (&Argument, &Parameter)| match (argument, parameter) {
             (Argument::Number(number), Parameter::Number(_)) => Ok(*number),
@@ -282,7 +286,7 @@ impl CudaDevice {
             | (Argument::Update(range), Parameter::Update(_)) => self.address(range),
             _ => {
                 let parameter = parameter.name();
-                Err(misuse(format!("{name} is given something else than its parameter {parameter}")))
+                Err(misuse(format!("{name} got an argument of the wrong kind for its parameter {parameter}")))
             }
         };
         let words = launch.arguments.iter().zip(kernel.parameters).map(word).collect::<Result<_, _>>()?;
@@ -300,7 +304,7 @@ impl<'run> Device<'run> for CudaDevice {
         let limit = self.description.memory_bytes.unwrap_or(0);
         let left = limit.saturating_sub(self.allocated_bytes);
         if bytes > left {
-            let message = format!("{left} of {limit} bytes are left, and {bytes} were asked for");
+            let message = format!("{bytes} bytes requested, {left} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
         self.memories.push(DeviceMemory::allocate(&self.context, bytes)?);
@@ -342,7 +346,7 @@ impl<'run> Device<'run> for CudaDevice {
         let no_lane = || misuse(format!("there is no lane {lane}"));
         let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
         if let Some(unknown) = waits.iter().find(|wait| wait.0 >= self.next_fence) {
-            return Err(misuse(format!("nothing goes by fence {}", unknown.0)));
+            return Err(misuse(format!("fence {} was never returned by submit", unknown.0)));
         }
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
@@ -376,11 +380,11 @@ impl<'run> Device<'run> for CudaDevice {
         let memories = std::mem::take(&mut self.memories);
         if ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
             for handle in handles {
-                // A thread that panicked has nothing left to do.
+                // The result does not matter: a thread that panicked has ended too.
                 let _ = handle.join();
             }
         } else {
-            // Something hangs on the card and may still use its memory, which then goes with the process.
+            // An operation hangs and may still use the memory; it is freed when the process ends.
             std::mem::forget(memories);
         }
     }
@@ -396,7 +400,7 @@ fn misuse(message: String) -> Fault {
     Fault::new(FaultKind::Misuse, message)
 }
 
-/// A checked transfer for the driver.
+/// The driver copy of a checked transfer.
 fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
     if transfer.is_plain() {
         let bytes = transfer.device.bytes() as usize;

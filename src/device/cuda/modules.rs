@@ -1,7 +1,7 @@
-//! The function that a launch calls: the generic form of its kernel at first, the exact one as soon as it is compiled.
+//! Selects the function of a launch: the generic form at first, the exact form once it is compiled.
 //!
-//! Without NVRTC the generic forms are all there is. A form that was compiled once is found on disk the next time, and is
-//! then used from the first launch on.
+//! Without NVRTC only generic forms are available. An exact form that is in the kernel cache is used from the first
+//! launch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::kernel::KernelId;
 use crate::kernel::cuda::Variant;
 use crate::matrix::Dtype;
 
-/// The kernels of one device, loaded as they are needed. Used and dropped by the thread that has the device's context.
+/// The kernels of one device, loaded on demand. The owner thread, which has the device's context, uses and drops it.
 pub struct Modules<L: Loader = Driver> {
     loader: L,
     forms: FormsOf,
     architecture: Architecture,
-    /// None where there is no compiler.
+    /// `None` without NVRTC.
     compiler: Option<CompilerThreads>,
     compiled: HashMap<Form, Compiled<L::Module>>,
-    /// Generic forms from PTX, by the name of their one entry.
+    /// Generic forms from built-in PTX, by entry name.
     built_in: HashMap<String, L::Module>,
     selected: HashMap<FunctionKey, Choice<L::Function>>,
 }
@@ -32,7 +32,7 @@ pub struct Modules<L: Loader = Driver> {
 /// The forms for a launch on a card.
 type FormsOf = fn(&Launch, Architecture) -> Result<Forms, Fault>;
 
-/// What tells launches apart that need different functions.
+/// The properties of a launch that determine its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FunctionKey {
     kernel: KernelId,
@@ -50,21 +50,21 @@ impl FunctionKey {
     }
 }
 
-/// How far the compilation of a form is.
+/// The state of a form's compilation.
 enum Compiled<M> {
     Requested,
     Ready(M),
     Failed(Fault),
 }
 
-/// The function of a launch, and the form that will give a better one.
+/// The selected function, and the exact form that will replace it once compiled.
 struct Choice<F> {
     function: F,
     pending: Option<Form>,
 }
 
 impl Modules {
-    /// No kernels yet. The driver is for CUDA `driver_major`, and the context of the card is current on this thread.
+    /// No kernels yet. The card's context must be current on this thread; the driver is for CUDA `driver_major`.
     pub fn new(architecture: Architecture, driver_major: u32) -> Self {
         let compiler = Nvrtc::find(driver_major).map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compile>);
         Self::with(Driver, Forms::of, architecture, compiler, KernelCache::of_user())
@@ -84,7 +84,7 @@ impl<L: Loader> Modules<L> {
         Self { loader, forms, architecture, compiler, compiled, built_in, selected }
     }
 
-    /// The best function for a launch that there is at this moment. Waits for a compiler only where there is none.
+    /// The best function for a launch that is available now. Waits for the compiler only if there is none.
     pub fn function(&mut self, launch: &Launch) -> Result<L::Function, Fault> {
         while let Some(made) = self.compiler.as_ref().and_then(CompilerThreads::try_next) {
             self.store(made);
@@ -102,8 +102,8 @@ impl<L: Loader> Modules<L> {
         Ok(function)
     }
 
-    /// Compiles the exact forms of all these launches, side by side, and waits for them. A fault names a form that could
-    /// not be made; launches go on without it.
+    /// Compiles the exact forms of these launches in parallel and waits for them. A fault names a form that does not
+    /// compile; its launches use the generic form.
     pub fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
         let mut forms = Vec::new();
         for launch in launches {
@@ -113,7 +113,7 @@ impl<L: Loader> Modules<L> {
             return Ok(());
         }
         forms.iter().for_each(|form| self.request(form));
-        // All of them are waited for, whatever becomes of the first.
+        // Waits for all of them, even if the first fails.
         let waited: Vec<Result<(), Fault>> = forms.iter().map(|form| self.wait_for(form)).collect();
         waited.into_iter().collect()
     }
@@ -135,7 +135,7 @@ impl<L: Loader> Modules<L> {
                 let requested = matches!(self.compiled.get(exact), Some(Compiled::Requested));
                 Ok(Choice { function, pending: requested.then(|| exact.clone()) })
             }
-            // A variant that exists in its exact form only.
+            // A variant that exists only as an exact form.
             Err(_) if self.wait_for(exact).is_ok() => {
                 Ok(Choice { function: self.entry_of(exact, &forms.entry)?, pending: None })
             }
@@ -143,7 +143,7 @@ impl<L: Loader> Modules<L> {
         }
     }
 
-    /// The generic form's function: from the PTX that is built in, else compiled here and now.
+    /// The generic form's function: from built-in PTX, otherwise compiled now.
     fn generic(&mut self, forms: &Forms) -> Result<L::Function, Fault> {
         if let Some(module) = self.built_in.get(&forms.entry) {
             return self.loader.function(module, &forms.entry);
@@ -176,7 +176,7 @@ impl<L: Loader> Modules<L> {
         }
     }
 
-    /// Sees to it that a form is compiled, now or later; one that lies on disk is loaded at once.
+    /// Requests the compilation of a form. A cached form is loaded at once.
     fn request(&mut self, form: &Form) {
         let Some(compiler) = self.compiler.as_mut().filter(|_| !self.compiled.contains_key(form)) else {
             return;
@@ -198,7 +198,7 @@ impl<L: Loader> Modules<L> {
             match self.compiler.as_ref().and_then(CompilerThreads::wait_next) {
                 Some(made) => self.store(made),
                 None => {
-                    self.mark_failed(form, Fault::new(FaultKind::Launch, "the compiling threads have ended"))
+                    self.mark_failed(form, Fault::new(FaultKind::Launch, "the compiler threads have ended"))
                 }
             }
         }
@@ -215,7 +215,7 @@ impl<L: Loader> Modules<L> {
                 let options = form.options.join(" ");
                 Err(Fault::new(
                     FaultKind::Launch,
-                    format!("{} does not compile with {options}: {words}", form.file),
+                    format!("{} cannot be compiled with {options}: {words}", form.file),
                 ))
             }
         };
@@ -226,7 +226,7 @@ impl<L: Loader> Modules<L> {
     }
 
     fn mark_failed(&mut self, form: &Form, fault: Fault) {
-        tracing::warn!(file = form.file, reason = fault.message, "an exact form is not used");
+        tracing::warn!(file = form.file, reason = fault.message, "a compiled kernel form is not used");
         if let Some(Compiled::Ready(module)) = self.compiled.insert(form.clone(), Compiled::Failed(fault)) {
             self.loader.unload(module);
         }
@@ -255,7 +255,7 @@ mod tests {
     use super::super::forms::tests::{H200, launch};
     use super::*;
 
-    /// A driver that tells what was loaded: a function is the image's text and the entry's name.
+    /// A driver whose functions are the image's text and the entry's name.
     #[derive(Default)]
     struct FakeDriver {
         names: RefCell<Vec<&'static str>>,
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A compiler that answers when it is told to, and with what.
+    /// A compiler that returns the answers that the test sends.
     struct FakeCompiler(Receiver<Result<&'static str, &'static str>>);
 
     impl Compile for FakeCompiler {
@@ -298,12 +298,12 @@ mod tests {
         }
 
         fn compile(&self, form: &Form) -> Result<Vec<u8>, String> {
-            let answer = self.0.recv().expect("the test answers every order")?;
+            let answer = self.0.recv().expect("the test answers every request")?;
             Ok(format!("{answer} of {}", form.options.join(" ")).into_bytes())
         }
     }
 
-    /// A kernel with exact forms; for single precision no PTX is built in.
+    /// A kernel with exact forms. For single precision no PTX is built in.
     fn forms(launch: &Launch, _: Architecture) -> Result<Forms, Fault> {
         let form = |option: String| Form { file: "a.cu", text: "text", options: vec![option] };
         Ok(Forms {
@@ -328,7 +328,7 @@ mod tests {
         launch(KernelId::CsrScalarV3, dtype, k)
     }
 
-    /// The function of a launch once it is no longer the generic one; the test hangs where it stays that.
+    /// Polls until a launch's function is no longer the generic one.
     fn function_after_compilation(modules: &mut Modules<FakeDriver>, launch: &Launch) -> &'static str {
         loop {
             match modules.function(launch).unwrap() {
@@ -339,23 +339,23 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_form_follows_the_generic_one() {
+    fn the_exact_form_replaces_the_generic_one_once_compiled() {
         let folder = tempfile::tempdir().unwrap();
         let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
         for k in [8, 8, 9] {
             assert_eq!(modules.function(&of(Dtype::F64, k)).unwrap(), "PTX text: entry");
         }
-        assert_eq!(*loaded.borrow(), 1, "one PTX for all K");
+        assert_eq!(*loaded.borrow(), 1, "the PTX is loaded more than once");
         answers.send(Ok("code")).unwrap();
         answers.send(Ok("code")).unwrap();
         assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 8)), "code code of k=8: entry");
         assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 9)), "code code of k=9: entry");
         drop(modules);
-        assert_eq!(*loaded.borrow(), 0, "all is unloaded at the end");
+        assert_eq!(*loaded.borrow(), 0, "a module stays loaded");
     }
 
     #[test]
-    fn what_was_compiled_once_is_used_from_the_first_launch_on() {
+    fn a_cached_form_is_used_from_the_first_launch() {
         let folder = tempfile::tempdir().unwrap();
         let cache = KernelCache::at(folder.path());
         let (mut first, answers, _) = modules(&cache);
@@ -363,11 +363,11 @@ mod tests {
         first.prepare(&[of(Dtype::F64, 8)]).unwrap();
         let (mut second, _answers, loaded) = modules(&cache);
         assert_eq!(second.function(&of(Dtype::F64, 8)).unwrap(), "code code of k=8: entry");
-        assert_eq!(*loaded.borrow(), 1, "the generic form is not needed");
+        assert_eq!(*loaded.borrow(), 1, "the generic form was loaded too");
     }
 
     #[test]
-    fn prepared_launches_never_see_the_generic_form() {
+    fn prepared_launches_never_use_the_generic_form() {
         let folder = tempfile::tempdir().unwrap();
         let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
         let launches = [1, 2, 3, 4, 5, 2].map(|k| of(Dtype::F64, k));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_cannot_be_made_leaves_the_generic_one() {
+    fn if_the_exact_form_fails_the_generic_one_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let cache = KernelCache::at(folder.path());
         for (answer, words) in [(Err("line 3: no"), "line 3: no"), (Ok("refused"), "refused")] {
@@ -391,7 +391,7 @@ mod tests {
             assert!(fault.message.contains(words), "{fault:?}");
             assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap(), "PTX text: entry");
         }
-        // Machine code that the driver refuses is compiled anew, by a newer compiler for example.
+        // Cached machine code that the driver refuses is compiled again.
         let (mut modules, answers, _) = modules(&cache);
         answers.send(Ok("code")).unwrap();
         modules.prepare(&[of(Dtype::F64, 8)]).unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_compiler_there_are_the_generic_forms() {
+    fn without_a_compiler_only_generic_forms_are_used() {
         let cache = KernelCache::of_user();
         let mut modules = Modules::with(FakeDriver::default(), forms, H200, None, cache);
         modules.prepare(&[of(Dtype::F64, 8)]).unwrap();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn ending_waits_for_what_is_being_compiled_and_nothing_else() {
+    fn dropping_waits_for_running_compilations_only() {
         let folder = tempfile::tempdir().unwrap();
         let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
         for k in 1..=100 {

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)] // The CUDA back end: calls into NVIDIA's run-time compiler.
-//! NVRTC, NVIDIA's compiler as a library: found at run time, or not.
+//! NVRTC, NVIDIA's run-time compiler, loaded at run time if it is installed.
 //!
-//! The bindings that come with cudarc know one major version and panic where the library is missing; this finds those of
-//! CUDA 12 and 13, and a library that lacks a function is one that is not there.
+//! cudarc's bindings support one major version and panic if the library is missing. This module supports CUDA 12 and 13
+//! and treats a library that lacks a function as missing.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::ptr;
 use super::compiler_threads::Compile;
 use super::forms::Form;
 
-/// Where a toolkit lies that is not on the loader's path.
+/// Folders of toolkits that are not on the loader's path.
 const FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
 type Program = *mut c_void;
@@ -32,7 +32,7 @@ type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// The library's functions. It stays loaded until the program ends.
+/// The functions of the library, which stays loaded until the process ends.
 #[derive(Debug)]
 pub struct Nvrtc {
     version: (c_int, c_int),
@@ -47,32 +47,32 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// The library that suits a driver for CUDA `driver_major` best; `None` where there is none.
+    /// The library that suits a driver for CUDA `driver_major` best; `None` if none is installed.
     pub fn find(driver_major: u32) -> Option<Self> {
         candidates(driver_major).iter().find_map(|path| Self::open(path.to_str()?))
     }
 
     fn open(path: &str) -> Option<Self> {
         let path = CString::new(path).ok()?;
-        // SAFETY: the path is a string that ends. NVRTC's initialisers have no requirements of their own.
+        // SAFETY: the path is zero-terminated, and NVRTC's initialisers have no requirements.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return None;
         }
         let symbol = |name: &CStr| {
-            // SAFETY: the library is open and stays so; the name is a string that ends.
+            // SAFETY: the library stays open, and the name is zero-terminated.
             let address = unsafe { libc::dlsym(library, name.as_ptr()) };
             (!address.is_null()).then_some(address)
         };
         macro_rules! function {
-            // SAFETY: the function of that name is of that type.
+            // SAFETY: nvrtc.h declares the function with this type.
             ($name:literal, $kind:ty) => {
                 unsafe { std::mem::transmute::<*mut c_void, $kind>(symbol($name)?) }
             };
         }
         let version = function!(c"nvrtcVersion", Version);
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: two numbers to write to.
+        // SAFETY: the function writes two integers.
         if unsafe { version(&mut major, &mut minor) } != 0 {
             return None;
         }
@@ -90,25 +90,25 @@ impl Nvrtc {
     }
 
     fn name_of(&self, error: c_int) -> String {
-        // SAFETY: NVRTC gives a string of its own for any number.
+        // SAFETY: NVRTC returns a static string for any number.
         let name = unsafe { (self.error)(error) };
         if name.is_null() {
             return format!("error {error}");
         }
-        // SAFETY: it is not null, ends, and is never freed.
+        // SAFETY: the string is not null, is zero-terminated and is never freed.
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
     }
 
-    /// What `size` says is there, fetched by `get`.
+    /// The data that `get` writes, of the size that `size` returns.
     ///
     /// # Safety
-    /// The two functions are a pair of NVRTC's: `get` writes as many bytes as `size` says.
+    /// The two functions are a pair of NVRTC: `get` writes as many bytes as `size` returns.
     unsafe fn fetch(&self, program: Program, size: Size, get: Get) -> Result<Vec<u8>, String> {
         let mut bytes = 0;
-        // SAFETY: the program lives, and the caller vouches for the pair.
+        // SAFETY: the program is alive, and the caller guarantees the pair.
         let error = unsafe { size(program, &mut bytes) };
         let mut content = vec![0u8; bytes];
-        // SAFETY: the buffer has the size that was asked for.
+        // SAFETY: the buffer has the size that `size` returned.
         let error = if error == 0 { unsafe { get(program, content.as_mut_ptr().cast()) } } else { error };
         if error == 0 { Ok(content) } else { Err(self.name_of(error)) }
     }
@@ -125,16 +125,16 @@ impl Compile for Nvrtc {
         let options = form.options.iter().map(|option| word(option)).collect::<Result<Vec<_>, _>>()?;
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program: Program = ptr::null_mut();
-        // SAFETY: text and name end and live until the program is destroyed; there are no headers.
+        // SAFETY: text and name are zero-terminated and outlive the program; there are no headers.
         let error =
             unsafe { (self.create)(&mut program, text.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null()) };
         if error != 0 {
             return Err(self.name_of(error));
         }
-        // SAFETY: the program lives, and there are as many options as it is told.
+        // SAFETY: the program is alive, and the number of options is correct.
         let error = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
         let result = if error == 0 {
-            // SAFETY: a pair of functions, and a program that was compiled for a real architecture.
+            // SAFETY: a pair of functions; the program was compiled for a real architecture.
             unsafe { self.fetch(program, self.cubin_size, self.cubin) }
         } else {
             // SAFETY: a pair of functions.
@@ -142,13 +142,13 @@ impl Compile for Nvrtc {
             let log = String::from_utf8_lossy(&log);
             Err(format!("{}: {}", self.name_of(error), log.trim_end_matches('\0').trim()))
         };
-        // SAFETY: the program lives and is not used again.
+        // SAFETY: the program is alive, and this is its last use.
         unsafe { (self.destroy)(&mut program) };
         result
     }
 }
 
-/// Names to look for, best first: a driver may refuse what a compiler newer than itself made.
+/// Library names to try, best first: a driver may refuse code from a compiler that is newer than itself.
 fn candidates(driver_major: u32) -> Vec<PathBuf> {
     let versions = if driver_major >= 13 { [13, 12] } else { [12, 13] };
     let mut names: Vec<String> = versions.iter().map(|version| format!("libnvrtc.so.{version}")).collect();
@@ -166,7 +166,7 @@ pub(super) mod tests {
     use crate::kernel::cuda::CUDA_KERNELS;
     use crate::matrix::Dtype;
 
-    /// The compiler of this machine, where it has one.
+    /// The compiler of this machine, if it has one.
     pub fn nvrtc() -> Option<Nvrtc> {
         let found = Nvrtc::find(12);
         if found.is_none() {
@@ -176,13 +176,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_none() {
+    fn a_missing_or_incomplete_library_is_none() {
         assert!(Nvrtc::open("libnothing.so.12").is_none());
-        assert!(Nvrtc::open("libc.so.6").is_none(), "a library without its functions is another one");
+        assert!(Nvrtc::open("libc.so.6").is_none(), "a library without NVRTC's functions was accepted");
     }
 
     #[test]
-    fn newer_compilers_come_last_for_older_drivers() {
+    fn compilers_newer_than_the_driver_are_tried_last() {
         let place =
             |driver, name: &str| candidates(driver).iter().position(|path| path.ends_with(name)).unwrap();
         assert!(place(12, "libnvrtc.so.12") < place(12, "libnvrtc.so.13"));
@@ -190,7 +190,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_kernel_becomes_machine_code() {
+    fn every_kernel_compiles() {
         let Some(nvrtc) = nvrtc() else { return };
         for kernel in CUDA_KERNELS {
             let forms = Forms::of(&launch(kernel.id, Dtype::F64, 8), H200).unwrap();
@@ -201,7 +201,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_error_comes_with_the_compilers_words() {
+    fn an_error_contains_the_compilers_message() {
         let Some(nvrtc) = nvrtc() else { return };
         let form = Form { file: "bad.cu", text: "nonsense", options: Vec::new() };
         let error = nvrtc.compile(&form).unwrap_err();

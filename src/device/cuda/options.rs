@@ -1,27 +1,33 @@
-//! What a CUDA device is told when it is opened: the fault to provoke, for tests of what a fault does to a run.
+//! Options of a CUDA device: a fault to inject, for tests of how a run handles it.
 
 use crate::error::{Error, Result};
 
-/// What a CUDA device is to be like.
+/// Options of a CUDA device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CudaOptions {
-    /// The launch, counted from one, in whose place a kernel writes where nothing is.
+    /// The launch, counted from 1, that is replaced by a kernel that writes to an illegal address.
     pub illegal_address_at_launch: Option<u64>,
 }
 
 const KEY: &str = "illegal_address_at_launch";
 
 impl CudaOptions {
-    /// Options from the `key=value` pairs behind the question mark of a device's word.
+    /// Options from the `key=value` pairs after the question mark of a device word.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
         let mut options = Self::default();
         for (key, value) in pairs {
             if key != KEY {
-                return Err(Error::Usage(format!("a CUDA device knows no '{key}'; it knows {KEY}")));
+                return Err(Error::Usage(format!(
+                    "unknown option '{key}' of a CUDA device; the only option is {KEY}"
+                )));
             }
             options.illegal_address_at_launch = match value.parse() {
                 Ok(launch @ 1..) => Some(launch),
-                _ => return Err(Error::Usage(format!("'{KEY}' takes the number of a launch, from 1 on"))),
+                _ => {
+                    return Err(Error::Usage(format!(
+                        "'{KEY}' takes the number of a launch, counted from 1"
+                    )));
+                }
             };
         }
         Ok(options)
@@ -33,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_option_is_understood_and_nothing_else_is() {
+    fn the_only_option_is_parsed_and_others_are_refused() {
         let parse = |key: &str, value: &str| CudaOptions::parse(&[(key.into(), value.into())]);
         assert_eq!(CudaOptions::parse(&[]).unwrap(), CudaOptions::default());
         assert_eq!(parse(KEY, "3").unwrap().illegal_address_at_launch, Some(3));

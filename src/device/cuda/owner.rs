@@ -1,9 +1,9 @@
-//! The thread that gives a card its work: it owns streams, events and kernels, and never waits for the card.
+//! The owner thread of a card: it owns streams, events and kernels, issues all work and never waits for the card.
 //!
-//! Waits become waits of a stream for an event. An operation whose predecessor could not be issued is not issued
-//! either: a kernel on bytes that never came would take the whole context with it.
+//! A wait for a fence becomes a stream wait for an event. If a predecessor could not be issued, the operation is not
+//! issued either: a kernel that reads missing data could fault and destroy the whole context.
 
-#![allow(unsafe_code)] // gives the CUDA driver addresses
+#![allow(unsafe_code)] // passes addresses to the CUDA driver
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
@@ -26,109 +26,109 @@ use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::kernel::cuda::LaunchShape;
 use crate::trace::Clock;
 
-/// What a stream is given.
+/// An action on a stream.
 pub enum Action {
-    /// Host memory to the card, which nobody writes meanwhile.
+    /// Copies from host memory, which is held for reading.
     Upload(Vec<Copy>),
-    /// The card's memory to the host's, which nobody else uses meanwhile.
+    /// A copy to host memory, which is held for writing.
     Download(Copy),
-    /// A kernel, with a word for each of its parameters.
+    /// A kernel launch with one 64-bit word per parameter.
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
-    /// A kernel that writes where nothing is, on purpose.
+    /// A kernel that writes to an illegal address, for tests.
     IllegalAddress,
-    /// Nothing.
+    /// No work.
     Pass,
 }
 
-/// A copy between the host's memory and the card's: rows of so many bytes, some distance apart on either side.
+/// A strided copy between host memory and card memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Copy {
-    /// The first row in the host's memory.
+    /// The first row in host memory.
     pub host: *mut u8,
-    /// The same in the card's.
+    /// The first row in card memory.
     pub card: sys::CUdeviceptr,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub bytes: usize,
     /// Number of rows.
     pub rows: usize,
-    /// From one row to the next in the host's memory.
+    /// Row pitch in host memory, in bytes.
     pub host_pitch: usize,
-    /// The same in the card's.
+    /// Row pitch in card memory, in bytes.
     pub card_pitch: usize,
 }
 
-/// An operation that was looked at and found possible.
+/// A checked operation, ready to be issued.
 pub struct Command {
-    /// The fence it goes by.
+    /// Its fence.
     pub fence: Fence,
-    /// The lane, which is the number of its stream.
+    /// Its lane, which is the number of its stream.
     pub lane: usize,
-    /// What it waits for.
+    /// The fences that it waits for.
     pub waits: Vec<Fence>,
-    /// How its end is waited for.
+    /// How the completion thread waits for it.
     pub waiting: EventWait,
-    /// What it is.
+    /// The action.
     pub action: Action,
     /// Its name in messages.
     pub what: &'static str,
-    /// The host memory it uses.
+    /// The host memory that it holds.
     pub held: Vec<HeldMemory>,
 }
 
-// SAFETY: the addresses are those of memory that `held` keeps, and nobody else goes through them.
+// SAFETY: the addresses point into memory that `held` keeps, and only this command uses them.
 unsafe impl Send for Command {}
 
-/// What the owner is told.
+/// A request to the owner thread.
 pub enum Request {
-    /// To issue an operation.
+    /// Issue an operation.
     Issue(Command),
-    /// To compile what these launches need, and to answer when that is done.
+    /// Compile the kernels of these launches and answer when that is done.
     Prepare(Vec<Launch>, Sender<Result<(), Fault>>),
 }
 
-/// The owner's state.
+/// The state of the owner thread.
 pub struct Owner {
-    /// What all threads of the device know.
+    /// State shared by all threads of the device.
     pub shared: Arc<Shared>,
-    /// Where everything is.
+    /// The device's CUDA context.
     pub context: Arc<Context>,
-    /// What the card's kernels are compiled for.
+    /// The architecture that kernels are compiled for.
     pub architecture: Architecture,
-    /// The CUDA version that the driver serves.
+    /// The major CUDA version of the driver.
     pub driver_major: u32,
-    /// For each lane its stream.
+    /// The stream of each lane.
     pub streams: Vec<Stream>,
-    /// For each lane who waits for its operations to end.
+    /// The channel to each lane's completion thread.
     pub completion_threads: Vec<Sender<Issued>>,
-    /// Operations that the completion_threads have seen end.
+    /// Completed operations, from the completion threads.
     pub ended: Receiver<Fence>,
     /// The card's clock.
     pub card_clock: CardClock,
-    /// The host's.
+    /// The host's clock.
     pub clock: Clock,
-    /// Where operations that could not be issued are reported.
+    /// Where operations that could not be issued are reported as faults.
     pub reports: Reports,
-    /// Events that nobody uses.
+    /// Events for reuse.
     pub event_pool: EventPool,
-    /// What is under way.
+    /// Operations in flight.
     pub under_way: HashMap<Fence, Arc<UnderWay>>,
-    /// For each lane what it was given last.
+    /// The last operation of each lane.
     pub last: Vec<Option<Fence>>,
-    /// What could not be issued.
+    /// Operations that could not be issued.
     pub failed: HashSet<Fence>,
-    /// The kernel that faults on purpose, once it was needed.
+    /// The kernel that writes to an illegal address, once loaded.
     pub illegal_address: Option<IllegalAddress>,
 }
 
 impl Owner {
-    /// Does what it is told, until nobody can tell it anything any more.
+    /// Serves requests until the channel is closed.
     pub fn work(mut self, orders: &Receiver<Request>) {
         let context = self.context.clone();
         let entered = context.enter();
         if let Err(fault) = &entered {
             self.shared.mark_lost(&fault.message);
         }
-        // Kernels are loaded into the context that is current here, and unloaded before it is left.
+        // Kernels are loaded into the context current on this thread and unloaded before it is left.
         let mut modules = Modules::new(self.architecture, self.driver_major);
         for order in orders {
             self.shared.set_queued(orders.len());
@@ -136,13 +136,13 @@ impl Owner {
                 Request::Issue(command) => command,
                 Request::Prepare(launches, answer) => {
                     let done = self.shared.check_alive().and_then(|()| modules.prepare(&launches));
-                    // Who does not wait any more needs no answer.
+                    // The caller may have stopped waiting.
                     let _ = answer.send(done);
                     continue;
                 }
             };
             let (fence, now_ns) = (command.fence, self.clock.now_ns());
-            // What an operation holds is given back before anybody hears of its end.
+            // `issue` has dropped the host memory that the operation held before the fault is reported.
             if let Err(mut fault) = self.issue(command, now_ns, &mut modules) {
                 if fault.kind == FaultKind::Lost {
                     fault = self.shared.mark_lost(&fault.message);
@@ -156,7 +156,8 @@ impl Owner {
     fn issue(&mut self, command: Command, issued_ns: u64, modules: &mut Modules) -> Result<(), Fault> {
         self.shared.check_alive()?;
         if command.waits.iter().any(|wait| self.failed.contains(wait)) {
-            let message = format!("what the {} waits for failed", command.what);
+            let message =
+                format!("the {} was not issued because an operation that it waits for failed", command.what);
             return Err(Fault::new(FaultKind::Launch, message));
         }
         while let Ok(ended) = self.ended.try_recv() {
@@ -190,8 +191,9 @@ impl Owner {
             Action::Launch { launch, .. } => launch.batch,
             _ => None,
         };
-        // On a lane that is busy and waits for no other, an operation starts when the one before it ends, and a download at
-        // once when its kernel has ended: an event would tell the same, and takes the driver as long as a launch.
+        // Recording a start event costs the driver as much as a launch, so it is omitted where the start time is known
+        // anyway: on a busy lane without other waits it is the end of the previous operation, and for a download it is
+        // the end of its kernel.
         let lane_is_busy = last.is_some_and(|last| self.under_way.contains_key(&last));
         let start_is_implied = match &action {
             Action::Download(_) => lane_is_busy || !predecessors.is_empty(),
@@ -204,7 +206,7 @@ impl Owner {
         let given = started.and_then(|()| enqueue(stream, &action, function, batch.unwrap_or(1)));
         given.map_err(|error| fault(kind, what, error))?;
         if let Err(error) = events.end.record(stream) {
-            // It is under way and nobody will know when it ends: its memory is never free again.
+            // The operation is in flight without an end event, so its host memory can never be released safely.
             std::mem::forget(held);
             return Err(self.shared.mark_lost(&words(error)));
         }
@@ -214,7 +216,7 @@ impl Owner {
         let issued = Issued { fence, under_way, start, epoch, issued_ns, what, held };
         completion_thread
             .send(issued)
-            .map_err(|_| Fault::new(FaultKind::Lost, "the thread of the lane has ended"))
+            .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))
     }
 
     fn illegal_address(&mut self) -> Result<sys::CUfunction, Fault> {
@@ -226,7 +228,7 @@ impl Owner {
     }
 }
 
-/// Gives the stream an action; kernels so many times.
+/// Enqueues an action on the stream; kernel launches `times` times.
 fn enqueue(
     stream: &Stream,
     action: &Action,
@@ -242,8 +244,8 @@ fn enqueue(
             let [x, y, z] = shape.grid;
             let [bx, by, bz] = shape.block;
             let shared_bytes = shape.dynamic_shared_bytes;
-            // SAFETY: a word of eight bytes for each parameter, as the kernel's table says and `submit` has checked; the
-            // ranges they point to lie in the card's memory. The driver copies the words before it returns.
+            // SAFETY: one 8-byte word per parameter, as the kernel's table says and `submit` has checked. Pointers refer to
+            // memory of this card. The driver copies the words before it returns.
             (0..times).try_for_each(|_| unsafe {
                 result::launch_kernel(
                     function,
@@ -256,7 +258,7 @@ fn enqueue(
             })
         }
         (Action::IllegalAddress, Some(function)) => {
-            // SAFETY: it has no parameters; what it does to the context is what was asked for.
+            // SAFETY: it has no parameters. It destroys the context, which is its purpose.
             unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.raw(), &mut []) }
         }
         _ => Ok(()),
@@ -268,8 +270,8 @@ fn upload(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
     let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
     match (bytes, rows) {
         (0, _) | (_, 0) => Ok(()),
-        // SAFETY: all rows lie in memory that lives until the operation has ended, and nobody writes the host's before
-        // that: `Issued` holds it.
+        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
+        // reading until then.
         (_, 1) => unsafe { sys::cuMemcpyHtoDAsync_v2(card, host.cast(), bytes, stream.raw()) }.result(),
         _ => {
             let copy = sys::CUDA_MEMCPY2D {
@@ -292,8 +294,8 @@ fn download(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
     let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
     match (bytes, rows) {
         (0, _) | (_, 0) => Ok(()),
-        // SAFETY: all rows lie in memory that lives until the operation has ended, and nobody else uses the host's before
-        // that: `Issued` holds it.
+        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
+        // writing until then.
         (_, 1) => unsafe { sys::cuMemcpyDtoHAsync_v2(host.cast(), card, bytes, stream.raw()) }.result(),
         _ => {
             let copy = sys::CUDA_MEMCPY2D {
@@ -311,7 +313,7 @@ fn download(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
     }
 }
 
-/// A copy of that many rows, from nowhere to nowhere.
+/// A 2D copy descriptor with the size set and both ends unset.
 fn rectangle(bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
     sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,

@@ -1,12 +1,12 @@
-//! What all threads of a device know: whether it is lost, whether it is closing, which kernel runs, and how much is to
-//! be issued.
+//! State shared by the threads of a device: whether it is lost or closing, the running kernel, and the number of queued
+//! requests.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::device::{Fault, FaultKind};
 
-/// The state that a device's threads share.
+/// State shared by the threads of a device.
 #[derive(Debug, Default)]
 pub struct Shared {
     lost: OnceLock<String>,
@@ -16,17 +16,17 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The device is gone, for the first reason given. Every later operation fails with it.
+    /// Marks the device as lost. The first reason is kept, and every later operation fails with it.
     pub fn mark_lost(&self, why: &str) -> Fault {
         let computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         let message = self.lost.get_or_init(|| match *computing {
-            Some(kernel) => format!("{why}, while {kernel} ran; the card's context is lost"),
+            Some(kernel) => format!("{why}, while {kernel} was running; the card's context is lost"),
             None => format!("{why}; the card's context is lost"),
         });
         Fault::new(FaultKind::Lost, message.clone())
     }
 
-    /// An error if the device is gone or closing.
+    /// A fault if the device is lost or closing.
     pub fn check_alive(&self) -> Result<(), Fault> {
         match self.lost.get() {
             Some(message) => Err(Fault::new(FaultKind::Lost, message.clone())),
@@ -37,22 +37,22 @@ impl Shared {
         }
     }
 
-    /// Nothing more is issued.
+    /// Marks the device as closing: no further operation is issued.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Takes note of how many orders the owner has before it.
+    /// Sets the number of requests queued for the owner thread.
     pub fn set_queued(&self, orders: usize) {
         self.orders.store(orders, Ordering::Relaxed);
     }
 
-    /// How many orders the owner has before it.
+    /// The number of requests queued for the owner thread.
     pub fn orders(&self) -> usize {
         self.orders.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the kernel that runs, to be named should the context be lost meanwhile.
+    /// Sets the running kernel, which is named if the context is lost.
     pub fn set_running_kernel(&self, kernel: Option<&'static str>) {
         *self.computing.lock().unwrap_or_else(PoisonError::into_inner) = kernel;
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_and_its_kernel_stay() {
+    fn the_first_reason_and_its_kernel_are_kept() {
         let shared = Shared::default();
         assert!(shared.check_alive().is_ok());
         shared.set_running_kernel(Some("csr_vector_f64"));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closing_device_takes_nothing() {
+    fn a_closing_device_refuses_operations() {
         let shared = Shared::default();
         shared.close();
         assert_eq!(shared.check_alive().unwrap_err().kind, FaultKind::Lost);

@@ -1,4 +1,4 @@
-//! What a real card must do. Without one the tests say aloud that they skip.
+//! Tests on a real card. Without one they print that they are skipped.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::device::{Completion, PinnedRange};
 use crate::graph::DeviceId;
 
-/// Whether there is a card; says so where there is none.
+/// Whether a card is available; prints a message if not.
 fn card() -> bool {
     match Driver::get() {
         Ok(_) => true,
@@ -27,7 +27,7 @@ fn open(name: &str, options: CudaOptions) -> (CudaDevice, Receiver<Completion>) 
 }
 
 fn next(completions: &Receiver<Completion>) -> Completion {
-    completions.recv_timeout(Duration::from_secs(20)).expect("the device stays silent")
+    completions.recv_timeout(Duration::from_secs(20)).expect("no completion within 20 s")
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn without_a_driver_opening_says_what_is_missing() {
     let (sender, _receiver) = unbounded();
     let reports = Reports { device: DeviceId(1), sender };
     let opened = CudaDevice::open("cuda:99", CudaOptions::default(), Clock::start(), reports);
-    let fault = opened.err().expect("there is no card 99");
+    let fault = opened.err().expect("card 99 was opened");
     assert_eq!(fault.kind, FaultKind::Lost);
     assert!(fault.message.contains("driver") || fault.message.contains("card 99"), "{}", fault.message);
 }
 
 #[test]
-fn names_and_cards_belong_together() {
+fn device_names_map_to_card_numbers_and_back() {
     for (card, again, name) in [(0, 0, "cuda:0"), (0, 1, "cuda:0#2"), (12, 2, "cuda:12#3")] {
         assert_eq!(device_name(card, again), name);
         assert_eq!(card_number(name), Some(card));
@@ -68,9 +68,9 @@ fn some_memory_is_left_to_the_driver() {
     assert!((140_u64 << 30) - usable_bytes(140 << 30) >= 1 << 30);
 }
 
-/// Operations with real lengths in time: what is reported lies between issuing and hearing, and in order.
+/// Reported times are in lane order and between submission and completion.
 #[test]
-fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
+fn reported_times_are_in_lane_order_and_between_submission_and_completion() {
     if !card() {
         return;
     }
@@ -94,19 +94,19 @@ fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
         let second = device.submit(2, download, Demand::default(), &[first]).unwrap();
         let mut ends = [next(&completions), next(&completions)];
         ends.sort_by_key(|end| end.fence);
-        let heard_ns = device.now_ns();
+        let received_ns = device.now_ns();
         assert_eq!((ends[0].fence, ends[1].fence), (first, second));
         for (end, lane) in ends.iter().zip([0, 2]) {
             assert_eq!(end.result, Ok(()));
-            assert!(submitted_ns <= end.start_ns && end.end_ns <= heard_ns, "{end:?}");
-            assert!(last_ns[lane] <= end.start_ns, "a span overlaps the one before it");
+            assert!(submitted_ns <= end.start_ns && end.end_ns <= received_ns, "{end:?}");
+            assert!(last_ns[lane] <= end.start_ns, "a span overlaps its predecessor");
             last_ns[lane] = end.end_ns;
             fastest_ns = fastest_ns.min(end.end_ns - end.start_ns);
         }
         assert!(ends[0].end_ns <= ends[1].start_ns, "{ends:?}");
         assert!(back.read().unwrap().iter().all(|byte| *byte == 9));
     }
-    // Of many copies one is not held up by whatever else the card does.
+    // The fastest of many copies is not delayed by other work of the card.
     let gb_per_s = SIZE as f64 / fastest_ns as f64;
     assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
     let error_ns = device.clock_error_ns().unwrap();
@@ -114,9 +114,9 @@ fn times_lie_between_submitting_and_hearing_and_lanes_are_in_order() {
     assert!(error_ns < 1_000_000, "{error_ns}");
 }
 
-/// Events are used again while other lanes still ask when an operation ended.
+/// Events are reused while other lanes still query the end times of earlier operations.
 #[test]
-fn many_short_copies_behind_each_other_end_well_and_in_order() {
+fn many_short_dependent_copies_succeed_in_order() {
     if !card() {
         return;
     }
@@ -150,18 +150,18 @@ fn many_short_copies_behind_each_other_end_well_and_in_order() {
     assert!(back.iter().all(|back| back.read().unwrap().iter().all(|byte| *byte == 5)));
 }
 
-/// In a process of its own: a fault may take more than its context.
+/// Runs in a separate process, because a fault may destroy more than its own context.
 #[test]
-fn a_kernel_fault_takes_its_device_and_says_so() {
+fn a_kernel_fault_loses_its_device_and_is_reported() {
     if card() {
         let name = "device::cuda::tests::a_kernel_faults_in_this_process";
         let arguments = ["--exact", name, "--ignored", "--nocapture"];
         let child =
             std::process::Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
-        let said =
+        let output =
             String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
-        eprintln!("{said}");
-        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+        eprintln!("{output}");
+        assert!(child.status.success() && output.contains("1 passed"), "{output}");
     }
 }
 
@@ -183,7 +183,7 @@ fn a_kernel_faults_in_this_process() {
     lost.next_fence += 1;
     lost.threads.as_ref().unwrap().orders.send(Request::Issue(command)).unwrap();
     let end = next(&completions);
-    let fault = end.result.expect_err("an illegal address is a fault");
+    let fault = end.result.expect_err("an illegal address was not reported");
     assert_eq!(fault.kind, FaultKind::Lost);
     assert!(fault.message.contains("illegal") && fault.message.contains("a kernel"), "{}", fault.message);
     let lost: &mut dyn Device<'_> = &mut lost;

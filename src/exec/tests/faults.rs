@@ -1,4 +1,4 @@
-//! A fault stops what needs it and nothing else, wherever it happens.
+//! A fault stops exactly the strands that depend on it, at every task.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn quick() -> ExecOptions<'static> {
     ExecOptions { cancel: None, watchdog_timeout: Duration::from_millis(2) }
 }
 
-/// All strands that a stop of `first` can stop.
+/// All strands that depend on `first`, directly or not.
 fn stopped_by(graph: &Graph, first: impl Iterator<Item = StrandId>) -> HashSet<StrandId> {
     let mut stopped: HashSet<StrandId> = first.collect();
     let strand = |task: TaskId| graph.tasks()[task.index()].strand;
@@ -45,7 +45,7 @@ fn outcome(run: &Run, seed: u64) -> Outcome {
 }
 
 #[test]
-fn a_fault_at_any_task_stops_only_what_needs_it() {
+fn a_fault_at_any_task_stops_only_dependent_strands() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
@@ -73,7 +73,7 @@ fn a_fault_at_any_task_stops_only_what_needs_it() {
 }
 
 #[test]
-fn a_device_lost_at_any_task_leaves_the_rest_to_the_others() {
+fn after_a_device_loss_at_any_task_the_others_do_the_rest() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
@@ -91,7 +91,7 @@ fn a_device_lost_at_any_task_leaves_the_rest_to_the_others() {
                 let users = graph.tasks().iter().filter(|at| uses(at)).map(|at| at.strand);
                 let stoppable = stopped_by(&graph, users);
                 assert!(outcome.unfinished.iter().all(|strand| stoppable.contains(strand)), "{outcome:?}");
-                // The host can take every choice that the lost device did not.
+                // The host can take every choice that the lost device did not take.
                 if device != DeviceId::HOST {
                     assert!(outcome.chosen.iter().all(Option::is_some), "{outcome:?}");
                 }
@@ -101,7 +101,7 @@ fn a_device_lost_at_any_task_leaves_the_rest_to_the_others() {
 }
 
 #[test]
-fn a_silent_device_counts_as_dead_and_its_tasks_are_named() {
+fn a_hung_device_is_declared_dead_and_its_tasks_are_named() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
@@ -115,7 +115,7 @@ fn a_silent_device_counts_as_dead_and_its_tasks_are_named() {
                 Err(Error::Device { device, reason }) => {
                     assert_eq!(device, "scripted:0");
                     let name = format!("{} {number}", at.kind.name());
-                    assert!(reason.contains(&name) && reason.contains("did not end"), "{reason}");
+                    assert!(reason.contains(&name) && reason.contains("did not complete"), "{reason}");
                 }
                 other => panic!("{other:?}"),
             }
@@ -149,7 +149,7 @@ fn two_devices_may_fail_in_one_run() {
 }
 
 #[test]
-fn without_any_device_a_choice_stays_open_and_unfinished() {
+fn if_all_devices_are_lost_choices_stay_open_and_unfinished() {
     let graph = small();
     let first = |device: u32| graph.tasks().iter().position(|task| task.device.0 == device).unwrap() as u32;
     let mut run = Run::of(graph.clone());
@@ -162,7 +162,7 @@ fn without_any_device_a_choice_stays_open_and_unfinished() {
 }
 
 #[test]
-fn a_binder_that_fails_ends_the_run_with_its_error_and_nothing_under_way() {
+fn a_binder_error_ends_the_run_with_nothing_in_flight() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {
         let task = TaskId(number);
@@ -170,7 +170,7 @@ fn a_binder_that_fails_ends_the_run_with_its_error_and_nothing_under_way() {
         match run.go(seeded(u64::from(number)), &quick(), None).0 {
             Err(Error::Usage(message)) => assert_eq!(message, format!("task {number} cannot be made")),
             Err(other) => panic!("{other}"),
-            // Of a choice that another device took.
+            // The task belongs to a choice that another device took.
             Ok(outcome) => assert!(
                 graph.strands()[graph.tasks()[task.index()].strand.index()].is_some()
                     && outcome.is_complete()
@@ -180,7 +180,7 @@ fn a_binder_that_fails_ends_the_run_with_its_error_and_nothing_under_way() {
 }
 
 #[test]
-fn cancelled_at_any_end_nothing_more_is_launched() {
+fn after_a_cancel_at_any_completion_nothing_more_is_submitted() {
     let graph = small();
     for ends in 0..30 {
         let flag = Arc::new(AtomicBool::new(false));

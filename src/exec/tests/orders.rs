@@ -1,4 +1,4 @@
-//! Whatever the order in which operations end, every task runs once, after what it waits for.
+//! In every order of completions, each task runs once and after its predecessors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ fn completes(run: &Run, seed: u64) {
 }
 
 #[test]
-fn every_order_of_ends_of_a_small_graph_works() {
+fn a_small_graph_completes_in_every_order_of_completions() {
     let shapes = [
         Shape { accelerators: 1, chunks: 1, host_chunks: 1, choices: 1, split: false, slots: 1 },
         Shape { accelerators: 1, chunks: 2, host_chunks: 0, choices: 0, split: false, slots: 2 },
@@ -30,7 +30,7 @@ fn every_order_of_ends_of_a_small_graph_works() {
             let mut run = Run::of(planner_like(shape).graph());
             run.stream_ordered = stream_ordered;
             let mut orders = 0;
-            // What was chosen at each end, and out of how many.
+            // For each completion the option taken and the number of options.
             let path: Rc<RefCell<Vec<(usize, usize)>>> = Rc::default();
             loop {
                 let taken = path.clone();
@@ -40,7 +40,7 @@ fn every_order_of_ends_of_a_small_graph_works() {
                     if at == taken.len() {
                         taken.push((0, options));
                     }
-                    assert_eq!(taken[at].1, options, "the run is not the same as before");
+                    assert_eq!(taken[at].1, options, "the run is not deterministic");
                     at += 1;
                     taken[at - 1].0
                 };
@@ -64,7 +64,7 @@ fn every_order_of_ends_of_a_small_graph_works() {
 }
 
 #[test]
-fn a_schedule_is_used_again_and_again() {
+fn a_schedule_can_be_reused() {
     let run = Run::of(
         planner_like(Shape { accelerators: 2, chunks: 3, host_chunks: 2, choices: 4, split: true, slots: 2 })
             .graph(),
@@ -75,7 +75,7 @@ fn a_schedule_is_used_again_and_again() {
 }
 
 #[test]
-fn the_longest_remaining_path_goes_first() {
+fn the_longest_remaining_path_runs_first() {
     let mut draft = Draft::default();
     let strands: Vec<StrandId> = (0..3).map(|_| draft.strand(None)).collect();
     let mut add = |strand: usize, before: &[TaskId]| {
@@ -89,12 +89,12 @@ fn the_longest_remaining_path_goes_first() {
     let mut run = Run::of(draft.graph());
     run.depth = 1;
     let (_, submitted) = run.go(Box::new(|_| 0), &ExecOptions::default(), None);
-    // The tasks take 100, 101, 102 … ns, so a path of as many tasks is longer if its tasks came later.
+    // Tasks take 100, 101, 102 … ns, so of two paths with equally many tasks the later one is longer.
     assert_eq!(submitted, [long, long_middle, middle, long_end, middle_end, short]);
 }
 
 #[test]
-fn an_unvalidated_graph_that_cannot_go_on_is_an_error() {
+fn an_unvalidated_graph_that_deadlocks_is_an_error() {
     let mut draft = Draft::default();
     let pool = draft.pool(DeviceId::HOST, 1);
     for _ in 0..2 {
@@ -102,11 +102,11 @@ fn an_unvalidated_graph_that_cannot_go_on_is_an_error() {
         draft.add((TaskKind::CpuCompute, DeviceId::HOST, strand), (Some(pool), None), &[], &[], &[]);
     }
     let (outcome, _) = Run::of(draft.graph()).go(seeded(1), &ExecOptions::default(), None);
-    assert!(outcome.unwrap_err().to_string().contains("cannot go on"));
+    assert!(outcome.unwrap_err().to_string().contains("deadlocked"));
 }
 
 #[test]
-fn a_graph_for_devices_that_are_not_there_is_an_error() {
+fn a_graph_for_missing_devices_is_an_error() {
     let mut draft = Draft::default();
     let strand = draft.strand(None);
     draft.add((TaskKind::Kernel, DeviceId(3), strand), (None, None), &[], &[], &[]);
@@ -146,14 +146,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn random_graphs_end_whatever_ends_first(draft in random_dag(), seed: u64, depth in 1usize..4, waits: bool) {
+    fn random_graphs_complete_in_any_order_of_completions(draft in random_dag(), seed: u64, depth in 1usize..4, waits: bool) {
         let mut run = Run::of(draft.graph());
         (run.depth, run.stream_ordered) = (depth, waits);
         completes(&run, seed);
     }
 
     #[test]
-    fn planned_graphs_end_whatever_ends_first(
+    fn planned_graphs_complete_in_any_order_of_completions(
         accelerators in 0u32..4, chunks in 0u32..6, host_chunks in 0u32..4, choices in 0u32..6,
         split: bool, slots in 1u32..4, seed: u64, depth in 1usize..5, waits: bool,
     ) {

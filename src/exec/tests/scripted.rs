@@ -1,4 +1,4 @@
-//! Devices that end their operations in whatever order a test asks for, and watch that nothing is done too early.
+//! Scripted devices: they complete operations in the order a test chooses and assert that nothing runs too early.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -14,20 +14,20 @@ use crate::error::{self, Error};
 use crate::exec::{Binder, ExecOptions, HeldSlots, Outcome, Schedule, execute};
 use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
-/// What goes wrong with a task.
+/// A fault to inject into a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InjectedFault {
-    /// It is refused when it is submitted.
+    /// Its submission is refused.
     Refused(FaultKind),
-    /// It ends badly.
+    /// It completes with a fault.
     Ends(FaultKind),
-    /// It never ends.
+    /// It never completes.
     Silent,
-    /// The binder cannot make it.
+    /// The binder returns an error.
     Unbound,
 }
 
-/// Which of the operations that could end ends next: the number of them goes in.
+/// Chooses which of the operations that can complete does so next; the argument is their number.
 pub(super) type Chooser = Box<dyn FnMut(usize) -> usize>;
 
 struct Pending {
@@ -38,13 +38,13 @@ struct Pending {
     waits: Vec<Fence>,
 }
 
-/// Everything the devices of one run share.
+/// State shared by the devices of one run.
 pub(super) struct Script {
     graph: Graph,
     choose: Chooser,
     sender: Sender<Completion>,
     injected: HashMap<TaskId, InjectedFault>,
-    /// The task that the binder made last, and the slots it may use.
+    /// The task bound last, and the slots it may use.
     bound: Option<(TaskId, HeldSlots)>,
     pending: Vec<Pending>,
     ended: HashSet<TaskId>,
@@ -56,7 +56,7 @@ pub(super) struct Script {
     /// For each slot its holder and the holder's operations.
     holders: HashMap<(u32, u32), (StrandId, Vec<TaskId>)>,
     pub(super) submitted: Vec<TaskId>,
-    /// Called before each end with the number of ends so far.
+    /// Called before each completion with the number of completions so far.
     pub(super) on_end: Option<Box<dyn FnMut(usize)>>,
 }
 
@@ -65,7 +65,7 @@ impl Script {
         self.ended.contains(&task) || self.excluded(task)
     }
 
-    /// Whether another strand of the task's choice has begun.
+    /// Whether another strand of the task's choice was submitted.
     fn excluded(&self, task: TaskId) -> bool {
         let strand = self.graph.tasks()[task.index()].strand;
         self.graph.strands()[strand.index()].is_some()
@@ -79,15 +79,15 @@ impl Script {
     }
 
     fn submit(&mut self, device: usize, lane: usize, depth: usize, waits: &[Fence]) -> Result<Fence, Fault> {
-        let (task, slots) = self.bound.take().expect("an operation that nobody bound");
+        let (task, slots) = self.bound.take().expect("an operation that was not bound");
         if self.lost.contains(&device) {
             return Err(Fault::new(FaultKind::Lost, "gone"));
         }
         let at = self.graph.tasks()[task.index()];
         assert!(!self.submitted.contains(&task), "{task:?} is submitted twice");
-        assert!(!self.excluded(task), "{task:?} is of a strand that was not chosen");
+        assert!(!self.excluded(task), "{task:?} belongs to a strand that was not chosen");
         let on_lane = self.pending.iter().filter(|other| (other.device, other.lane) == (device, lane));
-        assert!(on_lane.count() < depth, "lane {lane} is deeper than it may be");
+        assert!(on_lane.count() < depth, "lane {lane} exceeds its depth");
         for before in self.graph.predecessors(task) {
             if let Some(fence) = self.fences.get(before)
                 && self.graph.tasks()[before.index()].device == at.device
@@ -110,7 +110,7 @@ impl Script {
         Ok(fence)
     }
 
-    /// A slot goes to the next strand only when the one before is done with it, and fences say so.
+    /// Asserts that a slot passes to another strand only after its last users, and with waits for them.
     fn watch_slots(&mut self, task: TaskId, slots: &HeldSlots, waits: &[Fence]) {
         let at = self.graph.tasks()[task.index()];
         let pools = 0..self.graph.pools().len() as u32;
@@ -129,14 +129,14 @@ impl Script {
                 }
                 *entry = (at.strand, Vec::new());
             }
-            assert_eq!(entry.0, at.strand, "slot {slot} of pool {pool} is another strand's");
+            assert_eq!(entry.0, at.strand, "slot {slot} of pool {pool} is held by another strand");
             if !matches!(self.injected.get(&task), Some(InjectedFault::Refused(_))) {
                 entry.1.push(task);
             }
         }
     }
 
-    /// Operations that may be running now.
+    /// Operations that can run now.
     fn running(&self) -> Vec<usize> {
         let mut busy = HashSet::new();
         let mut running = Vec::new();
@@ -157,7 +157,7 @@ impl Script {
             let task = self.pending[place].task;
             let lost = self.lost.contains(&self.pending[place].device);
             for &before in self.graph.predecessors(task) {
-                assert!(lost || self.over(before), "{task:?} runs before {before:?} has ended");
+                assert!(lost || self.over(before), "{task:?} runs before {before:?} completed");
             }
         }
         let silent =
@@ -179,19 +179,19 @@ impl Script {
             if *kind == FaultKind::Lost {
                 self.lost.insert(operation.device);
             }
-            result = Err(Fault::new(*kind, "ended badly"));
+            result = Err(Fault::new(*kind, "failed"));
         } else if self.lost.contains(&operation.device) {
             result = Err(Fault::new(FaultKind::Lost, "gone"));
         }
         let device = DeviceId(operation.device as u32);
         let (start_ns, end_ns) = (self.now_ns - 5, self.now_ns);
         let report = Completion { device, fence: operation.fence, start_ns, end_ns, result };
-        // Ends of operations that nobody knows are noise and must be ignored.
+        // Completions of unknown operations must be ignored.
         for fence in [Fence(u64::MAX), Fence(u64::MAX - operation.fence.0)] {
             let _ = self.sender.send(Completion { fence, ..report.clone() });
         }
         let _ = self.sender.send(report.clone());
-        // So are ends that are reported again.
+        // So must duplicate completions.
         let _ = self.sender.send(report);
         true
     }
@@ -257,12 +257,12 @@ impl<'run> Binder<'run> for ScriptedBinder {
     }
 }
 
-/// A graph, and how it is to be run.
+/// A graph and the properties of the devices that run it.
 pub(super) struct Run {
     pub(super) graph: Graph,
     pub(super) devices: u32,
     pub(super) depth: usize,
-    /// Whether accelerators order what is submitted to them.
+    /// Whether accelerators are stream-ordered.
     pub(super) stream_ordered: bool,
     pub(super) injected: HashMap<TaskId, InjectedFault>,
 }
@@ -278,7 +278,7 @@ impl Run {
         self
     }
 
-    /// Runs it; the script says what happened besides the outcome.
+    /// Runs the graph. Returns the outcome and the tasks submitted.
     pub(super) fn go(
         &self,
         choose: Chooser,
@@ -286,7 +286,7 @@ impl Run {
         on_end: Option<Box<dyn FnMut(usize)>>,
     ) -> (error::Result<Outcome>, Vec<TaskId>) {
         let (sender, receiver): (_, Receiver<Completion>) = unbounded();
-        // Left over from an earlier run.
+        // Late completions of an earlier run.
         for fence in 0..3 {
             let (device, fence) = (DeviceId(0), Fence(fence));
             sender.send(Completion { device, fence, start_ns: 0, end_ns: 0, result: Ok(()) }).unwrap();
@@ -326,7 +326,7 @@ impl Run {
                 |task: &TaskId| self.graph.tasks()[task.index()].device.index() == operation.device;
             self.injected.iter().any(|(task, injected)| *injected == InjectedFault::Silent && of_device(task))
         };
-        assert!(script.pending.iter().all(silent), "execute left operations under way");
+        assert!(script.pending.iter().all(silent), "execute returned with operations in flight");
         (outcome, script.submitted.clone())
     }
 
@@ -345,7 +345,7 @@ impl Run {
     }
 }
 
-/// A chooser that always does the same for the same seed.
+/// A deterministic pseudo-random chooser.
 pub(super) fn seeded(seed: u64) -> Chooser {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     Box::new(move |options| {
@@ -356,7 +356,7 @@ pub(super) fn seeded(seed: u64) -> Chooser {
     })
 }
 
-/// Everything that must hold of an outcome, whatever happened.
+/// Asserts what must hold for every outcome: each strand is done, skipped or listed as unfinished.
 pub(super) fn check_cover(graph: &Graph, outcome: &Outcome) {
     let done: HashSet<TaskId> = outcome.records.iter().map(|record| record.task).collect();
     assert_eq!(done.len(), outcome.records.len(), "a task is recorded twice");

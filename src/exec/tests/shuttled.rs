@@ -1,7 +1,7 @@
-//! The coordinator against worker threads that run in every order a random scheduler thinks of.
+//! The coordinator with worker threads under a randomised thread scheduler (shuttle).
 //!
-//! Each lane is a thread; ends travel over a channel of the scheduler's own and are handed on, one at a time, when the
-//! coordinator lets time pass. A task may fail, its device may be lost, and the run may be cancelled at any time.
+//! Each lane is a thread. Completions go over a channel of the scheduler and are forwarded, one at a time, when the
+//! coordinator advances time. A task may fail, its device may be lost, and the run may be cancelled at any time.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
 use crate::graph::fixture::{Shape, planner_like};
 use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
-/// Which tasks have ended, and which are under way.
+/// The completed tasks and the started strands.
 #[derive(Default)]
 struct Log {
     ended: HashSet<TaskId>,
@@ -79,7 +79,7 @@ impl<'run> Device<'run> for ThreadedDevice {
 
     fn mark_synchronized(&mut self) {}
 
-    /// Waits for the next end of any device, as the coordinator would on its own channel.
+    /// Waits for the next completion of any device, as the coordinator would on its own channel.
     fn advance(&mut self) -> bool {
         {
             let mut under_way = self.under_way.lock().unwrap();
@@ -110,7 +110,7 @@ impl<'run> Binder<'run> for Names {
     }
 }
 
-/// Does what a lane is given: checks that all it waits for has ended, and ends it.
+/// Runs a lane's tasks: asserts that their predecessors completed, and completes them.
 fn work(
     graph: &Graph,
     device: DeviceId,
@@ -209,7 +209,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
     };
     check_cover(&graph, &outcome);
     assert!(!outcome.faults.is_empty() || outcome.cancelled || outcome.is_complete());
-    assert_eq!(*under_way.lock().unwrap(), 0, "something is still under way");
+    assert_eq!(*under_way.lock().unwrap(), 0, "an operation is still in flight");
     drop(devices);
     for worker in workers {
         worker.join().unwrap();
@@ -219,21 +219,21 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
 const SHAPE: Shape = Shape { accelerators: 2, chunks: 2, host_chunks: 1, choices: 2, split: true, slots: 1 };
 
 #[test]
-fn no_schedule_of_the_workers_loses_a_task() {
+fn no_thread_schedule_loses_a_task() {
     shuttle::check_random(|| run_threaded(SHAPE, false, false), 150);
 }
 
 #[test]
-fn no_schedule_of_the_workers_loses_a_task_when_one_fails() {
+fn no_thread_schedule_loses_a_task_when_one_fails() {
     shuttle::check_random(|| run_threaded(SHAPE, true, false), 150);
 }
 
 #[test]
-fn no_schedule_of_the_workers_outlives_a_cancelled_run() {
+fn in_every_thread_schedule_a_cancelled_run_returns_with_nothing_in_flight() {
     shuttle::check_random(|| run_threaded(SHAPE, false, true), 150);
 }
 
 #[test]
-fn rare_schedules_are_tried_too() {
+fn no_rare_thread_schedule_loses_a_task_when_one_fails() {
     shuttle::check_pct(|| run_threaded(SHAPE, true, false), 100, 3);
 }

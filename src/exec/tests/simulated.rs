@@ -1,4 +1,4 @@
-//! On simulated devices: times, overlap, and who takes the floating tail.
+//! On simulated devices: times, overlap, and which device takes which choice.
 
 use crossbeam::channel::unbounded;
 
@@ -40,7 +40,7 @@ fn takes_ns(draft: &mut Draft, of: impl Fn(TaskKind) -> u64) {
 }
 
 #[test]
-fn transfers_hide_behind_kernels() {
+fn transfers_overlap_with_kernels() {
     let mut draft = planner_like(Shape {
         accelerators: 1,
         chunks: 20,
@@ -52,7 +52,7 @@ fn transfers_hide_behind_kernels() {
     takes_ns(&mut draft, |kind| if kind == TaskKind::Kernel { 100 } else { 20 });
     let outcome = simulate(&draft.graph(), 1);
     let end = outcome.records.iter().map(|record| record.end_ns).max().unwrap();
-    // One copy to stage and two to upload X and the first chunk, twenty kernels back to back, two copies out.
+    // Staging, uploading X and uploading the first chunk; twenty kernels back to back; download and merge of the last.
     assert_eq!(end, 3 * 20 + 20 * 100 + 2 * 20);
 }
 
@@ -84,7 +84,7 @@ fn devices_meet_in_the_middle_of_the_choices() {
 }
 
 #[test]
-fn choices_wait_until_a_devices_own_chunks_have_begun() {
+fn a_device_takes_choices_only_after_starting_its_own_chunks() {
     let mut draft = planner_like(Shape {
         accelerators: 1,
         chunks: 6,
@@ -99,7 +99,7 @@ fn choices_wait_until_a_devices_own_chunks_have_begun() {
     let began = |floating: bool, kind: TaskKind| {
         let of = |record: &&crate::exec::Record| {
             let task = graph.tasks()[record.task.index()];
-            // The first two tasks bring X.
+            // The first two tasks stage and upload X.
             task.kind == kind
                 && record.task.0 > 1
                 && graph.strands()[task.strand.index()].is_some() == floating

@@ -1,5 +1,5 @@
-//! What a product keeps on an accelerator: rows of X, slots for chunks of A and slices of Y, and the pinned memory
-//! beside them. Allocated once, when the product is prepared.
+//! The memory of a product on an accelerator: rows of X, slots for chunks of A and slices of Y, and pinned host memory
+//! for staging. It is allocated once, when the devices are opened.
 
 use crate::device::{
     Device, Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
@@ -10,7 +10,7 @@ use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan};
 use crate::work::{Array, HeldColumns, Storage, XOrder};
 
-/// Slots of one kind: so many, each so large.
+/// Equal slots in one allocation.
 #[derive(Debug)]
 struct SlotMemory {
     memory: Memory,
@@ -41,14 +41,14 @@ impl SlotMemory {
     }
 }
 
-/// One accelerator's share of a product, allocated.
+/// The memory of a product on one accelerator.
 #[derive(Debug)]
 pub struct Accelerator {
     /// The rows of X it holds.
     pub held: HeldColumns,
     x: Memory,
     x_bytes: u64,
-    /// None where X crosses from where it lies.
+    /// Staging memory for X; `None` if X is registered and copied in place.
     x_pinned: Option<Pinned>,
     row_bytes: u64,
     pitch_bytes: u64,
@@ -60,13 +60,12 @@ pub struct Accelerator {
     y: SlotMemory,
     staged: Vec<Pinned>,
     returned: Vec<Pinned>,
-    /// For each chunk that stays on the device, where it lies.
+    /// For each chunk that stays on the device its memory range.
     resident: Vec<Option<MemoryRange>>,
 }
 
 impl Accelerator {
-    /// Allocates on `device`, the one with number `index` in `plan`, all that it needs to hold the rows `held` of X and
-    /// its chunks.
+    /// Allocates on `device`, number `index` of `plan`, the memory for the rows `held` of X and for its chunks.
     pub fn allocate(
         device: &mut dyn Device<'_>,
         plan: &Plan,
@@ -120,7 +119,7 @@ impl Accelerator {
         })
     }
 
-    /// Holds other rows of X from now on. No chunk may stay on the device whose columns count from the old ones.
+    /// Changes the rows of X that the device holds. No resident chunk may have column indices relative to the old rows.
     pub fn hold(&mut self, device: &mut dyn Device<'_>, held: HeldColumns) -> std::result::Result<(), Fault> {
         let bytes = self.x_order.bytes(held.rows() as u64, self.k, self.value_bytes);
         if bytes > self.x_bytes {
@@ -142,24 +141,24 @@ impl Accelerator {
         }
     }
 
-    /// How X lies.
+    /// The storage order of X on the device.
     pub fn x_order(&self) -> XOrder {
         self.x_order
     }
 
-    /// Elements from one row, or column, of X to the next.
+    /// Leading dimension of X on the device, in elements.
     pub fn x_pitch(&self) -> u64 {
         self.x_order.pitch_bytes(self.held.rows() as u64, self.k, self.value_bytes) / self.value_bytes
     }
 
-    /// Elements from one row of Y to the next.
+    /// Leading dimension of Y on the device, in elements.
     pub fn y_pitch(&self) -> u64 {
         self.pitch_bytes / self.value_bytes
     }
 
-    /// Pinned memory for X.
+    /// The staging memory for X.
     pub fn x_pinned(&self) -> Result<&Pinned> {
-        self.x_pinned.as_ref().ok_or_else(|| Error::Internal("there is no pinned memory for X".into()))
+        self.x_pinned.as_ref().ok_or_else(|| Error::Internal("X has no staging memory on this device".into()))
     }
 
     /// The pinned slot that a chunk of A is staged in.
@@ -167,28 +166,30 @@ impl Accelerator {
         pinned_slot(&self.staged, slot)
     }
 
-    /// The pinned slot that a slice of Y comes back to.
+    /// The pinned slot that a slice of Y is downloaded to.
     pub fn returned(&self, slot: u32) -> Result<&Pinned> {
         pinned_slot(&self.returned, slot)
     }
 
-    /// Where a chunk of `bytes` bytes lies: in its slot, or where it stays.
+    /// The range of a chunk of `bytes` bytes: in its slot, or where it is resident.
     pub fn chunk_range(&self, chunk: usize, slot: Option<u32>, bytes: u64) -> Result<MemoryRange> {
         match (slot, self.resident.get(chunk).copied().flatten()) {
             (Some(slot), _) => self.a.range(slot, bytes),
             (None, Some(range)) => Ok(MemoryRange { end: range.begin + bytes.min(range.bytes()), ..range }),
-            (None, None) => Err(Error::Internal(format!("chunk {chunk} is nowhere on its device"))),
+            (None, None) => {
+                Err(Error::Internal(format!("chunk {chunk} is neither resident on its device nor in a slot")))
+            }
         }
     }
 
-    /// The copy of X, as it was staged, to the device.
+    /// The upload of the staged X.
     pub fn upload_x(&self) -> Result<Operation<'static>> {
         let to = self.x_range();
         let from = PinnedRange { pinned: self.x_pinned()?.clone(), begin: 0, end: to.bytes() };
         Ok(Operation::upload(from, to))
     }
 
-    /// The copy of the rows that are held of `x`, which lies at `pinned`, to the device.
+    /// The upload of the held rows of X from `pinned`, the caller's own memory of `x`.
     pub fn upload_x_in_place<T: Scalar>(
         &self,
         pinned: &Pinned,
@@ -198,23 +199,25 @@ impl Accelerator {
             HeldColumns::Whole { .. } => 0,
             HeldColumns::Range { first, .. } => u64::from(first),
             HeldColumns::Gather { .. } => {
-                return Err(Error::Internal("rows of X that lie apart are to cross together".into()));
+                return Err(Error::Internal(
+                    "gathered rows of X must be staged; they cannot be copied in place".into(),
+                ));
             }
         };
         let device = self.x_range();
         let host_pitch_bytes = (x.leading_dimension() * size_of::<T>()) as u64;
-        let apart = host_pitch_bytes != self.row_bytes && self.held.rows() > 1;
-        let rows = match apart {
+        let strided = host_pitch_bytes != self.row_bytes && self.held.rows() > 1;
+        let rows = match strided {
             true => RowBytes { bytes: self.row_bytes, pitch_bytes: self.pitch_bytes, host_pitch_bytes },
             false => RowBytes::ALL,
         };
         let begin = first * host_pitch_bytes;
-        let end = if apart { pinned.bytes() as u64 } else { begin + device.bytes() };
+        let end = if strided { pinned.bytes() as u64 } else { begin + device.bytes() };
         let host = PinnedRange { pinned: pinned.clone(), begin, end };
         Ok(Operation::Upload(vec![Transfer { host, device, rows }]))
     }
 
-    /// The copies of a chunk's arrays to where `storage` has them in `at`; `from` says where each of them lies.
+    /// The upload of a chunk's arrays to their places in `at`. `from` returns the host range of an array by its name.
     pub fn upload_arrays(
         &self,
         storage: &Storage,
@@ -229,18 +232,18 @@ impl Accelerator {
         Ok(Operation::Upload(filled.map(copy).collect::<Result<_>>()?))
     }
 
-    /// Where a slice of `rows` rows of Y lies.
+    /// The range of a slice of Y with `rows` rows.
     pub fn slice_range(&self, y_slot: u32, rows: u64) -> Result<MemoryRange> {
         self.y.range(y_slot, rows * self.pitch_bytes)
     }
 
-    /// The copy of a staged chunk to the device.
+    /// The upload of a staged chunk.
     pub fn upload_chunk(&self, staged_in: u32, to: MemoryRange) -> Result<Operation<'static>> {
         let from = PinnedRange { pinned: self.staged(staged_in)?.clone(), begin: 0, end: to.bytes() };
         Ok(Operation::upload(from, to))
     }
 
-    /// The copy of a slice of Y, `rows` rows of it, to the host.
+    /// The download of a slice of Y with `rows` rows.
     pub fn download(&self, y_slot: u32, returned_to: u32, rows: u64) -> Result<Operation<'static>> {
         let from = self.slice_range(y_slot, rows)?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
@@ -249,7 +252,7 @@ impl Accelerator {
         Ok(Operation::Download(Transfer { host: to, device: from, rows }))
     }
 
-    /// The launch of `chunk`'s kernel, where it lies at `at` and its slice of Y is in `y_slot`.
+    /// The launch of the kernel of `chunk`, which is stored at `at`; its slice of Y is in `y_slot`.
     pub fn launch(
         &self,
         chunk: &Chunk,
@@ -278,5 +281,5 @@ impl Accelerator {
 }
 
 fn pinned_slot(slots: &[Pinned], slot: u32) -> Result<&Pinned> {
-    slots.get(slot as usize).ok_or_else(|| Error::Internal(format!("there is no pinned slot {slot}")))
+    slots.get(slot as usize).ok_or_else(|| Error::Internal(format!("pinned slot {slot} does not exist")))
 }

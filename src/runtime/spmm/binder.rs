@@ -1,4 +1,4 @@
-//! Turns the tasks of a plan's graph into operations: which bytes are staged, copied, computed and merged.
+//! Builds the operations of a plan's tasks: which bytes are staged, copied, computed and merged.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,22 +17,22 @@ use crate::plan::{Item, Registered};
 use crate::runtime::planned::Planned;
 use crate::work::XOrder;
 
-/// A chunk's product on the host's pool, made when it is first needed.
+/// A chunk's product on the host, prepared when it is first needed.
 pub type HostProduct<'a, T> = Mutex<Option<CpuProduct<'a, T>>>;
 
-/// What the tasks of one run share.
+/// Data shared by the tasks of one run.
 pub struct Shared<'job, 'run, 'y, T: Kernels> {
     /// The matrix and its plan.
     pub job: &'job Job<'job, T>,
-    /// For each device that is an accelerator what it holds.
+    /// For each accelerator its memory.
     pub accelerators: &'run [Option<Accelerator>],
     /// For each chunk its product on the host.
     pub products: &'run [HostProduct<'job, T>],
-    /// How products on the host are made.
+    /// How the host computes products.
     pub settings: &'run Settings,
     /// X.
     pub x: MultiVectorView<'run, T>,
-    /// A and X where they lie.
+    /// A and X, borrowed for copies in place.
     pub inputs: &'run BorrowedInputs,
     /// The slices of Y.
     pub outputs: &'run Outputs<'y, T>,
@@ -40,9 +40,9 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
 
 /// Binds the tasks of one graph.
 pub struct SpmmBinder<'scope, 'job, 'run, 'y, 'graph, T: Kernels> {
-    /// What they share.
+    /// Data shared by the tasks.
     pub shared: &'scope Shared<'job, 'run, 'y, T>,
-    /// The graph they are of.
+    /// Their graph.
     pub planned: &'graph Planned,
 }
 
@@ -75,7 +75,7 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
 }
 
 impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
-    /// One step of a chunk's way through an accelerator.
+    /// One step of a chunk on an accelerator.
     fn chunk_operation(
         &self,
         chunk: usize,
@@ -89,7 +89,9 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
         let pools = pools.ok_or_else(|| Error::Internal(format!("device {} has no slots", device.0)))?;
         let of = |pool: Option<PoolId>| pool.and_then(|pool| slots.of(pool));
         let held = |pool| {
-            of(pool).ok_or_else(|| Error::Internal(format!("chunk {chunk} holds no slot to {}", kind.name())))
+            of(pool).ok_or_else(|| {
+                Error::Internal(format!("chunk {chunk} holds no slot for its {} task", kind.name()))
+            })
         };
         let storage = shared.job.storage(chunk)?;
         match kind {
@@ -132,7 +134,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         accelerator.ok_or_else(|| Error::Internal(format!("device {} of the plan is not open", device.0)))
     }
 
-    /// What crosses the device's link from where it lies.
+    /// Which of A, X and Y are registered and copied in place for the device.
     fn registered(&self, device: DeviceId) -> Registered {
         self.job.plan().devices.get(device.index()).map(|device| device.registered).unwrap_or_default()
     }
@@ -166,13 +168,13 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         self.outputs.merge_split_row(index, split)
     }
 
-    /// Computes a chunk on the pool this is called in.
+    /// Computes a chunk on the current rayon pool.
     fn compute(&self, chunk: usize) -> Result<()> {
         let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
         let mut product =
             self.products.get(chunk).ok_or_else(none)?.lock().unwrap_or_else(PoisonError::into_inner);
         if product.is_none() {
-            // A chunk that was to be computed elsewhere.
+            // The chunk was planned for another device.
             *product = Some(self.job.host_product(chunk, self.settings)?);
         }
         let product = product.as_mut().ok_or_else(none)?;

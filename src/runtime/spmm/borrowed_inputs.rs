@@ -1,4 +1,4 @@
-//! A and X where they lie, lent to devices for one run.
+//! A and X, borrowed for one run so that devices can copy them in place.
 
 use crate::device::{BorrowScope, Pinned, PinnedRange};
 use crate::error::{Error, Result};
@@ -6,18 +6,18 @@ use crate::matrix::{MultiVectorView, Scalar};
 use crate::runtime::spmm::job::Job;
 use crate::work::ChunkRows;
 
-/// The arrays of A, and X.
+/// The arrays of A and the values of X as pinned memory.
 pub struct BorrowedInputs {
     row_pointers: Pinned,
     columns: Pinned,
     values: Pinned,
-    /// For each chunk that is a part of a row the boundaries of its segments.
+    /// For each chunk that is part of a row its segment boundaries.
     segments: Vec<Option<Pinned>>,
     x: Pinned,
 }
 
 impl BorrowedInputs {
-    /// Lends what `job` multiplies, and `x`, for as long as `scope`.
+    /// Borrows the matrix of `job` and `x` for the duration of `scope`.
     pub fn new<'env, T: Scalar>(
         job: &'env Job<'env, T>,
         x: MultiVectorView<'env, T>,
@@ -46,7 +46,7 @@ impl BorrowedInputs {
         &self.x
     }
 
-    /// The bytes of an array of a chunk, by the name that its storage gives it.
+    /// The host range of an array of a chunk, by its name in the chunk's storage.
     pub fn array<T: Scalar>(&self, job: &Job<'_, T>, chunk: usize, name: &str) -> Result<PinnedRange> {
         let rows = job.rows(chunk)?;
         let pointers = rows.row_pointers();
@@ -67,7 +67,7 @@ impl BorrowedInputs {
             }
             ("columns", ..) => Ok(range(&self.columns, first, last, 4)),
             ("values", ..) => Ok(range(&self.values, first, last, size_of::<T>() as u64)),
-            _ => Err(Error::Internal(format!("array {name} of chunk {chunk} lies nowhere in A"))),
+            _ => Err(Error::Internal(format!("array {name} of chunk {chunk} is not an array of A"))),
         }
     }
 }

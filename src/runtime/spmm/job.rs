@@ -1,4 +1,4 @@
-//! A product as planned: the matrix, the plan, and each chunk's rows or segments as a matrix of its own.
+//! A planned product: the matrix, the plan, and each chunk's rows or segments as a matrix view.
 
 use super::settings::Settings;
 use crate::error::{Error, Result};
@@ -13,16 +13,16 @@ use crate::work::{ChunkRows, Storage, Work};
 pub struct Job<'a, T> {
     matrix: CsrView<'a, T>,
     plan: Plan,
-    /// Where the segments of each chunk that is a part of a row begin; empty for chunks of whole rows.
+    /// For each chunk that is part of a row its segment boundaries; empty for chunks of whole rows.
     segments: Vec<Vec<u64>>,
-    /// How each chunk lies in an accelerator's memory; none where there are no accelerators.
+    /// For each chunk its storage in an accelerator's memory; empty without accelerators.
     storages: Vec<Storage>,
-    /// Whether all values are equal, which some kernels for accelerators can use.
+    /// Whether all values are equal, which some accelerator kernels exploit.
     uniform: bool,
 }
 
 impl<'a, T: Scalar> Job<'a, T> {
-    /// `matrix` as `plan`, which must have been made for it, says.
+    /// The product of `matrix` according to `plan`, which must have been made for it.
     pub fn new(matrix: CsrView<'a, T>, plan: Plan) -> Result<Self> {
         let work = Work::spmm(&matrix, plan.k as usize)?;
         plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
@@ -57,15 +57,15 @@ impl<'a, T: Scalar> Job<'a, T> {
 
     /// A chunk of the plan.
     pub fn chunk(&self, chunk: usize) -> Result<&Chunk> {
-        self.plan.chunks.get(chunk).ok_or_else(|| lacking(chunk))
+        self.plan.chunks.get(chunk).ok_or_else(|| missing_chunk(chunk))
     }
 
-    /// How a chunk lies in an accelerator's memory.
+    /// A chunk's storage in an accelerator's memory.
     pub fn storage(&self, chunk: usize) -> Result<&Storage> {
-        self.storages.get(chunk).ok_or_else(|| lacking(chunk))
+        self.storages.get(chunk).ok_or_else(|| missing_chunk(chunk))
     }
 
-    /// Decides how the host computes a chunk, in the rayon pool this is called in.
+    /// Prepares the host's computation of a chunk, on the current rayon pool.
     pub fn host_product(&self, chunk: usize, settings: &Settings) -> Result<CpuProduct<'_, T>>
     where
         T: Kernels,
@@ -89,12 +89,12 @@ impl<'a, T: Scalar> Job<'a, T> {
         match self.chunk(chunk)?.rows {
             ChunkRows::Rows { begin, end } => Ok(self.matrix.slice_rows(begin..end)),
             ChunkRows::Segments { .. } => {
-                self.matrix.with_row_pointers(self.segments.get(chunk).ok_or_else(|| lacking(chunk))?)
+                self.matrix.with_row_pointers(self.segments.get(chunk).ok_or_else(|| missing_chunk(chunk))?)
             }
         }
     }
 }
 
-fn lacking(chunk: usize) -> Error {
-    Error::Internal(format!("the plan has no chunk {chunk} for this"))
+fn missing_chunk(chunk: usize) -> Error {
+    Error::Internal(format!("the plan has no chunk {chunk}"))
 }

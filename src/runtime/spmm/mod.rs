@@ -1,4 +1,4 @@
-//! Y = A X on the devices of a plan: what lies where, and which bytes each task touches.
+//! Y = A X on the devices of a plan: memory layout, and the operations of each task.
 
 mod accelerator;
 mod binder;

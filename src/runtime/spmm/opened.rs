@@ -1,4 +1,4 @@
-//! The devices of a plan, opened, with everything allocated on them that its products need.
+//! The open devices of a plan, with all memory that its products need.
 
 use std::time::Instant;
 
@@ -18,34 +18,34 @@ use crate::runtime::report::FaultReport;
 use crate::trace::Clock;
 use crate::work::{ChunkRows, HeldColumns};
 
-/// Open devices and what they hold.
+/// Open devices and their allocated memory.
 pub struct Opened<'a> {
     pub(super) devices: OpenDevices,
-    /// For each device of the plan but the host.
+    /// For each device of the plan its memory; `None` for the host.
     pub(super) accelerators: Vec<Option<Accelerator>>,
-    /// Locks on the parts of A that cross from where they lie.
+    /// Registrations of the parts of A that are copied in place.
     _registrations: Vec<Registration<'a>>,
-    /// Devices that had to be asked for less, or left out.
+    /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
     pub(super) faults: Vec<FaultReport>,
     /// Seconds that planning took.
     pub plan_s: f64,
 }
 
-/// A device that has not the memory its plan gives it, or does not lock the host's as planned.
+/// A device that refused an allocation or a registration of its plan.
 struct OpenFailure {
     device: usize,
     fault: Fault,
-    of: Refused,
+    refused: Refused,
 }
 
-/// What a device did not give.
+/// The resource that a device refused.
 enum Refused {
     Memory,
     Registration,
 }
 
-/// Makes the plan that `request` asks for and opens its devices. A device that runs out of memory is asked for half as
-/// much, once, and then left out; for one that does not lock A where it lies, A is staged.
+/// Makes the plan for `request` and opens its devices. If a device runs out of memory, its budget is halved once; the
+/// second time it is left out. If a device refuses to register A, A is staged instead.
 pub fn open<'a, T: Kernels>(
     pool: &Pool,
     matrix: CsrView<'a, T>,
@@ -60,12 +60,12 @@ pub fn open<'a, T: Kernels>(
         let plan = pool.install(|| make(&request))?;
         plan_s += start.elapsed().as_secs_f64();
         let job = Job::new(matrix, plan)?;
-        let OpenFailure { device, fault, of } = match Opened::new(&job, settings, clock)? {
+        let OpenFailure { device, fault, refused } = match Opened::new(&job, settings, clock)? {
             Ok(opened) => return Ok((job, Opened { faults, plan_s, ..opened })),
             Err(failure) => failure,
         };
         let planned = &job.plan().devices[device];
-        if let Refused::Registration = of {
+        if let Refused::Registration = refused {
             for device in request.devices.iter_mut().filter(|device| device.name == planned.name) {
                 device.profile.link.iter_mut().for_each(|link| link.register_s_per_gb = None);
             }
@@ -95,7 +95,7 @@ pub fn open<'a, T: Kernels>(
     }
 }
 
-/// Opens the devices of a plan that was made before.
+/// Opens the devices of an existing plan.
 pub fn open_planned<'a, T: Kernels>(
     matrix: CsrView<'a, T>,
     plan: Plan,
@@ -109,7 +109,7 @@ pub fn open_planned<'a, T: Kernels>(
     }
 }
 
-/// The host's memory stays as it is, and the device that did not lock it goes on.
+/// The fault report of a refused registration. The same device continues, with staged or pageable copies.
 pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     FaultReport {
         device: device.into(),
@@ -135,14 +135,14 @@ impl<'a> Opened<'a> {
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
             match Accelerator::allocate(&mut **opened, plan, device, held) {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
-                Err(fault) => return Ok(Err(OpenFailure { device, fault, of: Refused::Memory })),
+                Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
             if planned.registered.a {
                 for bytes in arrays(job, device) {
                     match opened.register(bytes) {
                         Ok(registration) => registrations.push(registration),
                         Err(fault) => {
-                            return Ok(Err(OpenFailure { device, fault, of: Refused::Registration }));
+                            return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
                         }
                     }
                 }
@@ -152,7 +152,7 @@ impl<'a> Opened<'a> {
         Ok(Ok(Self { devices, accelerators, _registrations, faults, plan_s: 0.0 }))
     }
 
-    /// Makes room for all of X where a device has taken over chunks that may need it.
+    /// Reallocates X on devices that took over chunks and therefore need more rows of X than planned.
     pub(super) fn hold_x<T: Scalar>(&mut self, job: &Job<'_, T>, planned: &Planned) -> Result<()> {
         for (index, x) in planned.planned.x.iter().enumerate().skip(1) {
             let Some(device) = job.plan().devices.get(index).filter(|device| device.x != *x) else {
@@ -168,7 +168,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// The parts of A's arrays that the chunks of device number `index` lie in.
+/// The parts of A's arrays that contain the chunks of device number `index`.
 fn arrays<'a, T: Scalar>(job: &Job<'a, T>, index: usize) -> Vec<&'a [u8]> {
     let (matrix, number) = (job.matrix(), index as u32);
     let own = job.plan().chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
@@ -189,7 +189,7 @@ fn arrays<'a, T: Scalar>(job: &Job<'a, T>, index: usize) -> Vec<&'a [u8]> {
     arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()
 }
 
-/// The rows of X that device number `index` is planned to hold.
+/// The rows of X that device number `index` holds.
 fn held_columns<T: Scalar>(job: &Job<'_, T>, index: usize, x: XPlan) -> Result<HeldColumns> {
     let cols = job.matrix().cols();
     Ok(match x {

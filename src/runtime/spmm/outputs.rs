@@ -1,8 +1,8 @@
-//! Y, and the carries of split rows, cut into the slices that chunks write.
+//! Y and the carries of split rows, divided into the slices that chunks write.
 //!
-//! Every slice belongs to one chunk, so jobs and copies of different chunks never meet. Slices are lent: a device may copy
-//! to where they lie. A chunk may be computed again elsewhere after a fault; the graph sees to it that whoever had its
-//! slice before is done with it.
+//! Every slice belongs to one chunk, so jobs and copies of different chunks never overlap. Slices are borrowed, so that a
+//! device can copy to them in place. After a fault another device may compute a chunk again; the graph then orders it
+//! after the previous use of the slice.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::matrix::{MultiVector, MultiVectorViewMut, Scalar};
 use crate::plan::SplitRow;
 use crate::work::ChunkRows;
 
-/// A chunk's rows of Y, or of carries.
+/// A chunk's rows of Y or of carries.
 pub struct Slice {
     pinned: Pinned,
     rows: usize,
@@ -24,7 +24,7 @@ pub struct Slice {
     leading_dimension: usize,
 }
 
-/// A slice that nobody else uses meanwhile.
+/// A write access to a slice.
 pub struct SliceWrite<T> {
     bytes: PinnedWrite,
     rows: usize,
@@ -34,7 +34,7 @@ pub struct SliceWrite<T> {
 }
 
 impl<T: Scalar> SliceWrite<T> {
-    /// Its rows.
+    /// The rows of the slice.
     pub fn view(&mut self) -> Result<MultiVectorViewMut<'_, T>> {
         let values = bytemuck::try_cast_slice_mut(&mut self.bytes).map_err(|error| {
             Error::Internal(format!("a slice of Y is not aligned for its values: {error}"))
@@ -50,16 +50,16 @@ impl Slice {
         Self { pinned, rows, k, leading_dimension }
     }
 
-    /// The copy of all of its rows from `device`, where they follow each other.
+    /// The download of all rows from `device`, where they are contiguous.
     pub fn download<T: Scalar>(&self, device: MemoryRange) -> Operation<'static> {
         let row_bytes = (self.k * size_of::<T>()) as u64;
         let pitch_bytes = (self.leading_dimension * size_of::<T>()) as u64;
-        let apart = pitch_bytes != row_bytes && self.rows > 1;
-        let rows = match apart {
+        let strided = pitch_bytes != row_bytes && self.rows > 1;
+        let rows = match strided {
             true => RowBytes { bytes: row_bytes, pitch_bytes: row_bytes, host_pitch_bytes: pitch_bytes },
             false => RowBytes::ALL,
         };
-        let end = if apart { self.pinned.bytes() as u64 } else { device.bytes() };
+        let end = if strided { self.pinned.bytes() as u64 } else { device.bytes() };
         let host = PinnedRange { pinned: self.pinned.clone(), begin: 0, end };
         Operation::Download(Transfer { host, device, rows })
     }
@@ -72,7 +72,7 @@ pub struct Outputs<'run, T: Scalar> {
 }
 
 impl<'run, T: Scalar> Outputs<'run, T> {
-    /// Cuts `y`, and for each of `split_rows` its carries, along `chunks`.
+    /// Divides `y`, and the carries of each split row, by `chunks`.
     pub fn cut(
         y: MultiVectorViewMut<'run, T>,
         carries: &'run mut [MultiVector<T>],
@@ -106,7 +106,7 @@ impl<'run, T: Scalar> Outputs<'run, T> {
         self.chunks.get(index).ok_or_else(|| lacking("slices"))
     }
 
-    /// The slice of a chunk, to be written.
+    /// A write access to the slice of a chunk.
     pub fn chunk(&self, index: usize) -> Result<SliceWrite<T>> {
         let Slice { pinned, rows, k, leading_dimension } = self.slice(index)?;
         let bytes = pinned.write().map_err(|fault| Error::Internal(fault.message))?;
@@ -114,7 +114,7 @@ impl<'run, T: Scalar> Outputs<'run, T> {
         Ok(SliceWrite { bytes, rows, k, leading_dimension, values: PhantomData })
     }
 
-    /// Adds the carries of a split row, first to last, into its row of Y.
+    /// Sums the carries of a split row, first to last, into its row of Y.
     pub fn merge_split_row(&self, index: usize, split: &SplitRow) -> Result<()> {
         let mut row = lock(self.split_rows.get(index))?;
         let mut sums = SegmentSums::new(row.row_mut(0));
@@ -130,14 +130,14 @@ impl<'run, T: Scalar> Outputs<'run, T> {
     }
 }
 
-/// Rows that are not yet given away.
+/// The rows that are not yet assigned to a chunk.
 struct RemainingRows<'run, T: Scalar> {
     rows: MultiVectorViewMut<'run, T>,
     begin: usize,
 }
 
 impl<'run, T: Scalar> RemainingRows<'run, T> {
-    /// Rows `begin..end`; what lies before them is given up.
+    /// Takes rows `begin..end` and drops the rows before them.
     fn take(&mut self, begin: usize, end: usize) -> Result<MultiVectorViewMut<'run, T>> {
         let all = std::mem::replace(&mut self.rows, MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?);
         if begin < self.begin || end < begin || end - self.begin > all.rows() {
@@ -151,11 +151,11 @@ impl<'run, T: Scalar> RemainingRows<'run, T> {
 }
 
 fn lacking(what: &str) -> Error {
-    Error::Internal(format!("the chunks of a plan do not fit its {what}"))
+    Error::Internal(format!("the plan's chunks do not match its {what}"))
 }
 
 fn lock<'a, T>(slice: Option<&'a Mutex<T>>) -> Result<MutexGuard<'a, T>> {
-    // A job that panicked leaves a slice that is written again from its start.
+    // After a panic the whole slice is written again, so a poisoned lock is harmless.
     slice.map(|slice| slice.lock().unwrap_or_else(PoisonError::into_inner)).ok_or_else(|| lacking("slices"))
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use crate::device::borrow_scope;
 
     #[test]
-    fn slices_lie_where_their_rows_are() {
+    fn writes_to_a_slice_reach_its_rows_of_y() {
         let chunks = [
             ChunkRows::Rows { begin: 0, end: 2 },
             ChunkRows::Segments { row: 2, begin: 0, end: 1 },

@@ -1,4 +1,4 @@
-//! A product that is prepared once and run often on any mix of devices, and that survives the loss of some of them.
+//! A product that is prepared once and run repeatedly on any mix of devices, and that survives the loss of some of them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -32,14 +32,14 @@ pub struct Prepared<'job, T: Kernels> {
     carries: Vec<MultiVector<T>>,
     /// The graph of a whole product on the devices that are alive.
     whole: Arc<Planned>,
-    /// What bringing A to its devices did.
+    /// The set-up round, which uploads the resident parts of A.
     set_up: Option<Round>,
-    /// Faults of devices that were given up before the first run.
+    /// Faults before the first run, and refused registrations.
     faults: Vec<FaultReport>,
 }
 
 impl<'job, T: Kernels> Prepared<'job, T> {
-    /// Decides how the host computes its chunks and brings A to where it stays. `opened` are the devices of the job.
+    /// Prepares the host's chunks and uploads the resident parts of A. `opened` must be the open devices of `job`.
     pub fn new(
         pool: &'job Pool,
         job: &'job Job<'job, T>,
@@ -77,39 +77,39 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.job.plan()
     }
 
-    /// What each device is, the host first.
+    /// The descriptions of all devices, the host first.
     pub fn descriptions(&self) -> Vec<Description> {
         self.opened.devices.descriptions()
     }
 
-    /// By how much the times of devices with a clock of their own may be off, by their names.
+    /// The clock errors of devices with their own clock, by device name, in nanoseconds.
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
         self.opened.devices.clock_errors()
     }
 
-    /// What bringing A to its devices did, where it stays there.
+    /// The set-up round, if parts of A are resident on devices.
     pub fn set_up(&self) -> Option<&Round> {
         self.set_up.as_ref()
     }
 
-    /// What went wrong before the first run.
+    /// Faults before the first run, and refused registrations.
     pub fn faults(&self) -> &[FaultReport] {
         &self.faults
     }
 
-    /// Why the host computes a chunk the way it does.
+    /// The reason for the host's choice of kernel for a chunk.
     pub fn host_reason(&self, chunk: usize) -> Option<String> {
         let product = self.products.get(chunk)?.lock().ok()?;
         product.as_ref().map(|product| product.reason().to_string())
     }
 
-    /// Whether all there is to do is one chunk on the host, for which nothing has to be coordinated.
+    /// Whether the product is one chunk on the host, which runs without the coordinator.
     fn is_direct(&self) -> bool {
         self.opened.devices.alive.len() == 1 && self.products.len() == 1
     }
 
-    /// Computes `y = A x` `runs` times and shows `seen` the report of each, until `cancel` is set. An error if the caller
-    /// is a worker of the pool.
+    /// Computes `y = A x` `runs` times, or until `cancel` is set, and passes the report of each run to `seen`. X and Y are
+    /// page-locked once, for all runs. Fails if the caller is a worker of the pool.
     pub fn repeat(
         &mut self,
         x: MultiVectorView<'_, T>,
@@ -121,7 +121,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         let stop = || cancel.is_some_and(|cancel| cancel.load(std::sync::atomic::Ordering::SeqCst));
         if self.is_direct() {
             let pool = self.pool;
-            // On the pool from the first to the last, so that no time of handing over is measured.
+            // All runs inside one `install`, so that no run includes the switch to the pool.
             return pool.install(|| {
                 for run in (0..runs).take_while(|_| !stop()) {
                     seen(run, self.run_direct(x, y.reborrow())?);
@@ -141,7 +141,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         Ok(())
     }
 
-    /// One chunk on the host, in the pool this is called in.
+    /// Computes the only chunk on the current rayon pool.
     fn run_direct(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<RunReport> {
         let clock = self.opened.devices.clock();
         let start_ns = clock.now_ns();
@@ -151,7 +151,8 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
 
-    /// Computes `y = A x`; what a device fails to do, another does. An error if the caller is a worker of the pool.
+    /// Computes `y = A x` once. If a device fails, the others take over its work. X and Y are page-locked at every call;
+    /// [`Self::repeat`] does so once for several runs. Fails if the caller is a worker of the pool.
     pub fn run(
         &mut self,
         x: MultiVectorView<'_, T>,
@@ -162,7 +163,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.run_registered(x, y, cancel)
     }
 
-    /// Locks X and Y for the devices that copy from and to where they lie. Where one refuses, its copies are slower.
+    /// Page-locks X and Y for the devices that copy them in place. If a device refuses, its copies are slower.
     fn register(
         &mut self,
         x: MultiVectorView<'_, T>,
@@ -178,7 +179,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             let y: Option<&[u8]> = wants.y.then(|| bytemuck::cast_slice(y.data_mut()));
             for bytes in x.into_iter().chain(y).filter(|bytes| !bytes.is_empty()) {
                 match device.register(bytes) {
-                    // Y is written while it is locked; both locks end with the runs, and the borrows after them.
+                    // Detached because Y is written while it is registered. The caller drops it before the borrows end.
                     Ok(registration) => registrations.push(registration.detached()),
                     Err(fault) => {
                         let report = registration_refused(&planned.name, fault);
@@ -225,9 +226,9 @@ impl<'job, T: Kernels> Prepared<'job, T> {
                     opened.devices.run(pool, &planned, &mut binder, cancel, settings.watchdog_timeout)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
-                let stock = recovery.record_round(rounds.len(), &round);
+                let recorded = recovery.record_round(rounds.len(), &round);
                 opened.devices.close_dead(&recovery.remaining.alive);
-                stock?;
+                recorded?;
                 rounds.push(round);
                 if complete || cancelled {
                     return Ok::<bool, Error>(cancelled);
@@ -237,7 +238,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             }
         })?;
         if recovery.remaining.alive != opened.devices.alive {
-            // Later runs do not ask those again that failed.
+            // Later runs do not use failed devices.
             opened.devices.alive.clone_from(&recovery.remaining.alive);
             let all = Remaining { alive: opened.devices.alive.clone(), ..Remaining::all(plan) };
             *whole = Arc::new(Planned::new(plan.graph(&all)?)?);
@@ -263,7 +264,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         )))
     }
 
-    /// Decides how the host computes the chunks that it may get.
+    /// Prepares the chunks that the host may compute.
     fn prepare_host(&mut self) -> Result<()> {
         let Self { pool, job, settings, products, .. } = self;
         let job = *job;
@@ -278,7 +279,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         })
     }
 
-    /// Brings what stays on the devices there.
+    /// Uploads the resident parts of A.
     fn upload_resident(&mut self) -> Result<()> {
         let plan = self.job.plan();
         let planned = Arc::new(Planned::new(plan.prepare_graph())?);
@@ -306,7 +307,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         let mut recovery = Recovery::new(plan, &self.opened.devices.alive);
         recovery.record_round(0, &round)?;
         if !round.outcome.is_complete() {
-            // A device that did not get its part of A has nothing to compute with, whatever else it can do.
+            // A device without its part of A cannot compute.
             for fault in &round.outcome.faults {
                 if let Some(alive) = self.opened.devices.alive.get_mut(fault.device.index()) {
                     *alive = false;

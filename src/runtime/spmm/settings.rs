@@ -1,4 +1,4 @@
-//! How products are computed, beside what their plan says.
+//! Settings of products that are not part of the plan.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use crate::kernel::Schedule;
 use crate::kernel::cpu::CpuSettings;
 use crate::machine::{Isa, memory_limit_bytes};
 
-/// How long devices may stay silent where nobody says.
+/// The default watchdog timeout.
 const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How products are computed, beside the plan.
+/// Settings of products that are not part of the plan.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How chunks on the host are computed.
     pub cpu: CpuSettings,
-    /// Most memory that another format of A may take.
+    /// The most memory that a converted copy of A may use.
     pub memory_limit_bytes: u64,
-    /// How long devices may stay silent before they count as hung.
+    /// The watchdog timeout: how long devices may report nothing before they count as hung.
     pub watchdog_timeout: Duration,
-    /// What is special about emulated devices, by their names.
+    /// Options of emulated devices, by device name.
     pub emulated: Vec<(String, EmulatedOptions)>,
-    /// What is special about CUDA devices, by their names.
+    /// Options of CUDA devices, by device name.
     pub cuda: Vec<(String, CudaOptions)>,
 }
 
 impl Settings {
-    /// For `k` columns on so many threads, with the best instructions of this processor and what memory there is.
+    /// Defaults for `k` columns on `threads` threads: the best instruction set and the memory limit of this machine.
     pub fn new(k: usize, threads: usize) -> Self {
         Self {
             cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },

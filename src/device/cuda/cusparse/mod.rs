@@ -1,9 +1,9 @@
 #![allow(unsafe_code)] // The CUDA back end: calls into NVIDIA's sparse library.
-//! cuSPARSE, the vendor's library, as a peer: every CSR algorithm in both layouts of X and Y.
+//! cuSPARSE, NVIDIA's sparse library, for comparison: every CSR algorithm in both layouts of X and Y.
 //!
-//! Descriptors, buffers and preprocessing are outside what is timed; calls lie in batches between two events of their own
-//! stream, each batch behind one call that is not timed, as launches of our own kernels do. The library is found at run
-//! time, or not.
+//! Descriptors, buffers and preprocessing are not timed. Calls are timed in batches between two events on one stream, each
+//! batch after one untimed call, exactly as Rowloom's own kernels are timed. The library is loaded at run time if it is
+//! installed.
 
 mod product;
 
@@ -23,8 +23,8 @@ use crate::device::{Fault, FaultKind};
 use crate::matrix::Dtype;
 use product::Product;
 
-/// Every function of the library that is called here. cudarc panics where one is missing, so all are looked for before
-/// the first is called.
+/// Every function of the library that is called here. All are looked up before the first call, because cudarc panics if
+/// one is missing.
 const SYMBOLS: [&str; 12] = [
     "cusparseCreate",
     "cusparseCreateCsr",
@@ -51,12 +51,12 @@ const LAYOUTS: [(&str, cusparseOrder_t); 2] = [
     ("column-major", cusparseOrder_t::CUSPARSE_ORDER_COL),
 ];
 
-/// A matrix by compressed rows, in the host's memory.
+/// A CSR matrix in host memory.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrArrays<'a, T> {
     /// Number of columns.
     pub cols: usize,
-    /// Entries before each row, and after the last.
+    /// Row pointers: for each row the number of entries before it, then the total.
     pub row_pointers: &'a [u64],
     /// The column of every entry.
     pub columns: &'a [u32],
@@ -64,16 +64,16 @@ pub struct CsrArrays<'a, T> {
     pub values: &'a [T],
 }
 
-/// What an algorithm took.
+/// The measured times of one algorithm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlgorithmTimes {
-    /// Its name and the layout of X and Y: `ALG2 row-major`.
+    /// The algorithm's name and the layout of X and Y: `ALG2 row-major`.
     pub algorithm: String,
-    /// Seconds of each call.
+    /// Seconds per call, one value per measured batch.
     pub seconds: Vec<f64>,
 }
 
-/// The library, started on a card in a context of its own.
+/// The library, initialised on a card in a separate context.
 #[derive(Debug)]
 pub struct Cusparse {
     handle: cusparseHandle_t,
@@ -83,40 +83,41 @@ pub struct Cusparse {
 }
 
 impl Cusparse {
-    /// Starts it on the card with that number, or says what is missing.
+    /// Initialises it on card number `card`, or returns a message that says what is missing.
     pub fn open(card: u32) -> Result<Self, String> {
         let in_words = |fault: Fault| fault.message;
         let context = Context::create(card).map_err(in_words)?;
-        // SAFETY: looks for the library by name and opens it; its start-up code has no demands on its caller.
+        // SAFETY: opens the library by name; its initialisers have no requirements.
         if !unsafe { sys::is_culib_present() } {
             return Err(
-                "there is no cuSPARSE (libcusparse.so.12 on the loader's path); it comes with NVIDIA's CUDA \
-                        toolkit, and as pip's nvidia-cusparse-cu12"
+                "cuSPARSE not found (libcusparse.so.12 on the loader's path); it is part of NVIDIA's CUDA \
+                        toolkit, and pip installs it as nvidia-cusparse-cu12"
                     .into(),
             );
         }
-        // SAFETY: the library is there, as just seen.
+        // SAFETY: the library exists, as just checked.
         let library = unsafe { sys::culib() };
         for symbol in SYMBOLS {
-            // SAFETY: the address is looked up and not used.
+            // SAFETY: the address is looked up but not used.
             if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
-                return Err(format!("this cuSPARSE has no {symbol}; one of CUDA 12 or later is needed"));
+                return Err(format!("this cuSPARSE has no {symbol}; install cuSPARSE of CUDA 12 or later"));
             }
         }
         let stream = Stream::create(&context).map_err(in_words)?;
         let entered = context.enter().map_err(in_words)?;
         let (mut handle, mut version) = (ptr::null_mut(), 0);
-        // SAFETY: the library writes one handle to the address of one, in the context that is current.
-        done("cuSPARSE does not start", unsafe { sys::cusparseCreate(&mut handle) }).map_err(in_words)?;
+        // SAFETY: the library writes one handle for the current context.
+        done("cuSPARSE does not initialise", unsafe { sys::cusparseCreate(&mut handle) })
+            .map_err(in_words)?;
         drop(entered);
         let mut cusparse = Self { handle, stream, context, version };
         let entered = cusparse.context.enter().map_err(in_words)?;
-        // SAFETY: the handle and the stream live; one number is written to the address of one.
-        let told = unsafe {
+        // SAFETY: the handle and the stream are alive; one integer is written.
+        let status = unsafe {
             sys::cusparseGetVersion(handle, &mut version);
             sys::cusparseSetStream(handle, cusparse.stream.raw().cast())
         };
-        done("cuSPARSE takes no stream", told).map_err(in_words)?;
+        done("cuSPARSE refuses the stream", status).map_err(in_words)?;
         drop(entered);
         cusparse.version = version;
         Ok(cusparse)
@@ -127,7 +128,7 @@ impl Cusparse {
         format!("{}.{}.{}", self.version / 1000, self.version / 100 % 10, self.version % 100)
     }
 
-    /// Brings a matrix to the card.
+    /// Uploads a matrix to the card.
     pub fn matrix<T: Pod>(
         &self,
         dtype: Dtype,
@@ -158,7 +159,7 @@ impl Cusparse {
         let memory = DeviceMemory::allocate(&self.context, size_of_val(values) as u64)?;
         let _entered = self.context.enter()?;
         if !values.is_empty() {
-            // SAFETY: as many bytes as both have, and the stream is waited for while `values` is borrowed.
+            // SAFETY: both have that many bytes, and the stream is synchronised while `values` is borrowed.
             let copied = unsafe {
                 driver::cuMemcpyHtoDAsync_v2(
                     memory.address(),
@@ -176,7 +177,7 @@ impl Cusparse {
     fn download<T: Pod>(&self, memory: &DeviceMemory, values: &mut [T]) -> Result<(), Fault> {
         let bytes = size_of_val(values).min(memory.bytes() as usize);
         let _entered = self.context.enter()?;
-        // SAFETY: no more bytes than either has, and the stream is waited for while `values` is borrowed.
+        // SAFETY: neither has fewer bytes, and the stream is synchronised while `values` is borrowed.
         let copied = unsafe {
             driver::cuMemcpyDtoHAsync_v2(
                 values.as_mut_ptr().cast(),
@@ -190,22 +191,22 @@ impl Cusparse {
     }
 
     fn wait(&self) -> Result<(), Fault> {
-        // SAFETY: the stream lives.
+        // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream.raw()) }
-            .map_err(|error| fault(FaultKind::Lost, "the card does not answer", error))
+            .map_err(|error| fault(FaultKind::Lost, "the card's stream cannot be synchronised", error))
     }
 }
 
 impl Drop for Cusparse {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
-            // SAFETY: nobody uses the handle any more.
+            // SAFETY: this is the handle's last use.
             let _ = unsafe { sys::cusparseDestroy(self.handle) };
         }
     }
 }
 
-/// A matrix that cuSPARSE has on its card.
+/// A matrix in the card's memory, for cuSPARSE.
 #[derive(Debug)]
 pub struct CusparseMatrix<'a, T> {
     library: &'a Cusparse,
@@ -225,9 +226,9 @@ impl<T: Pod> CusparseMatrix<'_, T> {
         self.rows
     }
 
-    /// Times every algorithm that takes this matrix, `repeat` times each, those that cannot win fewer. `x` has `k`
-    /// columns, row after row. `batch` says how many calls that take so long are timed together. `read` gets the Y of
-    /// each algorithm that was given X by rows.
+    /// Times every algorithm that supports this matrix, `repeat` times each; algorithms that are clearly slower than the
+    /// best are measured fewer times. `x` is row-major with `k` columns. `batch` maps the seconds of a call to the number
+    /// of calls per timed batch. `read` gets the Y of each row-major algorithm.
     pub fn time(
         &self,
         k: usize,
@@ -248,7 +249,7 @@ impl<T: Pod> CusparseMatrix<'_, T> {
         for (layout, order) in LAYOUTS {
             for (name, algorithm) in ALGORITHMS {
                 let product = Product::new(self, k, &x, &y, order, algorithm)?;
-                // Not every version has every algorithm for every layout.
+                // Not every version supports every algorithm in every layout.
                 let Some(buffer) = product.prepare()? else { continue };
                 let Some(seconds) = product.time(&buffer, repeat, batch, best_s)? else { continue };
                 best_s = best_s.min(median(&seconds));
@@ -274,12 +275,12 @@ fn done(what: &str, status: cusparseStatus_t) -> Result<(), Fault> {
     if status == cusparseStatus_t::CUSPARSE_STATUS_SUCCESS {
         return Ok(());
     }
-    // SAFETY: the library gives a string of its own for any status.
+    // SAFETY: the library returns a static string for any status.
     let words = unsafe { sys::cusparseGetErrorString(status) };
     let words = if words.is_null() {
         format!("status {}", status as u32)
     } else {
-        // SAFETY: it is not null, ends, and is never freed.
+        // SAFETY: the string is not null, is zero-terminated and is never freed.
         unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
     };
     Err(Fault::new(FaultKind::Launch, format!("{what}: {words}")))
@@ -294,7 +295,7 @@ mod tests {
         CsrArrays { cols: 3, row_pointers: &[0, 2, 2, 3], columns: &[0, 2, 1], values: &[2.0, 1.0, 3.0] };
 
     #[test]
-    fn a_missing_library_or_card_is_said_and_a_present_one_multiplies() {
+    fn a_missing_library_or_card_is_reported_and_an_installed_one_computes_the_product() {
         let cusparse = match Cusparse::open(0) {
             Err(missing) => {
                 assert!(missing.len() > 20, "{missing}");

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)] // The CUDA back end: calls into NVIDIA's sparse library.
-//! One product by one of the library's algorithms.
+//! One product with one of the library's algorithms.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,14 +15,15 @@ use super::{Cusparse, CusparseMatrix, done};
 use crate::device::{Fault, FaultKind};
 use crate::matrix::Dtype;
 
-/// Calls before the measured ones.
+/// Warm-up batches before the measured ones.
 const WARMUP: usize = 3;
 
-/// Calls after which an algorithm that is this many times slower than the best is let go.
+/// Measurements after which a slow algorithm may be abandoned.
 const CALLS_BEFORE_ABANDONING: usize = 3;
+/// An algorithm is abandoned if every measurement is this many times slower than the best algorithm.
 const ABANDON_RATIO: f64 = 3.0;
 
-/// One product with one algorithm: its descriptors, and the numbers that scale it.
+/// One product with one algorithm: its descriptors and scaling factors.
 pub(super) struct Product<'a> {
     library: &'a Cusparse,
     a: cusparseSpMatDescr_t,
@@ -30,12 +31,12 @@ pub(super) struct Product<'a> {
     y: cusparseDnMatDescr_t,
     value: cudaDataType_t,
     algorithm: cusparseSpMMAlg_t,
-    /// One and zero in the type of the values; eight bytes hold either.
+    /// Alpha = 1 and beta = 0 in the type of the values; eight bytes hold either type.
     scale: [[u8; 8]; 2],
 }
 
 impl<'a> Product<'a> {
-    /// Of a matrix and an X and Y on the card, in that layout.
+    /// The product of `matrix` with X and Y on the card, in the layout `order`.
     pub fn new<T>(
         matrix: &'a CusparseMatrix<'_, T>,
         k: usize,
@@ -69,11 +70,11 @@ impl<'a> Product<'a> {
         let (rows, cols, columns) = (matrix.rows as i64, matrix.cols as i64, k as i64);
         let by_rows = order == cusparseOrder_t::CUSPARSE_ORDER_ROW;
         let _entered = matrix.library.context.enter()?;
-        // SAFETY: the arrays lie on the card with as many elements as is said, and outlive the descriptors, as `'a` says;
-        // each descriptor is written to the address of one.
+        // SAFETY: the arrays are on the card, have the given sizes and outlive the descriptors, as `'a` says. Each call
+        // writes one descriptor.
         let made = unsafe {
             done(
-                "cuSPARSE takes no matrix",
+                "cuSPARSE refuses the matrix",
                 sys::cusparseCreateCsr(
                     &mut product.a,
                     rows,
@@ -92,25 +93,25 @@ impl<'a> Product<'a> {
                 let ld = if by_rows { columns } else { cols };
                 let made =
                     sys::cusparseCreateDnMat(&mut product.x, cols, columns, ld, address(x), value, order);
-                done("cuSPARSE takes no X", made)
+                done("cuSPARSE refuses X", made)
             })
             .and_then(|()| {
                 let ld = if by_rows { columns } else { rows };
                 let made =
                     sys::cusparseCreateDnMat(&mut product.y, rows, columns, ld, address(y), value, order);
-                done("cuSPARSE takes no Y", made)
+                done("cuSPARSE refuses Y", made)
             })
         };
         made.map(|()| product)
     }
 
-    /// The buffer that the algorithm needs, after its look at the matrix; nothing where it does not take this product.
+    /// Runs the algorithm's preprocessing and returns its buffer; `None` if it does not support this product.
     pub fn prepare(&self) -> Result<Option<DeviceMemory>, Fault> {
         let [one, zero] = &self.scale;
         let operation = cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
         let mut bytes = 0;
         let entered = self.library.context.enter()?;
-        // SAFETY: handle and descriptors live, the factors are of the values' type, one size is written to one.
+        // SAFETY: handle and descriptors are alive, the factors have the values' type, and one size is written.
         let sized = unsafe {
             sys::cusparseSpMM_bufferSize(
                 self.library.handle,
@@ -132,7 +133,7 @@ impl<'a> Product<'a> {
         }
         let buffer = DeviceMemory::allocate(&self.library.context, bytes as u64 + 8)?;
         let _entered = self.library.context.enter()?;
-        // SAFETY: as above, and the buffer is as large as was asked for.
+        // SAFETY: as above, and the buffer has the required size.
         let preprocessed = unsafe {
             sys::cusparseSpMM_preprocess(
                 self.library.handle,
@@ -151,7 +152,7 @@ impl<'a> Product<'a> {
         Ok((preprocessed == cusparseStatus_t::CUSPARSE_STATUS_SUCCESS).then_some(buffer))
     }
 
-    /// Seconds of a call, several times; nothing where calls fail.
+    /// Measured seconds per call; `None` if the calls fail.
     pub fn time(
         &self,
         buffer: &DeviceMemory,
@@ -163,7 +164,7 @@ impl<'a> Product<'a> {
         let end = Event::create(&self.library.context, EventWait::Spinning)?;
         let lost = |error| fault(FaultKind::Lost, "cuSPARSE's call", error);
         let timed = |calls: u32| {
-            // Behind it the others are submitted while the card is busy, as it is with launches of our own.
+            // One untimed call keeps the card busy while the timed ones are submitted, as for Rowloom's own kernels.
             if !self.call(buffer)? {
                 return Ok(None);
             }
@@ -195,12 +196,12 @@ impl<'a> Product<'a> {
         Ok(Some(seconds))
     }
 
-    /// One product; whether it was taken.
+    /// One call; returns whether cuSPARSE accepted it.
     fn call(&self, buffer: &DeviceMemory) -> Result<bool, Fault> {
         let [one, zero] = &self.scale;
         let operation = cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
         let _entered = self.library.context.enter()?;
-        // SAFETY: as in `prepare`, with the buffer that was prepared.
+        // SAFETY: as in `prepare`, with its buffer.
         let status = unsafe {
             sys::cusparseSpMM(
                 self.library.handle,
@@ -223,7 +224,7 @@ impl<'a> Product<'a> {
 impl Drop for Product<'_> {
     fn drop(&mut self) {
         let Ok(_entered) = self.library.context.enter() else { return };
-        // SAFETY: each was made by the library, or is null and was not.
+        // SAFETY: each descriptor was created by the library or is null.
         unsafe {
             if !self.a.is_null() {
                 sys::cusparseDestroySpMat(self.a);
