@@ -1,4 +1,4 @@
-//! Plans a product for a machine that is not here, four H200, and runs the plan in virtual time.
+//! Plans a product for another machine, with four H200, and simulates the plan.
 //!
 //! `cargo run --release --example plan_elsewhere`
 
@@ -18,7 +18,7 @@ fn main() -> rowloom::Result<()> {
     let gpus = machine.gpus.into_iter().enumerate();
     let devices = gpus.map(|(index, gpu)| DeviceSpec::new(format!("sim:{MACHINE}/{index}"), gpu)).collect();
 
-    // The planner reads A's pattern, never its values, and touches no device.
+    // The planner reads A's pattern, not its values, and opens no device.
     let request = PlanRequest::new(Work::spmm(&a.view(), K)?, devices, machine.host);
     let plan = make(&request)?;
     println!("{} nonzeros, {K} columns, mode {}", a.nnz(), plan.mode.name());
@@ -30,11 +30,11 @@ fn main() -> rowloom::Result<()> {
     }
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let kernel = plan.kernel_on(chunk, chunk.home).name();
-        println!("chunk {index}: {} nonzeros with {kernel}, {:.1} us", chunk.nnz, chunk.predicted_s * 1e6);
+        println!("chunk {index}: {} nonzeros with {kernel}, {:.1} µs", chunk.nnz, chunk.predicted_s * 1e6);
     }
 
     let report = Simulated::new(&plan)?.run()?;
-    println!("predicted {:.1} us a product", plan.predicted_s * 1e6);
-    println!("simulated {:.1} us a product, {} tasks", report.seconds() * 1e6, report.tasks());
+    println!("predicted {:.1} µs per product", plan.predicted_s * 1e6);
+    println!("simulated {:.1} µs per product, {} tasks", report.seconds() * 1e6, report.tasks());
     Ok(())
 }

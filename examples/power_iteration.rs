@@ -1,8 +1,8 @@
 //! Block power iteration: A is prepared once and multiplied thousands of times.
 //!
 //! The matrix is the five-point Laplacian of an n x n grid. Its eigenvalues are known,
-//! `4 - 2 cos(i pi / (n + 1)) - 2 cos(j pi / (n + 1))`, so that what comes out can be checked: the space that K columns
-//! span turns to the K largest ones.
+//! `4 - 2 cos(i pi / (n + 1)) - 2 cos(j pi / (n + 1))`, so the result can be checked: the space spanned by the K columns
+//! converges to the eigenvectors of the K largest eigenvalues.
 //!
 //! `cargo run --release --example power_iteration`
 
@@ -34,7 +34,7 @@ fn main() -> rowloom::Result<()> {
     let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
     let mut product = Prepared::new(&pool, &job, opened, settings)?;
 
-    // Nothing symmetric about the start: it must have a part in every eigenvector.
+    // An asymmetric start vector, so that it has a component along every eigenvector.
     let mut x = MultiVector::from_fn(a.rows(), K, |row, column| ((row * (2 * column + 3)) as f64).sin())?;
     let mut y = MultiVector::zeros(a.rows(), K)?;
     orthonormalise(&mut x);
@@ -50,13 +50,15 @@ fn main() -> rowloom::Result<()> {
     let found: f64 = x.data().iter().zip(y.data()).map(|(x, y)| x * y).sum();
     let known: f64 = largest_eigenvalues(N, K).iter().sum();
     let error = (found / known - 1.0).abs();
-    println!("{PRODUCTS} products, {:.1} us each", seconds / PRODUCTS as f64 * 1e6);
-    println!("sum of the {K} largest eigenvalues: {found:.12}, known {known:.12}, off by {error:.1e}");
+    println!("{PRODUCTS} products, {:.1} µs each", seconds / PRODUCTS as f64 * 1e6);
+    println!(
+        "sum of the {K} largest eigenvalues: {found:.12}, exact {known:.12}, relative error {error:.1e}"
+    );
     assert!(error < 1e-8, "the iteration has not converged");
     Ok(())
 }
 
-/// The pattern of a generated stencil with the Laplacian's values.
+/// The five-point Laplacian: the pattern of a generated stencil with the Laplacian's values.
 fn laplacian(n: usize) -> rowloom::Result<Csr<f64>> {
     let stencil = generate::<f64>(&format!("stencil5,n={n}"), 1, memory_limit_bytes())?.matrix;
     let pattern = stencil.view();

@@ -1,4 +1,4 @@
-//! The product in twenty lines: a matrix, a plan for this machine's cores, Y, and proof that it is right.
+//! A complete product in twenty lines: a matrix, a plan for this machine's cores, Y, and a verification of Y.
 //!
 //! `cargo run --release --example product`
 
@@ -27,8 +27,8 @@ fn main() -> rowloom::Result<()> {
     let report = product.run(x.view(), y.view_mut(), None)?;
 
     let verified = pool.install(|| verify(a.view(), x.view(), y.view()))?;
-    assert!(verified.passed, "Y is off by more than rounding");
+    assert!(verified.passed, "the error of Y exceeds the rounding bound");
     println!("{} x {} times {k} columns in {:.3} ms", a.rows(), a.cols(), report.seconds() * 1e3);
-    println!("verified: {:.3} of the rounding bound at most", verified.max_bound_ratio);
+    println!("verified: largest error {:.3} times the rounding bound", verified.max_bound_ratio);
     Ok(())
 }

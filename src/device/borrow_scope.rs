@@ -48,14 +48,14 @@ impl<'env> BorrowScope<'env> {
     pub fn read_only(&self, bytes: &'env [u8]) -> Pinned {
         let owner =
             BorrowedBytes { address: NonNull::from(bytes).cast(), bytes: bytes.len(), writable: false };
-        self.lend(owner)
+        self.borrow(owner)
     }
 
     /// Borrows bytes for reading and writing.
     pub fn writable(&self, bytes: &'env mut [u8]) -> Pinned {
         let owner =
             BorrowedBytes { address: NonNull::from(&mut *bytes).cast(), bytes: bytes.len(), writable: true };
-        self.lend(owner)
+        self.borrow(owner)
     }
 
     fn borrow(&self, owner: BorrowedBytes) -> Pinned {

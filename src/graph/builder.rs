@@ -1,10 +1,10 @@
-//! Collects tasks and edges and freezes them into a [`Graph`].
+//! Collects tasks and edges and builds a [`Graph`] from them.
 
 use super::{
     Access, Buffer, BufferId, ChoiceId, DeviceId, Graph, Lists, Pool, PoolId, Role, StrandId, Task, TaskId,
 };
 
-/// A graph in the making. Numbers are given in the order of the calls, so the same calls give the same graph.
+/// Builds a graph. Numbers are assigned in the order of the calls, so equal calls give equal graphs.
 #[derive(Debug, Clone, Default)]
 pub struct GraphBuilder {
     tasks: Vec<Task>,
@@ -18,37 +18,37 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// An empty graph.
+    /// An empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A pool of `slots` slots.
+    /// Adds a pool of `slots` slots.
     pub fn pool(&mut self, name: impl Into<String>, device: DeviceId, slots: u32) -> PoolId {
         self.pools.push(Pool { name: name.into(), device, slots });
         PoolId(self.pools.len() as u32 - 1)
     }
 
-    /// A buffer of `bytes` bytes. What a strand keeps in a slot is a buffer of its own: slots are reused, buffers not.
+    /// Adds a buffer of `bytes` bytes. Each strand's content of a slot is a separate buffer: slots are reused, buffers not.
     pub fn buffer(&mut self, role: Role, bytes: u64) -> BufferId {
         self.buffers.push(Buffer { role, bytes });
         BufferId(self.buffers.len() as u32 - 1)
     }
 
-    /// A choice: of the strands that name it, one runs. Choices made later are taken later by accelerators and sooner
-    /// by the host.
+    /// Adds a choice: exactly one of its strands runs. Accelerators take choices in the order of their numbers, the host
+    /// in reverse order.
     pub fn choice(&mut self) -> ChoiceId {
         self.choices += 1;
         ChoiceId(self.choices - 1)
     }
 
-    /// A strand, by itself or as one of a choice's.
+    /// Adds a strand, mandatory or as one alternative of a choice.
     pub fn strand(&mut self, choice: Option<ChoiceId>) -> StrandId {
         self.strands.push(choice);
         StrandId(self.strands.len() as u32 - 1)
     }
 
-    /// A task that waits for `predecessors`, reads `reads` and writes `writes`.
+    /// Adds a task that waits for `predecessors`, reads `reads` and writes `writes`.
     pub fn task(
         &mut self,
         task: Task,
@@ -64,12 +64,12 @@ impl GraphBuilder {
         id
     }
 
-    /// Makes `later` wait for `earlier` too.
+    /// Adds an edge: `later` waits for `earlier`.
     pub fn edge(&mut self, earlier: TaskId, later: TaskId) {
         self.edges.push((earlier, later));
     }
 
-    /// The graph, which no longer changes.
+    /// Builds the immutable graph.
     pub fn freeze(self) -> Graph {
         let count = self.tasks.len();
         let forward = self.edges.iter().map(|&(from, to)| (from, to));
@@ -88,7 +88,7 @@ impl GraphBuilder {
     }
 }
 
-/// The items of each task in one array, in the order they came; items of tasks that do not exist are left out.
+/// The items of each task in one array, in insertion order. Items of tasks that do not exist are left out.
 fn lists<T: Copy>(count: usize, items: impl Iterator<Item = (TaskId, T)> + Clone) -> Lists<T> {
     let inside = items.filter(|(task, _)| task.index() < count);
     let mut starts = vec![0u32; count + 1];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_seen_from_both_ends() {
+    fn edges_are_listed_as_predecessors_and_successors() {
         let mut builder = GraphBuilder::new();
         let strand = builder.strand(None);
         let first = builder.task(task(strand), &[], &[], &[]);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_stay_with_their_tasks() {
+    fn reads_and_writes_are_listed_by_task() {
         let mut builder = GraphBuilder::new();
         let strand = builder.strand(None);
         let buffer = builder.buffer(Role::Scratch, 8);

@@ -1,11 +1,11 @@
-//! Graphs for tests: like the planner's, and open to every kind of damage before they are frozen.
+//! Graphs for tests: shaped like the planner's, and modifiable before they are built.
 
 use super::{
     Access, BufferId, ChoiceId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId,
     TaskKind,
 };
 
-/// A task and all that is said about it.
+/// A task with its predecessors and accesses.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) task: Task,
@@ -14,7 +14,7 @@ pub(crate) struct Entry {
     pub(crate) writes: Vec<Access>,
 }
 
-/// A graph that can still be changed.
+/// A modifiable graph.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     pub(crate) pools: Vec<(DeviceId, u32)>,
@@ -100,7 +100,7 @@ impl Draft {
     }
 }
 
-/// How much of everything a planner-like graph has.
+/// The size of a planner-like graph.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) accelerators: u32,
@@ -109,7 +109,7 @@ pub(crate) struct Shape {
     pub(crate) host_chunks: u32,
     /// Choices between all devices.
     pub(crate) choices: u32,
-    /// Whether a row is split over all devices, its last piece being a choice.
+    /// Whether a row is split over all devices, with its last part as a choice.
     pub(crate) split: bool,
     /// Slots of every pool.
     pub(crate) slots: u32,
@@ -134,7 +134,7 @@ struct Planner {
     accelerators: Vec<Accelerator>,
 }
 
-/// A graph such as the planner makes: X to every device, chunks through slots, CPU chunks, a split row, choices.
+/// A graph like the planner's: X on every device, chunks streamed through slots, CPU chunks, a split row, choices.
 pub(crate) fn planner_like(shape: Shape) -> Draft {
     let mut draft = Draft::default();
     let x = draft.buffer(Role::Input, CHUNK_BYTES);
@@ -186,7 +186,7 @@ impl Planner {
         self.accelerators.push(Accelerator { device, pools, x: on_device, x_upload });
     }
 
-    /// A chunk through an accelerator; returns the task that writes `target`.
+    /// Adds a chunk streamed through an accelerator. Returns the task that writes `target`.
     fn streamed(&mut self, accelerator: usize, strand: StrandId, target: Access) -> TaskId {
         let Accelerator { device, pools: [pinned, a_slot, y_slot, out], x, x_upload } =
             self.accelerators[accelerator];
@@ -211,7 +211,7 @@ impl Planner {
         self.draft.add(task, (None, None), &[], &[a, self.x], &[target])
     }
 
-    /// A choice between all devices; returns the tasks that write `target`.
+    /// Adds a choice between all devices. Returns the tasks that write `target`.
     fn chosen(&mut self, target: Access) -> Vec<TaskId> {
         let choice = self.draft.choice();
         let mut writers = Vec::new();

@@ -1,7 +1,7 @@
-//! The task graph: an arena of tasks with compressed edges, frozen once built.
+//! The task graph: an arena of tasks with compressed edge lists, immutable once built.
 //!
-//! A graph knows no clock and no device, only numbers for them. [`GraphBuilder`] collects tasks, edges, buffers and
-//! slots; [`GraphBuilder::freeze`] makes the graph that is validated and run.
+//! A graph refers to devices by number and contains no times. [`GraphBuilder`] collects tasks, edges, buffers and slots;
+//! [`GraphBuilder::freeze`] builds the graph, which is then validated and run.
 
 mod builder;
 #[cfg(test)]
@@ -15,27 +15,27 @@ pub use task::{
 };
 pub use validate::{Named, Unsound};
 
-/// A number of equal slots.
+/// A pool of equal slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name in messages and counters, such as `emu:0 A`.
+    /// The pool's name in messages and counters, such as `emu:0 A`.
     pub name: String,
-    /// Whose memory the slots are.
+    /// The device whose memory contains the slots.
     pub device: DeviceId,
-    /// How many there are.
+    /// Number of slots.
     pub slots: u32,
 }
 
-/// A buffer as the validator sees it.
+/// A buffer, for validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer {
-    /// What becomes of it.
+    /// Its role.
     pub role: Role,
     /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Lists of varying length in one array: entry `i` is `items[starts[i]..starts[i + 1]]`.
+/// Lists of varying length in one array: list `i` is `items[starts[i]..starts[i + 1]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lists<T> {
     starts: Vec<u32>,
@@ -51,7 +51,7 @@ impl<T> Lists<T> {
     }
 }
 
-/// A frozen task graph.
+/// An immutable task graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     tasks: Vec<Task>,
@@ -61,7 +61,7 @@ pub struct Graph {
     writes: Lists<Access>,
     buffers: Vec<Buffer>,
     pools: Vec<Pool>,
-    /// The choice that each strand is one of.
+    /// For each strand its choice, if it belongs to one.
     strands: Vec<Option<ChoiceId>>,
     choices: u32,
 }
@@ -72,7 +72,7 @@ impl Graph {
         &self.tasks
     }
 
-    /// Tasks that must end before `task` starts.
+    /// Tasks that must complete before `task` starts.
     pub fn predecessors(&self, task: TaskId) -> &[TaskId] {
         self.predecessors.get(task.index())
     }
@@ -102,7 +102,7 @@ impl Graph {
         &self.pools
     }
 
-    /// For each strand the choice that it is one of, if any.
+    /// For each strand its choice, if it belongs to one.
     pub fn strands(&self) -> &[Option<ChoiceId>] {
         &self.strands
     }
@@ -112,7 +112,7 @@ impl Graph {
         self.choices as usize
     }
 
-    /// All tasks, each behind those it waits for, or one that waits for itself in the end.
+    /// A topological order of the tasks, or a task that is on a cycle or behind one.
     pub fn topological_order(&self) -> Result<Vec<TaskId>, TaskId> {
         let ids = || (0..self.tasks.len() as u32).map(TaskId);
         let mut missing: Vec<usize> = ids().map(|id| self.predecessors(id).len()).collect();

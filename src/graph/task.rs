@@ -1,75 +1,75 @@
-//! Tasks, the slots they hold and the bytes they touch: plain data, numbered instead of pointed at.
+//! Tasks with their slots and accesses, as plain data with numeric ids.
 
-/// A task of a graph, by its place in the arena.
+/// The index of a task in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(pub u32);
 
-/// Tasks that carry one piece of work through one device: they share their slots and stand or fall together.
+/// A strand: the tasks of one piece of work on one device. They share their slots and succeed or fail together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrandId(pub u32);
 
-/// A number of equal slots.
+/// A pool of equal slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
-/// Something with bytes that tasks read and write.
+/// A buffer that tasks read and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
-/// Strands that do the same work on different devices; exactly one of them runs.
+/// A choice: strands that do the same work on different devices, of which exactly one runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChoiceId(pub u32);
 
-/// A device, by its place in the list the graph was made for. The host, with its pool, is always the first.
+/// The index of a device in the list the graph was made for. Index 0 is the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
 impl DeviceId {
-    /// The host and its pool.
+    /// The host.
     pub const HOST: Self = Self(0);
 
-    /// Its place in the list.
+    /// The index in the device list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl TaskId {
-    /// Its place in the arena.
+    /// The index in the task list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl StrandId {
-    /// Its place among the strands.
+    /// The index in the strand list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl PoolId {
-    /// Its place among the pools.
+    /// The index in the pool list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl BufferId {
-    /// Its place among the buffers.
+    /// The index in the buffer list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl ChoiceId {
-    /// Its place among the choices.
+    /// The index in the choice list.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskKind {
     /// Copies a pageable range into a pinned slot.
@@ -78,16 +78,16 @@ pub enum TaskKind {
     Upload,
     /// Launches one kernel on one chunk.
     Kernel,
-    /// Copies a slice of Y, or carries, back to the host.
+    /// Copies a slice of Y, or carries, from the device to the host.
     Download,
     /// Computes one chunk on the host's pool.
     CpuCompute,
-    /// Puts a slice, or the carries of a split row, into Y.
+    /// Copies a slice into Y, or sums the carries of a split row into Y.
     Merge,
 }
 
 impl TaskKind {
-    /// The name that traces and reports use.
+    /// The name in traces and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stage => "stage",
@@ -107,47 +107,47 @@ pub struct Access {
     pub buffer: BufferId,
     /// First byte.
     pub begin: u64,
-    /// Byte behind the last.
+    /// One past the last byte.
     pub end: u64,
 }
 
-/// What becomes of a buffer.
+/// The role of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Complete before the graph starts; nothing writes it.
+    /// Complete before the graph starts; no task writes it.
     Input,
     /// Y: every byte is written by exactly one task.
     Output,
-    /// Written by a task before another reads it.
+    /// Written by a task before another task reads it.
     Scratch,
 }
 
-/// What a task asks of the machine, for priorities and for simulated devices.
+/// The resources that a task needs, for priorities and for simulated devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// Nanoseconds it should take with everything to itself.
+    /// Predicted nanoseconds without contention.
     pub alone_ns: u64,
-    /// Bytes that cross the device's link.
+    /// Bytes copied over the device's link.
     pub link_bytes: u64,
-    /// Bytes that are read from or written to the host's memory.
+    /// Bytes read from or written to host memory.
     pub host_bytes: u64,
 }
 
 /// One task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// What it does.
+    /// Its kind.
     pub kind: TaskKind,
-    /// Whose lanes it runs on.
+    /// The device on whose lanes it runs.
     pub device: DeviceId,
-    /// What it belongs to.
+    /// Its strand.
     pub strand: StrandId,
-    /// The builder's own number for what it works on, such as a chunk.
+    /// The index of the item it works on, such as a chunk, in the planner's item list.
     pub item: u32,
-    /// A slot that it needs before it can start; the strand keeps it.
+    /// The pool of which it needs a slot to start. The strand holds the slot until a task gives it back.
     pub takes: Option<PoolId>,
-    /// A slot of its strand that is free again when it is done.
+    /// The pool whose slot it releases when it completes.
     pub gives: Option<PoolId>,
-    /// What it asks of the machine.
+    /// The resources that it needs.
     pub demand: Demand,
 }

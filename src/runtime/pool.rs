@@ -97,7 +97,9 @@ mod tests {
         assert_eq!(oversubscribed.install(affinity), machine.usable_cpus);
         assert_eq!(Pool::new(&machine, None).unwrap().threads(), machine.usable_threads);
         assert!(
-            pool.install(|| pool.is_worker()) && !pool.is_worker() && !crowd.install(|| pool.is_worker())
+            pool.install(|| pool.is_worker())
+                && !pool.is_worker()
+                && !oversubscribed.install(|| pool.is_worker())
         );
     }
 

@@ -12,7 +12,7 @@ pub struct Shared {
     lost: OnceLock<String>,
     closing: AtomicBool,
     computing: Mutex<Option<&'static str>>,
-    orders: AtomicUsize,
+    queued: AtomicUsize,
 }
 
 impl Shared {
@@ -43,13 +43,13 @@ impl Shared {
     }
 
     /// Sets the number of requests queued for the owner thread.
-    pub fn set_queued(&self, orders: usize) {
-        self.orders.store(orders, Ordering::Relaxed);
+    pub fn set_queued(&self, queued: usize) {
+        self.queued.store(queued, Ordering::Relaxed);
     }
 
     /// The number of requests queued for the owner thread.
-    pub fn orders(&self) -> usize {
-        self.orders.load(Ordering::Relaxed)
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
     }
 
     /// Sets the running kernel, which is named if the context is lost.

@@ -1,14 +1,14 @@
-//! Barriers and warp operations as plain data: who waits for what, who may go on, and with which answer.
+//! Block barriers and warp operations as plain data: which threads wait, which can continue, and with which result.
 //!
-//! Stricter than a GPU, which lets threads that have left the kernel count as arrived: there such a kernel works until
-//! it is launched with another shape, here it is reported.
+//! This is stricter than a GPU, where threads that have returned count as arrived. Such a kernel works on a GPU until it
+//! is launched with another shape; here it is reported.
 
 use super::fault::FaultCause;
 
 /// Lanes of a warp.
 pub const LANES: usize = 32;
 
-/// What the lanes of a warp do together.
+/// A warp operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarpKind {
     /// `__syncwarp`.
@@ -26,7 +26,7 @@ pub enum WarpKind {
 }
 
 impl WarpKind {
-    /// The kind with that number, as the header counts them.
+    /// The kind with number `number`, as in the header.
     pub fn by_number(number: u32) -> Self {
         match number {
             0 => Self::Sync,
@@ -51,40 +51,40 @@ impl WarpKind {
     }
 }
 
-/// A lane's part in an operation of its warp.
+/// One lane's call of a warp operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpCall {
-    /// What they do.
+    /// The operation.
     pub kind: WarpKind,
-    /// The lanes that are to take part, one bit each.
+    /// The participating lanes, one bit each.
     pub mask: u32,
-    /// Where in the kernel's text.
+    /// The line in the source.
     pub line: u32,
-    /// What the lane brings.
+    /// The lane's operand.
     pub value: u64,
-    /// From which lane, or how far away, a shuffle takes its value.
+    /// The source lane of a shuffle, or its distance.
     pub from: u32,
-    /// Lanes of a shuffle's group.
+    /// Lanes per shuffle group.
     pub width: u32,
 }
 
-/// What a thread is about.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It has not begun, or may go on.
+    /// It has not started, or can continue.
     Ready,
-    /// It waits for its block.
+    /// It waits at a block barrier.
     Barrier {
-        /// Where in the kernel's text.
+        /// The line in the source.
         line: u32,
     },
-    /// It waits for lanes of its warp.
+    /// It waits for other lanes of its warp.
     Warp(WarpCall),
-    /// It has left the kernel.
+    /// It has returned.
     Done,
 }
 
-/// Lets every group of lanes go on that is complete: those become ready, with their answers. `true` where some did.
+/// Makes the lanes of every complete warp operation ready and sets their results. Returns whether any became ready.
 pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (usize, FaultCause)> {
     let mut released = false;
     for lane in 0..lanes.len() {
@@ -119,7 +119,7 @@ pub fn release_warp(lanes: &mut [State], answers: &mut [u64]) -> Result<bool, (u
     Ok(released)
 }
 
-/// What is wrong with a warp in which some lane waits for others that can never come.
+/// The fault of a warp in which a lane waits for lanes that never arrive.
 pub fn stuck_warp(lanes: &[State]) -> Option<(usize, FaultCause)> {
     let (lane, call) = lanes.iter().enumerate().find_map(|(lane, state)| match state {
         State::Warp(call) => Some((lane, *call)),
@@ -133,28 +133,28 @@ pub fn stuck_warp(lanes: &[State]) -> Option<(usize, FaultCause)> {
     Some((lane, FaultCause::Lanes { operation: call.kind.name(), line: call.line, absent }))
 }
 
-/// What a block does once no warp of it can go on by itself.
+/// The state of a block when no warp can continue on its own.
 pub enum Block {
-    /// All threads have left.
+    /// All threads have returned.
     Done,
-    /// All wait at the same barrier.
+    /// All threads wait at the same barrier.
     AtBarrier,
-    /// Some never reach it: the thread that waits, and one that does not.
+    /// Some threads never reach the barrier.
     Diverged {
         /// A thread that waits.
         waiting: usize,
-        /// How many wait there.
+        /// Number of threads that wait there.
         count: usize,
-        /// Where.
+        /// The line of the barrier.
         line: u32,
-        /// A thread that is elsewhere.
+        /// A thread that does not wait there.
         absent: usize,
-        /// The barrier it waits at; none where it has left.
+        /// The line of the barrier where it waits; `None` if it has returned.
         absent_line: Option<u32>,
     },
 }
 
-/// Looks at the threads of a block, of which each has left or waits at a barrier.
+/// The state of a block whose threads have all returned or wait at a barrier.
 pub fn block_state(threads: &[State]) -> Block {
     let waits = |state: &State| match state {
         State::Barrier { line } => Some(*line),
@@ -181,12 +181,12 @@ fn mask_where(lanes: &[State], holds: impl Fn(&State) -> bool) -> u32 {
     lanes.iter().enumerate().filter(|(_, state)| holds(state)).fold(0, |mask, (lane, _)| mask | 1 << lane)
 }
 
-/// What `lane` gets from an operation in which `calls` take part.
+/// The result of a warp operation for `lane`; `calls` are the participating calls.
 fn answer(lane: usize, call: &WarpCall, calls: &[Option<WarpCall>]) -> Result<u64, FaultCause> {
     let width = call.width.clamp(1, LANES as u32) as usize;
     let group = lane - lane % width;
     let from = call.from as usize;
-    // A shuffle that would leave its group gives the lane its own value back.
+    // A shuffle from outside the lane's group returns the lane's own value.
     let source = match call.kind {
         WarpKind::Sync => return Ok(0),
         WarpKind::Ballot => {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffles_take_from_the_lane_that_cuda_says() {
+    fn shuffles_read_from_the_lane_that_cuda_specifies() {
         let from = |kind, from, width| -> Vec<u64> {
             answers_of(kind, from, width).iter().map(|a| a - 100).collect()
         };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_two_masks_meet_among_themselves() {
+    fn lanes_with_different_masks_synchronise_separately() {
         let mut lanes: Vec<State> = (0..32)
             .map(|lane| {
                 let mask = if lane % 2 == 0 { 0x5555_5555 } else { 0xaaaa_aaaa };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_lane_that_left_keeps_the_others_waiting_and_is_named() {
+    fn a_lane_of_the_mask_that_returned_is_reported() {
         let mut lanes = vec![call(WarpKind::ShuffleDown, u32::MAX, 1, 1, 32); 32];
         lanes[7] = State::Done;
         let mut answers = vec![0; 32];
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_from_a_lane_that_is_not_named_is_refused() {
+    fn a_shuffle_from_a_lane_outside_the_mask_is_refused() {
         let mut lanes = vec![State::Done; 32];
         lanes[..4].fill(call(WarpKind::Shuffle, 0b1111, 1, 9, 32));
         let mut answers = vec![0; 32];

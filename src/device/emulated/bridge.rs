@@ -1,9 +1,10 @@
-#![allow(unsafe_code)] // The emulator's bridge: what kernels compiled from C++ call.
+#![allow(unsafe_code)] // The emulator's bridge: functions that kernels compiled from C++ call.
 //! The bridge between kernels compiled by the host's C++ compiler and the emulator.
 //!
-//! The kernels are compiled as if for a race detector, so each of their loads and stores calls one of the `__tsan_…`
-//! functions here, which no race detector's library defines in this program; where an address may be misaligned the
-//! compiler calls `__ubsan_…`. CUDA's own words call the `rowloom_…` functions. All of them find the launch that runs on their host thread through [`CURRENT`], and none of them unwinds.
+//! The kernels are compiled with thread-sanitizer instrumentation, so each load and store calls one of the `__tsan_…`
+//! functions here; no sanitizer library is linked. For misaligned addresses the compiler calls `__ubsan_…`. CUDA's
+//! built-ins call the `rowloom_…` functions. All of them find the running launch of their host thread in [`CURRENT`], and
+//! none of them unwinds.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_void};
@@ -17,40 +18,40 @@ use super::fault::{AccessKind, FaultCause, Index3};
 use super::memory::Allocation;
 use super::region::{Region, outside};
 
-/// Shared memory that a block may declare.
+/// The most static shared memory of a block.
 pub const STATIC_SHARED_BYTES: usize = 48 << 10;
 
-/// Bytes left free between shared variables, so that running over one of them is seen.
+/// Bytes left free between shared variables, so that an overrun is detected.
 const GAP_BYTES: usize = 64;
 
-/// Why a runner gave control back.
+/// Why a runner yielded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// No thread of the warp is left to begin.
+    /// All threads of the warp have started.
     Idle,
     /// Its thread waits for others.
     Waiting,
-    /// Its thread did something wrong and must not go on.
+    /// Its thread faulted and must not be resumed.
     Failed,
 }
 
-/// One launch while it runs.
+/// A running launch.
 pub struct Context<'a> {
     pub entry: Entry,
     pub arguments: &'a [u64],
     pub grid: Index3,
     pub block_size: Index3,
-    /// The block that runs.
+    /// The running block.
     pub block: Cell<Index3>,
-    /// The thread that runs, counted within its block.
+    /// The running thread, numbered within its block.
     pub thread: Cell<usize>,
-    /// Threads of the warp that have not begun.
+    /// The first thread of the warp that has not started.
     pub next_thread: Cell<usize>,
     pub warp_end: Cell<usize>,
-    /// What each thread of the block is about, and the answer it goes on with.
+    /// For each thread of the block its state, and the result of its last warp operation.
     pub states: RefCell<Vec<State>>,
     pub answers: RefCell<Vec<u64>>,
-    /// What went wrong.
+    /// The cause of the fault, if any.
     pub cause: Cell<Option<FaultCause>>,
     /// Bounds of the stack that the running thread uses.
     pub stack: Cell<(usize, usize)>,
@@ -58,17 +59,17 @@ pub struct Context<'a> {
     regions: UnsafeCell<Vec<Region<'a>>>,
     shared_memory: &'a Allocation,
     shared_used: Cell<usize>,
-    /// Shared variables by the address of their key, with the place of their region.
+    /// For each shared variable the address of its key and the index of its region.
     shared_variables: RefCell<Vec<(usize, usize)>>,
     dynamic_region: usize,
 }
 
 thread_local! {
-    /// The launch that runs on this host thread.
+    /// The running launch of this host thread.
     static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
 }
 
-/// What a launch is made of, apart from the memory it shares.
+/// The parameters of a launch, without its memory.
 pub struct Parts<'a> {
     pub entry: Entry,
     pub arguments: &'a [u64],
@@ -78,7 +79,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A launch that may touch `regions` and, of `shared_memory`, what it declares.
+    /// A launch that may access `regions` and the shared variables that it declares in `shared_memory`.
     pub fn new(parts: Parts<'a>, mut regions: Vec<Region<'a>>, shared_memory: &'a Allocation) -> Self {
         let index = |[x, y, z]: [u32; 3]| Index3 { x, y, z };
         let threads = parts.block_size.iter().map(|size| *size as usize).product();
@@ -115,20 +116,20 @@ impl<'a> Context<'a> {
         result
     }
 
-    /// The place in its block of the thread with that number.
+    /// The index within the block of thread number `thread`.
     pub fn thread_index(&self, thread: usize) -> Index3 {
         let (width, height) = (self.block_size.x.max(1), self.block_size.y.max(1));
         let thread = thread as u32;
         Index3 { x: thread % width, y: thread / width % height, z: thread / width / height }
     }
 
-    /// Shared memory that nobody in the block has written yet.
+    /// Marks the shared memory as unwritten, for a new block.
     pub fn forget_shared_memory(&self) {
         // SAFETY: only this launch uses its processor's shared memory, and no thread of it runs now.
         unsafe { self.shared_memory.forget(0..self.shared_used.get()) };
     }
 
-    /// The body of a runner: begins one thread of the warp after the other, and waits where none is left.
+    /// The body of a runner: starts the threads of the warp one after the other and yields when none is left.
     pub fn run_threads(yielder: &Yielder<(), Pause>) {
         loop {
             match current() {
@@ -137,8 +138,8 @@ impl<'a> Context<'a> {
                     context.next_thread.set(thread + 1);
                     context.thread.set(thread);
                     context.yielder.set(yielder);
-                    // SAFETY: the arguments were checked against the entry's parameters when they were bound, and
-                    // every access is checked before it happens.
+                    // SAFETY: the arguments were checked against the entry's parameters when they were bound, and every
+                    // access is checked before it is executed.
                     unsafe { context.entry.call(context.arguments) };
                     context.states.borrow_mut()[thread] = State::Done;
                 }
@@ -147,18 +148,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lets the running thread wait until the others have come, and gives its answer.
+    /// Suspends the running thread until the others have arrived. Returns its result.
     fn wait(&self, state: State) -> u64 {
         let (thread, yielder) = (self.thread.get(), self.yielder.get());
         self.states.borrow_mut()[thread] = state;
-        // SAFETY: it belongs to the runner that this thread runs on, which outlives the thread.
+        // SAFETY: it belongs to the runner of this thread, which outlives the thread.
         unsafe { (*yielder).suspend(Pause::Waiting) };
         self.thread.set(thread);
         self.yielder.set(yielder);
         self.answers.borrow()[thread]
     }
 
-    /// Ends the launch: the running thread is left where it is and never goes on.
+    /// Ends the launch with a fault. The running thread is abandoned.
     #[cold]
     fn fail(&self, cause: FaultCause) -> ! {
         self.cause.set(Some(cause));
@@ -188,7 +189,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// An access at an address that its type does not allow, such as a vector's at half of one.
+    /// Reports an access at an address that is not aligned for its type.
     #[cold]
     fn misaligned(&self, address: usize, alignment: usize, line: u32) {
         // SAFETY: as in `access`.
@@ -222,10 +223,10 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The launch that runs on this host thread.
+/// The running launch of this host thread.
 #[inline]
 fn current() -> Option<&'static Context<'static>> {
-    // SAFETY: set by `Context::enter` for as long as the launch lives, and used only by what runs inside it.
+    // SAFETY: set by `Context::enter` while the launch is alive, and used only by code that runs inside it.
     unsafe { CURRENT.get().as_ref() }
 }
 
@@ -272,7 +273,7 @@ extern "C" fn __tsan_write_range(address: *const c_void, bytes: usize) {
 extern "C" fn __tsan_memcpy(to: *mut c_void, from: *const c_void, bytes: usize) -> *mut c_void {
     access(AccessKind::Read, from, bytes);
     access(AccessKind::Write, to, bytes);
-    // SAFETY: both were checked; may they overlap, it is still defined.
+    // SAFETY: both ranges were checked; `copy` allows them to overlap.
     unsafe { ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
     to
 }
@@ -290,7 +291,7 @@ extern "C" fn __tsan_memset(to: *mut c_void, byte: i32, bytes: usize) -> *mut c_
     to
 }
 
-/// What the compiler says of an access whose address may be wrong.
+/// The compiler's description of an access whose address may be misaligned.
 #[repr(C)]
 struct TypeMismatch {
     file: *const c_char,
@@ -301,10 +302,10 @@ struct TypeMismatch {
     kind_of_access: u8,
 }
 
-/// Called where an address is no multiple of what its type asks for.
+/// Called for an address that is not aligned for its type.
 ///
 /// # Safety
-/// `mismatch` is what the compiler made.
+/// `mismatch` is a constant generated by the compiler.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __ubsan_handle_type_mismatch_v1(mismatch: *const TypeMismatch, address: usize) {
     // SAFETY: a constant of the compiled kernel.
@@ -360,7 +361,7 @@ extern "C" fn rowloom_warp(kind: u32, mask: u32, line: u32, value: u64, from: u3
 /// The address of a shared variable, which is the same for all threads of a block.
 ///
 /// # Safety
-/// `name` is text that ends with a zero and lives as long as the program.
+/// `name` is a zero-terminated string that lives as long as the program.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rowloom_shared(
     key: *const c_void,

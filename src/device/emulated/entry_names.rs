@@ -1,8 +1,8 @@
-//! Finds the entries in a kernel's text once its macros are expanded. The build script uses this file too.
+//! Finds the kernel entries in preprocessed source. The build script uses this file too.
 
-/// The name of each entry and the number of its parameters, in the text's order.
+/// The name and number of parameters of each entry, in source order.
 pub fn entries(text: &str) -> Vec<(String, usize)> {
-    // Lines with a # say where the text comes from.
+    // Lines that start with # are line markers of the preprocessor.
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let text: String = lines.flat_map(|line| [line, " "]).collect();
     let definition = |after: &str| {

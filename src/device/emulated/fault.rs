@@ -1,12 +1,12 @@
-//! What can go wrong inside a kernel, told so that its author finds the line.
+//! Faults inside a kernel, with the location that its author needs to find the bug.
 
 use std::fmt;
 
-/// A place in a grid or in a block.
+/// An index in a grid or in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Index3 {
-    /// Along the first dimension, the fastest.
+    /// Along the first dimension, which varies fastest.
     pub x: u32,
     /// Along the second.
     pub y: u32,
@@ -24,12 +24,12 @@ impl fmt::Display for Index3 {
     }
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessKind {
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes.
+    /// A write.
     Write,
 }
 
@@ -42,23 +42,23 @@ impl AccessKind {
     }
 }
 
-/// What went wrong.
+/// The cause of a kernel fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultCause {
-    /// An access outside of everything the kernel was given; the region is the nearest one.
+    /// An access outside all regions of the kernel; `region` is the nearest one.
     OutOfBounds {
-        /// What the access does.
+        /// The kind of the access.
         access: AccessKind,
         /// How many bytes it touches.
         bytes: usize,
-        /// An argument or a shared variable, by its name in the kernel's text.
+        /// An argument or a shared variable, by its name in the source.
         region: String,
         /// Where, counted from the region's start.
         offset: i64,
-        /// How large the region is.
+        /// Size of the region, in bytes.
         region_bytes: usize,
     },
-    /// A read of bytes that nobody has written.
+    /// A read of unwritten bytes.
     Unwritten {
         /// How many bytes it touches.
         bytes: usize,
@@ -67,7 +67,7 @@ pub enum FaultCause {
         /// Where, counted from the region's start.
         offset: usize,
     },
-    /// A write to an argument that is only to be read.
+    /// A write to a read-only argument.
     ReadOnly {
         /// How many bytes it touches.
         bytes: usize,
@@ -76,38 +76,38 @@ pub enum FaultCause {
         /// Where, counted from the region's start.
         offset: usize,
     },
-    /// An access at an address that is no multiple of what its type asks for.
+    /// An access at an address that is not aligned for its type.
     Misaligned {
         /// An argument or a shared variable.
         region: String,
         /// Where, counted from the region's start.
         offset: usize,
-        /// What the address should be a multiple of.
+        /// The required alignment, in bytes.
         alignment: usize,
-        /// The access's line in the kernel's text.
+        /// The line of the access in the source.
         line: u32,
     },
-    /// A barrier of the block that some of its threads never reach.
+    /// A block barrier that some threads never reach.
     Barrier {
-        /// The barrier's line in the kernel's text.
+        /// The line of the barrier in the source.
         line: u32,
-        /// Threads that wait there.
+        /// Number of threads that wait there.
         waiting: usize,
-        /// One that does not, and why.
+        /// A thread that does not.
         absent: Index3,
-        /// The line of the barrier it waits at instead; none where it has left the kernel.
+        /// The line of the barrier where that thread waits; `None` if it has returned.
         absent_line: Option<u32>,
     },
-    /// An operation of a warp that names lanes which never take part.
+    /// A warp operation whose mask contains lanes that never take part.
     Lanes {
         /// The operation's name.
         operation: &'static str,
         /// Its line in the kernel's text.
         line: u32,
-        /// The lanes it names that are not there, one bit each.
+        /// The lanes of the mask that do not take part, one bit each.
         absent: u32,
     },
-    /// A shuffle from a lane that does not take part in it, or by one.
+    /// A shuffle from or by a lane that does not take part in it.
     AbsentLane {
         /// The operation's name.
         operation: &'static str,
@@ -118,21 +118,21 @@ pub enum FaultCause {
     },
     /// More shared memory than a block has.
     SharedMemory {
-        /// How much was asked for.
+        /// The requested bytes.
         bytes: usize,
-        /// How much there is.
+        /// The available bytes.
         limit_bytes: usize,
     },
     /// The host has no memory for the stacks of a block's threads.
     Stacks {
-        /// How many threads have one.
+        /// Number of threads that have a stack.
         threads: usize,
     },
-    /// The device was closed meanwhile.
+    /// The device was closed.
     Stopped,
 }
 
-/// A kernel that went wrong, and where.
+/// A kernel fault and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelFault {
     /// The kernel's entry.
@@ -141,7 +141,7 @@ pub struct KernelFault {
     pub block: Index3,
     /// The thread of the block.
     pub thread: Index3,
-    /// What went wrong.
+    /// The cause.
     pub cause: FaultCause,
 }
 
@@ -153,15 +153,15 @@ impl fmt::Display for FaultCause {
                 write!(f, "{verb} {bytes} bytes at byte {offset} of {region}, which has {region_bytes} bytes")
             }
             Self::Unwritten { bytes, region, offset } => {
-                write!(f, "reads {bytes} bytes at byte {offset} of {region}, which nobody has written")
+                write!(f, "reads {bytes} bytes at byte {offset} of {region}, which are unwritten")
             }
             Self::ReadOnly { bytes, region, offset } => {
-                write!(f, "writes {bytes} bytes at byte {offset} of {region}, which it may only read")
+                write!(f, "writes {bytes} bytes at byte {offset} of {region}, which is read-only")
             }
             Self::Misaligned { region, offset, alignment, line } => {
                 write!(
                     f,
-                    "touches byte {offset} of {region} in line {line}, which is not aligned to {alignment} bytes"
+                    "accesses byte {offset} of {region} in line {line}, which is not aligned to {alignment} bytes"
                 )
             }
             Self::Barrier { line, waiting, absent, absent_line } => {
@@ -170,21 +170,27 @@ impl fmt::Display for FaultCause {
                     "{waiting} threads wait at the barrier in line {line}, which thread {absent} never "
                 )?;
                 match absent_line {
-                    Some(other) => write!(f, "reaches: it waits at the one in line {other}"),
-                    None => write!(f, "reaches: it has left the kernel"),
+                    Some(other) => write!(f, "reaches: it waits at the barrier in line {other}"),
+                    None => write!(f, "reaches: it has returned"),
                 }
             }
             Self::Lanes { operation, line, absent } => {
-                write!(f, "{operation} in line {line} names lanes that never arrive: mask {absent:#010x}")
+                write!(
+                    f,
+                    "{operation} in line {line} has lanes in its mask that never arrive: {absent:#010x}"
+                )
             }
             Self::AbsentLane { operation, line, lane } => {
                 write!(f, "{operation} in line {line} reads from lane {lane}, which does not take part")
             }
             Self::SharedMemory { bytes, limit_bytes } => {
-                write!(f, "asks for {bytes} bytes of shared memory of {limit_bytes}")
+                write!(f, "requests {bytes} bytes of shared memory; {limit_bytes} are available")
             }
             Self::Stacks { threads } => {
-                write!(f, "finds no memory for the stacks of more than {threads} threads of a block")
+                write!(
+                    f,
+                    "cannot run: the host has no memory for the stacks of more than {threads} threads of a block"
+                )
             }
             Self::Stopped => f.write_str("was stopped because the device was closed"),
         }

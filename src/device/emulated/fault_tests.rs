@@ -1,5 +1,5 @@
-#![allow(unsafe_code)] // Runs kernels directly, as the device's compute lane does.
-//! Planted faults, each found and told rightly; and CUDA's words, each with its meaning.
+#![allow(unsafe_code)] // runs kernels directly, as the device's compute lane does
+//! Kernels with known faults, each detected and reported correctly; and CUDA built-ins with their specified results.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::kernel::cuda::LaunchShape;
 
 fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
     let memory = Allocation::new(size_of_val(values)).unwrap();
-    // SAFETY: as long as the values, and nobody else knows it yet.
+    // SAFETY: as long as the values, and not shared yet.
     unsafe { memory.write(0, bytemuck::cast_slice(values)) };
     Arc::new(memory)
 }
@@ -50,7 +50,7 @@ fn launch_shaped(
 ) -> Result<(), Fault> {
     let entry = test_entry(name).unwrap();
     let launch = BoundLaunch { name: name.into(), entry, shape, arguments };
-    // SAFETY: the ranges lie inside, this thread alone uses them, and they are what the entries want.
+    // SAFETY: the ranges are inside, only this thread uses them, and they match the entries' parameters.
     unsafe { launch.run(processor, &AtomicBool::new(false)) }
 }
 
@@ -70,7 +70,7 @@ fn assert_reported(result: Result<(), Fault>, parts: &[&str]) {
 }
 
 #[test]
-fn reads_beyond_an_argument_are_reported_with_the_place() {
+fn reads_beyond_an_argument_are_reported_with_their_location() {
     let (from, to) = (memory_of(&[1.0f64; 100]), unwritten(64 * 8));
     assert!(launch("reads_beyond", vec![Bound::Number(36), reads(&from), writes(&to)]).is_ok());
     let result = launch("reads_beyond", vec![Bound::Number(60), reads(&from), writes(&to)]);
@@ -88,7 +88,7 @@ fn accesses_before_an_argument_are_reported_too() {
 }
 
 #[test]
-fn writes_beyond_an_argument_are_reported_and_do_not_happen() {
+fn writes_beyond_an_argument_are_reported_and_not_executed() {
     let (from, to) = (memory_of(&[1.0f64; 1]), unwritten(64 * 8));
     let within = range("to", &to, 0..63 * 8, Use::Write);
     let result = launch("writes_beyond", vec![Bound::Number(0), reads(&from), within]);
@@ -97,7 +97,7 @@ fn writes_beyond_an_argument_are_reported_and_do_not_happen() {
 }
 
 #[test]
-fn running_into_the_argument_next_door_is_reported() {
+fn an_overrun_into_the_adjacent_argument_is_reported() {
     let slab = memory_of(&[1.0f64; 12]);
     let arguments = |gap: usize| {
         vec![range("left", &slab, 0..32, Use::Read), range("right", &slab, 32 + gap..40 + gap, Use::Write)]
@@ -107,11 +107,11 @@ fn running_into_the_argument_next_door_is_reported() {
         assert_reported(result, &["reads 8 bytes at byte 32 of left, which has 32 bytes"]);
     }
     let overlapping = vec![range("left", &slab, 0..48, Use::Read), range("right", &slab, 40..48, Use::Write)];
-    assert_reported(launch("reads_next_door", overlapping), &["writes right where it reads or writes left"]);
+    assert_reported(launch("reads_next_door", overlapping), &["its output right overlaps its argument left"]);
 }
 
 #[test]
-fn neighbours_that_are_moved_apart_keep_their_contents() {
+fn adjacent_arguments_keep_their_contents_when_copied_apart() {
     let slab = memory_of(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     let arguments = vec![range("left", &slab, 0..40, Use::Read), range("right", &slab, 40..48, Use::Write)];
     launch("reads_next_door", arguments).unwrap();
@@ -119,16 +119,16 @@ fn neighbours_that_are_moved_apart_keep_their_contents() {
 }
 
 #[test]
-fn reads_of_memory_nobody_wrote_are_reported() {
+fn reads_of_unwritten_memory_are_reported() {
     let (from, to) = (unwritten(64 * 4), unwritten(64 * 4));
     // SAFETY: inside, and nobody else uses it.
     unsafe { from.write(0, &[0; 17 * 4]) };
     let result = launch("reads_unwritten", vec![reads(&from), writes(&to)]);
-    assert_reported(result, &["thread 17: reads 4 bytes at byte 68 of from, which nobody has written"]);
+    assert_reported(result, &["thread 17: reads 4 bytes at byte 68 of from, which are unwritten"]);
 }
 
 #[test]
-fn reads_of_shared_memory_nobody_wrote_are_reported_in_every_block() {
+fn reads_of_unwritten_shared_memory_are_reported_in_every_block() {
     let (from, to) = (memory_of(&[1.0f64]), unwritten(64 * 8));
     let mut processor = Processor::new().unwrap();
     for _ in 0..2 {
@@ -137,13 +137,13 @@ fn reads_of_shared_memory_nobody_wrote_are_reported_in_every_block() {
         let result = launch_shaped(&mut processor, "reads_unwritten_shared", shape, arguments);
         assert_reported(
             result,
-            &["block 0, thread 32: reads 8 bytes at byte 256 of sums, which nobody has written"],
+            &["block 0, thread 32: reads 8 bytes at byte 256 of sums, which are unwritten"],
         );
     }
 }
 
 #[test]
-fn shared_memory_keeps_nothing_from_the_block_or_the_launch_before() {
+fn shared_memory_is_unwritten_at_the_start_of_every_block_and_launch() {
     let to = unwritten(64 * 8);
     let mut processor = Processor::new().unwrap();
     let mut launch = |blocks, writers| {
@@ -151,13 +151,19 @@ fn shared_memory_keeps_nothing_from_the_block_or_the_launch_before() {
         let arguments = vec![Bound::Number(writers), writes(&to)];
         launch_shaped(&mut processor, "reads_the_last_blocks_shared", shape, arguments)
     };
-    assert_reported(launch(2, 1), &["block 1, thread 0: reads 8 bytes at byte 0 of sums, which nobody"]);
+    assert_reported(
+        launch(2, 1),
+        &["block 1, thread 0: reads 8 bytes at byte 0 of sums, which are unwritten"],
+    );
     assert!(launch(2, 2).is_ok());
-    assert_reported(launch(1, 0), &["block 0, thread 0: reads 8 bytes at byte 0 of sums, which nobody"]);
+    assert_reported(
+        launch(1, 0),
+        &["block 0, thread 0: reads 8 bytes at byte 0 of sums, which are unwritten"],
+    );
 }
 
 #[test]
-fn running_over_a_shared_variable_is_reported() {
+fn an_overrun_of_a_shared_variable_is_reported() {
     let (from, to) = (memory_of(&[1.0f64]), unwritten(64 * 8));
     let result = launch("runs_over_shared", vec![reads(&from), writes(&to)]);
     assert_reported(result, &["thread 32: writes 8 bytes at byte 256 of sums, which has 256 bytes"]);
@@ -166,12 +172,12 @@ fn running_over_a_shared_variable_is_reported() {
 }
 
 #[test]
-fn a_barrier_that_some_threads_never_reach_is_reported_with_who_waits_and_who_left() {
+fn a_barrier_that_some_threads_never_reach_is_reported_with_the_waiting_and_returned_threads() {
     let to = unwritten(64 * 8);
     let result = launch("leaves_before_a_barrier", vec![writes(&to)]);
     assert_reported(
         result,
-        &["63 threads wait at the barrier in line ", "thread 50 never reaches: it has left"],
+        &["63 threads wait at the barrier in line ", "thread 50 never reaches: it has returned"],
     );
 }
 
@@ -186,10 +192,13 @@ fn a_barrier_in_two_branches_is_reported() {
 }
 
 #[test]
-fn shuffles_with_lanes_that_are_not_there_are_reported() {
+fn shuffles_with_absent_lanes_are_reported() {
     let to = unwritten(64 * 8);
     let result = launch("shuffles_without_a_lane", vec![writes(&to)]);
-    assert_reported(result, &["__shfl_down_sync in line ", "names lanes that never arrive: mask 0x00000200"]);
+    assert_reported(
+        result,
+        &["__shfl_down_sync in line ", "has lanes in its mask that never arrive: 0x00000200"],
+    );
     let result = launch("shuffles_from_an_absent_lane", vec![writes(&to)]);
     assert_reported(result, &["__shfl_sync in line ", "reads from lane 20, which does not take part"]);
 }
@@ -198,15 +207,15 @@ fn shuffles_with_lanes_that_are_not_there_are_reported() {
 fn misaligned_vectors_and_writes_to_inputs_are_reported() {
     let (from, to) = (memory_of(&[1.0f64; 64]), unwritten(64 * 8));
     let result = launch("reads_misaligned", vec![reads(&from), writes(&to)]);
-    assert_reported(result, &["touches byte 8 of from in line ", "which is not aligned to 16 bytes"]);
+    assert_reported(result, &["accesses byte 8 of from in line ", "which is not aligned to 16 bytes"]);
     let result = launch("writes_what_it_may_read", vec![reads(&from)]);
-    assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which it may only read"]);
+    assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which is read-only"]);
     assert_eq!(values_of::<f64>(&from), [1.0; 64]);
 }
 
 #[test]
 fn a_wrong_number_of_arguments_is_refused() {
-    assert_reported(launch("reads_unwritten", vec![Bound::Number(1)]), &["given 1 arguments instead of 2"]);
+    assert_reported(launch("reads_unwritten", vec![Bound::Number(1)]), &["got 1 arguments; it takes 2"]);
 }
 
 #[test]
@@ -224,7 +233,7 @@ fn blocks_reduce_through_barriers_and_through_shuffles() {
 }
 
 #[test]
-fn votes_shuffles_atomics_and_vector_loads_mean_what_cuda_says() {
+fn votes_shuffles_atomics_and_vector_loads_follow_cuda() {
     let pairs: Vec<f64> = (0..128).map(f64::from).collect();
     let (from, out, counts) = (memory_of(&pairs), unwritten(64 * 8), unwritten(64 * 8 * 4));
     let shape = LaunchShape { grid: [1, 1, 1], block: [16, 4, 1], dynamic_shared_bytes: 0 };
@@ -243,7 +252,7 @@ fn votes_shuffles_atomics_and_vector_loads_mean_what_cuda_says() {
 }
 
 #[test]
-fn the_last_block_to_come_adds_what_all_of_them_left_and_resets_the_counter() {
+fn the_last_block_sums_the_partial_results_and_resets_the_counter() {
     let slab = memory_of(&[0u32; 64]);
     let mut processor = Processor::new().unwrap();
     for blocks in [1u32, 7, 7, 40] {
@@ -260,12 +269,12 @@ fn the_last_block_to_come_adds_what_all_of_them_left_and_resets_the_counter() {
     let arguments = vec![range("counter", &counter, 0..4, Use::Update), writes(&scratch), writes(&to)];
     assert_reported(
         launch("last_block_adds", arguments),
-        &["reads 4 bytes at byte 0 of counter, which nobody"],
+        &["reads 4 bytes at byte 0 of counter, which are unwritten"],
     );
 }
 
 #[test]
-fn vectors_bits_and_parts_of_warps_mean_what_cuda_says() {
+fn vectors_bit_operations_and_partial_warps_follow_cuda() {
     let doubles: Vec<f64> = (0..64).map(f64::from).collect();
     let floats: Vec<f32> = (0..128u8).map(f32::from).collect();
     let words: Vec<u32> = (0..128).collect();
@@ -276,7 +285,7 @@ fn vectors_bits_and_parts_of_warps_mean_what_cuda_says() {
     launch_shaped(&mut Processor::new().unwrap(), "vectors_and_bits", shape, arguments).unwrap();
     let (out, bits) = (values_of::<f64>(&out), values_of::<u32>(&bits));
     for lane in 0..32u32 {
-        // The four lanes of a group hold eight numbers that follow each other.
+        // The four lanes of a group hold eight consecutive numbers.
         let group = lane / 4 * 8;
         let sum: u32 = (group..group + 8).sum();
         let first = lane / 16 * 16 * 4;

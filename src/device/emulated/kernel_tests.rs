@@ -1,6 +1,6 @@
-#![allow(unsafe_code)] // Runs kernels directly, as the device's compute lane does.
-//! Every kernel for CUDA devices, run by the emulator: canonical ones are bit for bit the reference, the others within
-//! the rounding bound.
+#![allow(unsafe_code)] // runs kernels directly, as the device's compute lane does
+//! Every CUDA kernel in the emulator: canonical kernels equal the reference bit for bit, the others are within the
+//! rounding bound.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +18,7 @@ use crate::work::{HeldColumns, Storage, pitch_bytes};
 
 fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
     let memory = Allocation::new(size_of_val(values)).unwrap();
-    // SAFETY: as long as the values, and nobody else knows it yet.
+    // SAFETY: as long as the values, and not shared yet.
     unsafe { memory.write(0, bytemuck::cast_slice(values)) };
     Arc::new(memory)
 }
@@ -34,7 +34,7 @@ fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
 }
 
 fn every_form<T: Scalar>(k: usize) -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
-    // Of kernels with vectors the widest form and the narrowest; the others are the same text with other numbers.
+    // Of kernels with vector loads only the widest and the narrowest form; the others differ in constants only.
     let ends = |mut forms: Vec<&'static Variant>| {
         forms.dedup_by_key(|variant| variant.bytes * variant.lanes * variant.vectors);
         let narrowest = forms.pop();
@@ -50,7 +50,7 @@ fn every_form<T: Scalar>(k: usize) -> impl Iterator<Item = (&'static CudaKernel,
         .flat_map(move |kernel| forms(kernel).into_iter().map(move |variant| (kernel, variant)))
 }
 
-/// `rows` of Y, computed by one launch; nothing where the kernel's format cannot hold them.
+/// Rows `rows` of Y, computed by one launch; `None` if the kernel's format cannot store them.
 fn product<T: Scalar>(
     kernel: &CudaKernel,
     variant: &Variant,
@@ -61,7 +61,7 @@ fn product<T: Scalar>(
     product_with(kernel, variant, a, rows, x, u64::MAX)
 }
 
-/// The same with at most so many heavy items.
+/// The same with at most `most_heavy` heavy items.
 fn product_with<T: Scalar>(
     kernel: &CudaKernel,
     variant: &Variant,
@@ -87,7 +87,7 @@ fn product_with<T: Scalar>(
     let mut bytes = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
     storage.write(chunk, &held, &mut bytes).unwrap();
     let slot = memory_of(&bytes[..]);
-    // Rows of X are as far apart as they may be for the kernel: vectors must be aligned.
+    // The leading dimension of X is unaligned if the kernel permits it; vector loads need alignment.
     let with_vectors = kernel.constants.contains(&Constant::Bytes);
     let ldx = match (kernel.transposes_x(), with_vectors) {
         (true, _) => a.cols() + k % 3,
@@ -123,7 +123,7 @@ fn product_with<T: Scalar>(
                         "k" => k as u64,
                         "ldx" => ldx as u64,
                         "ldy" => (pitch_bytes / value_bytes) as u64,
-                        _ => panic!("no number is called {name}"),
+                        _ => panic!("unknown number {name}"),
                     });
                 }
             };
@@ -132,7 +132,7 @@ fn product_with<T: Scalar>(
                 "y" => (&y, 0..y.bytes()),
                 "scratch" => (&scratch, 0..scratch.bytes()),
                 _ => {
-                    let range = storage.array(name).unwrap_or_else(|| panic!("no array is called {name}"));
+                    let range = storage.array(name).unwrap_or_else(|| panic!("unknown array {name}"));
                     (&slot, range.start as usize..range.end as usize)
                 }
             };
@@ -144,19 +144,19 @@ fn product_with<T: Scalar>(
     let launch = BoundLaunch { name: name.clone(), entry: entry(&name).unwrap(), shape, arguments };
     let mut processor = Processor::new().unwrap();
     for _ in 0..2 {
-        // SAFETY: the ranges lie inside, this thread alone uses them, and they are what the parameters want.
+        // SAFETY: the ranges are inside, only this thread uses them, and they match the parameters.
         unsafe { launch.run(&mut processor, &AtomicBool::new(false)) }.unwrap();
     }
     let mut left = vec![0u8; storage.bytes() as usize];
     // SAFETY: nobody writes it now.
     unsafe { slot.read(0, &mut left) };
-    assert!(left == bytes[..], "{name} does not leave its chunk as it was");
+    assert!(left == bytes[..], "{name} changed its chunk of A");
     let mut result = MultiVector::zeros(rows.len(), k).unwrap();
     for row in 0..rows.len() {
         let (begin, end) = (row * pitch_bytes, row * pitch_bytes + row_bytes);
-        assert_eq!(y.first_unwritten(begin..end), None, "{name} leaves a part of Y unwritten");
+        assert_eq!(y.first_unwritten(begin..end), None, "{name} left a part of Y unwritten");
         let padding = (end..begin + pitch_bytes).all(|at| y.first_unwritten(at..at + 1).is_some());
-        assert!(padding || with_vectors, "{name} writes between rows of Y");
+        assert!(padding || with_vectors, "{name} wrote to the padding between rows of Y");
         // SAFETY: nobody writes it now.
         unsafe { y.read(begin, bytemuck::cast_slice_mut(result.view_mut().row_mut(row))) };
     }
@@ -185,7 +185,7 @@ fn check<T: Scalar>(a: &Csr<T>, k: usize, gap: usize, what: &str) {
 
 #[test]
 fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
-    // Wide products of the larger matrices would take minutes and show nothing new.
+    // Large K on the larger matrices would take minutes without testing anything new.
     let (narrow, all) = (&[1, 2, 3, 5, 8][..], &[1, 2, 3, 5, 8, 16, 31, 32, 64, 100][..]);
     for (spec, widths) in [
         ("empty,rows=40,cols=30", narrow),
@@ -207,25 +207,25 @@ fn every_kernel_computes_every_kind_of_matrix_in_both_precisions() {
     }
 }
 
-/// Lengths of rows around what lanes take at once and where rows are cut, in groups of four that differ much.
+/// Row lengths around the lane and segment sizes, in groups of four with large differences.
 #[rustfmt::skip]
 const AWKWARD_LENGTHS: [usize; 30] = [
     0, 1, 300, 2, 513, 255, 256, 257, 0, 0, 3, 0, 4, 5, 7, 8, 9, 15, 16, 17, 33, 512, 0, 770, 1, 260,
     SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT - 1,
 ];
 
-/// The same around spans.
+/// Row lengths around the span size.
 #[rustfmt::skip]
 const SPAN_LENGTHS: [usize; 9] = [
     SPAN - SEGMENT, SPAN - 1, 3, SPAN, SPAN + 1, SPAN + SEGMENT, 0, 2 * SPAN, 2 * SPAN + SEGMENT + 3,
 ];
 
-/// A number whose square vanishes, and a subnormal one.
+/// A number whose square underflows to zero, and a subnormal number.
 const OF_F64: (f64, f64) = (1e-200, 3e-310);
 const OF_F32: (f64, f64) = (1e-30, 3e-40);
 
-/// Rows of such lengths whose columns rise and are partly shared. Values are of very different size, zeros of both signs and
-/// subnormal numbers among them; every fifth row has nothing but products that vanish below zero.
+/// A matrix with these row lengths and partly shared columns. Its values differ widely in size and include zeros of both
+/// signs and subnormal numbers. All products of every fifth row underflow to negative zero.
 fn awkward<T: Scalar>(lengths: &[usize], tiny: f64, subnormal: f64) -> Csr<T> {
     let (mut pointers, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
@@ -266,7 +266,7 @@ fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64
         if !matches!(kernel.id, KernelId::CsrSegments | KernelId::CsrRuns | KernelId::RowGroups) {
             continue;
         }
-        // Segments of cut rows may get a warp or not, and there may be warps with nothing to do.
+        // Segments of split rows with and without a warp of their own, and warps without work.
         let heavy: &[u64] = if kernel.id == KernelId::CsrSegments { &[u64::MAX, 3, 0] } else { &[u64::MAX] };
         let forms = kernel.variants_for(T::DTYPE, k as u64);
         for (variant, &heavy) in forms.flat_map(|form| heavy.iter().map(move |heavy| (form, heavy))) {
@@ -282,7 +282,7 @@ fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64
 }
 
 #[test]
-fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
+fn canonical_kernels_equal_the_reference_for_rows_of_any_length_in_every_form() {
     for k in [1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128] {
         check_awkward::<f64>(&AWKWARD_LENGTHS, k, OF_F64);
         check_awkward::<f32>(&AWKWARD_LENGTHS, k, OF_F32);
@@ -290,12 +290,12 @@ fn canonical_kernels_for_rows_of_any_length_keep_every_bit_in_every_form() {
 }
 
 #[test]
-fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetches_at_once() {
+fn canonical_kernels_equal_the_reference_for_rows_with_more_segments_than_a_warp_loads_at_once() {
     for k in [1, 8, 100] {
         check_awkward::<f64>(&SPAN_LENGTHS, k, OF_F64);
         check_awkward::<f32>(&SPAN_LENGTHS, k, OF_F32);
     }
-    // Few spans and, one segment further, many.
+    // Segment counts just below and above the limits between few and many spans.
     for (k, segments) in [(1, 70), (8, 64), (8, 20), (31, 65), (31, 10), (128, 6)] {
         let lengths = [SEGMENT * segments + 7, 0, 65, 64, SEGMENT * segments + 1];
         check_awkward::<f64>(&lengths, k, OF_F64);
@@ -303,7 +303,7 @@ fn canonical_kernels_keep_every_bit_of_rows_with_more_segments_than_a_warp_fetch
     }
 }
 
-/// Rows that groups of lanes take by themselves, and some that are left to the whole block in one round and in several.
+/// Rows for groups of lanes, and rows for the whole block in one round and in several.
 const LONG_LENGTHS: [usize; 9] = [3, 9000, 0, 2048, 2049, 1, 5000, 17, 2600];
 
 fn check_long<T: Scalar>(k: usize) {
@@ -327,14 +327,14 @@ fn check_long<T: Scalar>(k: usize) {
 }
 
 #[test]
-fn rows_that_a_block_computes_together_are_right_beside_rows_that_it_does_not() {
+fn rows_computed_by_a_whole_block_and_by_groups_of_lanes_are_both_correct() {
     for k in [1, 5, 33] {
         check_long::<f64>(k);
         check_long::<f32>(k);
     }
 }
 
-/// Short rows and some longer ones along the diagonal; one in `far_every` has a column anywhere.
+/// Short rows and some longer ones along the diagonal. One in `far_every` rows has a column far from the diagonal.
 fn short_rows<T: Scalar>(rows: usize, cols: usize, far_every: usize) -> Csr<T> {
     let (mut pointers, mut columns) = (vec![0], Vec::new());
     for row in 0..rows {
@@ -370,8 +370,8 @@ fn check_short_rows<T: Scalar>(a: &Csr<T>, k: usize, narrow: bool) {
 }
 
 #[test]
-fn short_rows_keep_every_bit_in_every_form_with_narrow_columns_and_with_wide_ones() {
-    // Sixteen bits reach all columns of the first, most of the second, and too few of the third.
+fn short_rows_equal_the_reference_in_every_form_with_16_bit_and_32_bit_columns() {
+    // 16-bit offsets reach all columns of the first matrix, most of the second, and too few of the third.
     for (cols, far_every, narrow, widths) in [
         (900, 1000, true, &[1, 2, 3, 5, 8, 16, 31, 32, 64, 100, 128, 300][..]),
         (140_000, 64, true, &[1, 4, 9]),
@@ -385,7 +385,7 @@ fn short_rows_keep_every_bit_in_every_form_with_narrow_columns_and_with_wide_one
 }
 
 #[test]
-fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
+fn a_chunk_of_rows_gives_the_same_bits_as_the_whole_matrix() {
     let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;
     let x = x_for::<f64>(a.cols(), 5, 5);
     for (kernel, variant) in every_form::<f64>(5) {
@@ -395,7 +395,7 @@ fn a_chunk_of_rows_gives_the_same_bits_as_the_whole() {
             .flat_map(|rows| product(kernel, variant, a.view(), rows, &x).unwrap().data().to_vec())
             .collect();
         let same = bytemuck::cast_slice::<f64, u64>(whole.data()) == bytemuck::cast_slice::<f64, u64>(&parts);
-        // Row blocks are cut for the chunk, and a row is added up as its block wants it; ways take entries in fours that are
+        // Not bit-identical: row blocks are formed per chunk and determine the summation order; ways group entries in fours
         // counted from the chunk's start.
         let name = kernel.variant_name(variant);
         let by_place = kernel.id.info().order == Order::Free && kernel.constants.contains(&Constant::Bytes);

@@ -1,5 +1,5 @@
-#![allow(unsafe_code)] // The emulator's bridge: touches the device's memory, as the race_detector allows.
-//! A lane: a host thread that does what it is given, in order, and reports each end.
+#![allow(unsafe_code)] // The emulator's bridge: accesses device memory in the order that the race detector has checked.
+//! A lane: a host thread that runs its operations in order and reports each completion.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,23 +17,23 @@ use super::race_detector::{LANES, Stamp};
 use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
 use crate::trace::Clock;
 
-/// Longest delay that a seed puts before an operation.
+/// The longest random delay before an operation.
 const MAX_DELAY_NS: u64 = 300_000;
 
-/// Bytes of the device's memory, checked to lie inside.
+/// A checked range of device memory.
 pub struct DeviceBytes {
     pub memory: Arc<Allocation>,
     pub number: u32,
     pub range: Range<usize>,
 }
 
-/// A copy, and where in the device's memory.
+/// A copy with its range of device memory.
 pub struct Copy {
     pub place: DeviceBytes,
     pub transfer: Transfer,
 }
 
-/// What a lane does.
+/// An action of a lane.
 pub enum Action {
     Upload(Vec<Copy>),
     Download(Copy),
@@ -41,7 +41,7 @@ pub enum Action {
     Pass,
 }
 
-/// Something that goes wrong on purpose.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Injected {
     Failure,
@@ -49,17 +49,17 @@ pub enum Injected {
     Hang,
 }
 
-/// One operation, on its way to its lane.
+/// An operation that was submitted to a lane.
 pub struct Job {
     pub stamp: Stamp,
     pub waits: Vec<Stamp>,
-    /// Those that wrote what it reads; if one failed, so does this.
+    /// The operations that wrote its input; if one failed, this one fails too.
     pub sources: Vec<Fence>,
     pub action: Action,
     pub injected: Option<Injected>,
 }
 
-/// What all lanes of a device know.
+/// State shared by all lanes of a device.
 #[derive(Default)]
 pub struct Shared {
     state: Mutex<State>,
@@ -70,7 +70,7 @@ pub struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// How many operations of each lane have ended.
+    /// For each lane the number of completed operations.
     ended: [u64; LANES],
     failed: HashMap<Fence, FaultKind>,
     lost: bool,
@@ -81,24 +81,24 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many operations of each lane have ended.
+    /// For each lane the number of completed operations.
     pub fn ended(&self) -> [u64; LANES] {
         self.state().ended
     }
 
-    /// Whether the device is gone.
+    /// Whether the device is lost.
     pub fn is_lost(&self) -> bool {
         self.state().lost
     }
 
-    /// Wakes everybody who waits, for good.
+    /// Ends all current and later waits.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         drop(self.state());
         self.changed.notify_all();
     }
 
-    /// Waits until `holds`; `false` where the device is closed first.
+    /// Waits until `holds`. Returns `false` if the device is closed first.
     fn wait_until(&self, holds: impl Fn(&State) -> bool) -> bool {
         let mut state = self.state();
         loop {
@@ -113,7 +113,7 @@ impl Shared {
     }
 }
 
-/// What a lane's thread works with.
+/// The state of a lane's thread.
 pub struct Lane {
     pub shared: Arc<Shared>,
     pub jobs: Receiver<Box<Job>>,
@@ -150,7 +150,7 @@ impl Lane {
     }
 
     fn end(&self, job: &Job, start_ns: u64, result: Result<(), Fault>) {
-        // Whoever waits for it begins later than this.
+        // Taken before the waiting operations are notified, so that they start later than this.
         let end_ns = self.clock.now_ns();
         let mut state = self.shared.state();
         state.ended[job.stamp.lane] = job.stamp.sequence;
@@ -174,8 +174,8 @@ impl Lane {
         };
         if let Some((source, kind)) = failed {
             let message = format!(
-                "{what} {} was not done: operation {} failed, and it reads what that \
-                 should have written",
+                "{what} {} was skipped because operation {} failed, whose \
+                 output it reads",
                 fence.0, source.0
             );
             return Err(Fault::new(kind, message));
@@ -183,7 +183,7 @@ impl Lane {
         if job.injected == Some(Injected::Failure) {
             let kind =
                 if matches!(job.action, Action::Launch(..)) { FaultKind::Launch } else { FaultKind::Copy };
-            return Err(Fault::new(kind, format!("{what} {} failed, as it was told to", fence.0)));
+            return Err(Fault::new(kind, format!("{what} {} failed (injected fault)", fence.0)));
         }
         match &job.action {
             Action::Pass => Ok(()),
@@ -193,7 +193,7 @@ impl Lane {
                     for (at, host_at, length) in transfer.pieces() {
                         let from = bytes.get(within(transfer.host.begin, host_at, length));
                         let from = from.ok_or_else(|| short(what, fence))?;
-                        // SAFETY: inside, as checked when it was submitted, and the race_detector keeps everybody else away.
+                        // SAFETY: inside, as checked at submission; the race detector excludes other accesses.
                         unsafe { place.memory.write(place.range.start + at as usize, from) };
                     }
                 }
@@ -202,7 +202,7 @@ impl Lane {
             Action::Download(Copy { place: from, transfer }) => {
                 if let Some(at) = first_unwritten(from, &transfer.rows) {
                     let message = format!(
-                        "{what} {} reads byte {at} of memory {}, which nobody has written",
+                        "{what} {} reads byte {at} of memory {}, which is unwritten",
                         fence.0, from.number
                     );
                     return Err(Fault::new(FaultKind::Misuse, message));
@@ -211,7 +211,7 @@ impl Lane {
                 for (at, host_at, length) in transfer.pieces() {
                     let to = bytes.get_mut(within(transfer.host.begin, host_at, length));
                     let to = to.ok_or_else(|| short(what, fence))?;
-                    // SAFETY: inside, as checked when it was submitted, and the race_detector keeps writers away.
+                    // SAFETY: inside, as checked at submission; the race detector excludes writes.
                     unsafe { from.memory.read(from.range.start + at as usize, to) };
                 }
                 Ok(())
@@ -223,15 +223,15 @@ impl Lane {
                 let no_memory =
                     || Fault::new(FaultKind::OutOfMemory, "the host has no memory for a processor");
                 let processor = processor.as_mut().ok_or_else(no_memory)?;
-                // SAFETY: inside and of the parameters' kinds, as checked when it was submitted, and the race_detector keeps
-                // everybody else away from what it writes, and writers from what it reads.
+                // SAFETY: inside and of the parameters' kinds, as checked at submission. The race detector excludes other
+                // accesses to its outputs and writes to its inputs.
                 (0..*times).try_for_each(|_| unsafe { launch.run(processor, &self.shared.closing) })
             }
         }
     }
 }
 
-/// The first byte of the rows that nobody has written.
+/// The first unwritten byte of the rows.
 fn first_unwritten(from: &DeviceBytes, rows: &RowBytes) -> Option<usize> {
     let end = from.range.end;
     from.range.clone().step_by((rows.pitch_bytes as usize).max(1)).find_map(|row| {
@@ -246,10 +246,10 @@ fn within(begin: u64, offset: u64, length: u64) -> Range<usize> {
 }
 
 fn short(what: &str, fence: Fence) -> Fault {
-    Fault::new(FaultKind::Misuse, format!("{what} {} goes beyond its pinned memory", fence.0))
+    Fault::new(FaultKind::Misuse, format!("{what} {} exceeds its pinned memory", fence.0))
 }
 
-/// A number that looks random, from one that does not (SplitMix64).
+/// A pseudo-random number from `seed` (SplitMix64).
 fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

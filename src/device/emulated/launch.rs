@@ -1,8 +1,8 @@
-#![allow(unsafe_code)] // The emulator's bridge: hands addresses to kernels.
+#![allow(unsafe_code)] // The emulator's bridge: passes addresses to kernels.
 //! Binds a launch's arguments to a kernel's parameters and runs its grid.
 //!
-//! Arguments that lie close together are moved apart for the length of the launch, so that running over the end of one
-//! does not go unnoticed in the next.
+//! Arguments that are adjacent in memory are copied to separate allocations for the launch, so that an overrun of one is
+//! not hidden by the next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::region::Region;
 use crate::device::{Fault, FaultKind};
 use crate::kernel::cuda::LaunchShape;
 
-/// Bytes that arguments are apart at least.
+/// The least distance between two arguments, in bytes.
 const GAP_BYTES: usize = 256;
 
 /// An argument, bound to the device's memory.
@@ -29,14 +29,14 @@ pub enum Bound {
     Range(BoundRange),
 }
 
-/// What a kernel does with what a pointer points to.
+/// How a kernel uses the memory behind a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// It reads and nothing else.
+    /// It only reads.
     Read,
-    /// It writes, and reads only what it wrote.
+    /// It writes, and reads only bytes that it has written.
     Write,
-    /// It finds what was left there, and changes it.
+    /// It reads the previous contents and changes them.
     Update,
 }
 
@@ -45,11 +45,11 @@ pub enum Use {
 pub struct BoundRange {
     /// The parameter's name.
     pub name: &'static str,
-    /// Where it points.
+    /// The memory it points to.
     pub memory: Arc<Allocation>,
-    /// Which bytes of it.
+    /// The range within the memory.
     pub range: Range<usize>,
-    /// What the kernel does with it.
+    /// How the kernel uses it.
     pub using: Use,
 }
 
@@ -62,7 +62,7 @@ impl BoundRange {
         self.memory.address() + self.range.start..self.memory.address() + self.range.end
     }
 
-    /// Whether the other one begins where this one ends, or nearly so.
+    /// Whether `other` begins less than [`GAP_BYTES`] after the end of this range.
     fn is_close_before(&self, other: &Self) -> bool {
         let (own, other) = (self.addresses(), other.addresses());
         own.end <= other.start && other.start - own.end < GAP_BYTES
@@ -74,9 +74,9 @@ impl BoundRange {
     }
 }
 
-/// A launch with everything it needs.
+/// A launch with bound arguments.
 pub struct BoundLaunch {
-    /// The entry's name, for reports.
+    /// The entry's name, for messages.
     pub name: String,
     /// The entry.
     pub entry: Entry,
@@ -87,16 +87,16 @@ pub struct BoundLaunch {
 }
 
 impl BoundLaunch {
-    /// Runs it. What it is to write is unwritten until it does.
+    /// Runs the launch. Its output ranges count as unwritten until the kernel writes them.
     ///
     /// # Safety
-    /// Every range lies inside its allocation, nobody else uses the writable ones and nobody writes the others
-    /// meanwhile, and each argument is what the entry's parameter wants.
+    /// Every range is inside its allocation. During the call no other code accesses the writable ranges or writes the
+    /// others. Each argument has the kind of its parameter.
     pub unsafe fn run(&self, processor: &mut Processor, stop: &AtomicBool) -> Result<(), Fault> {
         let misuse = |message: String| Fault::new(FaultKind::Misuse, format!("{}: {message}", self.name));
         if self.arguments.len() != self.entry.parameters {
             let (given, wanted) = (self.arguments.len(), self.entry.parameters);
-            return Err(misuse(format!("is given {given} arguments instead of {wanted}")));
+            return Err(misuse(format!("got {given} arguments; it takes {wanted}")));
         }
         let ranges: Vec<&BoundRange> = self.arguments.iter().filter_map(range_of).collect();
         for (at, range) in ranges.iter().enumerate() {
@@ -104,15 +104,19 @@ impl BoundLaunch {
                 *other_at != at && range.is_writable() && !range.range.is_empty() && range.overlaps(other)
             });
             if let Some((_, other)) = aliased {
-                return Err(misuse(format!("writes {} where it reads or writes {}", range.name, other.name)));
+                return Err(misuse(format!(
+                    "its output {} overlaps its argument {}",
+                    range.name, other.name
+                )));
             }
         }
-        let no_memory = || Fault::new(FaultKind::OutOfMemory, format!("{}: no memory to run it", self.name));
+        let no_memory =
+            || Fault::new(FaultKind::OutOfMemory, format!("{}: the host has no memory to run it", self.name));
         let moved: Vec<Option<Allocation>> = ranges
             .iter()
             .map(|range| {
                 if ranges.iter().any(|other| other.is_close_before(range)) {
-                    // SAFETY: the caller's promise; the copy is new.
+                    // SAFETY: as the caller guarantees; the copy is new.
                     unsafe { copy_of(range) }.map(Some).ok_or_else(no_memory)
                 } else {
                     Ok(None)
@@ -191,14 +195,14 @@ fn range_of(argument: &Bound) -> Option<&BoundRange> {
     }
 }
 
-/// A copy with nothing near it; what the kernel is to write need not be copied.
+/// A copy of the range in a separate allocation. Output ranges are not copied.
 ///
 /// # Safety
-/// The range lies inside its allocation and nobody writes it meanwhile.
+/// The range is inside its allocation, and no other code writes it during the call.
 unsafe fn copy_of(range: &BoundRange) -> Option<Allocation> {
     let copy = Allocation::new(range.range.len())?;
     if range.using != Use::Write {
-        // SAFETY: the caller's promise; the copy is as long as the range.
+        // SAFETY: as the caller guarantees; the copy is as long as the range.
         unsafe { copy.copy_from(0, &range.memory, range.range.clone()) };
     }
     Some(copy)

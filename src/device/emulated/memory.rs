@@ -1,40 +1,40 @@
 #![allow(unsafe_code)] // The emulator's bridge: kernels compiled from C++ hold plain pointers into this memory.
-//! Memory of an emulated device: bytes, and for each of them whether anybody has written it.
+//! Memory of an emulated device: bytes, and for each byte whether it was written.
 //!
-//! Nothing but the device's own operations reaches it, and the race_detector lets no two of them run side by side that touch
-//! the same bytes, one writing. Bytes that nobody has written are all ones, which reads as NaN in both precisions.
+//! Only the device's operations access it, and the race detector prevents conflicting accesses at the same time. Unwritten
+//! bytes are 0xff, which reads as NaN in both precisions.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What allocations start at a multiple of, as CUDA's do.
+/// Alignment of allocations, as in CUDA.
 const ALIGNMENT: usize = 256;
 
-/// What a byte holds that nobody has written.
+/// Value of unwritten bytes.
 const UNWRITTEN: u8 = 0xff;
 
-/// One piece of memory.
+/// One allocation.
 pub struct Allocation {
     start: NonNull<u8>,
     bytes: usize,
-    /// One bit a byte.
+    /// One bit per byte.
     written: Box<[AtomicU8]>,
 }
 
-// SAFETY: the bytes are owned, and whoever touches them promises not to do so beside a writer.
+// SAFETY: the bytes are owned, and callers guarantee that no write conflicts with another access.
 unsafe impl Send for Allocation {}
 // SAFETY: as above; the bits are atomic.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// Memory that nobody has written, or nothing where the host has not that much.
+    /// Unwritten memory; `None` if the host has not enough.
     pub fn new(bytes: usize) -> Option<Self> {
         let mut written = Vec::new();
         written.try_reserve_exact(bytes.div_ceil(8)).ok()?;
         written.resize_with(bytes.div_ceil(8), || AtomicU8::new(0));
-        // SAFETY: the size is not zero, and it is filled at once.
+        // SAFETY: the size is not zero, and the memory is initialised at once.
         let start = unsafe {
             let start = NonNull::new(alloc(Self::layout(bytes)?))?;
             start.write_bytes(UNWRITTEN, bytes.max(1));
@@ -52,17 +52,17 @@ impl Allocation {
         self.bytes
     }
 
-    /// Where it starts in the host's address space.
+    /// Its address in the host's address space.
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
     }
 
-    /// One bit a byte, set where it was written.
+    /// One bit per byte, set if the byte was written.
     pub fn written_bits(&self) -> &[AtomicU8] {
         &self.written
     }
 
-    /// The first byte of the range that nobody has written.
+    /// The first unwritten byte of the range.
     pub fn first_unwritten(&self, range: Range<usize>) -> Option<usize> {
         let mut at = range.start;
         while at < range.end {
@@ -78,13 +78,13 @@ impl Allocation {
         None
     }
 
-    /// Says that the range was written, or that it is unwritten again.
+    /// Marks the range as written or unwritten.
     pub fn mark(&self, range: Range<usize>, written: bool) {
         let mut at = range.start;
         while at < range.end {
             let byte = &self.written[at / 8];
             let end = range.end.min((at / 8 + 1) * 8);
-            // Eight bytes of the range are nobody else's; fewer share their bits with a neighbour.
+            // Eight whole bytes have a bit byte of their own; fewer share it with a neighbouring range.
             match (bit_mask(at, end - at), written) {
                 (u8::MAX, true) => byte.store(u8::MAX, Ordering::Relaxed),
                 (u8::MAX, false) => byte.store(0, Ordering::Relaxed),
@@ -95,39 +95,39 @@ impl Allocation {
         }
     }
 
-    /// Makes the range unwritten again.
+    /// Makes the range unwritten.
     ///
     /// # Safety
-    /// The range lies inside, and nobody else uses its bytes meanwhile.
+    /// The range is inside, and no other code accesses its bytes during the call.
     pub unsafe fn forget(&self, range: Range<usize>) {
         self.mark(range.clone(), false);
         // SAFETY: inside, and ours alone.
         unsafe { self.start.add(range.start).write_bytes(UNWRITTEN, range.len()) };
     }
 
-    /// Copies `from` to `begin` and on.
+    /// Copies `from` to the bytes from `begin`.
     ///
     /// # Safety
-    /// As much lies inside, and nobody else uses those bytes meanwhile.
+    /// The bytes are inside, and no other code accesses them during the call.
     pub unsafe fn write(&self, begin: usize, from: &[u8]) {
         // SAFETY: inside, and ours alone.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(begin), from.len()) };
         self.mark(begin..begin + from.len(), true);
     }
 
-    /// Copies from `begin` and on to `to`.
+    /// Copies the bytes from `begin` to `to`.
     ///
     /// # Safety
-    /// As much lies inside, and nobody writes those bytes meanwhile.
+    /// The bytes are inside, and no other code writes them during the call.
     pub unsafe fn read(&self, begin: usize, to: &mut [u8]) {
-        // SAFETY: inside, and nobody writes them.
+        // SAFETY: inside, and not written by other code.
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(begin), to.as_mut_ptr(), to.len()) };
     }
 
-    /// Copies `range` of `from` to `begin` and on, with what is known of each byte.
+    /// Copies `range` of `from` to the bytes from `begin`, including whether each byte was written.
     ///
     /// # Safety
-    /// Both lie inside, nobody else uses those of `self` and nobody writes those of `from` meanwhile.
+    /// Both ranges are inside. During the call no other code accesses that of `self` or writes that of `from`.
     pub unsafe fn copy_from(&self, begin: usize, from: &Self, range: Range<usize>) {
         // SAFETY: two different allocations, both ranges inside.
         unsafe {
@@ -157,7 +157,7 @@ impl Drop for Allocation {
     }
 }
 
-/// The bits of `bytes` bytes from `at` on, which end within the same eight.
+/// The bit mask of `bytes` bytes from `at`, which must be within one group of eight.
 pub fn bit_mask(at: usize, bytes: usize) -> u8 {
     (((1u16 << bytes) - 1) << (at % 8)) as u8
 }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_unwritten_until_somebody_writes_them() {
+    fn bytes_are_unwritten_until_they_are_written() {
         let memory = Allocation::new(100).unwrap();
         assert_eq!(memory.first_unwritten(0..100), Some(0));
         // SAFETY: inside, and nobody else is here.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_carries_what_is_unwritten() {
+    fn a_copy_keeps_unwritten_bytes_unwritten() {
         let (from, to) = (Allocation::new(64).unwrap(), Allocation::new(64).unwrap());
         // SAFETY: inside, and nobody else is here.
         unsafe {

@@ -1,9 +1,8 @@
-//! An emulated CUDA device: runs the text of `kernels/*.cu` on the CPU and checks everything it does.
+//! An emulated CUDA device: runs the source of `kernels/*.cu` on the CPU and checks every operation.
 //!
-//! It has memory of its own and three lanes, each a host thread. Every access of a kernel is checked against what the
-//! kernel was given; every operation is checked against all earlier ones for a missing wait. A wrong operation is
-//! reported, it never spoils another one's bytes. Delays and faults can be asked for, and the same ones come again each
-//! time.
+//! It has its own memory and three lanes, each a host thread. Every access of a kernel is checked against the kernel's
+//! arguments. Every operation is checked against all earlier ones for a missing wait. An invalid operation is reported
+//! and never changes bytes of another one. Delays and faults can be injected and are reproducible.
 
 mod barriers;
 mod bridge;
@@ -49,7 +48,7 @@ use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::trace::Clock;
 
-/// Operations that a lane takes before the first has ended.
+/// Operations in flight per lane.
 const LANE_DEPTH: usize = 16;
 
 /// An emulated device.
@@ -60,9 +59,9 @@ pub struct EmulatedDevice {
     race_detector: RaceDetector,
     memories: Vec<Arc<Allocation>>,
     shared: Arc<Shared>,
-    /// Empty once the device is closed.
+    /// Empty after the device is closed.
     lanes: Vec<(Sender<Box<Job>>, JoinHandle<()>)>,
-    /// What was asked for so far, for the faults to inject.
+    /// Counts of calls so far, for the faults to inject.
     counts: Counts,
 }
 
@@ -76,7 +75,7 @@ struct Counts {
     operations: u64,
 }
 
-/// An operation that was looked at and found possible.
+/// A checked operation.
 struct Checked {
     action: Action,
     what: &'static str,
@@ -85,7 +84,7 @@ struct Checked {
 }
 
 impl EmulatedDevice {
-    /// Opens a device that goes by `name`, is timed by `clock` and reports to `reports`.
+    /// Opens the device named `name`. Its times are on `clock`; completions go to `reports`.
     pub fn open(
         name: impl Into<String>,
         options: EmulatedOptions,
@@ -119,7 +118,10 @@ impl EmulatedDevice {
             let lane = Lane { shared, jobs, reports, clock, delay_seed };
             let thread = thread::Builder::new().name(format!("{name} {kind}")).spawn(move || lane.work());
             let thread = thread.map_err(|error| {
-                Fault::new(FaultKind::Lost, format!("{name}: no thread for its lane: {error}"))
+                Fault::new(
+                    FaultKind::Lost,
+                    format!("{name}: the thread of a lane cannot be started: {error}"),
+                )
             })?;
             device.lanes.push((sender, thread));
         }
@@ -169,8 +171,8 @@ impl EmulatedDevice {
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
-            (Operation::Job(_), _) => Err(misuse("an emulated device runs no jobs of the host".into())),
-            (_, lane) => Err(misuse(format!("that operation is not for the lane {lane:?}"))),
+            (Operation::Job(_), _) => Err(misuse("an emulated device runs no host jobs".into())),
+            (_, lane) => Err(misuse(format!("a lane of kind {lane:?} does not run that operation"))),
         }
     }
 
@@ -179,10 +181,11 @@ impl EmulatedDevice {
         let Launch { variant, dtype, items, k, .. } = launch;
         let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
         let name = kernel.entry(*dtype, variant);
-        let entry = entry(&name).ok_or_else(|| misuse(format!("{name} was not built for the emulator")))?;
+        let entry =
+            entry(&name).ok_or_else(|| misuse(format!("{name} was not compiled for the emulator")))?;
         let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
         if given != wanted {
-            return Err(misuse(format!("{name} is given {given} arguments instead of {wanted}")));
+            return Err(misuse(format!("{name} got {given} arguments; it takes {wanted}")));
         }
         let (mut reads, mut writes, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
         for (argument, parameter) in launch.arguments.iter().zip(kernel.parameters) {
@@ -205,7 +208,7 @@ impl EmulatedDevice {
                 _ => {
                     let parameter = parameter.name();
                     return Err(misuse(format!(
-                        "{name} is given something else than its parameter {parameter}"
+                        "{name} got an argument of the wrong kind for its parameter {parameter}"
                     )));
                 }
             });
@@ -214,7 +217,7 @@ impl EmulatedDevice {
         Ok(Checked { action, what: "launch", reads, writes })
     }
 
-    /// Counts an operation and says what is to go wrong with it.
+    /// Counts an operation and returns the fault to inject into it, if any.
     fn count(&mut self, action: &Action) -> Option<Injected> {
         let (counts, faults) = (&mut self.counts, &self.options.faults);
         counts.operations += 1;
@@ -251,14 +254,15 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.counts.allocations += 1;
         let allocation = self.counts.allocations;
         if self.options.faults.out_of_memory_at_allocation == Some(allocation) {
-            return Err(no_memory(format!("allocation {allocation} finds no memory, as it was told to")));
+            return Err(no_memory(format!("allocation {allocation} fails (injected fault)")));
         }
         let free = limit - self.counts.allocated_bytes;
         if bytes > free {
-            return Err(no_memory(format!("{free} of {limit} bytes are left, and {bytes} were asked for")));
+            return Err(no_memory(format!("{bytes} bytes requested, {free} of {limit} bytes free")));
         }
         let memory = usize::try_from(bytes).ok().and_then(Allocation::new);
-        let memory = memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for it")))?;
+        let memory =
+            memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for device memory")))?;
         self.counts.allocated_bytes += bytes;
         self.memories.push(Arc::new(memory));
         self.race_detector.add_memory();
@@ -278,7 +282,7 @@ impl<'run> Device<'run> for EmulatedDevice {
             let name = &self.description.name;
             return Err(Fault::new(
                 FaultKind::OutOfMemory,
-                format!("{name} locks no memory, as it was told to"),
+                format!("{name} refuses to register memory (injected fault)"),
             ));
         }
         Ok(Registration::nothing())
@@ -307,7 +311,7 @@ impl<'run> Device<'run> for EmulatedDevice {
     }
 
     fn mark_synchronized(&mut self) {
-        // What has not ended cannot have been seen to end, and nothing is ordered after it.
+        // Operations that have not completed cannot have been observed, so nothing is ordered after them.
         self.race_detector.mark_synchronized(self.shared.ended());
     }
 
@@ -323,7 +327,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.shared.close();
         for (sender, thread) in self.lanes.drain(..) {
             drop(sender);
-            // A lane that panicked has nothing left to do.
+            // The result does not matter: a lane that panicked has ended too.
             let _ = thread.join();
         }
         self.memories.clear();
@@ -344,7 +348,7 @@ fn check_lengths(transfer: &Transfer) -> Result<(), Fault> {
     let Transfer { host: pinned, device: memory, .. } = transfer;
     if !transfer.is_sound() {
         return Err(misuse(format!(
-            "a copy between {} bytes of memory and bytes {}..{} of {} pinned ones",
+            "invalid copy between {} bytes of device memory and bytes {}..{} of {} pinned bytes",
             memory.bytes(),
             pinned.begin,
             pinned.end,

@@ -1,33 +1,33 @@
-//! What an emulated device is told when it is opened: its memory, its delays, and the faults to inject.
+//! Options of an emulated device: its memory, its delays, and the faults to inject.
 
 use crate::error::{Error, Result};
 
-/// Memory of an emulated device unless told otherwise; it takes as much of the host's.
+/// Default memory of an emulated device. It uses as much host memory.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Faults to inject. Allocations, registrations, launches, copies and operations count from one, in the order they are asked for.
+/// Faults to inject. Allocations, registrations, launches, copies and operations are counted from 1 in the order of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The allocation that finds no memory.
+    /// The allocation that fails for lack of memory.
     pub out_of_memory_at_allocation: Option<u64>,
     /// The registration that is refused.
     pub refuse_registration: Option<u64>,
     /// The launch that fails.
     pub fail_launch: Option<u64>,
-    /// The copy, up or down, that fails.
+    /// The copy, in either direction, that fails.
     pub fail_copy: Option<u64>,
-    /// The operation at which the device is lost: this and every later one fails.
+    /// The operation at which the device is lost; it and all later ones fail.
     pub lost_at_operation: Option<u64>,
-    /// The operation that does not end before the device is closed.
+    /// The operation that hangs until the device is closed.
     pub hang_at_operation: Option<u64>,
 }
 
-/// What an emulated device is to be like.
+/// Options of an emulated device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmulatedOptions {
-    /// Bytes of its memory.
+    /// Size of its memory, in bytes.
     pub memory_bytes: u64,
-    /// Where delays before each operation come from; none without it.
+    /// Seed of random delays before operations; `None` for no delays.
     pub delay_seed: Option<u64>,
     /// Faults to inject.
     pub faults: Faults,
@@ -51,7 +51,7 @@ const KEYS: [&str; 8] = [
 ];
 
 impl EmulatedOptions {
-    /// Options from what stands behind the question mark of a device's word: `fail_launch=3&delay_seed=7`.
+    /// Options from the text after the question mark of a device word: `fail_launch=3&delay_seed=7`.
     pub fn parse(text: &str) -> Result<Self> {
         let mut options = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -69,7 +69,7 @@ impl EmulatedOptions {
                 _ => {
                     let known = KEYS.join(", ");
                     return Err(Error::Usage(format!(
-                        "an emulated device knows no '{key}'; it knows {known}"
+                        "unknown option '{key}' of an emulated device; the options are {known}"
                     )));
                 }
             };
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_understood_and_nothing_else_is() {
+    fn every_key_is_parsed_and_others_are_refused() {
         assert_eq!(EmulatedOptions::parse("").unwrap(), EmulatedOptions::default());
         let options = EmulatedOptions::parse("fail_launch=3&delay_seed=7").unwrap();
         assert_eq!((options.faults.fail_launch, options.delay_seed), (Some(3), Some(7)));

@@ -1,8 +1,8 @@
-#![allow(unsafe_code)] // The emulator's bridge: abandons coroutines in the middle of a kernel that went wrong.
-//! Runs grids: block after block, warp after warp, each thread on a stack of its own that is used again and again.
+#![allow(unsafe_code)] // The emulator's bridge: abandons coroutines in the middle of a kernel that failed.
+//! Runs grids block by block and warp by warp. Each waiting thread has its own stack; stacks are reused.
 //!
-//! A runner is a coroutine that begins one thread after the other and gives control back only where a thread has to wait
-//! for others. A kernel without barriers so runs on one stack.
+//! A runner is a coroutine that starts one thread after the other and yields only if a thread has to wait for others. A
+//! kernel without barriers therefore runs on one stack.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,16 +18,16 @@ use super::region::Region;
 /// Bytes of a thread's stack.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Most shared memory of a block, as on the largest cards.
+/// The most shared memory of a block, as on the largest cards.
 pub const SHARED_BYTES: usize = 227 << 10;
 
-/// A grid to be run.
+/// A grid to run.
 pub struct Grid<'a> {
-    /// The kernel's entry, for reports.
+    /// The entry's name, for messages.
     pub name: &'a str,
-    /// What runs.
+    /// The launch.
     pub parts: Parts<'a>,
-    /// What its pointers may touch.
+    /// The regions that its pointers may access.
     pub regions: Vec<Region<'a>>,
 }
 
@@ -37,7 +37,7 @@ struct Runner {
     stack: (usize, usize),
 }
 
-/// The processor of an emulated device. It stays on one host thread.
+/// The processor of an emulated device. One host thread uses it.
 pub struct Processor {
     runners: Vec<Runner>,
     idle: Vec<usize>,
@@ -46,13 +46,13 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A processor, or nothing where the host has no memory for it.
+    /// A processor; `None` if the host has no memory for it.
     pub fn new() -> Option<Self> {
         let shared_memory = Allocation::new(SHARED_BYTES)?;
         Some(Self { runners: Vec::new(), idle: Vec::new(), stacks: Vec::new(), shared_memory })
     }
 
-    /// Runs all blocks of a grid, or those up to the first fault; `stop` is looked at before each block.
+    /// Runs the blocks of a grid until the first fault. `stop` is checked before each block.
     pub fn run(&mut self, grid: Grid<'_>, stop: &AtomicBool) -> Result<(), KernelFault> {
         let Self { runners, idle, stacks, shared_memory } = self;
         let Grid { name, parts, regions } = grid;
@@ -85,11 +85,11 @@ impl Processor {
         result
     }
 
-    /// Leaves every thread where it stands and takes the stacks back.
+    /// Abandons all threads and recovers their stacks.
     fn abandon_runners(&mut self) {
         self.idle.clear();
         for mut runner in self.runners.drain(..) {
-            // SAFETY: the frames on its stack are a kernel's and the bridge's, which own nothing.
+            // SAFETY: the stack holds frames of a kernel and of the bridge, which own no resources.
             unsafe { runner.coroutine.force_reset() };
             self.stacks.push(runner.coroutine.into_stack());
         }
@@ -107,7 +107,7 @@ struct BlockRun<'a, 'b> {
     runners: &'b mut Vec<Runner>,
     idle: &'b mut Vec<usize>,
     stacks: &'b mut Vec<DefaultStack>,
-    /// The runner that each waiting thread is on.
+    /// For each waiting thread its runner.
     holders: Vec<usize>,
 }
 
@@ -137,7 +137,7 @@ impl BlockRun<'_, '_> {
         }
     }
 
-    /// Runs a warp until each of its threads has left or waits for the block.
+    /// Runs a warp until each of its threads has returned or waits at a block barrier.
     fn run_warp(&mut self, first: usize, end: usize, begun: bool) -> Result<(), FaultCause> {
         let context = self.context;
         if begun {
@@ -158,19 +158,19 @@ impl BlockRun<'_, '_> {
             match released {
                 Ok(true) => self.resume_ready(first, end)?,
                 Ok(false) => break,
-                Err((lane, cause)) => return self.blame(first + lane, cause),
+                Err((lane, cause)) => return self.fail(first + lane, cause),
             }
         }
         let stuck = stuck_warp(&context.states.borrow()[first..end]);
-        stuck.map_or(Ok(()), |(lane, cause)| self.blame(first + lane, cause))
+        stuck.map_or(Ok(()), |(lane, cause)| self.fail(first + lane, cause))
     }
 
-    fn blame(&self, thread: usize, cause: FaultCause) -> Result<(), FaultCause> {
+    fn fail(&self, thread: usize, cause: FaultCause) -> Result<(), FaultCause> {
         self.context.thread.set(thread);
         Err(cause)
     }
 
-    /// Lets the threads of a warp go on that may.
+    /// Resumes the ready threads of a warp.
     fn resume_ready(&mut self, first: usize, end: usize) -> Result<(), FaultCause> {
         for thread in first..end {
             let ready = self.context.states.borrow()[thread] == State::Ready;

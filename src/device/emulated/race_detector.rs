@@ -1,9 +1,9 @@
-//! Who may touch which bytes when: finds a missing wait whatever the timing was.
+//! A race detector with vector clocks: it finds a missing wait whatever the timing was.
 //!
-//! An operation happens after the one before it on its lane, after the fences it waits for, and after everything that
-//! was settled; nothing else counts. Whoever reads bytes must happen after their last writer, and whoever writes them
-//! after that and after everybody who read them since. What fails this is refused when it is submitted, so operations
-//! under way never touch the same bytes, one writing.
+//! An operation happens after its predecessor on the lane, after the fences it waits for, and after everything that was
+//! synchronised; nothing else creates order. A reader must happen after the last writer of its bytes. A writer must
+//! happen after the last writer and after all readers since then. A violation is refused at submission, so operations in
+//! flight never conflict.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,77 +12,77 @@ use crate::device::{Fault, FaultKind, Fence, MemoryRange};
 /// Lanes of an emulated device.
 pub const LANES: usize = 3;
 
-/// For each lane, how many of its operations happen before.
+/// For each lane the number of its operations that happen before.
 type VectorClock = [u64; LANES];
 
-/// An operation as the race_detector knows it.
+/// An operation, for the race detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Its fence.
     pub fence: Fence,
     /// Its lane.
     pub lane: usize,
-    /// Its place on the lane, counted from one.
+    /// Its number on the lane, counted from 1.
     pub sequence: u64,
-    /// What it is, for messages.
+    /// The operation's name in messages.
     pub what: &'static str,
 }
 
-/// What became of a run of bytes.
+/// The last accesses to a range of bytes.
 #[derive(Debug, Clone, Default)]
 struct Segment {
     end: u64,
     writer: Option<Stamp>,
-    /// The last reader of each lane since then.
+    /// The last reader of each lane since that write.
     readers: [Option<Stamp>; LANES],
 }
 
-/// What an operation is about to do.
+/// The accesses and waits of an operation that is being submitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Intent<'a> {
-    /// On which lane.
+    /// Its lane.
     pub lane: usize,
-    /// What it is, for messages.
+    /// The operation's name in messages.
     pub what: &'static str,
-    /// What it waits for.
+    /// The fences it waits for.
     pub waits: &'a [Fence],
-    /// What it reads.
+    /// The ranges it reads.
     pub reads: &'a [MemoryRange],
-    /// What it writes.
+    /// The ranges it writes.
     pub writes: &'a [MemoryRange],
 }
 
-/// An operation that was let in.
+/// An operation that was accepted.
 #[derive(Debug, Clone)]
 pub struct Admitted {
     /// The operation.
     pub stamp: Stamp,
-    /// Operations that must have ended before it begins.
+    /// Operations that must complete before it starts.
     pub waits: Vec<Stamp>,
-    /// Those that wrote what it reads.
+    /// The operations that wrote the bytes it reads.
     pub sources: Vec<Fence>,
 }
 
-/// The race_detector of one device.
+/// The race detector of one device.
 #[derive(Debug, Default)]
 pub struct RaceDetector {
-    /// Operations that were settled before all others; the list begins behind them.
+    /// Number of synchronised operations that were removed from the front of `operations`.
     synchronized_fences: u64,
     synchronized: VectorClock,
     operations: VecDeque<(Stamp, VectorClock)>,
-    /// What the last operation of each lane happens after, itself included.
+    /// The vector clock of the last operation of each lane, including itself.
     lanes: [VectorClock; LANES],
-    /// By memory, the runs of bytes that were touched, by their first byte.
+    /// For each memory the accessed ranges, by their first byte.
     memories: Vec<BTreeMap<u64, Segment>>,
 }
 
 impl RaceDetector {
-    /// Another piece of memory, numbered on.
+    /// Adds a memory with the next number.
     pub fn add_memory(&mut self) {
         self.memories.push(BTreeMap::new());
     }
 
-    /// Whatever follows happens after what has ended: so many operations of each lane.
+    /// Orders all later operations after the completed ones; `ended` is their number on each lane.
     pub fn mark_synchronized(&mut self, ended: [u64; LANES]) {
         self.synchronized = joined(self.synchronized, ended);
         while self.operations.front().is_some_and(|(stamp, _)| happens_before(stamp, &ended)) {
@@ -91,17 +91,17 @@ impl RaceDetector {
         }
     }
 
-    /// Lets an operation in, or says which order is missing.
+    /// Accepts an operation, or returns a fault that names the missing order.
     pub fn admit(&mut self, intent: Intent<'_>) -> Result<Admitted, Fault> {
         let fence = Fence(self.synchronized_fences + self.operations.len() as u64);
         let mut clock = joined(self.lanes[intent.lane], self.synchronized);
         let mut waits = Vec::new();
         for wait in intent.waits {
             if *wait >= fence {
-                let message = format!("a wait for fence {}, which was never given out", wait.0);
+                let message = format!("a wait for fence {}, which was never returned by submit", wait.0);
                 return Err(Fault::new(FaultKind::Misuse, message));
             }
-            // What was settled has ended.
+            // A synchronised operation has completed already.
             let place = wait.0.checked_sub(self.synchronized_fences);
             if let Some((stamp, other)) = place.and_then(|place| self.operations.get(place as usize)) {
                 clock = joined(clock, *other);
@@ -166,7 +166,7 @@ impl RaceDetector {
         Ok(())
     }
 
-    /// The known segments that have a byte of the range.
+    /// The known segments that overlap the range.
     fn touched(&self, range: &MemoryRange) -> impl Iterator<Item = &Segment> {
         let (begin, end) = (range.begin, range.end.max(range.begin));
         let segments = self.memories.get(range.memory.0 as usize).filter(|_| begin < end);
@@ -176,7 +176,7 @@ impl RaceDetector {
         })
     }
 
-    /// Changes what is known of exactly the bytes of the range.
+    /// Applies `change` to exactly the bytes of the range, splitting segments at its bounds.
     fn each_segment(&mut self, range: &MemoryRange, change: impl Fn(&mut Segment)) {
         let Some(segments) = self.memories.get_mut(range.memory.0 as usize) else { return };
         for at in [range.begin, range.end] {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_edge_is_found() {
+    fn a_missing_wait_is_found() {
         let mut race_detector = race_detector();
         let upload = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 100)]).unwrap();
         let fault = admit(&mut race_detector, 1, &[], &[bytes(90, 110)], &[bytes(200, 300)]).unwrap_err();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn order_passes_through_lanes_and_waits_and_settling() {
+    fn order_is_transitive_over_lanes_waits_and_synchronisation() {
         let mut race_detector = race_detector();
         let upload = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 10)]).unwrap();
         let later_upload = admit(&mut race_detector, 0, &[], &[], &[bytes(10, 20)]).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_knows_who_wrote_what_it_reads() {
+    fn an_operation_lists_the_writers_of_its_input() {
         let mut race_detector = race_detector();
         let first = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 10)]).unwrap();
         let second = admit(&mut race_detector, 0, &[], &[], &[bytes(10, 20)]).unwrap();
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(race_detector.admit(intent).unwrap().sources, [first, second]);
     }
 
-    /// The same rules, byte by byte and with the whole order written out.
+    /// The same rules, applied byte by byte with the full happens-before relation.
     struct Slow {
         happens_after: Vec<Vec<bool>>,
         last_of_lane: [Option<usize>; LANES],
@@ -362,7 +362,7 @@ mod tests {
                 let reads = bytes(read, read + read_length);
                 let writes = bytes(20 + write, 20 + write + write_length);
                 let both = [bytes(write, write + write_length), writes];
-                // Some operations write what others read, never what they read themselves.
+                // Operations may write bytes that others read, but not bytes that they read themselves.
                 let written = if lane == 0 { &both[..1] } else { &both[1..] };
                 let read_ranges = if lane == 0 { vec![] } else { vec![reads] };
                 let list = |ranges: &[MemoryRange]| ranges.iter().flat_map(|r| r.begin..r.end).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What a kernel may touch: its arguments and shared variables, byte by byte.
+//! Memory regions that a kernel may access: its arguments and shared variables.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use super::fault::{AccessKind, FaultCause};
 use super::memory::{Allocation, bit_mask};
 
-/// A run of bytes that a kernel was given.
+/// A range of bytes that a kernel may access.
 pub struct Region<'a> {
-    /// Its name in the kernel's text.
+    /// The name in the kernel's source.
     pub name: &'a str,
     memory: &'a Allocation,
     address: usize,
@@ -17,24 +17,24 @@ pub struct Region<'a> {
 }
 
 impl<'a> Region<'a> {
-    /// The bytes of `range`, which lies inside `memory`.
+    /// The region of `range`, which must be inside `memory`.
     pub fn new(name: &'a str, memory: &'a Allocation, range: Range<usize>, writable: bool) -> Self {
         Self { name, memory, address: memory.address() + range.start, bytes: range.len(), writable }
     }
 
-    /// Its first byte's address.
+    /// Address of the first byte.
     pub fn address(&self) -> usize {
         self.address
     }
 
-    /// Whether all of an access lies inside.
+    /// Whether an access is entirely inside.
     #[inline]
     pub fn contains(&self, address: usize, bytes: usize) -> bool {
         let offset = address.wrapping_sub(self.address);
         offset < self.bytes && bytes <= self.bytes - offset
     }
 
-    /// Whether an access that lies inside is fine at first sight, as nearly all are.
+    /// Fast check of an access inside the region. `false` means that `check` must decide.
     #[inline]
     pub fn allows(&self, access: AccessKind, address: usize, bytes: usize) -> bool {
         let at = address - self.memory.address();
@@ -43,7 +43,7 @@ impl<'a> Region<'a> {
         at % 8 + bytes <= 8 && bits & mask == mask && (self.writable || access == AccessKind::Read)
     }
 
-    /// Looks closer at an access that lies inside. A write makes its bytes written.
+    /// Full check of an access inside the region. A write marks its bytes as written.
     #[cold]
     pub fn check(&self, access: AccessKind, address: usize, bytes: usize) -> Result<(), FaultCause> {
         let at = address - self.memory.address();
@@ -64,7 +64,7 @@ impl<'a> Region<'a> {
     }
 }
 
-/// An access that lies in none of the regions, told by the nearest of them.
+/// The fault of an access outside all regions, relative to the nearest one.
 #[cold]
 pub fn outside(regions: &[Region<'_>], access: AccessKind, address: usize, bytes: usize) -> FaultCause {
     let distance = |region: &Region<'_>| {
@@ -82,7 +82,7 @@ pub fn outside(regions: &[Region<'_>], access: AccessKind, address: usize, bytes
         None => FaultCause::OutOfBounds {
             access,
             bytes,
-            region: "no memory at all".into(),
+            region: "no region".into(),
             offset: address as i64,
             region_bytes: 0,
         },

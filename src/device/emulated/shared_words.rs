@@ -1,10 +1,10 @@
-//! Rewrites the declarations of shared variables in a kernel's text, the one thing that macros cannot do.
+//! Rewrites the declarations of shared variables in a kernel's source, which macros cannot do.
 //!
-//! `__shared__ T name[n];` becomes a reference to memory that the emulator gives out and watches, and
-//! `extern __shared__ T name[];` a pointer to the launch's dynamic shared memory. Lines stay where they are. The build
-//! script uses this file too.
+//! `__shared__ T name[n];` becomes a reference to memory that the emulator allocates and checks, and
+//! `extern __shared__ T name[];` becomes a pointer to the launch's dynamic shared memory. Line numbers do not change. The
+//! build script uses this file too.
 
-/// The text with every shared variable asked of the emulator, or what is wrong with a declaration.
+/// The source with all shared variables allocated by the emulator, or a message about an unsupported declaration.
 pub fn rewrite(text: &str) -> Result<String, String> {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -37,7 +37,8 @@ pub fn rewrite(text: &str) -> Result<String, String> {
 
 /// Type, name and dimensions of `T name[n][m]`.
 fn parts(declaration: &str) -> Result<(&str, &str, &str), String> {
-    let refuse = || Err(format!("'__shared__{declaration};' is not one variable without an initial value"));
+    let refuse =
+        || Err(format!("'__shared__{declaration};' must declare one variable without an initial value"));
     let (head, dimensions) = declaration.split_at(declaration.find('[').unwrap_or(declaration.len()));
     let head = head.trim_end();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declarations_become_requests_and_all_else_stays() {
+    fn only_shared_declarations_are_rewritten() {
         let text = "// __shared__ T a;\nint b;\n  __shared__ double sum[4][32];\n  extern __shared__ float more[];\n";
         let rewritten = rewrite(text).unwrap();
         assert!(rewritten.starts_with("// __shared__ T a;\nint b;\n  static char sum_key;"), "{rewritten}");
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_rewritten_is_refused() {
+    fn unsupported_declarations_are_refused() {
         for text in ["__shared__ int a, b;", "__shared__ int a = 3;", "__shared__ a;", "__shared__ int a[3]"]
         {
             assert!(rewrite(text).is_err(), "{text}");

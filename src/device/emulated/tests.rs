@@ -1,4 +1,4 @@
-//! The emulated device as a whole: products under any delays, missing waits, injected faults, closing.
+//! Tests of the emulated device: products under random delays, missing waits, injected faults, closing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Fixture {
         Ok((self.submit(DOWNLOAD, Operation::download(from, to), waits)?, pinned))
     }
 
-    /// How each of the next `count` operations ended.
+    /// The results of the next `count` completions.
     fn ends(&self, count: usize) -> HashMap<Fence, Result<(), Fault>> {
         (0..count)
             .map(|_| {
@@ -79,7 +79,7 @@ fn kind(end: &Result<(), Fault>) -> Option<FaultKind> {
     end.as_ref().err().map(|fault| fault.kind)
 }
 
-/// Runs Y = A X on the device: three uploads of A, one of X, a launch, a download. `ranges` of one slab.
+/// Y = A X on the device: three uploads of A, one of X, a launch, a download. All ranges are in one allocation.
 struct Product {
     a: Csr<f64>,
     x: MultiVector<f64>,
@@ -160,13 +160,13 @@ impl Product {
 }
 
 #[test]
-fn a_product_is_the_reference_bit_for_bit_under_any_delays() {
+fn a_product_equals_the_reference_bit_for_bit_under_random_delays() {
     for seed in 0..20 {
         let mut fixture = Fixture::open(&format!("delay_seed={seed}"));
         let product = Product::new(&mut fixture, 3);
         let mut last = Vec::new();
         for _ in 0..3 {
-            // Each round writes over the last one's bytes, which the waits allow.
+            // Each round overwrites the bytes of the previous one, which the waits permit.
             let uploads = product.upload(&mut fixture, &last);
             let launch = product.launch(&mut fixture, KernelId::CsrScalarV3, &uploads[3..]).unwrap();
             let (download, y) = fixture.download(product.places[4], &[launch]).unwrap();
@@ -179,12 +179,12 @@ fn a_product_is_the_reference_bit_for_bit_under_any_delays() {
 }
 
 #[test]
-fn a_missing_wait_is_found_although_nothing_went_wrong_in_time() {
+fn a_missing_wait_is_found_even_if_the_timing_was_right() {
     let mut fixture = Fixture::open("");
     let product = Product::new(&mut fixture, 2);
     let uploads = product.upload(&mut fixture, &[]);
     assert_eq!(fixture.ends(4).len(), 4);
-    // All uploads have ended, but nothing says so.
+    // All uploads have completed, but no wait orders the launch after them.
     let fault = product.launch(&mut fixture, KernelId::CsrScalarV3, &uploads[..3]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Misuse);
     assert!(
@@ -214,7 +214,7 @@ fn the_device_conforms() {
 }
 
 #[test]
-fn settling_before_everything_has_ended_orders_nothing() {
+fn mark_synchronized_orders_nothing_after_operations_in_flight() {
     let mut fixture = Fixture::open("hang_at_operation=1");
     let range = fixture.memory(64);
     fixture.upload(&[1u8; 64], range, &[]).unwrap();
@@ -223,7 +223,7 @@ fn settling_before_everything_has_ended_orders_nothing() {
 }
 
 #[test]
-fn a_kernel_that_goes_wrong_is_reported_and_the_device_goes_on() {
+fn a_kernel_fault_is_reported_and_the_device_remains_usable() {
     let mut fixture = Fixture::open("");
     let mut product = Product::new(&mut fixture, 2);
     let uploads = product.upload(&mut fixture, &[]);
@@ -242,7 +242,7 @@ fn a_kernel_that_goes_wrong_is_reported_and_the_device_goes_on() {
 }
 
 #[test]
-fn downloads_of_memory_nobody_wrote_are_reported() {
+fn downloads_of_unwritten_memory_are_reported() {
     let mut fixture = Fixture::open("");
     let range = fixture.memory(64);
     let upload = fixture.upload(&[1u8; 32], MemoryRange { end: 32, ..range }, &[]).unwrap();
@@ -252,7 +252,7 @@ fn downloads_of_memory_nobody_wrote_are_reported() {
 }
 
 #[test]
-fn injected_failures_hit_their_operation_and_what_reads_its_output_and_nothing_else() {
+fn an_injected_fault_affects_its_operation_and_its_readers_only() {
     for (options, failing, failed) in [
         ("fail_copy=2", FaultKind::Copy, &[1, 4, 5][..]),
         ("fail_launch=1", FaultKind::Launch, &[4, 5]),
@@ -263,7 +263,7 @@ fn injected_failures_hit_their_operation_and_what_reads_its_output_and_nothing_e
         let uploads = product.upload(&mut fixture, &[]);
         let launch = product.launch(&mut fixture, KernelId::CsrScalarV2, &uploads).unwrap();
         let (download, _) = fixture.download(product.places[4], &[launch]).unwrap();
-        // A second round on the same bytes: it comes after the failed one and has nothing else to do with it.
+        // A second round on the same bytes, ordered after the failed one but independent of its data.
         let uploads = product.upload(&mut fixture, &[launch]);
         let launch = product.launch(&mut fixture, KernelId::CsrScalarV2, &[uploads[3], download]).unwrap();
         let (_, y) = fixture.download(product.places[4], &[launch]).unwrap();
@@ -289,7 +289,7 @@ fn a_lost_device_fails_this_and_every_later_call() {
 }
 
 #[test]
-fn a_hung_operation_holds_its_lane_and_not_the_others_and_closing_returns() {
+fn a_hung_operation_blocks_only_its_lane_and_close_returns() {
     let mut fixture = Fixture::open("hang_at_operation=1");
     let (left, right) = (fixture.memory(64), fixture.memory(64));
     let hung = fixture.upload(&[1u8; 64], left, &[]).unwrap();
@@ -317,7 +317,7 @@ fn closing_abandons_kernels_at_the_next_block() {
 }
 
 #[test]
-fn memory_runs_out_at_the_limit_and_where_it_is_told_to() {
+fn allocations_fail_at_the_limit_and_at_the_injected_fault() {
     let mut fixture = Fixture::open("memory_bytes=1000&out_of_memory_at_allocation=2");
     assert_eq!(fixture.device.allocate(1001).unwrap_err().kind, FaultKind::OutOfMemory);
     assert_eq!(fixture.device.allocate(1).unwrap_err().kind, FaultKind::OutOfMemory);
@@ -327,7 +327,7 @@ fn memory_runs_out_at_the_limit_and_where_it_is_told_to() {
 }
 
 #[test]
-fn wrong_operations_are_refused_and_change_nothing() {
+fn invalid_operations_are_refused_and_change_nothing() {
     let mut fixture = Fixture::open("");
     let product = Product::new(&mut fixture, 2);
     let range = fixture.memory(64);
@@ -356,7 +356,7 @@ fn wrong_operations_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn two_devices_run_kernels_with_shared_memory_side_by_side() {
+fn two_devices_run_kernels_with_shared_memory_concurrently() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -366,7 +366,7 @@ fn two_devices_run_kernels_with_shared_memory_side_by_side() {
                 let launch = product.launch(&mut fixture, KernelId::CsrVector, &uploads).unwrap();
                 let (_, y) = fixture.download(product.places[4], &[launch]).unwrap();
                 assert!(fixture.ends(6).values().all(Result::is_ok));
-                // Whole numbers: any order of addition gives the same.
+                // Only the length: concurrent launches must not disturb each other's shared memory.
                 assert_eq!(y.read().unwrap().len(), product.expected().len());
             });
         }

@@ -1,4 +1,4 @@
-//! The discrete-event clock of a simulation: lanes, fences and what happens next.
+//! Discrete-event simulation: lanes, fences and the event queue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,18 +7,18 @@ use super::super::{Fault, FaultKind, Fence, LaneKind, Reports};
 use super::sharing::Shared;
 use crate::graph::Demand;
 
-/// Something that happens at a time.
+/// A simulation event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The time an operation takes alone has passed.
+    /// The uncontended time of an operation has passed.
     Alone(u32),
-    /// An operation's first byte has crossed the link.
+    /// The link latency of an operation has passed.
     Latency(u32),
-    /// A user of that resource is done, unless the resource's users changed since.
+    /// A user of the resource finishes, unless the set of users has changed since (then `version` differs).
     Share { resource: u32, version: u64 },
 }
 
-/// An operation that was submitted and has not ended.
+/// An operation that was submitted and has not completed.
 #[derive(Debug, Default)]
 struct Running {
     device: usize,
@@ -26,9 +26,9 @@ struct Running {
     fence: u64,
     demand: Demand,
     start_ns: u64,
-    /// Fences that it waits for.
+    /// Number of incomplete operations that it waits for.
     waits: u32,
-    /// Of its time alone, its link bytes and its host bytes those that are not through.
+    /// How many of its uncontended time, link bytes and host bytes are unfinished.
     parts: u32,
     /// Operations that wait for it.
     followers: Vec<u32>,
@@ -39,7 +39,7 @@ struct Running {
 struct Lane {
     kind: LaneKind,
     queue: VecDeque<u32>,
-    /// Whether the first of the queue has begun.
+    /// Whether the first operation of the queue has started.
     busy: bool,
 }
 
@@ -48,7 +48,7 @@ struct DeviceState {
     lanes: Vec<Lane>,
     latency_ns: u64,
     reports: Reports,
-    /// Operations from the first that has not ended on; `first_fence` is the first one's fence.
+    /// Operations from the first incomplete one on; `first_fence` is the fence of the first.
     live: VecDeque<Option<u32>>,
     first_fence: u64,
 }
@@ -59,17 +59,17 @@ struct Resource {
     version: u64,
 }
 
-/// Everything in a simulation.
+/// The state of a simulation.
 #[derive(Debug)]
 pub(super) struct SimulationState {
     now_ns: u64,
-    /// Ordered by time, then by when the event was foreseen.
+    /// Ordered by time, then by the order of scheduling.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     scheduled: u64,
     operations: Vec<Running>,
     unused: Vec<u32>,
     device_states: Vec<DeviceState>,
-    /// Host memory, then each device's link up and down.
+    /// Host memory, then for each device its upload and download link.
     resources: Vec<Resource>,
 }
 
@@ -127,7 +127,7 @@ impl SimulationState {
             return Err(Fault::new(FaultKind::Misuse, format!("there is no lane {lane}")));
         }
         if let Some(unknown) = waits.iter().find(|wait| wait.0 >= fence) {
-            let message = format!("operation {} is waited for before it was submitted", unknown.0);
+            let message = format!("a wait for operation {}, which was not submitted yet", unknown.0);
             return Err(Fault::new(FaultKind::Misuse, message));
         }
         let number = self.unused.pop().unwrap_or_else(|| {
@@ -145,7 +145,7 @@ impl SimulationState {
         device_state.live.push_back(Some(number));
         device_state.lanes[lane].queue.push_back(number);
         let operation = &mut self.operations[number as usize];
-        // The list of followers is kept: it is empty, but has room.
+        // Keeps the capacity of the list.
         operation.followers.clear();
         (operation.device, operation.lane, operation.fence) = (device, lane, fence);
         (operation.demand, operation.waits, operation.abandoned) = (demand, waiting, false);
@@ -153,7 +153,7 @@ impl SimulationState {
         Ok(Fence(fence))
     }
 
-    /// Lets time pass until something was reported; `false` when nothing is left to happen.
+    /// Advances time until a completion is reported. Returns `false` if no event is left.
     pub(super) fn advance(&mut self) -> bool {
         let mut reported = false;
         while !reported {
@@ -180,7 +180,7 @@ impl SimulationState {
         true
     }
 
-    /// Forgets all operations of a device. What is under way on shared resources ends unseen.
+    /// Abandons all operations of a device. Those on shared resources finish without a report.
     pub(super) fn abandon(&mut self, device: usize) {
         let device_state = &mut self.device_states[device];
         for lane in &mut device_state.lanes {
@@ -250,7 +250,7 @@ impl SimulationState {
         }
     }
 
-    /// One of the things that make up an operation's time is through; says whether that was its end.
+    /// Records that one part of an operation finished. Returns whether the operation completed.
     fn part_done(&mut self, number: u32) -> bool {
         let operation = &mut self.operations[number as usize];
         operation.parts -= 1;

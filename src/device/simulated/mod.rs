@@ -1,8 +1,8 @@
-//! Devices that only take time: a virtual clock, and links and host memory that operations share.
+//! Simulated devices: a virtual clock, with links and host memory as shared resources.
 //!
-//! An operation ends no sooner than its `alone_ns` after it began; its link bytes share the device's link with the
-//! other copies in that direction, its host bytes share the host's memory with everything that runs. The same
-//! submissions always give the same times.
+//! An operation takes at least its `alone_ns`. Its link bytes share the device's link with other copies in the same
+//! direction; its host bytes share the host's memory bandwidth with all running operations. The simulation is
+//! deterministic.
 
 mod clock;
 mod sharing;
@@ -17,26 +17,26 @@ use super::{
 };
 use crate::graph::Demand;
 
-/// What a simulated device is made of.
+/// The properties of a simulated device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimulatedSpec {
-    /// Its name, as `--devices` takes it.
+    /// The device's name, as `--devices` takes it.
     pub name: String,
-    /// Bytes of its own memory; none where it computes in the host's.
+    /// Bytes of its own memory; `None` for the host.
     pub memory_bytes: Option<u64>,
-    /// Bandwidth of its link, each way.
+    /// Bandwidth of its link, per direction.
     pub link_gb_per_s: f64,
-    /// How long the first byte of a copy takes.
+    /// Latency of a copy over the link.
     pub link_latency_ns: u64,
     /// Its lanes.
     pub lanes: Vec<LaneInfo>,
 }
 
-/// Operations that a simulated lane takes before the first has ended.
+/// Operations in flight per lane of an accelerator.
 const LANE_DEPTH: usize = 64;
 
 impl SimulatedSpec {
-    /// An accelerator with one lane for each direction and one for kernels.
+    /// An accelerator with an upload, a compute and a download lane.
     pub fn accelerator(
         name: impl Into<String>,
         memory_bytes: u64,
@@ -51,7 +51,7 @@ impl SimulatedSpec {
         Self { name: name.into(), memory_bytes: Some(memory_bytes), link_gb_per_s, link_latency_ns, lanes }
     }
 
-    /// A host that computes so many chunks, and copies so many pieces, at the same time.
+    /// A host that runs `pool_lanes` chunks and `copy_lanes` copies concurrently.
     pub fn host(name: impl Into<String>, pool_lanes: usize, copy_lanes: usize) -> Self {
         let pool = (0..pool_lanes).map(|at| lane(&format!("pool {at}"), LaneKind::Pool, 2));
         let copy = (0..copy_lanes).map(|at| lane(&format!("copy {at}"), LaneKind::Copy, 2));
@@ -64,19 +64,19 @@ fn lane(name: &str, kind: LaneKind, depth: usize) -> LaneInfo {
     LaneInfo { name: name.into(), kind, depth }
 }
 
-/// The clock and the host's memory that all devices of a run share. Clones are the same simulation.
+/// The clock and the host memory that all devices of a run share. Clones refer to the same simulation.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     state: Arc<Mutex<SimulationState>>,
 }
 
 impl Simulation {
-    /// A simulation at time zero whose host memory has that bandwidth.
+    /// A simulation at time zero with the given host memory bandwidth.
     pub fn new(host_memory_gb_per_s: f64) -> Self {
         Self { state: Arc::new(Mutex::new(SimulationState::new(host_memory_gb_per_s))) }
     }
 
-    /// A device in this simulation.
+    /// Adds a device to the simulation.
     pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
         let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
         let number = self.state().add_device(lanes, spec.link_gb_per_s, spec.link_latency_ns, reports);
@@ -105,7 +105,7 @@ impl Simulation {
     }
 }
 
-/// A device of a [`Simulation`]. It takes [`Operation::Pass`] and nothing else.
+/// A device of a [`Simulation`]. It accepts only [`Operation::Pass`].
 #[derive(Debug)]
 pub struct SimulatedDevice {
     description: Description,
@@ -121,7 +121,7 @@ impl<'run> Device<'run> for SimulatedDevice {
         &self.description
     }
 
-    /// Counts the bytes; there are none behind them.
+    /// Counts the bytes without allocating them.
     fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault> {
         self.open()?;
         let name = &self.description.name;
@@ -131,7 +131,7 @@ impl<'run> Device<'run> for SimulatedDevice {
         };
         let free = limit - self.allocated_bytes;
         if bytes > free {
-            let message = format!("{name} has {free} of {limit} bytes left, and {bytes} were asked for");
+            let message = format!("{name}: {bytes} bytes requested, {free} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
         self.allocated_bytes += bytes;
@@ -139,7 +139,7 @@ impl<'run> Device<'run> for SimulatedDevice {
         Ok(Memory(self.allocations - 1))
     }
 
-    /// Pinned memory without bytes: nothing is ever copied.
+    /// Empty pinned memory, since nothing is copied.
     fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
         self.open()?;
         Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
@@ -159,7 +159,7 @@ impl<'run> Device<'run> for SimulatedDevice {
     ) -> Result<Fence, Fault> {
         self.open()?;
         if !matches!(operation, Operation::Pass) {
-            let message = format!("{} is simulated and only lets time pass", self.description.name);
+            let message = format!("{} is simulated and runs no real operations", self.description.name);
             return Err(Fault::new(FaultKind::Misuse, message));
         }
         self.simulation.state().submit(self.number, lane, demand, waits)

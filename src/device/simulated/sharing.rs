@@ -1,17 +1,17 @@
-//! A resource that everybody who uses it shares equally, such as a link or the host's memory.
+//! A resource whose bandwidth is shared equally by its users, such as a link or the host's memory.
 //!
-//! Instead of counting down each user's bytes, one number counts the bytes that every user has been served since the
-//! resource was last idle; a user is done when it reaches what it was when the user came plus the user's bytes.
+//! One counter holds the bytes served to each user since the resource was last idle. A user finishes when the counter
+//! reaches its value at the user's arrival plus the user's bytes. No per-user countdown is needed.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Shorter than this it is rounding, not time.
+/// Remaining times below this are rounding errors.
 const ROUNDING_NS: f64 = 1e-3;
-/// Of all bytes that were served so small a part is rounding too.
+/// Remaining bytes below this fraction of the target are rounding errors.
 const ROUNDING: f64 = 1e-12;
 
-/// A user, by the number the clock gave it, that is done when `served` reaches `target`.
+/// A user, by its operation number. It finishes when `served` reaches `target`.
 #[derive(Debug, Clone, Copy)]
 struct User {
     target: f64,
@@ -20,7 +20,7 @@ struct User {
 }
 
 impl Ord for User {
-    /// The one that is done first is the greatest; among equals the one that came first.
+    /// The user that finishes first is the greatest; among equals, the one that arrived first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.target.total_cmp(&self.target).then(other.arrival.cmp(&self.arrival))
     }
@@ -51,13 +51,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A resource of that bandwidth; one without bandwidth takes no time, because nothing should use it.
+    /// A resource with the given bandwidth. Bandwidth zero means that no time passes, since nothing should use it.
     pub(super) fn new(gb_per_s: f64) -> Self {
         let bytes_per_ns = if gb_per_s > 0.0 { gb_per_s } else { f64::INFINITY };
         Self { bytes_per_ns, served: 0.0, last_ns: 0, users: BinaryHeap::new(), arrivals: 0 }
     }
 
-    fn catch_up(&mut self, now_ns: u64) {
+    fn advance_to(&mut self, now_ns: u64) {
         if !self.users.is_empty() {
             let passed = (now_ns - self.last_ns) as f64;
             self.served += passed * self.bytes_per_ns / self.users.len() as f64;
@@ -65,9 +65,9 @@ impl Shared {
         self.last_ns = now_ns;
     }
 
-    /// A user comes with so many bytes.
+    /// Adds a user with `bytes` bytes.
     pub(super) fn enter(&mut self, now_ns: u64, number: u32, bytes: u64) {
-        self.catch_up(now_ns);
+        self.advance_to(now_ns);
         if self.users.is_empty() {
             self.served = 0.0;
         }
@@ -75,12 +75,12 @@ impl Shared {
         self.users.push(User { target: self.served + bytes as f64, arrival: self.arrivals, number });
     }
 
-    /// A user that is done at `now_ns`, and leaves.
+    /// Removes and returns a user that has finished at `now_ns`.
     pub(super) fn leave(&mut self, now_ns: u64) -> Option<u32> {
         if !self.bytes_per_ns.is_infinite() {
-            self.catch_up(now_ns);
+            self.advance_to(now_ns);
         }
-        // At the end of time nobody waits any longer.
+        // At the largest representable time every user finishes.
         let ends = self.bytes_per_ns.is_infinite() || now_ns == u64::MAX;
         if ends || self.left_ns()? <= ROUNDING_NS {
             return self.users.pop().map(|user| user.number);
@@ -88,16 +88,16 @@ impl Shared {
         None
     }
 
-    /// How long the next user still takes if nobody comes before.
+    /// Remaining nanoseconds of the next user to finish, if no user arrives before.
     fn left_ns(&self) -> Option<f64> {
         let target = self.users.peek()?.target;
         let bytes = if target - self.served > ROUNDING * target { target - self.served } else { 0.0 };
         Some(bytes * self.users.len() as f64 / self.bytes_per_ns)
     }
 
-    /// When the next user will be done if nobody comes before.
+    /// When the next user finishes, if no user arrives before.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        // What is left beyond rounding takes a nanosecond at least, so that time passes until the user leaves.
+        // Remaining bytes beyond rounding take at least a nanosecond, so that time advances.
         Some(self.last_ns.saturating_add((self.left_ns()? - ROUNDING_NS).ceil().max(0.0) as u64))
     }
 }
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whenever_a_user_is_foreseen_to_be_done_it_leaves_or_time_has_passed(
+        fn at_every_predicted_finish_a_user_leaves_or_time_has_advanced(
             gb_per_s in prop_oneof![0.1f64..5000.0, Just(1e-300), Just(1e-9), Just(1e300)],
             arrivals in prop::collection::vec((0u64..1000, prop_oneof![1u64..1 << 34, Just(u64::MAX)]), 1..60),
         ) {
@@ -120,7 +120,7 @@ mod tests {
             let mut steps = 0;
             while left < arrivals.len() {
                 steps += 1;
-                prop_assert!(steps < 100 * arrivals.len(), "time passes too slowly at {now_ns}");
+                prop_assert!(steps < 100 * arrivals.len(), "time advances too slowly at {now_ns}");
                 let next_ns = shared.next_ns();
                 let comes = pending.peek().is_some_and(|(_, (after_ns, _))| {
                     next_ns.is_none_or(|next_ns| now_ns.saturating_add(*after_ns) < next_ns)
@@ -137,7 +137,7 @@ mod tests {
                 while shared.leave(next_ns).is_some() {
                     left += 1;
                 }
-                prop_assert!(left > before || next_ns > now_ns, "nothing happens at {now_ns} for ever");
+                prop_assert!(left > before || next_ns > now_ns, "the simulation does not advance at {now_ns}");
                 now_ns = next_ns;
             }
         }

@@ -24,7 +24,7 @@ impl Fixture {
         self.simulation.device(&spec, reports)
     }
 
-    /// Device, fence, start and end of everything, in the order of the reports.
+    /// Device, fence, start and end of all operations, in the order of their completions.
     fn finish(&self, device: &mut SimulatedDevice) -> Vec<(u32, u64, u64, u64)> {
         while Device::advance(device) {}
         let ends = self.receiver.try_iter();
@@ -65,7 +65,7 @@ fn two_copies_on_one_link_take_twice_as_long() {
 }
 
 #[test]
-fn the_two_directions_of_a_link_do_not_disturb_each_other() {
+fn the_two_directions_of_a_link_are_independent() {
     let mut fixture = Fixture::new(1000.0);
     let mut device = fixture.accelerator(10.0, 5);
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
@@ -81,19 +81,19 @@ fn copies_on_different_links_share_the_hosts_memory() {
     let copy = Demand { link_bytes: 12_000, host_bytes: 12_000, ..Demand::default() };
     submit(&mut first, UPLOAD, copy, &[]);
     submit(&mut second, UPLOAD, copy, &[]);
-    // Each link alone would need 1200 ns; the memory serves both at 6 bytes a nanosecond.
+    // Each link alone would need 1200 ns; the memory serves each copy at 6 bytes per nanosecond.
     assert_eq!(fixture.finish(&mut first), [(0, 0, 0, 2000), (1, 0, 0, 2000)]);
 }
 
 #[test]
-fn a_late_comer_slows_the_rest_of_what_runs() {
+fn a_later_user_slows_a_running_one() {
     let mut fixture = Fixture::new(10.0);
     let (mut first, mut second) = (fixture.accelerator(0.0, 0), fixture.accelerator(0.0, 0));
     let from_memory = |host_bytes| Demand { host_bytes, ..Demand::default() };
     submit(&mut first, COMPUTE, from_memory(10_000), &[]);
     let delay = submit(&mut second, UPLOAD, alone(400), &[]);
     submit(&mut second, COMPUTE, from_memory(10_000), &[delay]);
-    // 4000 bytes alone, then 6000 at half speed until 1600; the other one has 4000 left and is alone again.
+    // 4000 bytes at full bandwidth, then 6000 at half until 1600; then the other has 4000 left at full bandwidth.
     assert_eq!(fixture.finish(&mut first), [(1, 0, 0, 400), (0, 0, 0, 1600), (1, 1, 400, 2000)]);
 }
 
@@ -148,12 +148,12 @@ fn memory_is_counted_and_refused_with_numbers() {
     assert!(ask(1 << 29).is_ok());
     let refused = ask((1 << 29) + 1).unwrap_err();
     assert_eq!(refused.kind, FaultKind::OutOfMemory);
-    assert!(refused.message.contains("536870912 of 1073741824 bytes left"), "{}", refused.message);
+    assert!(refused.message.contains("536870912 of 1073741824 bytes free"), "{}", refused.message);
     assert!(ask(1 << 29).is_ok());
 }
 
 #[test]
-fn a_million_operations_pass() {
+fn a_million_operations_complete() {
     let mut fixture = Fixture::new(100.0);
     let mut device = fixture.accelerator(10.0, 1);
     let demand = Demand { alone_ns: 5, link_bytes: 10, host_bytes: 20 };

@@ -1,8 +1,9 @@
-//! Every byte is written before it is read, by tasks that edges keep apart, and every byte of Y once.
+//! Checks that every byte is written before it is read, that conflicting accesses are ordered by edges, and that every
+//! byte of Y is written exactly once.
 //!
-//! Each buffer is cut where a write begins or ends. The writers of one such segment must be ordered, so a reader has to
-//! be compared with the last writer before it and the first behind it only. Tasks of different strands of one choice
-//! never both run and need no order.
+//! Each buffer is divided into segments at the bounds of its writes. The writers of a segment must be totally ordered, so
+//! a reader is compared only with the last writer before it and the first writer after it. Tasks of different strands of
+//! one choice never both run and need no order.
 
 use super::reach::Reach;
 use super::{Access, ChoiceId, Graph, TaskId, Unsound};
@@ -47,7 +48,7 @@ pub(super) fn check(graph: &Graph, reach: &mut Reach<'_>) -> Result<(), Unsound>
     Ok(())
 }
 
-/// All accesses that are not empty, buffer by buffer.
+/// All non-empty accesses, grouped by buffer.
 fn by_buffer<'g>(graph: &'g Graph, of: impl Fn(TaskId) -> &'g [Access]) -> (Vec<usize>, Vec<Touch>) {
     let accesses = || graph.task_ids().flat_map(|task| of(task).iter().map(move |access| (task, access)));
     let touching = || accesses().filter(|(_, access)| access.begin < access.end);
@@ -67,13 +68,13 @@ fn by_buffer<'g>(graph: &'g Graph, of: impl Fn(TaskId) -> &'g [Access]) -> (Vec<
     (starts, touches)
 }
 
-/// A buffer, cut where writes begin and end.
+/// A buffer, divided into segments at the bounds of its writes.
 struct Segments<'g> {
     graph: &'g Graph,
     buffer: BufferId,
     bounds: Vec<u64>,
     starts: Vec<usize>,
-    /// The writers of each segment, each behind those it may wait for.
+    /// The writers of each segment, in topological order.
     writers: Vec<TaskId>,
     /// Whether some writer belongs to a choice.
     chosen: bool,
@@ -128,7 +129,7 @@ impl<'g> Segments<'g> {
         Err(Unsound::Unordered { first, second, access })
     }
 
-    /// Whether at most one of the two ever runs.
+    /// Whether the two tasks belong to different strands of one choice, so that at most one runs.
     fn exclude(&self, one: TaskId, other: TaskId) -> bool {
         let tasks = &self.graph.tasks;
         self.graph.choice_of(one).is_some()
@@ -139,7 +140,7 @@ impl<'g> Segments<'g> {
     fn check_writers(&self, segment: usize, reach: &mut Reach<'_>) -> Result<(), Unsound> {
         let writers = self.writers(segment);
         for (place, &earlier) in writers.iter().enumerate() {
-            // Order is transitive, so neighbours are enough, unless some of them exclude each other.
+            // Order is transitive, so it is enough to compare neighbours, unless some exclude each other.
             let behind = if self.chosen { writers.len() } else { writers.len().min(place + 2) };
             for &later in &writers[place + 1..behind] {
                 if earlier != later && !self.exclude(earlier, later) && !reach.reaches(earlier, later) {
@@ -150,7 +151,7 @@ impl<'g> Segments<'g> {
         Ok(())
     }
 
-    /// Exactly one task writes the segment, or one of each strand of one choice.
+    /// Checks that exactly one task writes the segment, or exactly one task of each strand of one choice.
     fn check_output(&self, segment: usize, strands_of: &[u32]) -> Result<(), Unsound> {
         let access = self.access(segment);
         let writers = self.writers(segment);
@@ -175,7 +176,7 @@ impl<'g> Segments<'g> {
         }
     }
 
-    /// The segments reach from the buffer's first byte to its last.
+    /// Checks that the segments cover the buffer from its first byte to its last.
     fn check_ends(&self, bytes: u64) -> Result<(), Unsound> {
         let missing =
             |begin, end| Err(Unsound::OutputMissing { access: Access { buffer: self.buffer, begin, end } });
@@ -210,7 +211,7 @@ impl<'g> Segments<'g> {
         Ok(())
     }
 
-    /// Whether somebody writes the segment before `reader`, where no choice is involved.
+    /// Whether a task writes the segment before `reader`. For buffers without choices.
     fn reads_plain(&self, reader: TaskId, segment: usize, reach: &mut Reach<'_>) -> Result<bool, Unsound> {
         let writers = self.writers(segment);
         let position = reach.positions[reader.index()];
@@ -231,7 +232,7 @@ impl<'g> Segments<'g> {
         Ok(true)
     }
 
-    /// Whether somebody, or one of each strand of a choice, writes the segment before `reader`.
+    /// Whether a task, or a task of each strand of a choice, writes the segment before `reader`.
     fn reads_chosen(
         &self,
         reader: TaskId,

@@ -1,4 +1,4 @@
-//! Whoever waits for a strand of a choice waits for every strand of it.
+//! Checks that a task that waits for one strand of a choice waits for all strands of it.
 
 use super::{ChoiceId, Graph, Unsound};
 

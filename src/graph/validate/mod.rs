@@ -1,7 +1,7 @@
-//! Proves a graph sound from its edges alone: neither the order of lanes nor time counts for anything.
+//! Validates a graph from its edges alone, without assumptions about lane order or times.
 //!
-//! A graph that passes can be run in any order that its edges allow, and every such order reads only what was written,
-//! writes each byte of Y once and never runs out of slots for good.
+//! A valid graph can be run in any topological order. In each of them, tasks read only written bytes, write each byte of Y
+//! once and do not deadlock on slots.
 
 mod bytes;
 mod choices;
@@ -14,14 +14,14 @@ use std::fmt;
 use super::{Access, ChoiceId, DeviceId, Graph, PoolId, TaskId, TaskKind};
 use crate::error::Error;
 
-/// A task as messages name it.
+/// A task, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
     /// Its number.
     pub id: TaskId,
-    /// What it does.
+    /// Its kind.
     pub kind: TaskKind,
-    /// Whose lanes it runs on.
+    /// Its device.
     pub device: DeviceId,
 }
 
@@ -37,18 +37,18 @@ impl fmt::Display for Access {
     }
 }
 
-/// Why a graph is not sound.
+/// Why a graph is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsound {
-    /// A task refers to something that is not there.
+    /// A task refers to something that does not exist.
     #[error("{task} refers to {what} that the graph does not have")]
     Unknown {
         /// The task.
         task: Named,
-        /// What kind of thing.
+        /// What it refers to, such as `a buffer`.
         what: &'static str,
     },
-    /// A strand refers to a choice that is not there.
+    /// A strand refers to a choice that does not exist.
     #[error("strand {strand} refers to a choice that the graph does not have")]
     UnknownChoice {
         /// The strand's number.
@@ -60,18 +60,18 @@ pub enum Unsound {
         /// The choice.
         choice: ChoiceId,
     },
-    /// Tasks wait for each other.
-    #[error("{task} waits for itself, by way of others or not")]
+    /// The graph has a cycle.
+    #[error("{task} is on a cycle or waits for one")]
     Cycle {
-        /// A task that lies on, or behind, the circle.
+        /// A task on the cycle, or behind it.
         task: Named,
     },
-    /// An access is not inside its buffer.
-    #[error("{task} touches {access}, which has {bytes}")]
+    /// An access exceeds its buffer.
+    #[error("{task} accesses {access}, which has {bytes} bytes")]
     Outside {
         /// The task.
         task: Named,
-        /// What it touches.
+        /// The access.
         access: Access,
         /// The buffer's size.
         bytes: u64,
@@ -84,22 +84,24 @@ pub enum Unsound {
         /// What it writes.
         access: Access,
     },
-    /// Bytes are read that no task before has written.
-    #[error("{task} reads {access}, but waits for no task that writes them")]
+    /// A task reads bytes that no earlier task writes.
+    #[error("{task} reads {access} but waits for no task that writes them")]
     Unwritten {
         /// The task.
         task: Named,
         /// What it reads.
         access: Access,
     },
-    /// Two tasks touch the same bytes, one of them writes, and neither waits for the other.
-    #[error("{first} and {second} both touch {access}, one of them writes, and neither waits for the other")]
+    /// Two tasks access the same bytes, at least one writes, and they are not ordered.
+    #[error(
+        "{first} and {second} both access {access}, at least one writes, and neither waits for the other"
+    )]
     Unordered {
         /// One of them.
         first: Named,
         /// The other.
         second: Named,
-        /// Bytes that both touch.
+        /// Bytes that both access.
         access: Access,
     },
     /// Bytes of an output that no task writes.
@@ -119,7 +121,7 @@ pub enum Unsound {
         access: Access,
     },
     /// Bytes of an output that only some strands of a choice write.
-    #[error("{task} writes {access}, an output, and some other strand of choice {} does not", choice.0)]
+    #[error("{task} writes {access}, an output, but another strand of choice {} does not", choice.0)]
     ChoiceUneven {
         /// A task that writes them.
         task: Named,
@@ -128,15 +130,15 @@ pub enum Unsound {
         /// The bytes.
         access: Access,
     },
-    /// A task waits for some strands of a choice only.
-    #[error("{task} waits for a strand of choice {} but not for every one", choice.0)]
+    /// A task waits for some but not all strands of a choice.
+    #[error("{task} waits for some but not all strands of choice {}", choice.0)]
     ChoiceLeak {
         /// The task that waits.
         task: Named,
         /// The choice.
         choice: ChoiceId,
     },
-    /// Tasks of two strands of one choice wait for each other.
+    /// A task waits for another strand of its own choice.
     #[error("{task} waits for another strand of its own choice {}", choice.0)]
     ChoiceCrossed {
         /// The task that waits.
@@ -144,7 +146,7 @@ pub enum Unsound {
         /// The choice.
         choice: ChoiceId,
     },
-    /// A slot is taken and not given back.
+    /// A slot is taken but not given back.
     #[error("{task} takes a slot of pool {}, and no later task of its strand gives it back before the next take", pool.0)]
     NotGiven {
         /// The task that takes it.
@@ -168,7 +170,7 @@ pub enum Unsound {
         /// The pool.
         pool: PoolId,
     },
-    /// Some order of the tasks ends with everybody waiting for a slot.
+    /// Some order of the tasks deadlocks on slots.
     #[error(
         "{giver} gives a slot of pool {} back and may have to wait for {needs}, which takes a slot of pool {}: slots \
          must be taken in the order of the pools' numbers", pool.0, wanted.0
@@ -186,14 +188,14 @@ pub enum Unsound {
 }
 
 impl Unsound {
-    /// The error that a program ends with which made such a graph.
+    /// The internal error for a program that built an invalid graph.
     pub fn into_error(self) -> Error {
-        Error::Internal(format!("the task graph is not sound: {self}"))
+        Error::Internal(format!("the task graph is invalid: {self}"))
     }
 }
 
 impl Graph {
-    /// Proves the graph sound, or says why it is not.
+    /// Validates the graph, or returns the first violation.
     pub fn validate(&self) -> Result<(), Unsound> {
         numbers::check(self)?;
         let mut reach = reach::Reach::new(self)?;

@@ -1,4 +1,4 @@
-//! Every number refers to something that exists, and every access lies inside its buffer.
+//! Checks that all ids exist and all accesses are within their buffers.
 
 use super::{Graph, Unsound};
 

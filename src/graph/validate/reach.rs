@@ -1,25 +1,25 @@
-//! Which task comes before which, by edges.
+//! Reachability: whether a task comes before another by edges.
 //!
-//! A spanning forest, numbered so that every tree is a range, answers most questions at once; the rest are searched
-//! for backwards, never past the level of the task that is looked for.
+//! A spanning forest whose subtrees are number ranges answers most queries in constant time. The rest use a backward
+//! search that is bounded by the level of the earlier task.
 
 use super::{Graph, TaskId, Unsound};
 
 pub(super) struct Reach<'a> {
     graph: &'a Graph,
-    /// All tasks, each behind those it waits for.
+    /// The tasks in topological order.
     pub(super) order: Vec<TaskId>,
-    /// The place of each task in that order.
+    /// The position of each task in that order.
     pub(super) positions: Vec<u32>,
-    /// Edges on the longest path to each task.
+    /// Number of edges on the longest path to each task.
     levels: Vec<u32>,
-    /// For each task the numbers of the tree below it, itself first.
+    /// For each task the range of numbers of its subtree; its own number is the first.
     trees: Vec<(u32, u32)>,
     visits: Visits,
     stack: Vec<TaskId>,
 }
 
-/// A set of tasks that is emptied in no time.
+/// A set of tasks that is cleared in constant time.
 pub(super) struct Visits {
     marks: Vec<u32>,
     current: u32,
@@ -37,7 +37,7 @@ impl Visits {
         });
     }
 
-    /// Whether the task was not there yet.
+    /// Inserts the task. Returns whether it was not in the set.
     pub(super) fn insert(&mut self, task: TaskId) -> bool {
         std::mem::replace(&mut self.marks[task.index()], self.current) != self.current
     }
@@ -105,7 +105,7 @@ impl<'a> Reach<'a> {
         false
     }
 
-    /// Whether `task` is in the tree below `above`, or is it.
+    /// Whether `task` is in the subtree of `above`.
     fn is_above(&self, above: TaskId, task: TaskId) -> bool {
         let (begin, end) = self.trees[above.index()];
         (begin..end).contains(&self.trees[task.index()].0)

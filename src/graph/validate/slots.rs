@@ -1,17 +1,20 @@
-//! Every slot comes back, and no order of the tasks ends with all of them waiting for slots.
+//! Checks that every slot is given back and that no order of the tasks deadlocks on slots.
 //!
-//! Why ordered pools are enough: suppose nothing is under way and some tasks are not done. Those of them that wait for
-//! no other task wait for a slot; let `p` be the pool with the highest number that one of them waits for. All its slots
-//! are held. Whoever should give one back waits, by way of tasks that are not done, for some task that waits for no
-//! other, and so for a slot. That task is not done, so it does not come before the one that took the slot; the rule
-//! below says that it takes from a pool with a higher number than `p`, and `p` was the highest.
+//! The rule: between taking a slot of pool `p` and giving it back, a strand may only depend on takes from pools with
+//! higher numbers.
 //!
-//! A pool with a slot for every task that takes one never makes anybody wait and is left out.
+//! Proof that this prevents deadlocks. Suppose nothing is in flight and some tasks are unfinished. Each unfinished task
+//! without unfinished predecessors waits for a slot. Let `p` be the highest pool that one of them waits for. All slots of
+//! `p` are held. The task that gives one of them back depends on an unfinished task without unfinished predecessors, which
+//! waits for a slot itself. That task is not before the task that took the slot of `p`, so by the rule it takes from a
+//! pool higher than `p`. This contradicts the choice of `p`.
+//!
+//! A pool with at least one slot per taking task never blocks and is left out.
 
 use super::reach::{Reach, Visits};
 use super::{Graph, PoolId, TaskId, Unsound};
 
-/// A slot of `pool` that is taken by one task and given back by another of the same strand, or by the same.
+/// A slot of `pool`, taken by one task and given back by the same or a later task of the strand.
 struct Hold {
     pool: PoolId,
     taker: TaskId,
@@ -31,7 +34,7 @@ pub(super) fn check(graph: &Graph, reach: &mut Reach<'_>) -> Result<(), Unsound>
     let scarce = |pool: &PoolId| u64::from(graph.pools[pool.index()].slots) < takers[pool.index()];
     let takes = |task: TaskId| graph.tasks[task.index()].takes.filter(scarce);
 
-    // The lowest pool that a task, or one that it waits for, takes from.
+    // For each task the lowest pool that it or a task before it takes from.
     let mut lowest = vec![PoolId(u32::MAX); graph.tasks.len()];
     for &task in &reach.order {
         let before = graph.predecessors(task).iter().map(|before| lowest[before.index()]);
@@ -63,9 +66,9 @@ pub(super) fn check(graph: &Graph, reach: &mut Reach<'_>) -> Result<(), Unsound>
     Ok(())
 }
 
-/// Pairs every take with its give.
+/// Pairs every task that takes a slot with the task that gives it back.
 fn holds(graph: &Graph, reach: &mut Reach<'_>) -> Result<Vec<Hold>, Unsound> {
-    // A task takes when it starts and gives when it ends.
+    // A task takes a slot when it starts and gives one back when it completes.
     let mut events = Vec::new();
     for id in graph.task_ids() {
         let task = &graph.tasks[id.index()];
@@ -92,7 +95,7 @@ fn holds(graph: &Graph, reach: &mut Reach<'_>) -> Result<Vec<Hold>, Unsound> {
                 if let Some(before) = taken {
                     return Err(Unsound::NotGiven { task: graph.named(before), pool });
                 }
-                // The next take must come after the give, not beside it.
+                // The next take must be ordered after the give.
                 if given.is_some_and(|giver| !ordered(reach, giver)) {
                     return Err(Unsound::NotGiven { task: graph.named(id), pool });
                 }

@@ -11,7 +11,7 @@ fn two_hundred_tasks() -> Draft {
 fn rejection(draft: &Draft, what: &str) -> Unsound {
     match draft.graph().validate() {
         Err(unsound) => unsound,
-        Ok(()) => panic!("{what} was not seen"),
+        Ok(()) => panic!("{what} was not found"),
     }
 }
 
@@ -177,8 +177,8 @@ fn a_slot_kept_while_waiting_for_others_that_need_one_is_found() {
 fn reports_name_the_tasks() {
     let draft = two_hundred_tasks();
     let unsound = rejection(&draft.without_edge((TaskId(0), TaskId(1))), "an edge");
-    let message = "stage 0 on device 0 and upload 1 on device 1 both touch bytes 0..64 of buffer 3, one of them \
-                   writes, and neither waits for the other";
+    let message = "stage 0 on device 0 and upload 1 on device 1 both access bytes 0..64 of buffer 3, at least \
+                   one writes, and neither waits for the other";
     assert_eq!(unsound.to_string(), message);
 }
 
