@@ -70,7 +70,7 @@ impl<'plan> Recovery<'plan> {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
                 device: fault.device.clone(),
                 reason: format!(
-                    "{}: {}; no other device is left to take over its work",
+                    "{}: {}; no device is left to take over its work",
                     fault.task, fault.error
                 ),
             }),

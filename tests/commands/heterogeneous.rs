@@ -153,8 +153,8 @@ fn no_device_left_is_exit_code_4() {
     let place = Place::new();
     place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?lost_at_operation=3", 4, "no device is left");
     let launch = "run gen:stencil27,n=24 -k 8 --devices emu:0?fail_launch=3 --repeat 5";
-    place.fail(launch, 4, "failed, as it was told to");
-    place.fail(&launch.replace("fail_launch=3", "fail_copy=2"), 4, "failed, as it was told to");
+    place.fail(launch, 4, "failed (injected fault)");
+    place.fail(&launch.replace("fail_launch=3", "fail_copy=2"), 4, "failed (injected fault)");
     place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?fail_speed=3", 2, "fail_launch");
 }
 
