@@ -1,8 +1,8 @@
-//! Times opening a matrix cache against reading the same bytes, both from the page cache.
+//! Compares the time to open a matrix cache with the time to read the same bytes, both from the page cache.
 //!
-//! `cargo run --release --example cache_time [MEGABYTES]` (500 if not given). Prints the median seconds of opening, of
-//! `std::fs::read` and of reading into memory that is already there, which is the least that reading can cost; and
-//! the ratios. At most 1 is the aim. The file lies in the system's temporary folder and is removed at the end.
+//! `cargo run --release --example cache_time [MEGABYTES]` (default 500). Prints the median times of opening the cache, of
+//! `std::fs::read`, and of reading into memory that is already mapped, which is the fastest way to read; and the ratios. The
+//! goal is a ratio of at most 1. The file is in the system's temporary folder and is removed at the end.
 
 use std::io::Read;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use rowloom::matrix::{Csr, Field, MatrixInfo, Symmetry};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let megabytes: usize = std::env::args().nth(1).map_or(Ok(500), |word| word.parse())?;
-    // Rows of 27, as of a stencil: 8 + 27 * 12 bytes each.
+    // Rows of 27 nonzeros, as of a stencil: 8 + 27 * 12 bytes each.
     let rows = megabytes * 1_000_000 / 332;
     let columns: Vec<u32> =
         (0..rows).flat_map(|row| (0..27).map(move |entry| (row + entry) as u32)).collect();
@@ -57,9 +57,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let open = median(open, "open the cache             ");
     let read = median(read, "read                       ");
-    let reread = median(reread, "read into memory in use    ");
+    let reread = median(reread, "read into mapped memory    ");
     println!(
-        "ratio  {:.2} (open / read), {:.2} (open / read into memory in use)",
+        "ratio  {:.2} (open / read), {:.2} (open / read into mapped memory)",
         open / read,
         open / reread
     );

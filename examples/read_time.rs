@@ -1,4 +1,5 @@
-//! Times reading a matrix file: `read_time FILE [THREADS [f32]]` prints one JSON object with the best of five.
+//! Measures the time to read a matrix file: `read_time FILE [THREADS [f32]]` prints a JSON object with the shortest of five
+//! times.
 
 use std::path::Path;
 use std::time::Instant;

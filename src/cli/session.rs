@@ -132,7 +132,7 @@ pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result
 /// The product of a matrix that was loaded, with what its cache knows of its rows.
 pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
     let known = info.features.clone().and_then(|features| serde_json::from_value::<Features>(features).ok());
-    Ok(Work::spmm(matrix, k)?.knowing(known))
+    Ok(Work::spmm(matrix, k)?.with_features(known))
 }
 
 /// A matrix's name, shape and size in one line.

@@ -1,9 +1,9 @@
 //! Dot products in twice the precision: a value is the unevaluated sum of two doubles.
 //!
-//! Products are exact (split by Dekker's method, which needs no fused instruction), sums carry their rounding error
-//! along (Knuth). For entries of single precision the same code is far more than twice as precise.
+//! Products are exact (Dekker's splitting, which needs no fused multiply-add); sums keep their rounding error (Knuth's
+//! two-sum). For matrices in single precision the result has far more than twice the precision.
 
-/// A number as `high + low`, with `low` at most half a unit in the last place of `high`.
+/// A double-double number `high + low`, with `low` at most half a unit in the last place of `high`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Doubled {
     high: f64,
@@ -18,10 +18,10 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// `a` as two halves of 26 bits.
+/// Splits `a` into two numbers of 26 significant bits whose sum is `a`.
 #[inline(always)]
 fn split(a: f64) -> (f64, f64) {
-    // Beyond this the multiplication below would overflow; scaling by a power of two changes nothing else.
+    // Above this magnitude the multiplication below would overflow; scaling by a power of two is exact.
     const LARGEST: f64 = 6.69692879491417e299;
     const FACTOR: f64 = 134_217_729.0; // 2^27 + 1
     if a.abs() > LARGEST {
@@ -59,7 +59,7 @@ impl Doubled {
         self.high
     }
 
-    /// How far `y` is from this number.
+    /// The absolute difference between `y` and this number.
     pub fn distance(self, y: f64) -> f64 {
         ((y - self.high) - self.low).abs()
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_double_precision_loses_is_kept() {
+    fn digits_below_double_precision_are_kept() {
         // (1 + 2^-52)(1 - 2^-52) - 1 = -2^-104, invisible to doubles.
         let e = f64::EPSILON;
         let sum = Doubled::default().add_product(1.0, -1.0).add_product(1.0 + e, 1.0 - e);

@@ -1,4 +1,4 @@
-//! Kernels: what each one needs, in which order it adds, the bodies that run on a CPU and the text of those for GPUs.
+//! Kernels: the storage format and the accumulation order of each, the CPU kernels, and the source text of the GPU kernels.
 
 pub mod cpu;
 pub mod cuda;

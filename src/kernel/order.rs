@@ -1,33 +1,33 @@
-//! The accumulation order that makes results independent of how the work is split.
+//! The canonical accumulation order, which makes Y independent of how the work is split.
 //!
 //! A canonical kernel computes `Y(i, k)` as one chain of fused multiply-adds over the row's nonzeros, in storage
 //! order, starting at +0. A row longer than [`SEGMENT`] is cut into segments of that length counted from the row's
 //! start (the last one may be shorter); each segment is a chain of its own, and the row is the sum of its segments'
 //! chains, added first to last. A row longer than [`SPAN`], eight segments, is cut into spans in the same way: each span is the
 //! sum of its segments, and the row the sum of its spans. Nothing else enters: not the device, not the number of threads, not
-//! where chunks begin. So all canonical kernels agree bit for bit.
+//! where chunks begin. All canonical kernels therefore agree bit for bit.
 //!
-//! **The segment rule.** A segment is [`SEGMENT`] nonzeros and a span [`SPAN`], counted from the row's own beginning. The first
-//! segment's sum is what a span starts with; the second's is added to it, then the third's; the first span's sum is what the
-//! row starts with. A row that is cut, between lanes, pieces, chunks or devices, is cut at segments and nowhere else, so
-//! every cut gives the same partial sums in the same order. Spans let many add up a row of many segments at once. A product
-//! is fused with its addition (one rounding), and subnormal numbers are kept. What a row of the matrix is and in which order
-//! its nonzeros are stored is part of the input: sorting them may change the last bit.
+//! **The segment rule.** A segment has [`SEGMENT`] nonzeros and a span [`SPAN`], counted from the start of the row. A span's sum
+//! starts as the sum of its first segment; the sums of its other segments are added in order. The row's sum starts as the sum of
+//! its first span; the sums of its other spans are added in order. A row that is divided between lanes, pieces, chunks or devices
+//! is cut at segment boundaries only, so every division gives the same partial sums in the same order. Spans let several threads
+//! add up a long row in parallel. Each multiplication is fused with its addition (one rounding), and subnormal numbers are kept.
+//! The storage order of a row's nonzeros is part of the input: sorting them may change the last bit of Y.
 //!
-//! `--reproducible` takes kernels of this order only. Then the bytes of Y depend on A, X, K and the precision alone. Without it
-//! a kernel of free order is taken where it is predicted to be faster by more than 3 %.
+//! `--reproducible` restricts the choice to kernels of this order. The bytes of Y then depend on A, X, K and the precision alone.
+//! Without it, a kernel of free order is chosen if its predicted time is more than 3 % shorter.
 
 use crate::matrix::Scalar;
 
 pub use rowloom_cpu::{SEGMENT, SPAN};
 
-/// How a kernel adds up a row.
+/// The order in which a kernel accumulates the nonzeros of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// The order this module defines; the same bits everywhere.
+    /// The order defined in this module: the same bits on every device.
     Canonical,
-    /// Whatever suits the kernel; correct within the rounding bound.
+    /// An order that the kernel chooses: correct within the rounding bound.
     Free,
 }
 
@@ -36,7 +36,7 @@ pub fn segments(length: usize) -> usize {
     length.div_ceil(SEGMENT)
 }
 
-/// Adds the sums of a row's segments, first to last, as the segment rule says.
+/// Accumulates the sums of a row's segments, first to last, by the segment rule.
 pub struct SegmentSums<'a, T> {
     row: &'a mut [T],
     span: Vec<T>,
@@ -44,7 +44,7 @@ pub struct SegmentSums<'a, T> {
 }
 
 impl<'a, T: Scalar> SegmentSums<'a, T> {
-    /// What is added will be in `row`, one element for each column.
+    /// An empty accumulator; [`Self::finish`] leaves the row's sum in `row`, one element per column of X.
     pub fn new(row: &'a mut [T]) -> Self {
         let span = vec![T::ZERO; row.len()];
         Self { row, span, segments: 0 }
@@ -61,7 +61,7 @@ impl<'a, T: Scalar> SegmentSums<'a, T> {
         self.segments += 1;
     }
 
-    /// The row is whole.
+    /// Adds the last span; `row` then holds the sum of all segments.
     pub fn finish(mut self) {
         self.end_span();
     }
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_of_segments_add_up_to_what_the_reference_has(length in 1..5000usize, seed in 0..1000usize) {
+        fn segment_sums_add_up_to_the_reference_product(length in 1..5000usize, seed in 0..1000usize) {
             let value = |at: usize| ((at * 37 + seed) % 1009) as f64 / 7.0 - 60.3;
             let values: Vec<f64> = (0..length).map(value).collect();
             let columns: Vec<u32> = (0..length as u32).collect();
@@ -97,7 +97,7 @@ mod tests {
             let whole = Csr::try_new(1, length, vec![0, length as u64], columns.clone(), values.clone()).unwrap();
             let mut expected = MultiVector::zeros(1, 2).unwrap();
             reference::csr(whole.view(), x.view(), &mut expected.view_mut()).unwrap();
-            // Each segment as a row of its own.
+            // The same nonzeros as a matrix with one row per segment.
             let pointers: Vec<u64> = (0..length as u64).step_by(SEGMENT).chain([length as u64]).collect();
             let cut = Csr::try_new(segments(length), length, pointers, columns, values).unwrap();
             let mut parts = MultiVector::zeros(segments(length), 2).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_minus_zeros_stays_one() {
+    fn a_sum_of_negative_zeros_is_negative_zero() {
         let mut row = [1.0f64];
         let mut sums = SegmentSums::new(&mut row);
         (0..20).for_each(|_| sums.add(&[-0.0]));

@@ -1,19 +1,19 @@
-//! Splits rows into pieces for threads: balanced by cost, or by the equal-rows schedule of the OpenMP source.
+//! Splits rows into pieces for threads: balanced by cost, or by equal row counts like a static OpenMP schedule.
 
 use std::ops::Range;
 
-/// Bytes of a cache line; two threads should never write to the same one.
+/// Bytes of a cache line. Pieces are cut at line boundaries of Y, so that no two threads write to the same line.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// How rows are shared out among threads.
+/// How rows are divided among threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// Several pieces a thread, each of about the same cost; idle threads take over what is left.
+    /// Several pieces per thread, each of about equal cost; idle threads steal remaining pieces.
     #[default]
     Balanced,
-    /// One piece a thread and equally many rows in each, rounded down to a multiple of 16, whatever they hold; the
-    /// rows that rounding leaves over make one more piece.
+    /// One piece per thread with an equal number of rows, rounded down to a multiple of 16, regardless of nonzeros; the
+    /// remaining rows form one more piece.
     EqualRows,
 }
 
@@ -27,16 +27,16 @@ impl Schedule {
     }
 }
 
-/// What a row costs: so much a nonzero, so much by itself.
+/// The cost model of a row: a cost per nonzero plus a constant.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights {
     /// Cost of a nonzero.
     pub per_nonzero: u64,
-    /// Cost of a row beside its nonzeros.
+    /// Cost of a row in addition to its nonzeros.
     pub per_row: u64,
 }
 
-/// Rows after which a new cache line of Y starts when rows are `row_bytes` apart and the first starts a line.
+/// The smallest number of rows of `row_bytes` bytes that is a whole number of cache lines of Y.
 pub fn row_alignment(row_bytes: usize) -> usize {
     if row_bytes == 0 {
         return 1;
@@ -47,7 +47,7 @@ pub fn row_alignment(row_bytes: usize) -> usize {
 
 /// At most `pieces` consecutive ranges of about equal cost that cover all rows, cut at multiples of `alignment`.
 ///
-/// The cost of the rows before each one is a rising function of the row pointers, so every cut is a binary search.
+/// The cost of all rows before a row increases with the row, so a binary search finds every cut.
 pub fn balanced(
     row_pointers: &[u64],
     weights: Weights,
@@ -100,7 +100,7 @@ fn first_row_where(rows: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// The OpenMP source's schedule: chunks of rows / threads, rounded down to a multiple of 16.
+/// Ranges of `rows / threads` rows, rounded down to a multiple of 16; the remaining rows form one more range.
 pub fn equal_rows(rows: usize, threads: usize) -> Vec<Range<usize>> {
     let chunk = (rows / threads.max(1) / 16 * 16).max(16);
     (0..rows).step_by(chunk).map(|begin| begin..(begin + chunk).min(rows)).collect()
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_rows_come_in_multiples_of_sixteen() {
+    fn equal_row_ranges_are_multiples_of_sixteen() {
         assert_eq!(equal_rows(100, 2), vec![0..48, 48..96, 96..100]);
         assert_eq!(equal_rows(10, 4), vec![0..10]);
         assert!(equal_rows(0, 4).is_empty());
     }
 
     #[test]
-    fn rows_are_aligned_to_cache_lines_of_y() {
+    fn row_alignment_is_a_whole_number_of_cache_lines() {
         assert_eq!(row_alignment(8), 8);
         assert_eq!(row_alignment(24), 8);
         assert_eq!(row_alignment(64), 1);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_row_does_not_drag_its_neighbours_along() {
+    fn a_heavy_row_is_a_piece_of_its_own() {
         let mut lengths = vec![1; 100];
         lengths[50] = 1000;
         let ranges = balanced(&pointers(&lengths), Weights { per_nonzero: 1, per_row: 0 }, 4, 1);
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_cover_all_rows_once_and_balance(
+        fn balanced_ranges_cover_each_row_once_within_the_cost_bound(
             lengths in prop::collection::vec(0u64..20, 0..400), pieces in 1usize..40, alignment in 1usize..9,
         ) {
             let weights = Weights { per_nonzero: 3, per_row: 2 };

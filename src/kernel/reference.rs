@@ -1,6 +1,6 @@
-//! Serial products, slow and obviously right: what every other kernel is compared with.
+//! Serial reference products, written for obvious correctness. Every other kernel is tested against them.
 //!
-//! They follow the canonical order, so kernels that do too must agree with them bit for bit.
+//! They accumulate in canonical order, so kernels of canonical order must agree with them bit for bit.
 
 use super::order::{SEGMENT, SPAN};
 use crate::error::{Error, Result};
@@ -25,12 +25,12 @@ pub(super) fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorV
     sum(columns.chunks(SPAN).zip(values.chunks(SPAN)).map(|(columns, values)| span(columns, values)))
 }
 
-/// The sum of `parts`, first to last, beginning with the first.
+/// The sum of `parts`, first to last, starting from the first part and not from zero.
 fn sum<T: Scalar>(parts: impl Iterator<Item = T>) -> T {
     parts.reduce(T::plus).unwrap_or(T::ZERO)
 }
 
-/// Writes every element of `y` from a function of row and column.
+/// Sets every `y(row, k)` to `element(row, k)` after checking the shapes of X and Y.
 fn fill<T: Scalar>(
     rows: usize,
     cols: usize,
@@ -39,7 +39,7 @@ fn fill<T: Scalar>(
     element: impl Fn(usize, usize) -> T,
 ) -> Result<()> {
     if x.rows() != cols || y.rows() != rows || x.k() != y.k() {
-        return Err(Error::Usage("X and Y do not have the matrix's shape".into()));
+        return Err(Error::Usage("the shapes of X and Y do not fit the matrix".into()));
     }
     for row in 0..rows {
         for (k, y) in y.row_mut(row).iter_mut().enumerate() {
@@ -49,7 +49,7 @@ fn fill<T: Scalar>(
     Ok(())
 }
 
-/// `y = A x` with A by compressed rows.
+/// `y = A x` with A in CSR.
 pub fn csr<T: Scalar>(
     a: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
@@ -61,7 +61,7 @@ pub fn csr<T: Scalar>(
     })
 }
 
-/// `y = A x` with A in padded ELLPACK: each row up to its first padding.
+/// `y = A x` with A in padded ELLPACK; each row ends at its first padding entry.
 pub fn ell_padded<T: Scalar>(
     a: &EllPadded<T>,
     x: MultiVectorView<'_, T>,
@@ -75,7 +75,7 @@ pub fn ell_padded<T: Scalar>(
     })
 }
 
-/// `y = A x` with A in ELLPACK without padding: each row at its own length.
+/// `y = A x` with A in ELLPACK without padding.
 pub fn ell_unpadded<T: Scalar>(
     a: &EllUnpadded<T>,
     x: MultiVectorView<'_, T>,
@@ -100,15 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn a_small_product_is_what_the_hand_computes() {
+    fn a_small_product_equals_the_hand_computed_result() {
         let a = Csr::try_new(3, 2, vec![0, 2, 2, 3], vec![0, 1, 1], vec![2.0, 3.0, -1.0]).unwrap();
         let x = MultiVector::from_fn(2, 2, |row, k| (10 * row + k) as f64).unwrap();
         assert_eq!(product(&a, &x), [30.0, 2.0 + 33.0, 0.0, 0.0, -10.0, -11.0]);
     }
 
     #[test]
-    fn long_rows_are_the_sum_of_their_segments() {
-        // 2^53 and ones: in one chain the ones are lost, in a segment of their own they add up first.
+    fn a_long_row_is_the_sum_of_its_segments() {
+        // 2^53 followed by ones: a single chain would round the ones away; a separate segment adds them up first.
         let n = 2 * SEGMENT;
         let values =
             (0..n).map(|i| if i == 0 { 2f64.powi(53) } else { f64::from(i >= SEGMENT) }).collect::<Vec<_>>();
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn longer_rows_are_the_sum_of_their_spans() {
-        // 2^53 and a one in each later segment: added one after the other they are lost, in a span of their own they are not.
+    fn a_very_long_row_is_the_sum_of_its_spans() {
+        // 2^53, then a one in each later segment: added one by one they are rounded away; a separate span adds them up first.
         let n = 2 * SPAN;
         let value = |i: usize| f64::from(i > SPAN - SEGMENT && i.is_multiple_of(SEGMENT));
         let values = (0..n).map(|i| if i == 0 { 2f64.powi(53) } else { value(i) }).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Every kernel by name: what format it reads, in which order it adds, and what it is for.
+//! The table of all kernels: name, processor, storage format of A, accumulation order, and the cases each one suits.
 
 use super::order::Order;
 use crate::error::{Error, Result};
@@ -9,20 +9,20 @@ use crate::error::{Error, Result};
 pub enum Format {
     /// Compressed sparse rows.
     Csr,
-    /// ELLPACK, every row padded to the longest.
+    /// ELLPACK with every row padded to the length of the longest row.
     EllPadded,
-    /// ELLPACK with each row at its own length.
+    /// ELLPACK without padding: each row has its own length.
     EllUnpadded,
     /// Sliced ELLPACK.
     Sell,
-    /// Groups of rows with the columns they share.
+    /// Groups of rows, each stored with the union of its rows' columns.
     RowGroups,
-    /// Narrow ELLPACK with longer rows beside it.
+    /// ELLPACK of a small width for short rows; longer rows are stored separately.
     Hybrid,
 }
 
 impl Format {
-    /// The name that reports use.
+    /// The name printed in plans and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Csr => "csr",
@@ -35,7 +35,7 @@ impl Format {
     }
 }
 
-/// What a kernel is written for.
+/// The kind of processor that a kernel runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Processor {
@@ -49,74 +49,75 @@ pub enum Processor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelId {
-    /// One thread, CSR.
+    /// CPU, one thread, CSR.
     SerialCsr,
-    /// One thread, padded ELLPACK.
+    /// CPU, one thread, padded ELLPACK.
     SerialEllPadded,
-    /// One thread, ELLPACK without padding.
+    /// CPU, one thread, ELLPACK without padding.
     SerialEllUnpadded,
-    /// All cores, CSR.
+    /// CPU, all cores, CSR.
     CpuCsr,
-    /// All cores, padded ELLPACK.
+    /// CPU, all cores, padded ELLPACK.
     CpuEllPadded,
-    /// All cores, ELLPACK without padding.
+    /// CPU, all cores, ELLPACK without padding.
     CpuEllUnpadded,
-    /// All cores, sliced ELLPACK.
+    /// CPU, all cores, sliced ELLPACK.
     CpuSell,
-    /// A GPU thread an element, adding in global memory.
+    /// One GPU thread per element of Y, accumulating in global memory.
     CsrScalarV1,
-    /// A GPU thread an element, adding in a register.
+    /// One GPU thread per element of Y, accumulating in a register.
     CsrScalarV2,
-    /// A GPU thread an element, the row's bounds read once.
+    /// One GPU thread per element of Y, accumulating in a register; the row's bounds are loaded once.
     CsrScalarV3,
-    /// A warp an element.
+    /// One warp per element of Y.
     CsrVector,
-    /// A few GPU threads an element.
+    /// A subwarp (2 to 32 GPU threads) per element of Y.
     CsrVectorSubwarp,
-    /// A warp a row.
+    /// One warp per row of Y.
     CsrVectorByRow,
-    /// A GPU block a block of rows and column.
+    /// One thread block per row block and column of X.
     CsrAdaptive,
-    /// A GPU block a block of rows.
+    /// One thread block per row block, for all columns of X.
     CsrAdaptiveSubblocks,
-    /// A GPU thread an element, padded ELLPACK.
+    /// One GPU thread per element of Y, padded ELLPACK.
     Ellpack,
-    /// A few GPU threads an element, padded ELLPACK.
+    /// A subwarp (2 to 32 GPU threads) per element of Y, padded ELLPACK.
     EllpackSubwarp,
-    /// Lanes over the columns of X, a row at a time.
+    /// Lanes over the columns of X, one group of lanes per row.
     CsrSubwarp,
-    /// The same, several lanes sharing a row's nonzeros.
+    /// Lanes over the columns of X, several groups of lanes per row, which share its nonzeros.
     CsrWays,
-    /// Lanes over the columns of X, long rows cut.
+    /// Lanes over the columns of X, long rows cut into pieces.
     CsrPieces,
-    /// Lanes over the columns of X, long rows cut at segments, many rows of X on their way.
+    /// Lanes over the columns of X, long rows cut at canonical segments, several loads of X in flight.
     CsrSegments,
-    /// Lanes over the columns of X, short rows joined.
+    /// Lanes over the columns of X, short rows joined into runs.
     CsrRuns,
-    /// Lanes over the columns of X, rows that share columns together.
+    /// Lanes over the columns of X, rows with common columns computed together.
     RowGroups,
-    /// The same, groups cut.
+    /// As `RowGroups`, with long groups cut anywhere.
     RowGroupsCut,
-    /// A GPU thread a row, sliced ELLPACK.
+    /// One GPU thread per row, sliced ELLPACK.
     Sell,
-    /// Lanes over the columns of X, narrow ELLPACK with longer rows beside it.
+    /// Lanes over the columns of X, ELLPACK of a small width with longer rows stored separately.
     Hybrid,
 }
 
-/// What is known of a kernel.
+/// A row of the kernel table.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelInfo {
     /// The kernel.
     pub id: KernelId,
     /// The name that `--kernel` takes.
     pub name: &'static str,
-    /// What it runs on.
+    /// The processor it runs on.
     pub runs_on: Processor,
-    /// What it reads.
+    /// The storage format of A that it reads.
     pub format: Format,
-    /// How it adds up a row.
+    /// The order in which it accumulates a row.
     pub order: Order,
-    /// When it is the one to take.
+    /// What the kernel does and which matrices it suits; printed as the start of a plan's reason, so each text must
+    /// make sense without the rows before it.
     pub summary: &'static str,
 }
 
@@ -128,7 +129,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "one thread, one element of Y at a time; the baseline of speed-ups",
+        summary: "one CPU thread on CSR, one element of Y at a time; the baseline for speed-ups",
     },
     KernelInfo {
         id: KernelId::SerialEllPadded,
@@ -136,7 +137,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
-        summary: "the same on padded ELLPACK",
+        summary: "one CPU thread on padded ELLPACK, one element of Y at a time; a baseline for speed-ups",
     },
     KernelInfo {
         id: KernelId::SerialEllUnpadded,
@@ -144,7 +145,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
-        summary: "the same on ELLPACK without padding",
+        summary: "one CPU thread on ELLPACK without padding, one element of Y at a time; a baseline for speed-ups",
     },
     KernelInfo {
         id: KernelId::CpuCsr,
@@ -152,7 +153,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "all cores, vectors over K, rows grouped by pattern or length; the default",
+        summary: "all cores on CSR, SIMD over the columns of X; the default CPU kernel",
     },
     KernelInfo {
         id: KernelId::CpuEllPadded,
@@ -160,7 +161,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
-        summary: "the same bodies on padded ELLPACK; for comparison, or rows of one length",
+        summary: "all cores on padded ELLPACK, SIMD over the columns of X; for comparison, or for rows of equal length",
     },
     KernelInfo {
         id: KernelId::CpuEllUnpadded,
@@ -168,7 +169,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
-        summary: "the same bodies on ELLPACK without padding",
+        summary: "all cores on ELLPACK without padding, SIMD over the columns of X; for comparison",
     },
     KernelInfo {
         id: KernelId::CpuSell,
@@ -176,7 +177,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::Sell,
         order: Order::Canonical,
-        summary: "all cores on slices of rows sorted by length; short uneven rows and small K",
+        summary: "all cores on sliced ELLPACK, rows sorted by length; suits short rows of uneven length and small K",
     },
     KernelInfo {
         id: KernelId::CsrScalarV1,
@@ -184,7 +185,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "a GPU thread an element of Y, adding in global memory at every step; for comparison",
+        summary: "one GPU thread per element of Y, accumulating in global memory; for comparison",
     },
     KernelInfo {
         id: KernelId::CsrScalarV2,
@@ -192,7 +193,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "the same, adding in a register and storing once",
+        summary: "one GPU thread per element of Y, accumulating in a register; for comparison",
     },
     KernelInfo {
         id: KernelId::CsrScalarV3,
@@ -200,7 +201,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "the same, with the row's bounds read once",
+        summary: "one GPU thread per element of Y, accumulating in a register, row bounds loaded once; for comparison",
     },
     KernelInfo {
         id: KernelId::CsrVector,
@@ -208,7 +209,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "a warp an element of Y; long rows and small K",
+        summary: "one warp per element of Y; suits long rows and small K",
     },
     KernelInfo {
         id: KernelId::CsrVectorSubwarp,
@@ -216,7 +217,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "2 GPU threads an element of Y, or 4, 8, 16, 32 with _w4 and so on behind the name; short rows",
+        summary: "2 GPU threads per element of Y (name ending _w4, _w8, _w16, _w32: so many threads); suits short rows",
     },
     KernelInfo {
         id: KernelId::CsrVectorByRow,
@@ -224,7 +225,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "a warp a row of Y, 4 threads a column, X by columns; for comparison",
+        summary: "one warp per row of Y, 4 threads per column, X stored by columns; for comparison",
     },
     KernelInfo {
         id: KernelId::CsrAdaptive,
@@ -232,7 +233,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "a GPU block a block of rows and column, X by columns; rows of all lengths and small K",
+        summary: "one thread block per row block and column, X stored by columns; suits mixed row lengths and small K",
     },
     KernelInfo {
         id: KernelId::CsrAdaptiveSubblocks,
@@ -240,7 +241,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "the same for all columns, 128 threads a column; larger K",
+        summary: "one thread block per row block, 128 threads per column, X stored by columns; suits mixed row lengths",
     },
     KernelInfo {
         id: KernelId::Ellpack,
@@ -248,7 +249,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Canonical,
-        summary: "a GPU thread an element of Y on padded ELLPACK; rows of nearly one length",
+        summary: "one GPU thread per element of Y on padded ELLPACK; suits rows of nearly equal length",
     },
     KernelInfo {
         id: KernelId::EllpackSubwarp,
@@ -256,7 +257,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Free,
-        summary: "2 GPU threads an element of Y on padded ELLPACK, or more as csr_vector_subwarp",
+        summary: "2 GPU threads per element of Y on padded ELLPACK (name ending _w4 to _w32: so many threads); suits rows of nearly equal length",
     },
     KernelInfo {
         id: KernelId::CsrSubwarp,
@@ -264,7 +265,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "lanes over the columns of X in 16-byte vectors, a group of them a row; rows of some length",
+        summary: "lanes over the columns of X, one group of lanes per row; suits rows of medium length",
     },
     KernelInfo {
         id: KernelId::CsrWays,
@@ -272,7 +273,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "the same with several groups a row; small K, or too few rows to fill a device",
+        summary: "lanes over the columns of X, several groups of lanes per row; suits small K, or too few rows to fill the GPU",
     },
     KernelInfo {
         id: KernelId::CsrPieces,
@@ -280,7 +281,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "the same on a list that cuts long rows and sorts short ones; rows of very different length",
+        summary: "lanes over the columns of X, long rows cut into pieces, short rows sorted by length; suits very uneven row lengths",
     },
     KernelInfo {
         id: KernelId::CsrSegments,
@@ -288,7 +289,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "the same with long rows cut at segments and 4, 8 or 16 rows of X on their way; rows of any length",
+        summary: "lanes over the columns of X, long rows cut at canonical segments, 4 to 16 loads of X in flight; suits any row length",
     },
     KernelInfo {
         id: KernelId::CsrRuns,
@@ -296,7 +297,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "lanes over the columns of X, short rows joined, long ones cut at segments; the default",
+        summary: "lanes over the columns of X, short rows joined into runs, long rows cut at canonical segments; the default GPU kernel",
     },
     KernelInfo {
         id: KernelId::RowGroups,
@@ -304,7 +305,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::RowGroups,
         order: Order::Canonical,
-        summary: "four rows together, each row of X read once for all; meshes and finite elements, K from 16 on",
+        summary: "four rows at a time, each row of X loaded once for all four; suits meshes and finite elements at K of 16 or more",
     },
     KernelInfo {
         id: KernelId::RowGroupsCut,
@@ -312,7 +313,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::RowGroups,
         order: Order::Free,
-        summary: "the same with long groups cut anywhere; rows that share columns, some of them long",
+        summary: "four rows at a time, each row of X loaded once for all four, long groups cut; suits rows with common columns, some of them long",
     },
     KernelInfo {
         id: KernelId::Sell,
@@ -320,7 +321,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Sell,
         order: Order::Canonical,
-        summary: "a GPU thread a row on slices of rows sorted by length; small K and rows of similar length",
+        summary: "one GPU thread per row on sliced ELLPACK, rows sorted by length; suits small K and rows of similar length",
     },
     KernelInfo {
         id: KernelId::Hybrid,
@@ -328,19 +329,19 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Hybrid,
         order: Order::Canonical,
-        summary: "lanes over the columns of X on rows of a few nonzeros side by side, longer ones apart; road networks",
+        summary: "lanes over the columns of X; ELLPACK of width 4 for short rows, longer rows stored separately; suits road networks",
     },
 ];
 
-/// The kernels of one processor.
+/// The kernels that run on `processor`.
 pub fn kernels_of(processor: Processor) -> impl Iterator<Item = &'static KernelInfo> {
     TABLE.iter().filter(move |info| info.runs_on == processor)
 }
 
 impl KernelId {
-    /// What is known of it.
+    /// The kernel's row in the table.
     pub fn info(self) -> &'static KernelInfo {
-        // Every kernel has its row, which a test checks; the first one keeps this function total.
+        // Every kernel has a row, as a test checks; the fallback only keeps this function total.
         TABLE.iter().find(|info| info.id == self).unwrap_or(&TABLE[0])
     }
 
@@ -349,7 +350,7 @@ impl KernelId {
         self.info().name
     }
 
-    /// The kernel of that name.
+    /// The kernel called `name`; a usage error that lists all names if there is none.
     pub fn by_name(name: &str) -> Result<Self> {
         TABLE.iter().find(|info| info.name == name).map(|info| info.id).ok_or_else(|| {
             let names: Vec<&str> = TABLE.iter().map(|info| info.name).collect();
@@ -363,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_kernels_belong_together_one_to_one() {
+    fn every_kernel_has_exactly_one_name_and_serializes_to_it() {
         for info in TABLE {
             assert_eq!(KernelId::by_name(info.name).unwrap(), info.id);
             assert_eq!(info.id.info().name, info.name);

@@ -1,9 +1,9 @@
-//! Checks a computed Y against the product in twice the precision.
+//! Verifies a computed Y against the product in twice the precision.
 //!
-//! What decides is the componentwise bound: any way of adding a row's n products, rounding once or twice each, stays
-//! within `γ_n (|A||x|)`, with `γ_n = n u / (1 - n u)` and u the unit round-off; below the smallest normal number a
-//! rounding may cost a fixed amount instead, which the bound includes. A row whose terms are all zero must give
-//! exactly zero. Where the sum is not finite, Y must be the same infinity, or NaN where it is NaN.
+//! The criterion is the componentwise rounding bound: any order of adding a row's n products, with one or two roundings each,
+//! stays within `γ_n (|A||x|)`, with `γ_n = n u / (1 - n u)` and u the unit round-off. Below the smallest normal number the
+//! rounding error is an absolute amount, which the bound includes. A row whose terms are all zero must give exactly zero.
+//! If the exact sum is infinite or NaN, Y must be the same infinity or NaN.
 
 use rayon::prelude::*;
 
@@ -12,20 +12,20 @@ use super::reference;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 
-/// How far a Y is from the product.
+/// The errors of a computed Y relative to the reference product.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Verification {
-    /// Every element is within its bound.
+    /// Whether every element is within its rounding bound.
     pub passed: bool,
     /// Largest relative error of an element.
     pub max_rel_err: f64,
     /// Mean relative error of the elements.
     pub mean_rel_err: f64,
-    /// Largest share of its rounding bound that an element's error takes; infinite where no error is allowed.
+    /// Largest ratio of an element's error to its rounding bound; infinite if an element with bound zero has an error.
     pub max_bound_ratio: f64,
-    /// Distance from one to the next number of the type, for comparison.
+    /// Distance from 1 to the next larger number of the precision, for comparison.
     pub unit_roundoff: f64,
-    /// Row and column of the element furthest beyond its bound, where one is.
+    /// Row and column of the element that exceeds its bound by the largest ratio, if any exceeds it.
     pub worst: Option<(usize, usize)>,
 }
 
@@ -38,11 +38,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, place: (usize, usize), relative: f64, ratio: f64) {
+    fn add(&mut self, element: (usize, usize), relative: f64, ratio: f64) {
         self.max_relative = self.max_relative.max(relative);
         self.sum_relative += relative;
         if ratio > self.max_ratio {
-            (self.max_ratio, self.worst) = (ratio, place);
+            (self.max_ratio, self.worst) = (ratio, element);
         }
     }
 
@@ -56,7 +56,7 @@ impl Tally {
     }
 }
 
-/// Compares `y` with `a x`. Rows are checked in parallel; the sum of each is serial.
+/// Compares `y` with `a x`. Rows are checked in parallel; each row is summed serially.
 pub fn verify<T: Scalar>(
     a: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
@@ -65,21 +65,21 @@ pub fn verify<T: Scalar>(
     let _span = tracing::info_span!("verify").entered();
     let k = x.k();
     if x.rows() != a.cols() || y.rows() != a.rows() || y.k() != k {
-        return Err(Error::Usage("X and Y do not have the matrix's shape".into()));
+        return Err(Error::Usage("the shapes of X and Y do not fit the matrix".into()));
     }
-    const ROWS_AT_A_TIME: usize = 64;
-    let tallies: Vec<Tally> = (0..a.rows().div_ceil(ROWS_AT_A_TIME))
+    const ROWS_PER_TASK: usize = 64;
+    let tallies: Vec<Tally> = (0..a.rows().div_ceil(ROWS_PER_TASK))
         .into_par_iter()
         .map(|group| {
             let mut tally = Tally::default();
             let mut terms = vec![Term::default(); k];
-            for row in group * ROWS_AT_A_TIME..((group + 1) * ROWS_AT_A_TIME).min(a.rows()) {
+            for row in group * ROWS_PER_TASK..((group + 1) * ROWS_PER_TASK).min(a.rows()) {
                 check_row(a, x, row, y.row(row), &mut terms, &mut tally);
             }
             tally
         })
         .collect();
-    // Folded in order, so that the mean does not depend on the number of threads.
+    // Merged in order, so that the mean does not depend on the number of threads.
     let total = tallies.into_iter().fold(Tally::default(), Tally::merge);
     let elements = (a.rows() * k) as f64;
     let passed = total.max_ratio <= 1.0;
@@ -93,7 +93,7 @@ pub fn verify<T: Scalar>(
     })
 }
 
-/// What is known of one element of a row: its value, and the sum of its terms' sizes.
+/// Accumulators of one element of Y: its sum, and the sum of its terms' absolute values.
 #[derive(Clone, Copy, Default)]
 struct Term {
     sum: Doubled,
@@ -123,11 +123,11 @@ fn check_row<T: Scalar>(
     for (k, (term, &y)) in terms.iter().zip(y).enumerate() {
         let y = y.to_f64();
         let exact = term.sum.value();
-        // Beyond half the range an ordinary sum may overflow on the way where this one does not.
+        // Above half the range, a partial sum in working precision may overflow although the exact sum does not.
         let may_overflow = !term.size.is_finite() || T::from_f64(term.size * 2.0).to_f64().is_infinite();
         if may_overflow || !y.is_finite() {
-            // The element as working precision gives it, to see where it overflows.
-            let same = same_special(reference::element(columns, values, &x, k).to_f64(), y);
+            // Working precision decides whether this element overflows.
+            let same = agree_near_overflow(reference::element(columns, values, &x, k).to_f64(), y);
             tally.add(
                 (row, k),
                 if same { 0.0 } else { f64::INFINITY },
@@ -146,9 +146,9 @@ fn check_row<T: Scalar>(
     }
 }
 
-/// Whether two numbers of which one is not finite are the same infinity or both NaN; near the end of the range two
-/// finite sums may differ by their rounding.
-fn same_special(expected: f64, y: f64) -> bool {
+/// Whether two elements near or beyond the end of the range agree: both NaN, the same infinity, or finite and equal up to
+/// rounding.
+fn agree_near_overflow(expected: f64, y: f64) -> bool {
     if expected.is_nan() || y.is_nan() {
         return expected.is_nan() && y.is_nan();
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_passes_and_one_wrong_bit_too_many_fails() {
+    fn the_reference_passes_and_an_error_above_the_bound_fails() {
         let values: Vec<f64> = (0..50).map(|i| 1.0 / f64::from(i + 1)).collect();
         let a = matrix(values.clone());
         let x = ones(50);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinity_are_compared_as_such() {
+    fn nan_and_infinity_must_match_exactly() {
         let inf = f64::INFINITY;
         assert!(check(vec![inf, 1.0], &ones(2), inf).passed);
         assert!(!check(vec![inf, 1.0], &ones(2), -inf).passed);
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn cancellation_is_judged_by_the_terms_not_by_the_sum() {
+    fn under_cancellation_the_bound_follows_the_terms_not_the_sum() {
         let result = check(vec![1e16, 1.0, -1e16], &ones(3), 0.0);
         assert!(result.passed && result.max_rel_err == 1.0, "{result:?}");
     }
 
     #[test]
-    fn sums_below_the_normal_range_are_allowed_their_rounding() {
+    fn subnormal_sums_may_have_an_absolute_rounding_error() {
         let x = MultiVector::from_fn(2, 1, |_, _| 0.5).unwrap();
         assert!(check(vec![5e-324, 5e-324], &x, 0.0).passed);
     }

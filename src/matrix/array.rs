@@ -1,8 +1,7 @@
-//! Memory for large arrays: our own, aligned to cache lines and on huge pages where the system gives them, or a
-//! window of a mapped file.
+//! Large arrays: owned, aligned to cache lines and on huge pages if the system provides them, or a window of a mapped file.
 //!
-//! An array from a file that was mapped costs nothing to open; everything else is owned and freed on drop. Large
-//! owned buffers are anonymous mappings, so dropping one returns its memory to the system at once.
+//! A window is not copied when it is opened. Large owned buffers are anonymous mappings, so dropping one returns its memory to
+//! the system immediately.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,10 +13,10 @@ use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
 
-/// Buffers from this size on are mappings of their own, with huge pages asked for.
-const MAPPED_FROM_BYTES: usize = 1 << 20;
+/// Buffers of at least this size are separate anonymous mappings, for which huge pages are requested.
+const MIN_MAPPED_BYTES: usize = 1 << 20;
 
-/// One cache line: the unit that small buffers are made of, for its alignment.
+/// One cache line: the element of small buffers, which gives them their alignment.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct CacheLine([u8; 64]);
@@ -27,7 +26,7 @@ enum Memory {
     Pages(MmapMut),
 }
 
-/// An owned array of plain numbers that starts on a cache line and is zero at first.
+/// An owned array of numbers, initially zero, that starts at a cache line.
 pub struct AlignedBuffer<T> {
     memory: Memory,
     length: usize,
@@ -35,18 +34,18 @@ pub struct AlignedBuffer<T> {
 }
 
 impl<T: Pod> AlignedBuffer<T> {
-    /// `length` zeros, or an error that says how much memory was missing.
+    /// A buffer of `length` zeros; an error with the bytes needed if the system refuses the memory.
     pub fn zeroed(length: usize) -> Result<Self> {
         let no_memory = |needed: u64| Error::DoesNotFit {
             what: "an array".into(),
             needed_bytes: needed,
             limit_bytes: 0,
-            advice: "the system refused the memory; free some or take a smaller matrix".into(),
+            advice: "the system refused the memory; free some or choose a smaller matrix".into(),
         };
         let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| no_memory(u64::MAX))?;
-        let memory = if bytes >= MAPPED_FROM_BYTES {
+        let memory = if bytes >= MIN_MAPPED_BYTES {
             let pages = MmapMut::map_anon(bytes).map_err(|_| no_memory(bytes as u64))?;
-            // Advice only: without huge pages everything still works, with more misses in the page tables' cache.
+            // Advice only: without huge pages there are more TLB misses.
             let _ = pages.advise(memmap2::Advice::HugePage);
             Memory::Pages(pages)
         } else {
@@ -97,18 +96,18 @@ impl<T: Pod + fmt::Debug> fmt::Debug for AlignedBuffer<T> {
     }
 }
 
-/// Bytes that stay where they are while anyone holds them: what a mapped file gives.
+/// Bytes with a fixed address for as long as this object lives, such as a mapped file.
 pub trait SharedBytes: Send + Sync {
-    /// All of them.
+    /// The bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Whether they are still what they were at first: false once a mapped file was cut short.
+    /// Whether the bytes are unchanged since the beginning: false after a mapped file was truncated.
     fn is_intact(&self) -> bool {
         true
     }
 }
 
-/// An array that is read and not changed: a vector, an aligned buffer, or a window of shared bytes.
+/// A read-only array: a vector, an aligned buffer, or a window of shared bytes.
 pub enum Array<T> {
     /// A plain vector.
     Vector(Vec<T>),
@@ -126,14 +125,15 @@ pub struct Window<T> {
 }
 
 impl<T: Pod> Array<T> {
-    /// The elements that lie at `range` (in bytes) of `owner`; `None` if the range is outside, uneven or misaligned.
+    /// The elements at `range` (in bytes) of `owner`; `None` if the range is outside, misaligned, or not a multiple of the
+    /// element size.
     pub fn window(owner: Arc<dyn SharedBytes>, range: Range<usize>) -> Option<Self> {
         let bytes = owner.bytes().get(range.clone())?;
         bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
         Some(Self::Window(Window { owner, range, element: PhantomData }))
     }
 
-    /// Whether the elements are still what they were at first; only a window of a mapped file can lose them.
+    /// Whether the elements are unchanged since the beginning; only those of a mapped file that was truncated are not.
     pub fn is_intact(&self) -> bool {
         match self {
             Self::Vector(_) | Self::Aligned(_) => true,

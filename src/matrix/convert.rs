@@ -1,9 +1,9 @@
-//! Conversions between formats, in parallel and in time proportional to the entries.
+//! Conversions between formats, in parallel and in linear time.
 //!
-//! Nothing is locked or shared per entry. Entries are cut into blocks and sorted stably into buckets of consecutive
-//! rows, every block into slices of its own; then each bucket is built by one task. The stable order is what makes
-//! duplicates sum in list order at any thread count. [`convert_serial`](super::convert_serial) says the same in the
-//! most obvious way.
+//! Entries are divided into blocks and distributed by a stable bucket sort, without locks, into buckets of consecutive rows:
+//! each block writes to its own part of a bucket. One task then builds each bucket. Since the sort is stable, duplicates are
+//! summed in list order for any number of threads. [`convert_serial`](super::convert_serial) has serial reference
+//! implementations.
 
 use std::cmp::Ordering;
 use std::mem::take;
@@ -18,14 +18,14 @@ use super::ell::{EllPadded, EllUnpadded, PADDING};
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// Rows of a bucket at most, so that its row ends stay in a core's cache while entries are placed.
-const MOST_BUCKET_ROWS: usize = 1 << 15;
-/// Buckets at most, so that a block's open slices stay in a core's cache while entries are spread.
-const MOST_BUCKETS: usize = 1024;
-/// Entries of a block at least: less is not worth a task.
-const LEAST_BLOCK_ENTRIES: usize = 1 << 12;
+/// Maximal rows of a bucket, so that its row ends stay in a core's cache while entries are written.
+const MAX_BUCKET_ROWS: usize = 1 << 15;
+/// Maximal number of buckets, so that the write positions of a block stay in a core's cache while entries are distributed.
+const MAX_BUCKETS: usize = 1024;
+/// Minimal entries of a block: fewer are not worth a task.
+const MIN_BLOCK_ENTRIES: usize = 1 << 12;
 
-/// Sums duplicates in list order, sorts each row by column; gives the matrix and how many entries were summed away.
+/// Converts to CSR with ascending columns, duplicates summed in list order; returns the matrix and the number of duplicates.
 pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
     let grid = Grid::of(coo);
     let counts: Vec<Vec<usize>> = coo
@@ -38,10 +38,10 @@ pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
         })
         .collect();
 
-    let mut spread_rows = AlignedBuffer::<u32>::zeroed(coo.len())?;
-    let mut spread_columns = AlignedBuffer::<u32>::zeroed(coo.len())?;
-    let mut spread_values = AlignedBuffer::<T>::zeroed(coo.len())?;
-    spread(coo, &grid, &counts, &mut spread_rows, &mut spread_columns, &mut spread_values);
+    let mut bucket_rows = AlignedBuffer::<u32>::zeroed(coo.len())?;
+    let mut bucket_columns = AlignedBuffer::<u32>::zeroed(coo.len())?;
+    let mut bucket_values = AlignedBuffer::<T>::zeroed(coo.len())?;
+    distribute(coo, &grid, &counts, &mut bucket_rows, &mut bucket_columns, &mut bucket_values);
 
     let mut row_pointers = AlignedBuffer::<u64>::zeroed(coo.rows().saturating_add(1))?;
     let mut columns = AlignedBuffer::<u32>::zeroed(coo.len())?;
@@ -50,7 +50,7 @@ pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
         (0..grid.buckets).map(|bucket| counts.iter().map(|block| block[bucket]).sum()).collect();
     let mut tasks = Vec::with_capacity(grid.buckets);
     let (mut rows_left, mut columns_left, mut values_left) =
-        (&*spread_rows, &*spread_columns, &*spread_values);
+        (&*bucket_rows, &*bucket_columns, &*bucket_values);
     let (mut to_columns, mut to_values) = (&mut *columns, &mut *values);
     for (bucket, row_ends) in row_pointers[1..].chunks_mut(grid.bucket_rows()).enumerate() {
         tasks.push(Bucket {
@@ -64,9 +64,9 @@ pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
         });
     }
     let kept: Vec<usize> = tasks.into_par_iter().with_max_len(1).map(Bucket::build).collect();
-    drop((spread_rows, spread_columns, spread_values));
+    drop((bucket_rows, bucket_columns, bucket_values));
 
-    // Row ends count from their bucket's start until here.
+    // Row ends are relative to the start of their bucket; add the bucket's offset.
     let mut total = 0;
     let mut parts = Vec::with_capacity(grid.buckets);
     for (&length, &kept) in lengths.iter().zip(&kept) {
@@ -85,7 +85,7 @@ pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
     Ok((Csr::try_new(coo.rows(), coo.cols(), row_pointers, columns, values)?, duplicates))
 }
 
-/// How the entries are cut: blocks of the list, buckets of consecutive rows.
+/// The division of entries into blocks of the list and buckets of consecutive rows.
 struct Grid {
     block_entries: usize,
     buckets: usize,
@@ -95,10 +95,10 @@ struct Grid {
 impl Grid {
     fn of<T: Scalar>(coo: &Coo<T>) -> Self {
         let threads = rayon::current_num_threads();
-        let wanted = (threads * 8).max(coo.rows() / MOST_BUCKET_ROWS).min(MOST_BUCKETS);
+        let wanted = (threads * 8).max(coo.rows() / MAX_BUCKET_ROWS).min(MAX_BUCKETS);
         let bucket_shift = coo.rows().div_ceil(wanted).max(1).next_power_of_two().trailing_zeros();
         Self {
-            block_entries: coo.len().div_ceil(threads * 4).max(LEAST_BLOCK_ENTRIES),
+            block_entries: coo.len().div_ceil(threads * 4).max(MIN_BLOCK_ENTRIES),
             buckets: coo.rows().div_ceil(1 << bucket_shift),
             bucket_shift,
         }
@@ -113,16 +113,16 @@ impl Grid {
     }
 }
 
-/// Where one block puts its entries of one bucket.
-struct Share<'a, T> {
+/// The part of a bucket that one block writes.
+struct BucketPart<'a, T> {
     rows: &'a mut [u32],
     columns: &'a mut [u32],
     values: &'a mut [T],
     filled: usize,
 }
 
-/// Sorts all entries by bucket, within a bucket in list order.
-fn spread<T: Scalar>(
+/// Sorts all entries by bucket, in list order within a bucket.
+fn distribute<T: Scalar>(
     coo: &Coo<T>,
     grid: &Grid,
     counts: &[Vec<usize>],
@@ -130,11 +130,11 @@ fn spread<T: Scalar>(
     mut columns: &mut [u32],
     mut values: &mut [T],
 ) {
-    let mut shares: Vec<Vec<Share<'_, T>>> =
+    let mut parts: Vec<Vec<BucketPart<'_, T>>> =
         counts.iter().map(|_| Vec::with_capacity(grid.buckets)).collect();
     for bucket in 0..grid.buckets {
-        for (shares, counts) in shares.iter_mut().zip(counts) {
-            shares.push(Share {
+        for (parts, counts) in parts.iter_mut().zip(counts) {
+            parts.push(BucketPart {
                 rows: split_front_mut(&mut rows, counts[bucket]),
                 columns: split_front_mut(&mut columns, counts[bucket]),
                 values: split_front_mut(&mut values, counts[bucket]),
@@ -142,23 +142,23 @@ fn spread<T: Scalar>(
             });
         }
     }
-    shares
+    parts
         .into_par_iter()
         .zip(coo.row_indices().par_chunks(grid.block_entries))
         .zip(coo.col_indices().par_chunks(grid.block_entries))
         .zip(coo.values().par_chunks(grid.block_entries))
-        .for_each(|(((mut shares, rows), columns), values)| {
+        .for_each(|(((mut parts, rows), columns), values)| {
             for ((&row, &column), &value) in rows.iter().zip(columns).zip(values) {
-                let share = &mut shares[grid.bucket(row)];
-                share.rows[share.filled] = row;
-                share.columns[share.filled] = column;
-                share.values[share.filled] = value;
-                share.filled += 1;
+                let part = &mut parts[grid.bucket(row)];
+                part.rows[part.filled] = row;
+                part.columns[part.filled] = column;
+                part.values[part.filled] = value;
+                part.filled += 1;
             }
         });
 }
 
-/// The entries of consecutive rows, and where their finished rows go.
+/// The entries of consecutive rows, and the output arrays of these rows.
 struct Bucket<'a, T> {
     first_row: usize,
     rows: &'a [u32],
@@ -170,7 +170,7 @@ struct Bucket<'a, T> {
 }
 
 impl<T: Scalar> Bucket<'_, T> {
-    /// Builds the rows, packed; gives how many entries are left once duplicates are summed.
+    /// Builds the rows without gaps; returns the number of entries after duplicates are summed.
     fn build(self) -> usize {
         let Self { first_row, rows, columns, values, row_ends, to_columns, to_values } = self;
         for &row in rows {
@@ -180,18 +180,19 @@ impl<T: Scalar> Bucket<'_, T> {
         for end in row_ends.iter_mut() {
             start += std::mem::replace(end, start);
         }
-        // Each row's start moves forward as its entries are placed, and so becomes its end.
+        // The start of each row advances as its entries are written, and thus becomes its end.
         for ((&row, &column), &value) in rows.iter().zip(columns).zip(values) {
-            let place = &mut row_ends[row as usize - first_row];
-            to_columns[*place as usize] = column;
-            to_values[*place as usize] = value;
-            *place += 1;
+            let next = &mut row_ends[row as usize - first_row];
+            to_columns[*next as usize] = column;
+            to_values[*next as usize] = value;
+            *next += 1;
         }
         let mut scratch = Vec::new();
         let (mut start, mut kept) = (0, 0);
         for end in row_ends.iter_mut() {
             let row = start..*end as usize;
-            let length = tidy_row(&mut to_columns[row.clone()], &mut to_values[row.clone()], &mut scratch);
+            let length =
+                sort_and_sum_row(&mut to_columns[row.clone()], &mut to_values[row.clone()], &mut scratch);
             if kept < row.start {
                 to_columns.copy_within(row.start..row.start + length, kept);
                 to_values.copy_within(row.start..row.start + length, kept);
@@ -204,8 +205,8 @@ impl<T: Scalar> Bucket<'_, T> {
     }
 }
 
-/// Sorts a row by column, sums duplicates in the order they stand; gives the new length.
-fn tidy_row<T: Scalar>(columns: &mut [u32], values: &mut [T], scratch: &mut Vec<(u32, T)>) -> usize {
+/// Sorts a row by column and sums duplicates in their order; returns the new length.
+fn sort_and_sum_row<T: Scalar>(columns: &mut [u32], values: &mut [T], scratch: &mut Vec<(u32, T)>) -> usize {
     let order = columns.windows(2).map(|pair| pair[0].cmp(&pair[1])).max();
     if order.is_none_or(|order| order == Ordering::Less) {
         return columns.len();
@@ -231,7 +232,7 @@ fn tidy_row<T: Scalar>(columns: &mut [u32], values: &mut [T], scratch: &mut Vec<
     last + 1
 }
 
-/// Copies the front of each part to its place; `parts` holds (place, length to copy, length in `from`).
+/// Copies the used front of each bucket to a contiguous array; `parts` holds (offset, used length, length in `from`).
 fn close_gaps<V: Pod + Send + Sync>(
     from: &[V],
     parts: &[(usize, usize, usize)],
@@ -259,31 +260,31 @@ fn split_front_mut<'a, V>(rest: &mut &'a mut [V], length: usize) -> &'a mut [V] 
     front
 }
 
-/// Padded ELLPACK of the summed and sorted entries; refused if it needs more than `memory_limit_bytes`.
+/// Converts to padded ELLPACK, as [`coo_to_csr`] does to CSR; an error if it needs more than `memory_limit_bytes`.
 pub fn coo_to_ell_padded<T: Scalar>(coo: &Coo<T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     csr_to_ell_padded(&coo_to_csr(coo)?.0.view(), memory_limit_bytes)
 }
 
-/// Unpadded ELLPACK of the summed and sorted entries.
+/// Converts to ELLPACK without padding, as [`coo_to_csr`] does to CSR.
 pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
     csr_to_ell_unpadded(&coo_to_csr(coo)?.0.view())
 }
 
-/// The entries row by row.
+/// Converts to COO, row by row.
 pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
     let row_indices = expand_pointers(csr.row_pointers())?;
     let (columns, values) = entries(csr);
     Coo::try_new(csr.rows(), csr.cols(), row_indices, copy(columns)?, copy(values)?)
 }
 
-/// Padded ELLPACK of the same rows; refused if it needs more than `memory_limit_bytes`.
+/// Converts to padded ELLPACK; an error if it needs more than `memory_limit_bytes`.
 pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     let rows = csr.rows();
     let width = (0..rows).into_par_iter().map(|row| csr.row_length(row)).max().unwrap_or(0);
     let slots = padded_slots::<T>(rows, width, memory_limit_bytes)?;
     let mut columns = zeros::<u32>(slots)?;
     let mut values = zeros::<T>(slots)?;
-    // A width of zero leaves nothing to fill, and no chunk may be empty.
+    // With a width of zero the arrays are empty, but the chunk size must not be zero.
     columns.par_chunks_mut(width.max(1)).zip(values.par_chunks_mut(width.max(1))).enumerate().for_each(
         |(row, (to_columns, to_values))| {
             let (columns, values) = csr.row(row);
@@ -296,7 +297,7 @@ pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u6
     EllPadded::try_new(rows, csr.cols(), width, columns, values)
 }
 
-/// Unpadded ELLPACK of the same rows.
+/// Converts to ELLPACK without padding.
 pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadded<T>> {
     let base = csr.row_pointers().first().copied().unwrap_or(0);
     let mut row_starts = zeros::<u64>(csr.rows())?;
@@ -304,8 +305,9 @@ pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadde
     row_starts.par_iter_mut().zip(&mut row_lengths).zip(csr.row_pointers().par_windows(2)).try_for_each(
         |((start, length), pair)| {
             *start = pair[0] - base;
-            *length = u32::try_from(pair[1] - pair[0])
-                .map_err(|_| Error::Usage("a row has 2^32 entries or more; ELLPACK cannot hold it".into()))?;
+            *length = u32::try_from(pair[1] - pair[0]).map_err(|_| {
+                Error::Usage("a row has 2^32 entries or more, which ELLPACK does not support".into())
+            })?;
             Ok(())
         },
     )?;
@@ -313,35 +315,35 @@ pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadde
     EllUnpadded::try_new(csr.cols(), row_starts, row_lengths, copy(columns)?, copy(values)?)
 }
 
-/// Slots of a padded ELLPACK, or the refusal with the numbers.
+/// The number of slots of padded ELLPACK; an error with the sizes if they exceed the limit.
 pub(super) fn padded_slots<T: Scalar>(rows: usize, width: usize, memory_limit_bytes: u64) -> Result<usize> {
     let needed_bytes = EllPadded::<T>::bytes_for(rows, width);
     match rows.checked_mul(width) {
         Some(slots) if needed_bytes <= memory_limit_bytes => Ok(slots),
         _ => Err(Error::DoesNotFit {
-            what: format!("padded ELL of {rows} rows to {width} each"),
+            what: format!("padded ELLPACK with {rows} rows of {width} entries"),
             needed_bytes,
             limit_bytes: memory_limit_bytes,
-            advice: "take the unpadded ELL, which stores no padding".into(),
+            advice: "use ELLPACK without padding (ell_unpadded)".into(),
         }),
     }
 }
 
-/// The row (or column) each entry belongs to, from the pointers of all.
+/// The row of each entry, from the row pointers (or the column, from column pointers).
 pub(super) fn expand_pointers(pointers: &[u64]) -> Result<Vec<u32>> {
     let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else {
         return Ok(Vec::new());
     };
     let rows = pointers.len() - 1;
     if rows > u32::MAX as usize {
-        return Err(Error::Usage(format!("COO cannot hold {rows} rows; its indices are 32 bits")));
+        return Err(Error::Usage(format!("COO has 32-bit indices and does not support {rows} rows")));
     }
     let mut indices = zeros::<u32>((last - first) as usize)?;
-    let rows_each = rows.div_ceil(rayon::current_num_threads() * 8).max(1);
+    let task_rows = rows.div_ceil(rayon::current_num_threads() * 8).max(1);
     let mut rest = &mut *indices;
     let mut tasks = Vec::new();
-    for start in (0..rows).step_by(rows_each) {
-        let end = (start + rows_each).min(rows);
+    for start in (0..rows).step_by(task_rows) {
+        let end = (start + task_rows).min(rows);
         tasks.push((start..end, split_front_mut(&mut rest, (pointers[end] - pointers[start]) as usize)));
     }
     tasks.into_par_iter().for_each(|(rows, mut to)| {
@@ -352,7 +354,7 @@ pub(super) fn expand_pointers(pointers: &[u64]) -> Result<Vec<u32>> {
     Ok(indices)
 }
 
-/// Columns and values of a view's rows alone.
+/// Columns and values of the view's rows only.
 pub(super) fn entries<'a, T: Scalar>(csr: &CsrView<'a, T>) -> (&'a [u32], &'a [T]) {
     let start = csr.row_pointers().first().map_or(0, |&pointer| pointer as usize);
     let range = start..start + csr.nnz();
@@ -364,7 +366,7 @@ fn zeros<V: Pod>(length: usize) -> Result<Vec<V>> {
         what: "a converted array".into(),
         needed_bytes: (length as u64).saturating_mul(size_of::<V>() as u64),
         limit_bytes: 0,
-        advice: "the system refused the memory; free some or take a smaller matrix".into(),
+        advice: "the system refused the memory; free some or choose a smaller matrix".into(),
     })
 }
 

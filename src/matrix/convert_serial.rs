@@ -1,7 +1,7 @@
-//! The serial twins of the conversions: no cleverness, so that they are obviously right.
+//! Serial reference implementations of the conversions, written for obvious correctness.
 //!
-//! Every conversion here goes through a plain list of rows. Used to check [`convert`](super::convert), in tests and
-//! by `rowloom convert --check`.
+//! Every conversion goes through a list of rows. They check [`convert`](super::convert) in tests and in
+//! `rowloom convert --check`.
 
 use super::convert::padded_slots;
 use super::coo::Coo;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// The entries of each row.
 type Rows<T> = Vec<Vec<(u32, T)>>;
 
-/// Sums duplicates in list order, sorts each row by column; gives the matrix and how many entries were summed away.
+/// Converts to CSR with ascending columns, duplicates summed in list order; returns the matrix and the number of duplicates.
 pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
     let rows = summed_rows(coo)?;
     let (row_pointers, columns, values) = flatten(&rows);
@@ -21,22 +21,22 @@ pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
     Ok((Csr::try_new(coo.rows(), coo.cols(), row_pointers, columns, values)?, duplicates))
 }
 
-/// Padded ELLPACK of the summed and sorted entries; refused if it needs more than `memory_limit_bytes`.
+/// Converts to padded ELLPACK, as [`coo_to_csr`] does to CSR; an error if it needs more than `memory_limit_bytes`.
 pub fn coo_to_ell_padded<T: Scalar>(coo: &Coo<T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     pad(&summed_rows(coo)?, coo.cols(), memory_limit_bytes)
 }
 
-/// Unpadded ELLPACK of the summed and sorted entries.
+/// Converts to ELLPACK without padding, as [`coo_to_csr`] does to CSR.
 pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
     pack(&summed_rows(coo)?, coo.cols())
 }
 
-/// The entries row by row.
+/// Converts to COO, row by row.
 pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
     let (mut row_indices, mut col_indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..csr.rows() {
         let index = u32::try_from(row)
-            .map_err(|_| Error::Usage(format!("COO cannot hold row {row}; its indices are 32 bits")))?;
+            .map_err(|_| Error::Usage(format!("COO has 32-bit indices and does not support row {row}")))?;
         let (columns, row_values) = csr.row(row);
         for (&column, &value) in columns.iter().zip(row_values) {
             row_indices.push(index);
@@ -47,31 +47,31 @@ pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
     Coo::try_new(csr.rows(), csr.cols(), row_indices, col_indices, values)
 }
 
-/// Padded ELLPACK of the same rows; refused if it needs more than `memory_limit_bytes`.
+/// Converts to padded ELLPACK; an error if it needs more than `memory_limit_bytes`.
 pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     pad(&rows_of(csr), csr.cols(), memory_limit_bytes)
 }
 
-/// Unpadded ELLPACK of the same rows.
+/// Converts to ELLPACK without padding.
 pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadded<T>> {
     pack(&rows_of(csr), csr.cols())
 }
 
-/// Every row's entries by column, duplicates summed.
+/// The entries of each row, sorted by column, duplicates summed.
 fn summed_rows<T: Scalar>(coo: &Coo<T>) -> Result<Rows<T>> {
     let mut rows: Rows<T> = Vec::new();
     rows.try_reserve_exact(coo.rows()).map_err(|_| Error::DoesNotFit {
         what: format!("a list of {} rows", coo.rows()),
         needed_bytes: (coo.rows() as u64).saturating_mul(size_of::<Vec<(u32, T)>>() as u64),
         limit_bytes: 0,
-        advice: "the system refused the memory; free some or take a smaller matrix".into(),
+        advice: "the system refused the memory; free some or choose a smaller matrix".into(),
     })?;
     rows.resize(coo.rows(), Vec::new());
     for ((&row, &column), &value) in coo.row_indices().iter().zip(coo.col_indices()).zip(coo.values()) {
         rows[row as usize].push((column, value));
     }
     for row in &mut rows {
-        // Stable: entries of one column stay in list order.
+        // The sort is stable: entries of one column stay in list order.
         row.sort_by_key(|&(column, _)| column);
         row.dedup_by(|next, first| {
             let same = next.0 == first.0;
@@ -123,11 +123,10 @@ fn pad<T: Scalar>(rows: &Rows<T>, cols: usize, memory_limit_bytes: u64) -> Resul
 fn pack<T: Scalar>(rows: &Rows<T>, cols: usize) -> Result<EllUnpadded<T>> {
     let (mut row_starts, columns, values) = flatten(rows);
     row_starts.pop();
-    let row_lengths = rows
-        .iter()
-        .map(|row| u32::try_from(row.len()))
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|_| Error::Usage("a row has 2^32 entries or more; ELLPACK cannot hold it".into()))?;
+    let row_lengths =
+        rows.iter().map(|row| u32::try_from(row.len())).collect::<std::result::Result<_, _>>().map_err(
+            |_| Error::Usage("a row has 2^32 entries or more, which ELLPACK does not support".into()),
+        )?;
     EllUnpadded::try_new(cols, row_starts, row_lengths, columns, values)
 }
 
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_matrix_converts_as_by_hand() {
+    fn a_small_matrix_converts_to_the_hand_computed_arrays() {
         let (csr, duplicates) = coo_to_csr(&small()).unwrap();
         assert_eq!(csr, Csr::try_new(2, 2, vec![0, 1, 3], vec![1, 0, 1], vec![5.0, 3.0, -1.0]).unwrap());
         assert_eq!(duplicates, 1);

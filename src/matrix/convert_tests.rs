@@ -1,4 +1,4 @@
-//! The parallel conversions against their serial twins, at several thread counts.
+//! The parallel conversions against the serial reference implementations, for several numbers of threads.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn with_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
 }
 
-/// Bits, so that −0 and 0 differ and NaN equals itself.
+/// The values' bits, so that −0 and 0 differ and NaN equals itself.
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
@@ -31,7 +31,7 @@ fn agrees_with_serial(coo: &Coo<f64>, threads: usize) {
         );
         assert_eq!(coo_to_ell_unpadded(coo).unwrap(), serial::coo_to_ell_unpadded(coo).unwrap());
 
-        // The whole, and some rows from the middle, whose pointers do not start at zero.
+        // All rows, and a range from the middle, whose row pointers do not start at zero.
         let rows = got.rows();
         for view in [got, got.slice_rows(rows / 3..rows - rows / 4)] {
             assert_eq!(csr_to_coo(&view).unwrap(), serial::csr_to_coo(&view).unwrap());
@@ -43,7 +43,7 @@ fn agrees_with_serial(coo: &Coo<f64>, threads: usize) {
     });
 }
 
-/// Entries in random order with duplicates; values whose sum depends on the order; one row may take many entries.
+/// Entries in random order with duplicates, and values whose sum depends on the order; `hub` gives one row many entries.
 fn random_coo(rows: usize, cols: usize, length: usize, hub: bool, seed: u64) -> Coo<f64> {
     let mut state = seed | 1;
     let mut next = move |bound: usize| {
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn parallel_conversions_equal_their_serial_twins(
+    fn parallel_conversions_equal_the_serial_ones(
         rows in 0usize..200, cols in 0usize..60, length in 0usize..2000, hub: bool, seed: u64, threads in 1usize..6,
     ) {
         agrees_with_serial(&random_coo(rows, cols, length, hub, seed), threads);
@@ -77,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn lists_of_many_blocks_and_buckets_equal_their_serial_twin() {
+fn a_list_of_many_blocks_and_buckets_converts_like_the_serial_one() {
     for (threads, rows, cols) in [(1, 40_000, 500), (3, 70_000, 90_000), (4, 9, 30_000)] {
         agrees_with_serial(&random_coo(rows, cols, 60_000, rows == 40_000, 7), threads);
     }
@@ -101,7 +101,7 @@ fn duplicates_sum_in_list_order() {
 }
 
 #[test]
-fn padded_ell_beyond_the_limit_is_refused_with_the_numbers() {
+fn padded_ellpack_above_the_limit_is_refused_with_the_sizes() {
     let coo = random_coo(100, 50, 400, true, 1);
     let needed = coo_to_ell_padded(&coo, u64::MAX).unwrap().bytes();
     assert!(coo_to_ell_padded(&coo, needed).is_ok());
@@ -109,7 +109,7 @@ fn padded_ell_beyond_the_limit_is_refused_with_the_numbers() {
         match refused {
             Err(Error::DoesNotFit { needed_bytes, limit_bytes, advice, .. }) => {
                 assert_eq!((needed_bytes, limit_bytes), (needed, needed - 1));
-                assert!(advice.contains("unpadded"), "{advice}");
+                assert!(advice.contains("ell_unpadded"), "{advice}");
             }
             other => panic!("{other:?}"),
         }

@@ -1,9 +1,9 @@
-//! Coordinates: one (row, column, value) per entry, in the order they came.
+//! Coordinate format (COO): one (row, column, value) per entry, in input order.
 
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// A sparse matrix as a list of entries; duplicates are allowed and mean their sum, in list order.
+/// A sparse matrix as a list of entries; duplicate entries are added in list order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coo<T> {
     rows: usize,
@@ -14,7 +14,7 @@ pub struct Coo<T> {
 }
 
 impl<T: Scalar> Coo<T> {
-    /// A matrix from its entries, checked.
+    /// A matrix from its arrays; an error if their lengths differ or an index is outside the matrix.
     pub fn try_new(
         rows: usize,
         cols: usize,
@@ -23,11 +23,11 @@ impl<T: Scalar> Coo<T> {
         values: Vec<T>,
     ) -> Result<Self> {
         if row_indices.len() != values.len() || col_indices.len() != values.len() {
-            return Err(Error::Internal("COO arrays of different lengths".into()));
+            return Err(Error::Internal("the COO arrays have different lengths".into()));
         }
         let outside = |indices: &[u32], bound: usize| indices.iter().any(|&index| index as usize >= bound);
         if outside(&row_indices, rows) || outside(&col_indices, cols) {
-            return Err(Error::Internal("a COO entry lies outside the matrix".into()));
+            return Err(Error::Internal("a COO entry is outside the matrix".into()));
         }
         Ok(Self { rows, cols, row_indices, col_indices, values })
     }
@@ -42,7 +42,7 @@ impl<T: Scalar> Coo<T> {
         self.cols
     }
 
-    /// Number of entries, duplicates counted apart.
+    /// Number of entries; duplicates count separately.
     pub fn len(&self) -> usize {
         self.values.len()
     }

@@ -1,7 +1,7 @@
-//! Compressed sparse rows: the format every other one is made from.
+//! Compressed sparse rows (CSR), from which all other formats are converted.
 //!
-//! A `Csr` that exists is sound: row pointers start at zero, never fall and end at the number of nonzeros; every
-//! column lies inside the matrix. Kernels rely on that and check nothing again.
+//! Invariant of every `Csr`: row pointers start at zero, do not decrease and end at the number of nonzeros; every column is
+//! inside the matrix. Kernels rely on it without further checks.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use super::array::Array;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// Most columns a matrix may have: indices are `u32`, and the largest `u32` marks padding.
+/// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
-/// A sparse matrix by rows, owned or mapped.
+/// A sparse matrix in CSR, in owned memory or in a mapped file.
 #[derive(Debug, PartialEq)]
 pub struct Csr<T: Scalar> {
     rows: usize,
@@ -25,7 +25,7 @@ pub struct Csr<T: Scalar> {
 }
 
 impl<T: Scalar> Csr<T> {
-    /// A matrix from its arrays, checked.
+    /// A matrix from its arrays; an error if they violate the invariant.
     pub fn try_new(
         rows: usize,
         cols: usize,
@@ -75,13 +75,13 @@ impl<T: Scalar> Csr<T> {
         self.view().bytes()
     }
 
-    /// Whether the entries are still those that were read. A matrix in a mapped file loses them when the file is cut
-    /// short: it stays sound, but what was computed from it since is worth nothing.
+    /// Whether the entries are unchanged since they were read. If the mapped file of a matrix is truncated, its lost entries read
+    /// as zeros: access stays safe, but results computed since then are invalid.
     pub fn is_intact(&self) -> bool {
         self.row_pointers.is_intact() && self.columns.is_intact() && self.values.is_intact()
     }
 
-    /// Everything, borrowed.
+    /// A view of the whole matrix.
     pub fn view(&self) -> CsrView<'_, T> {
         CsrView {
             rows: self.rows,
@@ -92,7 +92,7 @@ impl<T: Scalar> Csr<T> {
         }
     }
 
-    /// The same matrix in another precision; values are rounded to the nearest.
+    /// The same matrix in precision `U`; values are rounded to nearest.
     pub fn cast<U: Scalar>(&self) -> Result<Csr<U>> {
         use super::array::AlignedBuffer;
         use rayon::prelude::*;
@@ -111,9 +111,9 @@ impl<T: Scalar> Csr<T> {
     }
 }
 
-/// A borrowed sparse matrix, or some consecutive rows of one.
+/// A borrowed sparse matrix, or consecutive rows of one.
 ///
-/// Row pointers of a part keep counting from the whole matrix's start; `columns` and `values` are always whole.
+/// The row pointers of a part index the arrays of the whole matrix; `columns` and `values` are always those of the whole.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, T> {
     rows: usize,
@@ -124,7 +124,7 @@ pub struct CsrView<'a, T> {
 }
 
 impl<'a, T: Scalar> CsrView<'a, T> {
-    /// A view of arrays that belong to someone else, checked.
+    /// A view of borrowed arrays; an error if they violate the invariant of [`Csr`].
     pub fn try_new(
         rows: usize,
         cols: usize,
@@ -139,27 +139,26 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
     fn check(&self) -> Result<()> {
         use rayon::prelude::*;
-        let broken =
-            |what: String| Err(Error::Internal(format!("the CSR arrays do not fit together: {what}")));
+        let invalid = |what: String| Err(Error::Internal(format!("the CSR arrays are inconsistent: {what}")));
         if self.cols > MOST_COLUMNS {
-            return broken(format!("{} columns, at most {MOST_COLUMNS}", self.cols));
+            return invalid(format!("{} columns, but at most {MOST_COLUMNS} are supported", self.cols));
         }
         if self.row_pointers.len() != self.rows + 1 {
-            return broken(format!("{} row pointers for {} rows", self.row_pointers.len(), self.rows));
+            return invalid(format!("{} row pointers for {} rows", self.row_pointers.len(), self.rows));
         }
         if self.columns.len() != self.values.len() {
-            return broken(format!("{} columns and {} values", self.columns.len(), self.values.len()));
+            return invalid(format!("{} columns and {} values", self.columns.len(), self.values.len()));
         }
         if self.row_pointers[0] != 0 || self.row_pointers[self.rows] != self.columns.len() as u64 {
-            return broken("row pointers do not run from zero to the number of nonzeros".into());
+            return invalid("the row pointers do not start at zero and end at the number of nonzeros".into());
         }
         if !self.row_pointers.par_windows(2).with_min_len(1 << 16).all(|pair| pair[0] <= pair[1]) {
-            return broken("row pointers fall".into());
+            return invalid("the row pointers decrease".into());
         }
         let largest = self.columns.par_chunks(1 << 18).map(|part| part.iter().copied().max()).max().flatten();
         match largest {
             Some(column) if column as usize >= self.cols => {
-                broken(format!("column {column} of a matrix with {} columns", self.cols))
+                invalid(format!("column {column} in a matrix of {} columns", self.cols))
             }
             _ => Ok(()),
         }
@@ -185,7 +184,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         (self.rows as u64 + 1) * 8 + self.nnz() as u64 * (4 + size_of::<T>() as u64)
     }
 
-    /// Where each row starts, and the end of the last.
+    /// Start of each row in the arrays, followed by the end of the last row.
     pub fn row_pointers(&self) -> &'a [u64] {
         self.row_pointers
     }
@@ -200,7 +199,8 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         self.values
     }
 
-    /// Whether the whole matrix has values and all are the same, bit for bit. Runs in the rayon pool it is called in.
+    /// Whether the whole matrix has at least one value and all values are equal bit for bit. Runs in the rayon pool of the
+    /// caller.
     pub fn has_equal_values(&self) -> bool {
         self.values.first().is_some_and(|first| {
             let bits = bytemuck::bytes_of(first);
@@ -208,7 +208,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         })
     }
 
-    /// Where row `row` lies in `columns` and `values`.
+    /// The range of row `row` in `columns` and `values`.
     #[inline]
     pub fn row_range(&self, row: usize) -> Range<usize> {
         self.row_pointers[row] as usize..self.row_pointers[row + 1] as usize
@@ -226,19 +226,19 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         (&self.columns[range.clone()], &self.values[range])
     }
 
-    /// Other rows made of the same entries: row `i` is what lies between `row_pointers[i]` and `row_pointers[i + 1]`, such
-    /// as the segments of one long row.
+    /// A view of the same entries divided into other rows, such as the segments of one long row: row `i` has the entries from
+    /// `row_pointers[i]` up to `row_pointers[i + 1]`.
     pub fn with_row_pointers(&self, row_pointers: &'a [u64]) -> Result<CsrView<'a, T>> {
         let rows = row_pointers.len().saturating_sub(1);
-        let sound = row_pointers.last().is_some_and(|&end| end <= self.columns.len() as u64)
+        let is_valid = row_pointers.last().is_some_and(|&end| end <= self.columns.len() as u64)
             && row_pointers.is_sorted();
-        if !sound {
-            return Err(Error::Internal("row pointers fall or end outside the entries".into()));
+        if !is_valid {
+            return Err(Error::Internal("row pointers decrease or end outside the entries".into()));
         }
         Ok(CsrView { rows, row_pointers, ..*self })
     }
 
-    /// Some consecutive rows.
+    /// A view of the rows `range`.
     pub fn slice_rows(&self, range: Range<usize>) -> CsrView<'a, T> {
         CsrView {
             rows: range.len(),
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_are_equal_bit_for_bit_and_there() {
+    fn has_equal_values_compares_bits_and_needs_a_value() {
         let equal = |values: Vec<f64>| {
             let nnz = values.len();
             let columns: Vec<u32> = (0..nnz as u32).collect();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_arrays_are_refused() {
+    fn inconsistent_arrays_are_refused() {
         let make = |rows, cols, pointers: Vec<u64>, columns: Vec<u32>| {
             let values = vec![1.0f64; columns.len()];
             Csr::try_new(rows, cols, pointers, columns, values)
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_keep_their_rows() {
+    fn a_slice_has_the_rows_of_its_range() {
         let matrix = Csr::try_new(3, 3, vec![0, 1, 1, 3], vec![2, 0, 1], vec![1.0, 2.0, 3.0]).unwrap();
         let part = matrix.view().slice_rows(1..3);
         assert_eq!((part.rows(), part.nnz()), (2, 2));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_can_be_seen_as_several() {
+    fn a_row_can_be_viewed_as_several_rows() {
         let matrix = Csr::try_new(1, 3, vec![0, 3], vec![0, 1, 2], vec![1.0, 2.0, 3.0]).unwrap();
         let parts = matrix.view().with_row_pointers(&[0, 2, 3]).unwrap();
         assert_eq!((parts.rows(), parts.row(0).0, parts.row(1).0), (2, &[0, 1][..], &[2][..]));

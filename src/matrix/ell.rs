@@ -1,13 +1,12 @@
-//! ELLPACK in its two forms: every row padded to the longest, or each row at its own length.
+//! ELLPACK in two forms: every row padded to the length of the longest, or without padding.
 
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// Column index that marks padding. Padding is never multiplied: 0 · ∞ would be NaN, and adding 0 to −0 would lose
-/// its sign.
+/// The column index of padding. Kernels skip padding: 0 · ∞ would give NaN, and adding 0 to −0 would change its sign.
 pub const PADDING: u32 = u32::MAX;
 
-/// ELLPACK with every row padded to the longest one, row after row.
+/// ELLPACK with every row padded to the length of the longest, stored by rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EllPadded<T> {
     rows: usize,
@@ -18,7 +17,8 @@ pub struct EllPadded<T> {
 }
 
 impl<T: Scalar> EllPadded<T> {
-    /// A matrix from its arrays of `rows * width`, checked: a row's entries come first, then padding only.
+    /// A matrix from its arrays of `rows * width` elements; an error unless each row has entries inside the matrix followed by
+    /// padding only.
     pub fn try_new(
         rows: usize,
         cols: usize,
@@ -27,21 +27,26 @@ impl<T: Scalar> EllPadded<T> {
         values: Vec<T>,
     ) -> Result<Self> {
         if columns.len() != rows * width || values.len() != rows * width {
-            return Err(Error::Internal("padded ELL arrays of the wrong length".into()));
+            return Err(Error::Internal(
+                "the padded ELLPACK arrays do not have rows * width elements".into(),
+            ));
         }
         if width > 0 {
             for row in columns.chunks_exact(width) {
                 let length = row.iter().take_while(|&&column| column != PADDING).count();
                 let inside = row[..length].iter().all(|&column| (column as usize) < cols);
                 if !inside || row[length..].iter().any(|&column| column != PADDING) {
-                    return Err(Error::Internal("a padded ELL row is damaged".into()));
+                    return Err(Error::Internal(
+                        "a row of padded ELLPACK has a column outside the matrix, or an entry after padding"
+                            .into(),
+                    ));
                 }
             }
         }
         Ok(Self { rows, cols, width, columns, values })
     }
 
-    /// Bytes that padding `rows` rows to `width` needs.
+    /// Bytes of padded ELLPACK with `rows` rows of `width` entries.
     pub fn bytes_for(rows: usize, width: usize) -> u64 {
         (rows as u64).saturating_mul(width as u64).saturating_mul(4 + size_of::<T>() as u64)
     }
@@ -56,17 +61,17 @@ impl<T: Scalar> EllPadded<T> {
         self.cols
     }
 
-    /// Slots of each row.
+    /// Entries per row, padding included.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Columns, [`PADDING`] behind each row's end.
+    /// Columns, with [`PADDING`] after the end of each row.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// Values, zero behind each row's end.
+    /// Values, with zeros after the end of each row.
     pub fn values(&self) -> &[T] {
         &self.values
     }
@@ -77,7 +82,7 @@ impl<T: Scalar> EllPadded<T> {
     }
 }
 
-/// ELLPACK without padding: where each row starts and how long it is.
+/// ELLPACK without padding: a start and a length for each row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EllUnpadded<T> {
     cols: usize,
@@ -88,7 +93,7 @@ pub struct EllUnpadded<T> {
 }
 
 impl<T: Scalar> EllUnpadded<T> {
-    /// A matrix from its arrays, checked.
+    /// A matrix from its arrays; an error if a row or a column is outside.
     pub fn try_new(
         cols: usize,
         row_starts: Vec<u64>,
@@ -105,7 +110,7 @@ impl<T: Scalar> EllUnpadded<T> {
                 .all(|(&start, &length)| start.checked_add(u64::from(length)).is_some_and(|end| end <= nnz))
             && columns.iter().all(|&column| (column as usize) < cols);
         if !inside {
-            return Err(Error::Internal("the unpadded ELL arrays do not fit together".into()));
+            return Err(Error::Internal("the arrays of ELLPACK without padding are inconsistent".into()));
         }
         Ok(Self { cols, row_starts, row_lengths, columns, values })
     }
@@ -120,12 +125,12 @@ impl<T: Scalar> EllUnpadded<T> {
         self.cols
     }
 
-    /// Where each row starts.
+    /// Start of each row in the arrays.
     pub fn row_starts(&self) -> &[u64] {
         &self.row_starts
     }
 
-    /// How long each row is.
+    /// Length of each row.
     pub fn row_lengths(&self) -> &[u32] {
         &self.row_lengths
     }

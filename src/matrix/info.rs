@@ -1,62 +1,62 @@
-//! What is known of a matrix beside its arrays: where it came from and what was noticed on the way.
+//! Metadata of a matrix: its name, origin, and notes from reading it.
 
 use super::csr::Csr;
 use super::scalar::Scalar;
 
-/// What a file says its entries are.
+/// The kind of values that a matrix file declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Field {
     /// Real numbers.
     Real,
-    /// Whole numbers.
+    /// Integers.
     Integer,
-    /// Positions only; every value is one.
+    /// Positions only; every value is 1.
     Pattern,
 }
 
-/// What a file leaves out because it follows from what is there.
+/// The symmetry that a matrix file declares: which entries it omits because others determine them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symmetry {
-    /// Nothing.
+    /// No entries are omitted.
     General,
-    /// The other triangle, equal.
+    /// One triangle is omitted; it equals the other.
     Symmetric,
-    /// The other triangle, negated; no diagonal.
+    /// One triangle is omitted; it is the negative of the other. The diagonal is zero.
     SkewSymmetric,
-    /// The other triangle, conjugated, which for real numbers is equal.
+    /// One triangle is omitted; it is the conjugate of the other, which for real values is equal to it.
     Hermitian,
 }
 
-/// How the comment of a Matrix Market file begins that says its matrix was generated.
+/// Start of the comment that marks a Matrix Market file as generated.
 pub const SYNTHETIC_COMMENT: &str = "% synthetic, made by Rowloom";
 
 /// A matrix's name and origin.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MatrixInfo {
-    /// File name without its endings, or the words that generated it.
+    /// File name without extensions, or the generator's specification.
     pub name: String,
-    /// What its entries are.
+    /// The kind of its values.
     pub field: Field,
-    /// How its file stored it.
+    /// The symmetry that its file declares.
     pub symmetry: Symmetry,
-    /// Entries the file listed, before the other triangle was added and duplicates were summed.
+    /// Entries stored in the file, before omitted triangles are added and duplicates are summed.
     pub stored_entries: u64,
-    /// Made by a generator, not read from a file of measured or modelled data.
+    /// Whether a generator made it.
     pub synthetic: bool,
-    /// What its rows look like, as whoever chooses kernels found out and wrote into its cache.
+    /// Features of its rows (see `work::Features`), as stored in its cache file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<serde_json::Value>,
 }
 
-/// A matrix as it was read or generated.
+/// A matrix that was read or generated, with its metadata.
 #[derive(Debug)]
 pub struct Loaded<T: Scalar> {
-    /// The matrix, all triangles there, columns of each row ascending, no duplicates.
+    /// The matrix: both triangles, ascending columns in each row, no duplicates.
     pub matrix: Csr<T>,
     /// Its name and origin.
     pub info: MatrixInfo,
-    /// What was repaired or is worth knowing, a sentence each.
+    /// Notes for the user, one sentence each: repairs, and properties of the file.
     pub notes: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! Sparse matrices and dense multivectors: formats, conversions between them, statistics, generators, files.
+//! Sparse matrices and dense multivectors: formats, conversions, statistics, generators and files.
 //!
-//! Parallel code here runs on the rayon pool it is called in; how many threads that has is the caller's policy.
+//! Parallel functions run in the rayon pool of the caller, who decides the number of threads.
 
 pub mod array;
 pub mod convert;

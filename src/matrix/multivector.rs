@@ -1,10 +1,10 @@
-//! Dense multivectors: `rows` by `k`, row after row, each row `leading_dimension` apart.
+//! Dense multivectors of `rows` by `k` elements, stored by rows with a leading dimension.
 
 use super::array::AlignedBuffer;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// An owned dense multivector; its first element starts a cache line.
+/// An owned dense multivector; its first element is at the start of a cache line.
 #[derive(Debug)]
 pub struct MultiVector<T: Scalar> {
     rows: usize,
@@ -14,21 +14,23 @@ pub struct MultiVector<T: Scalar> {
 }
 
 impl<T: Scalar> MultiVector<T> {
-    /// All zeros, rows packed.
+    /// A multivector of zeros with contiguous rows.
     pub fn zeros(rows: usize, k: usize) -> Result<Self> {
         Self::zeros_with_leading_dimension(rows, k, k)
     }
 
-    /// All zeros, rows `leading_dimension` apart.
+    /// A multivector of zeros; an error if `leading_dimension` is less than `k`.
     pub fn zeros_with_leading_dimension(rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
         if leading_dimension < k {
-            return Err(Error::Usage(format!("leading dimension {leading_dimension} is below k = {k}")));
+            return Err(Error::Usage(format!(
+                "the leading dimension {leading_dimension} is less than k = {k}"
+            )));
         }
         let length = rows.saturating_mul(leading_dimension);
         Ok(Self { rows, k, leading_dimension, data: AlignedBuffer::zeroed(length)? })
     }
 
-    /// Values from a function of row and column.
+    /// A multivector with the elements `value(row, column)`.
     pub fn from_fn(rows: usize, k: usize, mut value: impl FnMut(usize, usize) -> T) -> Result<Self> {
         let mut result = Self::zeros(rows, k)?;
         for row in 0..rows {
@@ -49,17 +51,17 @@ impl<T: Scalar> MultiVector<T> {
         self.k
     }
 
-    /// Distance of two rows, in elements.
+    /// Distance between the starts of consecutive rows, in elements.
     pub fn leading_dimension(&self) -> usize {
         self.leading_dimension
     }
 
-    /// All elements, those between rows included.
+    /// All elements, padding between rows included.
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
-    /// All elements, those between rows included, to be changed.
+    /// All elements, padding between rows included, mutable.
     pub fn data_mut(&mut self) -> &mut [T] {
         &mut self.data
     }
@@ -69,7 +71,7 @@ impl<T: Scalar> MultiVector<T> {
         &self.data[row * self.leading_dimension..][..self.k]
     }
 
-    /// The whole, borrowed.
+    /// A view of the whole multivector.
     pub fn view(&self) -> MultiVectorView<'_, T> {
         MultiVectorView {
             rows: self.rows,
@@ -79,7 +81,7 @@ impl<T: Scalar> MultiVector<T> {
         }
     }
 
-    /// The whole, borrowed to be changed.
+    /// A mutable view of the whole multivector.
     pub fn view_mut(&mut self) -> MultiVectorViewMut<'_, T> {
         MultiVectorViewMut {
             rows: self.rows,
@@ -90,15 +92,15 @@ impl<T: Scalar> MultiVector<T> {
     }
 }
 
-/// Elements that `rows` rows of `k` need, `leading_dimension` apart.
-fn least_length(rows: usize, k: usize, leading_dimension: usize) -> usize {
+/// Minimal number of elements of a multivector of this shape.
+fn min_length(rows: usize, k: usize, leading_dimension: usize) -> usize {
     if rows == 0 { 0 } else { (rows - 1).saturating_mul(leading_dimension).saturating_add(k) }
 }
 
 fn check(length: usize, rows: usize, k: usize, leading_dimension: usize) -> Result<()> {
-    if leading_dimension < k || length < least_length(rows, k, leading_dimension) {
+    if leading_dimension < k || length < min_length(rows, k, leading_dimension) {
         return Err(Error::Usage(format!(
-            "{length} elements are too few for {rows} rows of {k}, {leading_dimension} apart"
+            "{length} elements cannot hold {rows} rows of {k} with a leading dimension of {leading_dimension}"
         )));
     }
     Ok(())
@@ -114,7 +116,7 @@ pub struct MultiVectorView<'a, T> {
 }
 
 impl<'a, T: Scalar> MultiVectorView<'a, T> {
-    /// A view of someone else's elements, checked.
+    /// A view of borrowed elements; an error if there are too few for the shape.
     pub fn try_new(data: &'a [T], rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
         check(data.len(), rows, k, leading_dimension)?;
         Ok(Self { rows, k, leading_dimension, data })
@@ -130,7 +132,7 @@ impl<'a, T: Scalar> MultiVectorView<'a, T> {
         self.k
     }
 
-    /// Distance of two rows, in elements.
+    /// Distance between the starts of consecutive rows, in elements.
     pub fn leading_dimension(&self) -> usize {
         self.leading_dimension
     }
@@ -146,7 +148,7 @@ impl<'a, T: Scalar> MultiVectorView<'a, T> {
     }
 }
 
-/// A dense multivector borrowed to be changed.
+/// A mutably borrowed dense multivector.
 #[derive(Debug)]
 pub struct MultiVectorViewMut<'a, T> {
     rows: usize,
@@ -156,7 +158,7 @@ pub struct MultiVectorViewMut<'a, T> {
 }
 
 impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
-    /// A view of someone else's elements, checked.
+    /// A view of borrowed elements; an error if there are too few for the shape.
     pub fn try_new(data: &'a mut [T], rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
         check(data.len(), rows, k, leading_dimension)?;
         Ok(Self { rows, k, leading_dimension, data })
@@ -172,27 +174,27 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
         self.k
     }
 
-    /// Distance of two rows, in elements.
+    /// Distance between the starts of consecutive rows, in elements.
     pub fn leading_dimension(&self) -> usize {
         self.leading_dimension
     }
 
-    /// All elements, to be changed.
+    /// All elements, mutable.
     pub fn data_mut(&mut self) -> &mut [T] {
         self.data
     }
 
-    /// All elements, for as long as they were borrowed.
+    /// All elements, with the lifetime of the original borrow.
     pub fn into_data(self) -> &'a mut [T] {
         self.data
     }
 
-    /// The elements of a row, to be changed.
+    /// The elements of a row, mutable.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.leading_dimension..][..self.k]
     }
 
-    /// The same view for a shorter while.
+    /// The same view with a shorter borrow.
     pub fn reborrow(&mut self) -> MultiVectorViewMut<'_, T> {
         MultiVectorViewMut {
             rows: self.rows,
@@ -202,7 +204,7 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
         }
     }
 
-    /// The first `row` rows and the rest.
+    /// The first `row` rows, and the remaining rows.
     pub fn split_at_row(self, row: usize) -> (Self, Self) {
         let Self { rows, k, leading_dimension, data } = self;
         let middle = row.saturating_mul(leading_dimension).min(data.len());

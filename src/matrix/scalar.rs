@@ -1,4 +1,4 @@
-//! The two value types, `f64` and `f32`, behind one trait.
+//! The trait of the two value types, `f64` and `f32`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ pub use rowloom_cpu::Number;
 
 use crate::error::Error;
 
-/// A value type by name.
+/// The name of a value type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -48,20 +48,20 @@ impl FromStr for Dtype {
         match text {
             "f64" => Ok(Self::F64),
             "f32" => Ok(Self::F32),
-            _ => Err(Error::Usage(format!("unknown dtype '{text}'; there are f64 and f32"))),
+            _ => Err(Error::Usage(format!("unknown dtype '{text}'; the supported ones are f64 and f32"))),
         }
     }
 }
 
-/// A real number that matrices hold: `f64` or `f32`.
+/// A value type of matrices: `f64` or `f32`.
 pub trait Scalar: Number + bytemuck::Pod + PartialOrd + Default + fmt::Display + fmt::Debug {
     /// The type's name.
     const DTYPE: Dtype;
     /// One.
     const ONE: Self;
-    /// Half the distance from one to the next number: the relative error of one rounding.
+    /// Half the distance from 1 to the next larger number: the largest relative error of a rounding.
     const UNIT_ROUNDOFF: f64;
-    /// The smallest positive number.
+    /// The smallest positive (subnormal) number.
     const SMALLEST: f64;
 
     /// The nearest value to `value`.

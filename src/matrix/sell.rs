@@ -1,8 +1,8 @@
-//! Sliced ELLPACK (SELL-C-σ): rows sorted by length within windows of σ, then packed C at a time, each slice padded
-//! to its longest lane and stored column by column.
+//! Sliced ELLPACK (SELL-C-σ): rows are sorted by length within windows of σ rows and stored in slices of C lanes, each slice
+//! padded to its longest lane and stored by columns.
 //!
-//! A lane is a row, or a part of one: rows longer than a limit are cut so that no slice is padded to a hub. Parts of
-//! a row keep their order among the lanes of their window.
+//! A lane is a row or a part of a row: rows longer than a limit are cut, so that no slice is padded to the length of a hub row.
+//! The parts of a row keep their order among the lanes of their window.
 
 use rayon::prelude::*;
 pub use rowloom_cpu::FIRST_OF_ROW;
@@ -12,31 +12,31 @@ use super::ell::PADDING;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// How a matrix is sliced.
+/// The parameters of sliced ELLPACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slicing {
     /// Lanes of a slice (C).
     pub height: usize,
-    /// Rows that are sorted by length among themselves (σ).
+    /// Rows of a window, within which rows are sorted by length (σ).
     pub window: usize,
-    /// Longest lane; longer rows are cut at multiples of this.
+    /// Maximal length of a lane; longer rows are cut at multiples of it.
     pub longest: usize,
-    /// Rows longer than this are cut at multiples of it instead.
+    /// Rows longer than this are cut at multiples of it instead of `longest`.
     pub span: usize,
 }
 
-/// A lane: where its entries are and which row they belong to.
+/// A lane: its entries and the row they belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lane {
     length: u32,
-    /// Row relative to the window's first.
+    /// The row, relative to the first of its window.
     row: u32,
-    /// First entry in the CSR arrays.
+    /// Index of its first entry in the CSR arrays.
     source: u64,
     is_first_of_row: bool,
 }
 
-/// A sparse matrix in slices.
+/// A sparse matrix in sliced ELLPACK.
 #[derive(Debug)]
 pub struct SlicedEll<T> {
     rows: usize,
@@ -52,11 +52,11 @@ pub struct SlicedEll<T> {
 }
 
 impl<T: Scalar> SlicedEll<T> {
-    /// The slices of `matrix`; refused where padding would need more than `memory_limit_bytes`.
+    /// Converts `matrix`; an error if the slots would need more than `memory_limit_bytes`.
     pub fn from_csr(matrix: CsrView<'_, T>, slicing: Slicing, memory_limit_bytes: u64) -> Result<Self> {
         let Slicing { height, window, longest, span } = slicing;
         if height == 0 || longest == 0 || span == 0 || window == 0 || window >= FIRST_OF_ROW as usize {
-            return Err(Error::Usage(format!("impossible slices: {slicing:?}")));
+            return Err(Error::Usage(format!("invalid slicing: {slicing:?}")));
         }
         let window_count = matrix.rows().div_ceil(window);
         let windows: Vec<Vec<Lane>> = (0..window_count)
@@ -78,7 +78,7 @@ impl<T: Scalar> SlicedEll<T> {
                 what: format!("sliced ELLPACK with {total} slots"),
                 needed_bytes: needed,
                 limit_bytes: memory_limit_bytes,
-                advice: "take CSR, which stores no padding".into(),
+                advice: "use CSR, which stores no padding".into(),
             });
         }
 
@@ -141,37 +141,37 @@ impl<T: Scalar> SlicedEll<T> {
         self.cols
     }
 
-    /// Number of entries, padding not counted.
+    /// Number of entries, without padding.
     pub fn nnz(&self) -> usize {
         self.nnz
     }
 
-    /// How it is sliced.
+    /// Its parameters.
     pub fn slicing(&self) -> Slicing {
         self.slicing
     }
 
-    /// Slots for each entry: one means no padding.
-    pub fn fill(&self) -> f64 {
+    /// Slots per entry; 1 means no padding.
+    pub fn slots_per_entry(&self) -> f64 {
         if self.nnz == 0 { 1.0 } else { self.columns.len() as f64 / self.nnz as f64 }
     }
 
-    /// First lane of each window of rows, and the number of lanes.
+    /// Index of each window's first lane, followed by the number of lanes.
     pub fn window_lanes(&self) -> &[usize] {
         &self.window_lanes
     }
 
-    /// Where each lane's first entry lies; the next ones follow [`Slicing::height`] apart.
+    /// Slot of each lane's first entry; the next entries follow at a distance of [`Slicing::height`].
     pub fn lane_starts(&self) -> &[u64] {
         &self.lane_starts
     }
 
-    /// Entries of each lane.
+    /// Number of entries of each lane.
     pub fn lane_lengths(&self) -> &[u32] {
         &self.lane_lengths
     }
 
-    /// Row of each lane relative to its window's first, with [`FIRST_OF_ROW`] set on the first part of a row.
+    /// Row of each lane, relative to the first of its window, with [`FIRST_OF_ROW`] set for the first part of a row.
     pub fn lane_rows(&self) -> &[u32] {
         &self.lane_rows
     }
@@ -187,7 +187,7 @@ impl<T: Scalar> SlicedEll<T> {
     }
 }
 
-/// The lanes of some rows, the longest first, equals in their order.
+/// The lanes of `rows`, longest first; lanes of equal length keep their order.
 fn lanes<T: Scalar>(matrix: CsrView<'_, T>, rows: std::ops::Range<usize>, slicing: Slicing) -> Vec<Lane> {
     let mut lanes = Vec::with_capacity(rows.len());
     for (row, index) in rows.zip(0..) {
@@ -218,7 +218,7 @@ mod tests {
     use crate::matrix::generate;
     use proptest::prelude::*;
 
-    /// Every entry as (row, column, value bits, part of the row it came from), read back lane by lane.
+    /// Every entry as (row, column, value bits), in row order, read lane by lane.
     fn entries(sell: &SlicedEll<f64>) -> Vec<(usize, u32, u64)> {
         let mut entries = Vec::new();
         for (window, lanes) in sell.window_lanes().windows(2).enumerate() {
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slices_hold_every_entry_once_and_in_order(
+        fn slices_store_every_entry_once_and_in_order(
             seed in 0u64..1000, height in 1usize..9, window in 1usize..70, longest in 1usize..40, spans in 1usize..4,
         ) {
             let matrix = generate::<f64>("hub,rows=100,degree=3,hubs=2", seed, u64::MAX).unwrap().matrix;
@@ -249,7 +249,7 @@ mod tests {
                 .map(|(row, at)| (row, view.columns()[at], view.values()[at].to_bits()))
                 .collect();
             prop_assert_eq!(entries(&sell), expected);
-            prop_assert!(sell.fill() >= 1.0);
+            prop_assert!(sell.slots_per_entry() >= 1.0);
         }
     }
 

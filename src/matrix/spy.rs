@@ -1,7 +1,7 @@
-//! A picture of where a matrix's nonzeros are, as SVG text that any browser shows.
+//! A spy plot of a matrix's nonzeros as SVG.
 //!
-//! At most 256 by 256 cells whatever the size of the matrix, each shaded by the logarithm of its nonzeros; the bytes
-//! written are bounded by that too.
+//! The plot has at most 256 by 256 cells, each shaded by the logarithm of its number of nonzeros, so the size of the SVG is
+//! bounded for any matrix.
 
 use std::fmt::Write;
 
@@ -10,17 +10,17 @@ use rayon::prelude::*;
 use super::csr::CsrView;
 use super::scalar::Scalar;
 
-/// Most cells along an axis.
-const CELLS: usize = 256;
-/// Longer side of the picture of the pattern, in pixels.
+/// Maximal number of cells along an axis.
+const MAX_CELLS: usize = 256;
+/// Longer side of the plot, in pixels.
 const LONGER_SIDE: f64 = 512.0;
-/// Shorter side at least, so that a very wide or tall matrix can still be seen.
-const SHORTER_SIDE: f64 = 96.0;
-/// Room around the pattern for title, axes and legend.
+/// Minimal length of the shorter side in pixels, for very wide or tall matrices.
+const MIN_SHORTER_SIDE: f64 = 96.0;
+/// Margins of the plot for title, axes and legend, in pixels.
 const MARGIN: Margin = Margin { left: 84.0, top: 64.0, right: 130.0, bottom: 40.0 };
 /// Steps of the colour scale.
 const SHADES: usize = 6;
-/// Lightest and darkest shade: every occupied cell stands out from white.
+/// Lightest and darkest colour; the lightest is still visible on white.
 const LIGHT: [f64; 3] = [166.0, 200.0, 232.0];
 const DARK: [f64; 3] = [8.0, 36.0, 84.0];
 
@@ -31,10 +31,10 @@ struct Margin {
     bottom: f64,
 }
 
-/// The pattern of `matrix` under `title`, which says that it is synthetic where that is so.
+/// The spy plot of `matrix` as SVG text. `title` must say that the matrix is synthetic if it is.
 pub fn spy_svg<T: Scalar>(matrix: &CsrView<'_, T>, title: &str) -> String {
     let cells = Cells::count(matrix);
-    let (width, height) = picture_size(matrix.rows(), matrix.cols());
+    let (width, height) = plot_size(matrix.rows(), matrix.cols());
     let (left, top) = (MARGIN.left, MARGIN.top);
     let (total_width, total_height) =
         (left + width.max(300.0) + MARGIN.right, top + height.max(140.0) + MARGIN.bottom);
@@ -52,7 +52,7 @@ pub fn spy_svg<T: Scalar>(matrix: &CsrView<'_, T>, title: &str) -> String {
         matrix.cols(),
         matrix.nnz()
     );
-    // The inner picture is measured in cells, and cuts off what the last cells have beyond the matrix.
+    // The inner SVG has cells as units; its view box clips the part of the last cells outside the matrix.
     let _ = writeln!(
         svg,
         r#"<svg x="{left}" y="{top}" width="{width:.1}" height="{height:.1}" viewBox="0 0 {:.6} {:.6}" preserveAspectRatio="none" shape-rendering="crispEdges">"#,
@@ -71,14 +71,15 @@ pub fn spy_svg<T: Scalar>(matrix: &CsrView<'_, T>, title: &str) -> String {
     svg
 }
 
-/// Width and height in the matrix's proportions, as far as both stay visible.
-fn picture_size(rows: usize, cols: usize) -> (f64, f64) {
+/// Width and height of the plot in the proportions of the matrix, except for the minimal shorter side.
+fn plot_size(rows: usize, cols: usize) -> (f64, f64) {
     let longer = rows.max(cols).max(1) as f64;
-    let side = |length: usize| (LONGER_SIDE * length as f64 / longer).max(SHORTER_SIDE);
+    let side = |length: usize| (LONGER_SIDE * length as f64 / longer).max(MIN_SHORTER_SIDE);
     (side(cols), side(rows))
 }
 
-/// Nonzeros of each cell, row after row. All cells cover as many rows and columns; only the last may reach outside.
+/// Nonzeros of each cell, by rows of cells. All cells cover the same number of rows and columns; the last ones may extend
+/// beyond the matrix.
 struct Cells {
     rows_each: usize,
     columns_each: usize,
@@ -89,8 +90,8 @@ struct Cells {
 
 impl Cells {
     fn count<T: Scalar>(matrix: &CsrView<'_, T>) -> Self {
-        let rows_each = matrix.rows().div_ceil(CELLS).max(1);
-        let columns_each = matrix.cols().div_ceil(CELLS).max(1);
+        let rows_each = matrix.rows().div_ceil(MAX_CELLS).max(1);
+        let columns_each = matrix.cols().div_ceil(MAX_CELLS).max(1);
         let (down, across) = (matrix.rows().div_ceil(rows_each), matrix.cols().div_ceil(columns_each));
         let mut counts = vec![0u64; down * across];
         counts.par_chunks_mut(across.max(1)).enumerate().for_each(|(cell, counts)| {
@@ -105,7 +106,7 @@ impl Cells {
         Self { rows_each, columns_each, across, counts, most }
     }
 
-    /// Step of the scale for a cell with `count` nonzeros, at least one: the logarithm cut into equal parts.
+    /// Step of the colour scale for a cell with `count` nonzeros, at least 1; steps are equal on a logarithmic scale.
     fn shade(&self, count: u64) -> usize {
         if self.most <= 1 {
             return SHADES - 1;
@@ -114,7 +115,7 @@ impl Cells {
         ((share * SHADES as f64) as usize).min(SHADES - 1)
     }
 
-    /// Fewest nonzeros of each step, from the lightest that occurs.
+    /// The steps of the colour scale that can occur, each with its smallest number of nonzeros.
     fn steps(&self) -> Vec<(usize, u64)> {
         let from = |shade: usize| (self.most as f64).powf(shade as f64 / SHADES as f64).ceil() as u64;
         let mut steps: Vec<(usize, u64)> = Vec::new();
@@ -127,7 +128,7 @@ impl Cells {
         steps
     }
 
-    /// One path a shade, a rectangle in it for each run of cells of that shade.
+    /// Draws one path per shade, with one rectangle for each horizontal run of cells of this shade.
     fn draw(&self, svg: &mut String) {
         let mut paths = vec![String::new(); SHADES];
         for (down, row) in self.counts.chunks(self.across.max(1)).enumerate() {
@@ -167,7 +168,7 @@ impl Cells {
     }
 }
 
-/// First, middle and last row and column, numbered from one as Matrix Market does.
+/// Draws the axes, with ticks at the first, middle and last row and column, numbered from 1 as in Matrix Market.
 fn draw_axes(svg: &mut String, rows: usize, cols: usize, width: f64, height: f64) {
     let (left, top) = (MARGIN.left, MARGIN.top);
     for (at, number) in ticks(rows, 3) {
@@ -180,9 +181,9 @@ fn draw_axes(svg: &mut String, rows: usize, cols: usize, width: f64, height: f64
             y + 4.0
         );
     }
-    for (at, number) in ticks(cols, if width < 2.0 * SHORTER_SIDE { 2 } else { 3 }) {
+    for (at, number) in ticks(cols, if width < 2.0 * MIN_SHORTER_SIDE { 2 } else { 3 }) {
         let x = left + at * width;
-        // The last number ends under its tick: beyond it stands the legend.
+        // The last label ends at its tick, to keep clear of the legend.
         let anchor = if at < 1.0 { "middle" } else { "end" };
         let _ = writeln!(
             svg,
@@ -201,7 +202,7 @@ fn draw_axes(svg: &mut String, rows: usize, cols: usize, width: f64, height: f64
     );
 }
 
-/// Where the ticks of an axis of `length` are, as shares of it, and what they say.
+/// The ticks of an axis of `length` rows or columns: position as a share of the axis, and label.
 fn ticks(length: usize, most: usize) -> Vec<(f64, usize)> {
     match length {
         0 => Vec::new(),
@@ -218,7 +219,7 @@ fn colour(shade: usize) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Text that cannot end an element, cut where a title stops being one.
+/// `text` escaped for XML and truncated to 120 characters.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars().take(120) {
@@ -226,7 +227,7 @@ fn escaped(text: &str) -> String {
             '&' => safe += "&amp;",
             '<' => safe += "&lt;",
             '>' => safe += "&gt;",
-            // XML has no place for control characters, not even escaped.
+            // XML does not allow control characters, not even escaped.
             letter if letter.is_control() || ['\u{fffe}', '\u{ffff}'].contains(&letter) => safe.push(' '),
             letter => safe.push(letter),
         }
@@ -251,12 +252,12 @@ mod tests {
         {
             let matrix = matrix(spec);
             let cells = Cells::count(&matrix.view());
-            assert!(cells.across <= CELLS && cells.counts.len() <= CELLS * CELLS);
+            assert!(cells.across <= MAX_CELLS && cells.counts.len() <= MAX_CELLS * MAX_CELLS);
             let mut expected = vec![0u64; cells.counts.len()];
             for row in 0..matrix.rows() {
                 for &column in matrix.view().row(row).0 {
-                    let down = row / matrix.rows().div_ceil(CELLS);
-                    expected[down * cells.across + column as usize / matrix.cols().div_ceil(CELLS)] += 1;
+                    let down = row / matrix.rows().div_ceil(MAX_CELLS);
+                    expected[down * cells.across + column as usize / matrix.cols().div_ceil(MAX_CELLS)] += 1;
                 }
             }
             assert_eq!(cells.counts, expected, "{spec}");
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_covers_one_to_the_fullest_cell_and_matches_the_shades() {
+    fn the_legend_covers_all_counts_and_matches_the_shades() {
         for most in [1, 2, 3, 5, 6, 7, 40, 1000, 123_456] {
             let cells = Cells { rows_each: 1, columns_each: 1, across: 1, counts: vec![most], most };
             let steps = cells.steps();
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_of_any_shape_have_a_picture_of_bounded_size() {
+    fn the_plot_of_a_matrix_of_any_shape_has_a_bounded_size() {
         for spec in [
             "empty,rows=0",
             "empty,rows=5,cols=0",
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_cannot_break_out_of_the_picture() {
+    fn a_title_is_escaped() {
         let svg = spy_svg(&Csr::<f64>::empty().view(), "</text><script>&\u{0}");
         assert!(svg.contains("&lt;/text&gt;&lt;script&gt;&amp; "));
         assert!(!svg.contains("<script>"));

@@ -1,6 +1,6 @@
-//! What the rows of a matrix look like: lengths, spread, bandwidth, repetition, padding, and bytes in each format.
+//! Statistics of a matrix's rows: lengths, variance, bandwidth, repeated patterns, padding, and bytes in each format.
 //!
-//! One parallel pass over the columns; integers are summed, so the numbers do not depend on the number of threads.
+//! They come from one parallel pass over the columns. The sums are integers, so they do not depend on the number of threads.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::scalar::{Dtype, Scalar};
 
 /// A row with more nonzeros than this counts as long.
 pub const LONG_ROW: u64 = 512;
-/// Rows of a slice whose padding is estimated.
+/// Rows of a slice for the statistics of sliced ELLPACK.
 pub const SLICE_ROWS: usize = 8;
-/// Rows that are sorted by length together where slices are sorted; also the rows of one parallel task.
+/// Rows of a window within which rows are sorted by length; also the rows of one parallel task.
 pub const SORT_WINDOW: usize = 4096;
-/// Neighbouring rows whose distinct columns are counted together.
+/// Consecutive rows of a sample for counting distinct columns.
 const SAMPLE_ROWS: usize = 256;
-/// Places, evenly spaced, where they are counted.
+/// Maximal number of samples, evenly spaced.
 const SAMPLES: usize = 64;
-/// Nonzeros looked at in one place, so that long rows cannot make the sample large.
+/// Maximal nonzeros of a sample, which bounds its cost for long rows.
 const SAMPLE_NONZEROS: usize = 1 << 16;
 
 /// Statistics of a matrix's rows.
@@ -36,44 +36,44 @@ pub struct RowStatistics {
     pub mean: f64,
     /// Shortest row's length.
     pub min: u64,
-    /// A quarter of the rows are at most this long (interpolated between neighbours, as the others).
+    /// First quartile of the row lengths (all quantiles are interpolated linearly).
     pub q1: f64,
-    /// Half of the rows are at most this long.
+    /// Median row length.
     pub median: f64,
-    /// Three quarters of the rows are at most this long.
+    /// Third quartile of the row lengths.
     pub q3: f64,
-    /// Nine tenths of the rows are at most this long.
+    /// 90th percentile of the row lengths.
     pub p90: f64,
-    /// All but a hundredth of the rows are at most this long.
+    /// 99th percentile of the row lengths.
     pub p99: f64,
     /// Longest row's length.
     pub max: u64,
-    /// First row of that length; `None` without rows.
+    /// First row of the largest length; `None` without rows.
     pub longest_row: Option<u64>,
-    /// Variance of the lengths, over all rows.
+    /// Population variance of the row lengths.
     pub variance: f64,
-    /// Its square root.
+    /// Standard deviation of the row lengths.
     pub standard_deviation: f64,
-    /// Standard deviation over mean; zero without nonzeros.
+    /// Standard deviation divided by the mean; 0 without nonzeros.
     pub coefficient_of_variation: f64,
     /// Rows without nonzeros.
     pub empty_rows: u64,
-    /// Share of the nonzeros that lie in rows longer than [`LONG_ROW`].
+    /// Share of the nonzeros in rows longer than [`LONG_ROW`].
     pub long_row_nonzero_share: f64,
-    /// How far nonzeros reach below the diagonal.
+    /// Largest distance of a nonzero below the diagonal.
     pub lower_bandwidth: u64,
-    /// How far nonzeros reach above the diagonal.
+    /// Largest distance of a nonzero above the diagonal.
     pub upper_bandwidth: u64,
-    /// Share of the rows that have the columns of the row before them; empty rows do not count.
+    /// Share of the rows that are not empty and have the same columns as the previous row.
     pub repeated_row_share: f64,
-    /// Of the nonzeros of neighbouring rows (256 at a time, sampled), the share with a column not seen there before:
-    /// the lower, the more rows of X are used again while they are near.
+    /// Distinct columns per nonzero in samples of 256 consecutive rows; a low share means that rows of X are reused while they
+    /// are cached.
     pub distinct_column_share: f64,
-    /// Share of padded ELL's slots that hold a nonzero.
+    /// Share of padded ELLPACK's slots that are nonzeros.
     pub ell_fill: f64,
-    /// The same for slices of 8 rows in the matrix's order.
+    /// The same share for sliced ELLPACK with slices of 8 rows in matrix order.
     pub sell_fill: f64,
-    /// The same for slices of 8 rows, sorted by length in windows of 4096 rows.
+    /// The same share for slices of 8 rows sorted by length within windows of 4096 rows.
     pub sell_sorted_fill: f64,
     /// Bytes in each format, f64.
     pub bytes_f64: Footprints,
@@ -81,16 +81,16 @@ pub struct RowStatistics {
     pub bytes_f32: Footprints,
 }
 
-/// Bytes that a matrix and its multivectors take.
+/// Bytes of a matrix in each format, and of its multivectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footprints {
     /// Compressed sparse rows.
     pub csr: u64,
-    /// ELLPACK, all rows padded to the longest.
+    /// ELLPACK with all rows padded to the length of the longest.
     pub ell_padded: u64,
-    /// ELLPACK, rows at their own length.
+    /// ELLPACK without padding.
     pub ell_unpadded: u64,
-    /// Slices of 8 rows sorted in windows of 4096, with slice starts and the rows' order.
+    /// Sliced ELLPACK with slices of 8 rows sorted within windows of 4096, slice starts and row order included.
     pub sell: u64,
     /// One column of X.
     pub x_per_column: u64,
@@ -99,7 +99,7 @@ pub struct Footprints {
 }
 
 impl RowStatistics {
-    /// Looks at every row of `matrix`.
+    /// The statistics of `matrix`, computed in the rayon pool of the caller.
     pub fn of<T: Scalar>(matrix: &CsrView<'_, T>) -> Self {
         let windows = matrix.rows().div_ceil(SORT_WINDOW);
         let tally = (0..windows)
@@ -111,7 +111,7 @@ impl RowStatistics {
         let share =
             |part: u64, of: u64, otherwise: f64| if of == 0 { otherwise } else { part as f64 / of as f64 };
         let mean = share(nnz, rows, 0.0);
-        // Exact in integers: n Σx² − (Σx)² over n². Beyond that range floating point has to do.
+        // Exact in integers: (n Σx² − (Σx)²) / n²; in floating point only if the integers overflow.
         let variance = match u128::from(rows).checked_mul(tally.squares) {
             Some(scaled) => {
                 let spread = scaled.saturating_sub(u128::from(nnz) * u128::from(nnz));
@@ -166,13 +166,13 @@ impl RowStatistics {
     }
 }
 
-/// What windows of rows add up to.
+/// Sums over windows of rows.
 #[derive(Default)]
 struct Tally {
-    /// How many rows have each length.
+    /// Number of rows of each length.
     lengths: BTreeMap<u64, u64>,
     squares: u128,
-    /// Length and first row of the longest.
+    /// Length and index of the first longest row.
     longest: Option<(u64, u64)>,
     long_row_nonzeros: u64,
     lower_bandwidth: u64,
@@ -220,7 +220,7 @@ impl Tally {
         for (length, count) in other.lengths {
             *self.lengths.entry(length).or_default() += count;
         }
-        // Of two equally long rows the first counts.
+        // Of two rows of equal length, the first is kept.
         self.longest = match (self.longest, other.longest) {
             (Some(a), Some(b)) if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) => Some(b),
             (a, b) => a.or(b),
@@ -236,13 +236,13 @@ impl Tally {
     }
 }
 
-/// Slots of slices over rows of these lengths; the last slice is as high as the others.
+/// Number of slots of slices for rows of these lengths; the last slice has as many lanes as the others.
 fn slots(lengths: &[u64]) -> u64 {
     let widest = |slice: &[u64]| slice.iter().copied().max().unwrap_or(0);
     lengths.chunks(SLICE_ROWS).map(|slice| widest(slice) * SLICE_ROWS as u64).sum()
 }
 
-/// The length at position `share * (rows - 1)` of the sorted lengths, between two neighbours where it falls there.
+/// The length at position `share * (rows - 1)` of the sorted lengths, interpolated linearly.
 fn interpolated_quantile(lengths: &BTreeMap<u64, u64>, rows: u64, share: f64) -> f64 {
     let position = rows.saturating_sub(1) as f64 * share;
     let at = |position: f64| {
@@ -259,14 +259,15 @@ fn interpolated_quantile(lengths: &BTreeMap<u64, u64>, rows: u64, share: f64) ->
     below + (above - below) * position.fract()
 }
 
+/// Distinct columns per nonzero in samples of consecutive rows; 1 without nonzeros.
 fn distinct_column_share<T: Scalar>(matrix: &CsrView<'_, T>) -> f64 {
-    let places = matrix.rows().div_ceil(SAMPLE_ROWS);
-    let step = places.div_ceil(SAMPLES).max(1);
-    let (nonzeros, distinct) = (0..places)
+    let blocks = matrix.rows().div_ceil(SAMPLE_ROWS);
+    let step = blocks.div_ceil(SAMPLES).max(1);
+    let (nonzeros, distinct) = (0..blocks)
         .into_par_iter()
         .step_by(step)
-        .map(|place| {
-            let first = place * SAMPLE_ROWS;
+        .map(|block| {
+            let first = block * SAMPLE_ROWS;
             let last = (first + SAMPLE_ROWS).min(matrix.rows());
             let part = matrix.slice_rows(first..last);
             let start = matrix.row_range(first).start;
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_is_described() {
+    fn the_statistics_of_an_arrow_matrix_are_those_of_its_definition() {
         let arrow = statistics("arrow,rows=1000");
         assert_eq!((arrow.min, arrow.max, arrow.longest_row, arrow.median), (2, 1000, Some(0), 2.0));
         assert_eq!((arrow.lower_bandwidth, arrow.upper_bandwidth), (999, 999));
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_three_finite_element_rows_repeat_the_row_before() {
+    fn two_of_three_finite_element_rows_repeat_the_previous_row() {
         let fem = statistics("fem3,n=8");
         assert!((fem.repeated_row_share - 2.0 / 3.0).abs() < 1e-12);
         assert!(fem.distinct_column_share < 0.1);
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_makes_slices_fuller() {
+    fn sorting_reduces_the_padding_of_slices() {
         let holes = statistics("holes,rows=8192,degree=4");
         assert_eq!((holes.sell_fill, holes.sell_sorted_fill), (0.5, 1.0));
     }

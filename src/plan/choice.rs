@@ -6,7 +6,7 @@ use crate::cost::{Choice, Profile, choose};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cuda::Layout;
-use crate::work::columns::columns_rise;
+use crate::work::columns::columns_ascend;
 use crate::work::{ChunkRows, Features};
 
 impl Draft<'_> {
@@ -22,7 +22,7 @@ impl Draft<'_> {
         let all = chosen(true);
         // Groups need rising columns, which is worth finding out once they are wanted.
         let grouped = all.as_ref().is_some_and(|choice| choice.form.layout() == Layout::RowGroups);
-        let choice = if grouped && self.request.kernel.is_none() && !columns_rise(work, piece) {
+        let choice = if grouped && self.request.kernel.is_none() && !columns_ascend(work, piece) {
             chosen(false)
         } else {
             all

@@ -12,7 +12,7 @@ use super::transfer::{self, Traffic};
 use crate::cost::{Choice, HostRates, Load, Profile};
 use crate::error::{Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Features, Fingerprint, Position, Span, position_at, split};
+use crate::work::{ChunkRows, Features, Fingerprint, Position, PositionRange, position_at, split};
 
 /// Parts that the whole job is looked at in, to see how fast each device would be.
 const PROBES: usize = 32;
@@ -110,7 +110,7 @@ impl Draft<'_> {
             shares[only] = 1.0;
             return Ok(shares);
         }
-        let pieces = split(work, Span::all(work), PROBES);
+        let pieces = split(work, PositionRange::all(work), PROBES);
         let probes = features(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
         let as_it_lies = self.forms.read_a_as_it_lies();
@@ -281,9 +281,9 @@ impl Draft<'_> {
     }
 
     /// Where each device's part begins and ends. A device that was named gets at least a row while there are any.
-    fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64]) -> Vec<Span> {
+    fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64]) -> Vec<PositionRange> {
         let work = &self.request.work;
-        let all = Span::all(work);
+        let all = PositionRange::all(work);
         let total = all.cost(work);
         let few_chunks = self.few_chunks();
         let must = |index: usize| {
@@ -307,7 +307,7 @@ impl Draft<'_> {
             // The devices after this one need their rows too.
             let latest = Position { row: work.rows().saturating_sub(later), segment: 0 };
             end = end.min(latest).min(all.end).max(begin);
-            spans.push(Span { begin, end });
+            spans.push(PositionRange { begin, end });
             begin = end;
         }
         spans

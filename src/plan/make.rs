@@ -25,7 +25,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let fingerprint = request.work.fingerprint();
     // Looked at once for all attempts.
     let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
-    let work = request.work.knowing(Some(Features::of(&request.work, &all)));
+    let work = request.work.with_features(Some(Features::of(&request.work, &all)));
     let request = &PlanRequest { work, ..request.clone() };
     let mut tried: Vec<Attempt> = Vec::new();
     let mut refused = None;

@@ -12,7 +12,7 @@ use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
-use crate::work::{ChunkRows, Position, Span, XOrder, position_at, split};
+use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};
 
 /// Bytes of a chunk beyond which larger ones copy no faster.
 const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
@@ -43,7 +43,7 @@ impl Draft<'_> {
         &self,
         devices: &[Option<DeviceSpec>],
         shares: &[f64],
-        spans: &[Span],
+        spans: &[PositionRange],
         registered: &[Registered],
     ) -> Result<Vec<Part>> {
         let work = &self.request.work;
@@ -117,14 +117,14 @@ impl Draft<'_> {
 
     /// The CPU's part: most of it in one chunk, since it waits for no copies and its threads wait for each other at the end of
     /// each one; then some small ones that others may take.
-    fn host_pieces(&self, span: Span) -> Vec<ChunkRows> {
+    fn host_pieces(&self, span: PositionRange) -> Vec<ChunkRows> {
         let work = &self.request.work;
-        let before = Span { end: span.begin, ..Span::all(work) }.cost(work);
+        let before = PositionRange { end: span.begin, ..PositionRange::all(work) }.cost(work);
         let own = span.cost(work);
         let tail = (own as f64 * HOST_TAIL) as u128;
         let cut = position_at(work, before + own - tail, own).clamp(span.begin, span.end);
-        let mut pieces = split(work, Span { end: cut, ..span }, 1);
-        pieces.extend(split(work, Span { begin: cut, ..span }, HOST_TAIL_CHUNKS));
+        let mut pieces = split(work, PositionRange { end: cut, ..span }, 1);
+        pieces.extend(split(work, PositionRange { begin: cut, ..span }, HOST_TAIL_CHUNKS));
         pieces
     }
 
@@ -142,7 +142,7 @@ impl Draft<'_> {
             return pieces;
         }
         let at = |row| Position { row, segment: 0 };
-        let parts = split(work, Span { begin: at(begin), end: at(end) }, eighths);
+        let parts = split(work, PositionRange { begin: at(begin), end: at(end) }, eighths);
         let ends: Vec<usize> = parts
             .iter()
             .filter_map(|part| match part {
@@ -177,9 +177,14 @@ impl Draft<'_> {
     }
 
     /// How many chunks each device gets.
-    fn counts(&self, devices: &[Option<DeviceSpec>], shares: &[f64], spans: &[Span]) -> Result<Vec<usize>> {
+    fn counts(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        shares: &[f64],
+        spans: &[PositionRange],
+    ) -> Result<Vec<usize>> {
         let work = &self.request.work;
-        let total = Span::all(work).cost(work).max(1);
+        let total = PositionRange::all(work).cost(work).max(1);
         if let Some(chunks) = self.request.chunks {
             let of_spans: Vec<f64> = spans.iter().map(|span| span.cost(work) as f64 / total as f64).collect();
             return Ok(apportion(&of_spans, chunks));

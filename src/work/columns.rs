@@ -1,4 +1,4 @@
-//! Which rows of X a piece of A needs, counted exactly: what a device is sent must hold every column it will see.
+//! The rows of X that a piece of A needs, determined exactly: a device must receive every row of X that its columns refer to.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use super::{ChunkRows, Work};
 
-/// The smallest range of columns that holds all columns of `pieces`; all columns where they are not known, none where
-/// there are no entries.
+/// The smallest range that contains all columns of `pieces`; all columns if they are not known, an empty range if there are no
+/// entries.
 pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
     let spans = pieces.par_iter().map(|piece| match work.piece_columns(piece) {
         None => Some((0, work.cols().saturating_sub(1))),
         Some(columns) => {
-            // One pass with two running values, which the compiler turns into vector code.
+            // One fold for both bounds, which the compiler vectorizes.
             let (low, high) = columns
                 .iter()
                 .fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
@@ -30,8 +30,8 @@ pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
     }
 }
 
-/// Whether columns rise strictly within every row of a piece; no where they are not known.
-pub fn columns_rise(work: &Work<'_>, piece: &ChunkRows) -> bool {
+/// Whether columns ascend strictly within every row of a piece; false if they are not known.
+pub fn columns_ascend(work: &Work<'_>, piece: &ChunkRows) -> bool {
     let Some(columns) = work.piece_columns(piece) else { return false };
     let mut begin = 0;
     work.lengths(piece).all(|length| {
@@ -41,7 +41,7 @@ pub fn columns_rise(work: &Work<'_>, piece: &ChunkRows) -> bool {
     })
 }
 
-/// The distinct columns of `pieces`, rising; all columns where they are not known.
+/// The distinct columns of `pieces` in ascending order; all columns if they are not known.
 pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
     let words: Vec<AtomicU64> = (0..work.cols().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let known = pieces.par_iter().all(|piece| match work.piece_columns(piece) {
@@ -49,7 +49,7 @@ pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
         Some(columns) => {
             for &column in columns {
                 if let Some(word) = words.get(column as usize / 64) {
-                    // Bits are only ever set, and nobody reads them before all are.
+                    // Relaxed: bits are only set, and they are read after all threads have joined.
                     let bit = 1 << (column % 64);
                     if word.load(Ordering::Relaxed) & bit == 0 {
                         word.fetch_or(bit, Ordering::Relaxed);
@@ -79,7 +79,7 @@ mod tests {
     use crate::matrix::generate;
 
     #[test]
-    fn span_and_distinct_columns_agree_with_a_plain_count() {
+    fn column_span_and_distinct_columns_agree_with_sorting() {
         let matrix = generate::<f64>("rmat,scale=10,degree=4", 3, 1 << 30).unwrap().matrix;
         let work = Work::spmm(&matrix.view(), 2).unwrap();
         for (begin, end) in [(0, 1024), (100, 101), (500, 700)] {

@@ -1,8 +1,8 @@
-//! What the rows of a chunk look like, for choosing kernels and for people.
+//! Features of a chunk's rows, from which kernels are chosen; `inspect` prints them.
 //!
-//! One pass over the row pointers, shared out among threads where there are many, and bounded samples of rows and columns,
-//! whatever the number of nonzeros. Integers are summed, so the numbers do not depend on the number of threads. Of a whole
-//! matrix they may be known already: its cache keeps them.
+//! They come from one pass over the row pointers, in parallel for many rows, and from samples of rows and columns of bounded
+//! size. The sums are integers, so the features do not depend on the number of threads. The cache file of a matrix stores the
+//! features of the whole matrix.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -12,17 +12,17 @@ use super::locality::Locality;
 use super::sorted_slices;
 use super::{ChunkRows, Work};
 
-/// Places of a chunk where columns are looked at.
-const SAMPLE_PLACES: usize = 4;
-/// Neighbouring columns looked at in each.
+/// Number of samples of a chunk.
+const SAMPLES: usize = 4;
+/// Consecutive columns of each sample.
 const SAMPLE_COLUMNS: usize = 64;
-/// Rows compared with the one before, in each place.
+/// Rows of each sample that are compared with the previous row.
 const SAMPLE_ROWS: usize = 4;
 
-/// Rows that a thread takes at a time.
+/// Rows per parallel task.
 const PIECE_ROWS: usize = 1 << 15;
 
-/// Features of a chunk. Of a cut row, segments count as rows.
+/// Features of a chunk. In a chunk of segments, segments count as rows.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Features {
     /// Number of rows.
@@ -33,37 +33,37 @@ pub struct Features {
     pub mean: f64,
     /// Longest row's length.
     pub max: u64,
-    /// Standard deviation of the lengths over their mean.
+    /// Standard deviation of the row lengths divided by their mean.
     pub coefficient_of_variation: f64,
     /// Share of the nonzeros in rows longer than 512.
     pub long_row_nonzero_share: f64,
     /// Rows without nonzeros.
     pub empty_rows: u64,
-    /// Share of padded ELL's places that hold a nonzero.
+    /// Share of padded ELLPACK's entries that are nonzeros.
     pub ell_fill: f64,
-    /// Of the rows looked at, the share with the columns of the row before.
+    /// Share of the sampled rows with the same columns as the previous row.
     pub repeated_row_share: f64,
-    /// Smallest column looked at.
+    /// Smallest sampled column.
     pub first_column: u64,
-    /// Column behind the largest looked at.
+    /// Largest sampled column plus 1.
     pub end_column: u64,
-    /// Columns looked at.
+    /// Number of sampled columns.
     pub sampled_columns: u64,
-    /// How many different ones there were among neighbours.
+    /// Number of distinct columns in each sample, summed over the samples.
     pub distinct_sampled_columns: u64,
-    /// Share of the places that hold a nonzero where slices of 32 rows are sorted by length, from a few windows of rows.
+    /// Share of sliced ELLPACK's entries that are nonzeros, for slices of 32 rows sorted by length; from a sample of rows.
     pub slice_fill: f64,
-    /// How the columns of neighbouring rows lie.
+    /// Column reuse and distances among neighbouring rows.
     pub locality: Locality,
 }
 
-/// Features of all chunks, in the rayon pool this is called in.
+/// Features of all chunks, computed in the rayon pool of the caller.
 pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
     chunks.par_iter().map(|chunk| Features::of(work, chunk)).collect()
 }
 
 impl Features {
-    /// What is known without a look at every row.
+    /// The features that do not need all row lengths.
     fn outline(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let columns = ColumnSample::of(work, chunk);
         Self {
@@ -71,14 +71,14 @@ impl Features {
             nnz: work.piece_nnz(chunk),
             first_column: columns.first,
             end_column: columns.end,
-            sampled_columns: columns.seen,
+            sampled_columns: columns.sampled,
             distinct_sampled_columns: columns.distinct,
             repeated_row_share: repeated_row_share(work, chunk),
             ..Self::default()
         }
     }
 
-    /// Features of one chunk, in the rayon pool this is called in.
+    /// Features of one chunk, computed in the rayon pool of the caller.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let all = ChunkRows::Rows { begin: 0, end: work.rows() };
         if let Some(known) = work.known.filter(|_| *chunk == all) {
@@ -123,7 +123,7 @@ impl Features {
 struct ColumnSample {
     first: u64,
     end: u64,
-    seen: u64,
+    sampled: u64,
     distinct: u64,
 }
 
@@ -133,44 +133,45 @@ impl ColumnSample {
             return Self::default();
         };
         let mut sample = Self { first: u64::MAX, ..Self::default() };
-        let mut place = [0u32; SAMPLE_COLUMNS];
-        for begin in places(columns.len(), SAMPLE_COLUMNS) {
-            let looked_at = &columns[begin..(begin + SAMPLE_COLUMNS).min(columns.len())];
-            let place = &mut place[..looked_at.len()];
-            place.copy_from_slice(looked_at);
-            place.sort_unstable();
-            sample.first = sample.first.min(u64::from(place[0]));
-            sample.end = sample.end.max(u64::from(place[place.len() - 1]) + 1);
-            sample.seen += place.len() as u64;
-            sample.distinct += 1 + place.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+        let mut sorted = [0u32; SAMPLE_COLUMNS];
+        for begin in sample_starts(columns.len(), SAMPLE_COLUMNS) {
+            let sampled = &columns[begin..(begin + SAMPLE_COLUMNS).min(columns.len())];
+            let sorted = &mut sorted[..sampled.len()];
+            sorted.copy_from_slice(sampled);
+            sorted.sort_unstable();
+            sample.first = sample.first.min(u64::from(sorted[0]));
+            sample.end = sample.end.max(u64::from(sorted[sorted.len() - 1]) + 1);
+            sample.sampled += sorted.len() as u64;
+            sample.distinct += 1 + sorted.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
         }
         sample
     }
 }
 
-/// Starts of the places to look at: the first, the last and some between, `width` long and apart.
-fn places(count: usize, width: usize) -> impl Iterator<Item = usize> {
+/// Starts of disjoint samples of `width` elements, evenly spaced from the beginning to the end of `count` elements.
+fn sample_starts(count: usize, width: usize) -> impl Iterator<Item = usize> {
     let last = count.saturating_sub(width);
-    let number = (count / width.max(1)).clamp(1, SAMPLE_PLACES);
-    (0..number).map(move |place| if number == 1 { 0 } else { last * place / (number - 1) })
+    let number = (count / width.max(1)).clamp(1, SAMPLES);
+    (0..number).map(move |sample| if number == 1 { 0 } else { last * sample / (number - 1) })
 }
 
+/// The share of sampled rows with the same columns as the previous row.
 fn repeated_row_share(work: &Work<'_>, chunk: &ChunkRows) -> f64 {
     let ChunkRows::Rows { begin, end } = *chunk else { return 0.0 };
     let row = |row: usize| work.piece_columns(&ChunkRows::Rows { begin: row, end: row + 1 }).unwrap_or(&[]);
-    let (mut seen, mut repeated) = (0u32, 0u32);
-    for place in places(end - begin, SAMPLE_ROWS + 1) {
-        for next in begin + place + 1..(begin + place + 1 + SAMPLE_ROWS).min(end) {
+    let (mut compared, mut repeated) = (0u32, 0u32);
+    for start in sample_starts(end - begin, SAMPLE_ROWS + 1) {
+        for next in begin + start + 1..(begin + start + 1 + SAMPLE_ROWS).min(end) {
             let (columns, before) = (row(next), row(next - 1));
-            seen += 1;
-            // Rows beyond a sample's length would make it unbounded; none of those repeats is worth a kernel's while.
+            compared += 1;
+            // Only the first columns of a row are compared, which bounds the cost of the sample.
             let is_repeated = !columns.is_empty()
                 && columns.len() == before.len()
                 && columns.iter().zip(before).take(SAMPLE_COLUMNS).all(|(a, b)| a == b);
             repeated += u32::from(is_repeated);
         }
     }
-    f64::from(repeated) / f64::from(seen.max(1))
+    f64::from(repeated) / f64::from(compared.max(1))
 }
 
 #[cfg(test)]
@@ -180,7 +181,7 @@ mod tests {
     use crate::matrix::{RowStatistics, generate};
 
     #[test]
-    fn a_chunk_of_all_rows_has_the_matrix_statistics() {
+    fn a_chunk_of_all_rows_has_the_statistics_of_the_matrix() {
         for spec in ["rmat,scale=10,degree=8", "arrow,rows=3000", "fem3,n=6", "holes,rows=999,degree=3"] {
             let matrix = generate::<f64>(spec, 5, 1 << 30).unwrap().matrix;
             let work = Work::spmm(&matrix.view(), 4).unwrap();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn finite_element_rows_repeat_in_the_sample_and_diagonals_do_not() {
+    fn sampled_rows_repeat_in_a_finite_element_matrix_and_not_in_a_diagonal_one() {
         let features = |spec: &str| {
             let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
             let work = Work::spmm(&matrix.view(), 1).unwrap();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_looked_at_by_threads_and_nothing_changes() {
+    fn features_do_not_depend_on_the_number_of_threads() {
         let matrix = generate::<f64>("rmat,scale=17,degree=3", 5, 1 << 30).unwrap().matrix;
         let work = Work::spmm(&matrix.view(), 4).unwrap();
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
@@ -227,17 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_matrix_is_not_looked_for_again() {
+    fn known_features_of_the_whole_matrix_are_used_again() {
         let matrix = generate::<f64>("road,n=4000", 5, 1 << 30).unwrap().matrix;
         let work = Work::spmm(&matrix.view(), 4).unwrap();
         let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
         let known = Features { rows, nnz, mean: 123.0, ..Features::default() };
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-        assert_eq!(Features::of(&work.knowing(Some(known)), &all), known);
+        assert_eq!(Features::of(&work.with_features(Some(known)), &all), known);
         let half = ChunkRows::Rows { begin: 0, end: matrix.rows() / 2 };
-        assert_eq!(Features::of(&work.knowing(Some(known)), &half), Features::of(&work, &half));
+        assert_eq!(Features::of(&work.with_features(Some(known)), &half), Features::of(&work, &half));
         let of_another = Features { rows: rows + 1, ..known };
-        assert_ne!(Features::of(&work.knowing(Some(of_another)), &all), of_another);
+        assert_ne!(Features::of(&work.with_features(Some(of_another)), &all), of_another);
     }
 
     #[test]

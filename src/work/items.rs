@@ -1,23 +1,23 @@
-//! Compressed rows with a list of work beside them, so that lanes get equal shares whatever the rows look like.
+//! CSR with a list of work items, which balance the load of lanes for any distribution of row lengths.
 //!
-//! Arrays: `row_pointers`, `columns` and `values` of compressed rows, and
+//! Arrays: `row_pointers`, `columns` and `values` of CSR, and
 //!
 //! ```text
-//! list       16 bytes an item: u64 first nonzero, counted from the chunk's first, in the low 48 bits, and number of whole
-//!            rows in the high 16; u32 nonzeros, bit 31 set for a part of a cut row; u32 first row, or the number of the cut
-//! parts      u32 an item: which part of its cut row it is; 0 where it is none
-//! cuts       16 bytes a cut row or span: u32 row, or which part of the cut above it is; first slot; number of parts, bit 31 set
-//!            where they are canonical spans; number of the cut above + 1, or 0
-//! counters   u32 for each cut and tile of columns, zero before every launch and after it
+//! list       16 bytes per item: u64 with the first nonzero, relative to the chunk's first, in the low 48 bits and the number
+//!            of whole rows in the high 16; u32 nonzeros, bit 31 set for a part of a cut row; u32 first row, or index of the cut
+//! parts      u32 per item: index of the part within its cut; 0 for whole rows
+//! cuts       16 bytes per cut row or span: u32 row, or index of the part within the parent cut; u32 first slot; u32 number of
+//!            parts, bit 31 set if they are canonical spans; u32 index of the parent cut + 1, or 0
+//! counters   u32 per cut and tile of columns, zero before and after every launch
 //! ```
 //!
-//! `scratch` has one row of Y's pitch for each part of a cut: its slot. A row that is cut at segments and has many spans, more than
-//! one can add up quickly, is a cut with its spans as parts, and these are cuts with their segments as parts.
+//! `scratch` has one row of Y's pitch, a slot, for each part of a cut. A row that is cut at segments and has more than
+//! [`MAX_FLAT_SPANS`] spans has two levels: its cut has the spans as parts, and each span is a cut with its segments as parts.
 //!
-//! **Runs** are whole rows in their order, joined while they have no more than `variant.piece` nonzeros together; rows longer
-//! than a canonical segment are cut at every segment. **Pieces** are single rows, those beyond `variant.piece` nonzeros cut;
-//! heavy ones come first, the longest first of all, then the others, sorted by length within windows so that the lanes of a
-//! warp are done at about the same time.
+//! **Runs** are consecutive whole rows with at most `variant.piece` nonzeros in total; rows longer than a canonical segment are
+//! cut at every segment. **Pieces** are single rows, cut if they have more than `variant.piece` nonzeros. Heavy pieces come
+//! first, sorted by length; the others follow, sorted by length within windows so that the lanes of a warp finish at about the
+//! same time.
 
 use rayon::prelude::*;
 
@@ -28,21 +28,21 @@ use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
-/// Set in the length of a part of a cut row.
+/// Flag in the length of an item that is a part of a cut row.
 pub const CUT: u32 = 1 << 31;
-/// Set in the number of a cut's parts where they are spans.
+/// Flag in the number of a cut's parts: the parts are canonical spans.
 pub(super) const SPANS: u32 = 1 << 31;
-/// Spans of a row whose segments are added up by one group of lanes: more of them wait too long for memory, fewer for each
-/// other.
-pub(super) const FEW_SPANS: u64 = 8;
-/// Bits of an item's first nonzero.
+/// Maximal number of spans of a cut row for which one group of lanes adds up all segments. With more spans the additions would
+/// be bound by memory latency; with a lower limit, by the synchronization of two levels.
+pub(super) const MAX_FLAT_SPANS: u64 = 8;
+/// Number of bits for an item's first nonzero.
 const BEGIN_BITS: u32 = 48;
-/// Rows longer than this get a warp each.
-const HEAVY: u64 = 64;
-/// Items that are sorted among themselves: few, so that neighbours in Y stay close.
+/// Rows with more nonzeros than this are heavy: they get a warp each.
+const HEAVY_NONZEROS: u64 = 64;
+/// Items of a window; items are sorted by length within a window only, to keep accesses to Y local.
 const WINDOW: usize = 4096;
 
-/// An item of a launch, as it lies in a device's memory.
+/// A work item in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Item {
@@ -51,7 +51,7 @@ struct Item {
     row: u32,
 }
 
-/// A row that is cut, or a span of one.
+/// A cut row, or a span of one, in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Cut {
@@ -61,10 +61,10 @@ struct Cut {
     above: u32,
 }
 
-/// All that a launch works through.
+/// The work items of a launch.
 #[derive(Debug, Default)]
 struct List {
-    /// Items, each with its part.
+    /// Items, each with the index of its part.
     items: Vec<(Item, u32)>,
     heavy: usize,
     cuts: Vec<Cut>,
@@ -78,25 +78,25 @@ impl List {
         let nnz = row_pointers[row_pointers.len() - 1] - row_pointers[0];
         if rows >= u64::from(CUT)
             || nnz >> BEGIN_BITS != 0
-            || longest.div_ceil(longest_item(variant)) >= u64::from(CUT)
+            || longest.div_ceil(max_item_nonzeros(variant)) >= u64::from(CUT)
         {
             return Err(Error::Usage(
-                "a chunk has more rows or nonzeros than a list of work can count; take more --chunks".into(),
+                "a chunk has too many rows or nonzeros for the 32-bit work list of this kernel; use more --chunks".into(),
             ));
         }
         let mut list = Self::default();
         match layout {
-            Layout::Runs => list.add_runs(longest_item(variant), row_pointers),
-            _ => list.add_pieces(longest_item(variant), row_pointers),
+            Layout::Runs => list.add_runs(max_item_nonzeros(variant), row_pointers),
+            _ => list.add_pieces(max_item_nonzeros(variant), row_pointers),
         }
         Ok(list)
     }
 
-    /// Cuts a row at every `most` nonzeros, and where these are segments and many at spans too.
+    /// Cuts a row into parts of `most` nonzeros, in two levels if the parts are segments and the row has many spans.
     fn cut(&mut self, row: usize, begin: u64, length: u64, most: u64) {
         let parts = length.div_ceil(most);
         let spans = length.div_ceil(SPAN as u64);
-        let by_spans = most == SEGMENT as u64 && spans > FEW_SPANS;
+        let by_spans = most == SEGMENT as u64 && spans > MAX_FLAT_SPANS;
         let (cuts, parts_of_cut) = if by_spans { (spans, (SPAN / SEGMENT) as u64) } else { (1, parts) };
         let mut above = 0;
         if by_spans {
@@ -136,7 +136,7 @@ impl List {
                 row += 1;
                 continue;
             }
-            // A row longer than a run is a run of its own, so the next one always goes beyond `most` or not at all.
+            // A row longer than `most` is a run by itself: the next row then never fits.
             let fits = |&end: &usize| row_pointers[end + 1] - begin <= most && end - row < most_rows;
             let end = (row + 1..rows).take_while(fits).last().map_or(row + 1, |last| last + 1);
             let length = (row_pointers[end] - begin) as u32;
@@ -157,18 +157,18 @@ impl List {
             }
             let item =
                 Item { begin_and_rows: begin | 1 << BEGIN_BITS, length: length as u32, row: row as u32 };
-            if length > HEAVY { &mut self.items } else { &mut light }.push((item, 0));
+            if length > HEAVY_NONZEROS { &mut self.items } else { &mut light }.push((item, 0));
         }
-        let falling = |(item, _): &(Item, u32)| std::cmp::Reverse(item.length & !CUT);
-        self.items.par_sort_by_key(falling);
+        let descending = |(item, _): &(Item, u32)| std::cmp::Reverse(item.length & !CUT);
+        self.items.par_sort_by_key(descending);
         self.heavy = self.items.len();
-        light.par_chunks_mut(WINDOW).for_each(|window| window.sort_by_key(falling));
+        light.par_chunks_mut(WINDOW).for_each(|window| window.sort_by_key(descending));
         self.items.append(&mut light);
     }
 }
 
-/// Nonzeros of an item at most.
-fn longest_item(variant: &Variant) -> u64 {
+/// Maximal nonzeros of an item.
+fn max_item_nonzeros(variant: &Variant) -> u64 {
     u64::from(variant.piece.clamp(1, CUT - 1))
 }
 
@@ -181,20 +181,20 @@ pub(super) fn storage<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrVie
     Ok(Storage { heavy: list.heavy as u64, ..storage })
 }
 
-/// The most that chunks of so many rows and nonzeros take, whichever rows have them.
-pub(super) fn most(
+/// An upper bound on the storage of any chunk with so many rows and nonzeros and this longest row.
+pub(super) fn upper_bound(
     layout: Layout,
     variant: &Variant,
     (rows, nnz, longest): (u64, u64, u64),
     value_bytes: u64,
 ) -> Storage {
-    let most = if layout == Layout::Runs { SEGMENT as u64 } else { longest_item(variant) };
+    let most = if layout == Layout::Runs { SEGMENT as u64 } else { max_item_nonzeros(variant) };
     let counts = if longest <= most {
         (rows, 0, 0)
     } else {
         let cuts = rows.min(nnz / (most + 1));
-        // A row of several spans has at most twice as many as fit into it.
-        let has_many = most == SEGMENT as u64 && longest > FEW_SPANS * SPAN as u64;
+        // Rounding up at most doubles the number of spans of a row with several.
+        let has_many = most == SEGMENT as u64 && longest > MAX_FLAT_SPANS * SPAN as u64;
         let spans = if has_many { 2 * (nnz / SPAN as u64) } else { 0 };
         (rows.saturating_add(nnz / most), cuts + spans, nnz / most + cuts + spans)
     };
@@ -211,7 +211,7 @@ fn lay_out(
     let arrays = [
         ("list", items, size_of::<Item>() as u64),
         ("parts", items, 4),
-        // One at least, so that there is something to point to.
+        // At least one, so that the array has an address.
         ("cuts", cuts.max(1), size_of::<Cut>() as u64),
         ("counters", cuts.max(1) * MOST_TILES, 4),
         ("row_pointers", rows + 1, 8),
@@ -222,7 +222,7 @@ fn lay_out(
     Storage { scratch_rows: slots, ..storage }
 }
 
-/// Writes the chunk.
+/// Writes `rows` into the arrays of a slot.
 pub(super) fn write<T: Scalar>(
     storage: &Storage,
     rows: CsrView<'_, T>,
@@ -234,7 +234,9 @@ pub(super) fn write<T: Scalar>(
         (cast(items)?, cast(parts)?, cast(cuts)?);
     let list = List::of(storage.layout, &storage.variant, rows.row_pointers())?;
     if list.items.len() != items.len() || list.cuts.len() > cuts.len() {
-        return Err(Error::Internal("a chunk has other items than when it was laid out".into()));
+        return Err(Error::Internal(
+            "the number of work items of a chunk has changed since its storage was computed".into(),
+        ));
     }
     for ((to, part_to), (item, part)) in items.iter_mut().zip(parts).zip(&list.items) {
         (*to, *part_to) = (*item, *part);
@@ -259,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn items_give_back_every_row_once_and_fit_their_bound(
+        fn items_cover_every_row_once_within_the_storage_bound(
             lengths in proptest::collection::vec(
                 prop_oneof![Just(0usize), 0..9usize, 0..80usize, 250..600usize, 1000..2200usize, 7000..10000usize], 0..12),
             piece in prop_oneof![1..70u32, Just(SEGMENT as u32), Just(SPAN as u32)],
@@ -289,8 +291,8 @@ mod tests {
                         let span = cut.row_or_part;
                         cut = cuts[cut.above as usize - 1];
                         prop_assert!(cut.parts & SPANS != 0 && cut.above == 0);
-                        prop_assert!(span < cut.parts & !SPANS && cut.parts & !SPANS > FEW_SPANS as u32);
-                        // The parts of a span lie in it.
+                        prop_assert!(span < cut.parts & !SPANS && cut.parts & !SPANS > MAX_FLAT_SPANS as u32);
+                        // The parts of a span are inside it.
                         let in_row = at + pointers[0] as usize - pointers[cut.row_or_part as usize] as usize;
                         prop_assert_eq!((in_row / SPAN, in_row % SPAN / SEGMENT), (span as usize, part as usize));
                     }
@@ -316,11 +318,11 @@ mod tests {
                 }
                 prop_assert_eq!(at as u64, pointers[row + 1] - pointers[0], "row {}", row);
             }
-            let is_light = |item: &Item| item.length & CUT == 0 && u64::from(item.length) <= HEAVY;
+            let is_light = |item: &Item| item.length & CUT == 0 && u64::from(item.length) <= HEAVY_NONZEROS;
             prop_assert!(runs || items[storage.heavy as usize..].iter().all(is_light));
             prop_assert!(!items[..storage.heavy as usize].iter().any(is_light));
             let longest = (0..rows.rows()).map(|row| rows.row_length(row)).max().unwrap_or(0) as u64;
-            let bound = most(layout, &variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8);
+            let bound = upper_bound(layout, &variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8);
             prop_assert!(storage.bytes() <= bound.bytes() && storage.scratch_rows <= bound.scratch_rows);
         }
     }

@@ -1,4 +1,4 @@
-//! Which file lays rows out for which layout.
+//! Dispatch from storage layouts to the files that implement them.
 
 use super::held::HeldColumns;
 use super::storage::{Footprint, Storage, cast, write_entries};
@@ -9,7 +9,9 @@ use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 
 impl Storage {
-    /// How `rows` lie for a kernel's form. An error where a format cannot hold such rows. Runs in the rayon pool it is called in.
+    /// The storage of `rows` for a kernel's layout and form, computed in the rayon pool of the caller.
+    ///
+    /// An error if the layout cannot store such rows.
     pub fn of<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrView<'_, T>) -> Result<Self> {
         let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
         match layout {
@@ -26,11 +28,13 @@ impl Storage {
         }
     }
 
-    /// Writes `rows` into `slot`; columns become places in `held`.
+    /// Writes `rows` into `slot`, with columns translated to row indices of the device's part of X.
     pub fn write<T: Scalar>(&self, rows: CsrView<'_, T>, held: &HeldColumns, slot: &mut [u8]) -> Result<()> {
-        let (room, needed) = (slot.len() as u64, self.bytes());
+        let (available, needed) = (slot.len() as u64, self.bytes());
         let Some(slot) = slot.get_mut(..needed as usize) else {
-            return Err(Error::Internal(format!("a chunk of {needed} bytes in a slot of {room}")));
+            return Err(Error::Internal(format!(
+                "a chunk of {needed} bytes does not fit a slot of {available} bytes"
+            )));
         };
         match self.layout {
             Layout::Csr => {
@@ -46,7 +50,7 @@ impl Storage {
                 for row in 0..rows.rows() {
                     let (from_columns, from_values) = rows.row(row);
                     let begin = row * self.width as usize;
-                    held.place_all(from_columns, &mut columns[begin..begin + from_columns.len()])?;
+                    held.local_rows(from_columns, &mut columns[begin..begin + from_columns.len()])?;
                     values[begin..begin + from_values.len()].copy_from_slice(from_values);
                 }
                 Ok(())
@@ -61,8 +65,10 @@ impl Storage {
 }
 
 impl Work<'_> {
-    /// Memory that `piece` takes on a device at most; `longest` is its longest row. Known from row lengths alone, so
-    /// that a plan needs no columns; an error where a format cannot hold rows of such lengths.
+    /// An upper bound on the device memory of `piece`; `longest` is the length of its longest row.
+    ///
+    /// It follows from the row lengths alone, so that a plan needs no columns. An error if the layout cannot store rows of such
+    /// lengths.
     pub fn footprint(
         &self,
         piece: &ChunkRows,
@@ -72,15 +78,17 @@ impl Work<'_> {
     ) -> Result<Footprint> {
         let (rows, nnz) = (self.slice_rows(piece) as u64, self.piece_nnz(piece));
         let value_bytes = self.dtype().bytes() as u64;
-        let most = match layout {
+        let bound = match layout {
             Layout::Csr => Storage::csr(rows, nnz, value_bytes),
             Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
-            Layout::Runs | Layout::Pieces => items::most(layout, variant, (rows, nnz, longest), value_bytes),
-            Layout::RowBlocks => row_blocks::most(variant, (rows, nnz), value_bytes),
-            Layout::RowGroups => row_groups::most(variant, (rows, nnz, longest), value_bytes)?,
-            Layout::Slices => slices::most(variant, self.lengths(piece), rows, value_bytes)?,
-            Layout::Hybrid => hybrid::most(variant, self.lengths(piece), rows, value_bytes)?,
+            Layout::Runs | Layout::Pieces => {
+                items::upper_bound(layout, variant, (rows, nnz, longest), value_bytes)
+            }
+            Layout::RowBlocks => row_blocks::upper_bound(variant, (rows, nnz), value_bytes),
+            Layout::RowGroups => row_groups::upper_bound(variant, (rows, nnz, longest), value_bytes)?,
+            Layout::Slices => slices::upper_bound(variant, self.lengths(piece), rows, value_bytes)?,
+            Layout::Hybrid => hybrid::upper_bound(variant, self.lengths(piece), rows, value_bytes)?,
         };
-        Ok(most.footprint(self.pitch_bytes()))
+        Ok(bound.footprint(self.pitch_bytes()))
     }
 }

@@ -1,36 +1,36 @@
-//! Sums over the lengths of rows, as fast as row pointers can be read.
+//! Sums over row lengths, vectorized to run at memory bandwidth.
 
-#![allow(unsafe_code)] // SIMD leaf: calls code compiled for instructions that were found to be there
+#![allow(unsafe_code)] // SIMD leaf: calls code compiled for an instruction set that was detected before
 
 use crate::machine::Isa;
 use crate::matrix::statistics::LONG_ROW;
 
-/// Rows looked at in one go; few enough that their pointers are still near where some of them are long.
+/// Rows per block; small enough that a second pass over a block's pointers hits the L1 cache.
 const BLOCK_ROWS: usize = 512;
 
-/// What the lengths of some rows add up to. All of it is integers, so rows can be shared out in any way.
+/// Sums over the lengths of some rows. All are integers, so the division of rows among threads does not change them.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Lengths {
-    /// The longest.
+    /// Length of the longest row.
     pub max: u64,
     /// Rows without nonzeros.
     pub empty_rows: u64,
-    /// Nonzeros of long rows.
+    /// Nonzeros in rows longer than `LONG_ROW`.
     pub long: u64,
-    /// Squares of the lengths; `u64::MAX` where they cannot be counted.
+    /// Sum of the squares of the lengths; `u64::MAX` on overflow.
     pub squares: u64,
 }
 
 impl Lengths {
-    /// Of whole rows, from their pointers.
+    /// The sums over whole rows, given by their row pointers.
     pub fn of_pointers(pointers: &[u64]) -> Self {
         Self::with(Isa::detect(), pointers)
     }
 
-    /// The same with instructions of `isa`, which must be one that this processor has.
+    /// As [`Self::of_pointers`], with the instruction set `isa`, which the processor must have.
     fn with(isa: Isa, pointers: &[u64]) -> Self {
         match isa {
-            // SAFETY: the processor has these instructions.
+            // SAFETY: the caller checked that the processor has this instruction set.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => unsafe { of_blocks_avx512(pointers) },
             // SAFETY: as above.
@@ -40,7 +40,7 @@ impl Lengths {
         }
     }
 
-    /// Of lengths one by one.
+    /// The sums over an iterator of lengths.
     pub fn of(lengths: impl Iterator<Item = u64>) -> Self {
         let mut sums = Self::default();
         for length in lengths {
@@ -52,7 +52,7 @@ impl Lengths {
         sums
     }
 
-    /// Of the rows of both.
+    /// The sums over the rows of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             max: self.max.max(other.max),
@@ -75,7 +75,8 @@ fn of_blocks_avx2(pointers: &[u64]) -> Lengths {
     of_blocks(pointers)
 }
 
-/// Inlined, so that it is compiled with the instructions of the one that calls it; closures would not be.
+/// The sums over all rows, block by block. Inlined, so that it is compiled for the instruction set of its caller; a closure
+/// would not be.
 #[inline(always)]
 fn of_blocks(pointers: &[u64]) -> Lengths {
     let rows = pointers.len().saturating_sub(1);
@@ -86,7 +87,8 @@ fn of_blocks(pointers: &[u64]) -> Lengths {
     sums
 }
 
-/// Of one block. What few rows need is left to a second look at those blocks that have some, so that vectors take the rest.
+/// The sums over one block. The nonzeros of long rows are summed in a second pass, over blocks with long rows only, so that
+/// the first pass vectorizes.
 #[inline(always)]
 fn of_block(pointers: &[u64]) -> Lengths {
     let (before, after) = (pointers, pointers.get(1..).unwrap_or(&[]));
@@ -98,8 +100,8 @@ fn of_block(pointers: &[u64]) -> Lengths {
     let (mut max, mut empty_rows, mut squares) = (0i64, 0u64, 0u64);
     for (before, after) in before.iter().zip(after) {
         let length = after.wrapping_sub(*before);
-        // Lengths and the sum of their squares fit, as the block's nonzeros do. Signed comparison and multiplication of
-        // halves are single instructions.
+        // Lengths fit 32 bits and the sum of squares 64 bits, since the block's nonzeros fit 32 bits. Signed comparison and
+        // 32-bit multiplication are single vector instructions.
         squares = squares.wrapping_add(u64::from(length as u32) * u64::from(length as u32));
         empty_rows += u64::from(length == 0);
         max = max.max(length as i64);
@@ -125,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_instruction_set_counts_what_one_by_one_counts(
+        fn every_instruction_set_gives_the_same_sums(
             first in 0u64..1 << 40,
             lengths in prop::collection::vec(prop_oneof![6 => 0u64..40, 1 => 500u64..530, 1 => 0u64..1 << 34], 0..1200),
         ) {
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_does_not_wrap_around() {
+    fn an_overflowing_sum_of_squares_saturates() {
         for &isa in Isa::all_here() {
             assert_eq!(Lengths::with(isa, &[0, 1 << 40, 1 << 41]).squares, u64::MAX);
             assert_eq!(Lengths::with(isa, &[]), Lengths::default());

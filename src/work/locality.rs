@@ -1,8 +1,8 @@
-//! How the columns of neighbouring rows lie: how many of them neighbours share, how far apart they are, and whether the same
-//! ones come again elsewhere. This decides how often a row of X is read and from where.
+//! Column locality of a chunk: how many columns neighbouring rows have in common, how far apart they are, and how many recur in
+//! distant rows. It determines how often a row of X is loaded, and from which level of the memory hierarchy.
 //!
-//! A few panels of neighbouring rows are looked at, in places that are spread evenly over the nonzeros, so that long rows
-//! count as much as the work they make. The sample grows with the matrix and stays a small share of it.
+//! The estimate comes from panels of consecutive rows, evenly spaced over the nonzeros, so that rows count in proportion to
+//! their work. The sample grows with the matrix and stays a small share of it.
 
 use std::ops::Range;
 
@@ -14,38 +14,38 @@ use super::{ChunkRows, Work};
 
 /// Rows of a panel.
 const PANEL_ROWS: usize = 32;
-/// Rows of a group within it.
+/// Rows of a group; a panel is divided into groups.
 const GROUP_ROWS: usize = 4;
-/// Entries of a panel that are looked at.
+/// Entries of a panel after which no further group is added.
 const PANEL_ENTRIES: usize = 512;
-/// Entries of a row that are looked at.
+/// Sampled entries of a row that belongs to a group with more entries than this.
 const ROW_ENTRIES: usize = PANEL_ENTRIES / GROUP_ROWS;
-/// One entry out of so many is looked at, and at least and at most so many.
-const SAMPLED_SHARE: u64 = 1024;
-const LEAST_ENTRIES: u64 = 512;
-const MOST_ENTRIES: u64 = 16 << 10;
-/// Panels that are not worth sharing out.
-const PANELS_A_THREAD: usize = 4;
-/// Parts that columns are dealt to, to be counted apart.
-const PARTS: usize = 8;
-/// Distances from a panel's middle column, as powers of two.
-const NEAR: [u32; 3] = [12, 16, 20];
+/// One entry in so many is sampled, within the following limits.
+const ENTRIES_PER_SAMPLE: u64 = 1024;
+const MIN_SAMPLED_ENTRIES: u64 = 512;
+const MAX_SAMPLED_ENTRIES: u64 = 16 << 10;
+/// Minimal number of panels per parallel task.
+const MIN_PANELS_PER_TASK: usize = 4;
+/// Number of buckets, by column modulo this number, whose columns are counted in parallel.
+const BUCKETS: usize = 8;
+/// Distances from a panel's median column, as powers of two.
+const NEAR_BITS: [u32; 3] = [12, 16, 20];
 
-/// Shares that say how the columns of neighbouring rows lie.
+/// Measures of the column locality of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Locality {
-    /// Different columns in groups of four rows, for each nonzero.
+    /// Distinct columns per nonzero in groups of 4 rows.
     pub group_columns: f64,
-    /// Different columns in panels of 32 rows, for each nonzero.
+    /// Distinct columns per nonzero in panels of 32 rows.
     pub panel_columns: f64,
-    /// Share of the nonzeros no more than 2^12, 2^16 and 2^20 columns from the middle of their panel.
+    /// Share of the nonzeros less than 2^12, 2^16 and 2^20 columns from the median column of their panel.
     pub near: [f64; 3],
-    /// Share of the nonzeros whose column panels elsewhere name too.
+    /// Share of the panels' distinct columns that occur in more than one panel.
     pub popular: f64,
 }
 
 impl Default for Locality {
-    /// Nothing shared and nothing near: what is assumed where columns are not known.
+    /// No common and no near columns: the assumption if columns are not known.
     fn default() -> Self {
         Self { group_columns: 1.0, panel_columns: 1.0, near: [0.0; 3], popular: 0.0 }
     }
@@ -71,68 +71,68 @@ impl Sums {
     }
 }
 
-/// What has been seen of some panels.
-struct Seen {
+/// The accumulated sample of some panels.
+struct PanelSample {
     sums: Sums,
-    /// Columns of each panel, each once, dealt out by their numbers.
-    columns: [Vec<u32>; PARTS],
-    /// Entries of the panel looked at.
+    /// Distinct columns of each panel, in buckets.
+    columns: [Vec<u32>; BUCKETS],
+    /// Columns of the current panel's entries.
     panel: Vec<u32>,
-    /// The group that a column was last seen in.
+    /// The last group in which each column occurred.
     groups: ColumnMarks,
-    /// Number of the last group looked at.
+    /// Number of the current group.
     group: u32,
 }
 
 impl Locality {
-    /// Of a chunk, in the rayon pool this is called in.
+    /// The locality of a chunk, computed in the rayon pool of the caller.
     pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let nnz = work.piece_nnz(chunk);
-        let sampled = (nnz / SAMPLED_SHARE).clamp(LEAST_ENTRIES, MOST_ENTRIES).min(nnz);
+        let sampled = (nnz / ENTRIES_PER_SAMPLE).clamp(MIN_SAMPLED_ENTRIES, MAX_SAMPLED_ENTRIES).min(nnz);
         let mean = nnz as f64 / (work.slice_rows(chunk) as f64).max(1.0);
         let panel = (mean * PANEL_ROWS as f64).clamp(1.0, PANEL_ENTRIES as f64);
         let panels = ((sampled as f64 / panel).ceil() as u64).max(1);
-        let looked_at = (0..panels as usize).into_par_iter().with_min_len(PANELS_A_THREAD).fold(
-            Seen::nothing,
-            |mut seen, place| {
-                let entry = ((2 * place + 1) as u128 * u128::from(nnz) / (2 * u128::from(panels))) as u64;
-                seen.look_at(work, chunk, entry);
-                seen
+        let samples = (0..panels as usize).into_par_iter().with_min_len(MIN_PANELS_PER_TASK).fold(
+            PanelSample::new,
+            |mut sample, panel| {
+                let entry = ((2 * panel + 1) as u128 * u128::from(nnz) / (2 * u128::from(panels))) as u64;
+                sample.add_panel(work, chunk, entry);
+                sample
             },
         );
-        let together = looked_at.map(|seen| (seen.sums, seen.columns)).reduce_with(
+        let merged = samples.map(|sample| (sample.sums, sample.columns)).reduce_with(
             |(sums, mut all), (more, columns)| {
                 all.iter_mut().zip(columns).for_each(|(all, columns)| all.extend(columns));
                 (sums.plus(&more), all)
             },
         );
-        let Some((sums, columns)) = together.filter(|(sums, _)| sums.entries > 0) else {
+        let Some((sums, columns)) = merged.filter(|(sums, _)| sums.entries > 0) else {
             return Self::default();
         };
         let share = |part: u64, of: u64| if of == 0 { 1.0 } else { part as f64 / of as f64 };
-        let again: u64 = columns.par_iter().map(|columns| named_again(columns)).sum();
+        let repeated: u64 = columns.par_iter().map(|columns| count_repeated(columns)).sum();
         Self {
             group_columns: share(sums.group_columns, sums.entries),
             panel_columns: share(sums.panel_columns, sums.entries),
             near: sums.near.map(|near| share(near, sums.entries)),
-            popular: share(again, sums.panel_columns),
+            popular: share(repeated, sums.panel_columns),
         }
     }
 }
 
-impl Seen {
-    fn nothing() -> Self {
+impl PanelSample {
+    fn new() -> Self {
         Self {
             sums: Sums::default(),
             columns: Default::default(),
             panel: Vec::with_capacity(2 * PANEL_ENTRIES),
-            groups: ColumnMarks::with_room(2 * PANEL_ENTRIES),
+            groups: ColumnMarks::with_capacity(2 * PANEL_ENTRIES),
             group: 0,
         }
     }
 
-    /// Looks at the panel around an entry of the chunk; at nothing where columns are not known.
-    fn look_at(&mut self, work: &Work<'_>, chunk: &ChunkRows, entry: u64) {
+    /// Adds the panel that starts at the group of the given entry; adds nothing if columns are not known.
+    fn add_panel(&mut self, work: &Work<'_>, chunk: &ChunkRows, entry: u64) {
         self.panel.clear();
         let first_group = self.group + 1;
         match *chunk {
@@ -140,13 +140,13 @@ impl Seen {
                 let columns = work.piece_columns(chunk).unwrap_or(&[]);
                 let columns = columns.get(entry as usize..).unwrap_or(&[]);
                 self.group += 1;
-                self.take(columns.get(..PANEL_ENTRIES).unwrap_or(columns), first_group);
+                self.add_columns(columns.get(..PANEL_ENTRIES).unwrap_or(columns), first_group);
             }
             ChunkRows::Rows { begin, end } if begin < end => {
                 let first = work.row_of(work.entries_before(begin) + entry).clamp(begin, end - 1);
                 let first = first - (first - begin) % GROUP_ROWS;
                 for group in (first..end.min(first + PANEL_ROWS)).step_by(GROUP_ROWS) {
-                    self.take_group(work, group..end.min(group + GROUP_ROWS), first_group);
+                    self.add_group(work, group..end.min(group + GROUP_ROWS), first_group);
                     if self.panel.len() >= PANEL_ENTRIES {
                         break;
                     }
@@ -155,70 +155,71 @@ impl Seen {
             ChunkRows::Rows { .. } => {}
         }
         self.sums.entries += self.panel.len() as u64;
-        let near = near_the_middle(&mut self.panel);
+        let near = count_near_median(&mut self.panel);
         self.sums.near.iter_mut().zip(near).for_each(|(sum, near)| *sum += near);
     }
 
-    /// Takes a group of rows into the panel that began with `first_group`; of long rows the beginnings, which share as
-    /// the whole rows do.
-    fn take_group(&mut self, work: &Work<'_>, rows: Range<usize>, first_group: u32) {
+    /// Adds a group of rows to the panel that began with `first_group`; of long rows only the beginnings, which represent the
+    /// whole rows.
+    fn add_group(&mut self, work: &Work<'_>, rows: Range<usize>, first_group: u32) {
         let columns = |begin, end| work.piece_columns(&ChunkRows::Rows { begin, end }).unwrap_or(&[]);
         self.group += 1;
         let all = columns(rows.start, rows.end);
         if all.len() <= ROW_ENTRIES {
-            return self.take(all, first_group);
+            return self.add_columns(all, first_group);
         }
         for row in rows {
             let columns = columns(row, row + 1);
-            self.take(columns.get(..ROW_ENTRIES).unwrap_or(columns), first_group);
+            self.add_columns(columns.get(..ROW_ENTRIES).unwrap_or(columns), first_group);
         }
     }
 
-    fn take(&mut self, columns: &[u32], first_group: u32) {
+    /// Adds columns of the current group to the panel that began with `first_group`.
+    fn add_columns(&mut self, columns: &[u32], first_group: u32) {
         self.panel.extend_from_slice(columns);
         let (mut of_panel, mut of_group) = (0, 0);
         for &column in columns {
-            let last_seen = self.groups.of(column, first_group);
-            if *last_seen == 0 {
+            let last_group = self.groups.get_mut(column, first_group);
+            if *last_group == 0 {
                 of_panel += 1;
-                self.columns[column as usize % PARTS].push(column);
+                self.columns[column as usize % BUCKETS].push(column);
             }
-            of_group += u64::from(*last_seen != self.group);
-            *last_seen = self.group;
+            of_group += u64::from(*last_group != self.group);
+            *last_group = self.group;
         }
         self.sums.panel_columns += of_panel;
         self.sums.group_columns += of_group;
     }
 }
 
-/// How many columns of a panel are near its middle one.
-fn near_the_middle(panel: &mut [u32]) -> [u64; 3] {
+/// The number of a panel's entries within each distance of its median column.
+fn count_near_median(panel: &mut [u32]) -> [u64; 3] {
     let (low, high) =
         panel.iter().fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
     let half = panel.len() / 2;
-    if panel.is_empty() || high - low < 1 << NEAR[0] {
-        // All are, whichever is the middle one.
+    if panel.is_empty() || high - low < 1 << NEAR_BITS[0] {
+        // All are within the smallest distance of any median.
         return [panel.len() as u64; 3];
     }
-    let middle = *panel.select_nth_unstable(half).1;
-    NEAR.map(|bits| panel.iter().filter(|&&column| column.abs_diff(middle) >> bits == 0).count() as u64)
+    let median = *panel.select_nth_unstable(half).1;
+    NEAR_BITS.map(|bits| panel.iter().filter(|&&column| column.abs_diff(median) >> bits == 0).count() as u64)
 }
 
-/// How many of these columns are there more than once, each time counted.
-fn named_again(columns: &[u32]) -> u64 {
-    let mut times = ColumnMarks::with_room(columns.len());
-    let mut again = 0;
+/// The number of elements whose value occurs more than once in `columns`.
+fn count_repeated(columns: &[u32]) -> u64 {
+    let mut occurrences = ColumnMarks::with_capacity(columns.len());
+    let mut repeated = 0;
     for &column in columns {
-        let times = times.of(column, 1);
-        // The second time tells that the first one counts too.
-        again += match *times {
+        let occurrences = occurrences.get_mut(column, 1);
+        // At the second occurrence the first one counts too.
+        repeated += match *occurrences {
             0 => 0,
             1 => 2,
             _ => 1,
         };
-        *times += 1;
+        *occurrences += 1;
     }
-    again
+    repeated
 }
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn meshes_share_columns_and_scattered_rows_do_not() {
+    fn neighbouring_rows_have_common_columns_in_meshes_and_not_in_scattered_matrices() {
         let (mesh, scattered) = (of("fem3,n=12"), of("uniform,rows=100000,degree=16"));
         assert!(mesh.group_columns < 0.45 && mesh.panel_columns < 0.25, "{mesh:?}");
         assert!(scattered.group_columns > 0.99 && scattered.panel_columns > 0.99, "{scattered:?}");
@@ -244,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_many_rows_name_are_popular() {
+    fn a_power_law_graph_has_more_popular_columns_than_a_road_network() {
         let (graph, road) = (of("rmat,scale=16,degree=16"), of("road,n=60000"));
         assert!(graph.popular > road.popular + 0.1, "{graph:?} {road:?}");
     }
 
     #[test]
     fn a_group_of_equal_rows_has_each_column_once() {
-        // Four rows of the same eight columns, again and again.
+        // Groups of four rows with the same eight columns.
         let columns: Vec<u32> =
             (0..400u32).flat_map(|row| (0..8).map(move |entry| row / 4 * 8 + entry)).collect();
         let pointers: Vec<u64> = (0..=400).map(|row| row * 8).collect();
@@ -262,8 +263,8 @@ mod tests {
         assert_eq!(Locality::of(&unknown, &ChunkRows::Rows { begin: 0, end: 400 }), Locality::default());
     }
 
-    /// The same with sets, from the same panels.
-    fn plainly(matrix: &Csr<f64>) -> Locality {
+    /// The locality from the same panels, computed with sets.
+    fn locality_with_sets(matrix: &Csr<f64>) -> Locality {
         let view = matrix.view();
         let (rows, nnz) = (matrix.rows(), matrix.nnz() as u64);
         let sampled = (nnz / 1024).clamp(512, 16384).min(nnz) as f64;
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_count_what_sets_count() {
+    fn column_marks_give_the_same_locality_as_sets() {
         for spec in [
             "rmat,scale=15,degree=16",
             "fem3,n=14",
@@ -316,12 +317,12 @@ mod tests {
             "band,rows=50,width=3",
         ] {
             let matrix: Csr<f64> = generate(spec, 3, 1 << 30).unwrap().matrix;
-            assert_eq!(of(spec), plainly(&matrix), "{spec}");
+            assert_eq!(of(spec), locality_with_sets(&matrix), "{spec}");
         }
     }
 
     #[test]
-    fn a_chunk_without_rows_is_as_if_nothing_were_known() {
+    fn a_chunk_without_rows_has_the_default_locality() {
         let work = Work::spmm_pattern(&[0, 2, 3], Some(&[0, 1, 1]), 2, 4, crate::matrix::Dtype::F64).unwrap();
         assert_eq!(Locality::of(&work, &ChunkRows::Rows { begin: 2, end: 2 }), Locality::default());
     }

@@ -1,7 +1,8 @@
-//! What a job is: how its rows weigh, what a piece of it reads and writes, and how slices become Y.
+//! The description of a product for planning: the cost of its rows, the bytes that a piece reads and writes, and the storage
+//! formats of its chunks.
 //!
-//! [`Work`] holds the few facts a planner asks for and no values. Each kind of job has a file that makes one
-//! ([`spmm`]); nothing above this floor knows which kind it was.
+//! [`Work`] holds the sparsity pattern and no values. Each kind of product has a constructor in a file of its own ([`spmm`]);
+//! the modules above do not distinguish the kinds.
 
 mod column_marks;
 pub mod columns;
@@ -29,7 +30,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use features::Features;
 pub use held::HeldColumns;
 pub use locality::Locality;
-pub use partition::{ChunkRows, Position, Span, position_at, split};
+pub use partition::{ChunkRows, Position, PositionRange, position_at, split};
 pub use pitch::{XOrder, pitch_bytes};
 pub use storage::{Array, Footprint, Storage};
 
@@ -37,25 +38,25 @@ use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
 use crate::matrix::Dtype;
 
-/// Row pointers that are hashed in one go.
-const HASHED_BLOCK: usize = 1 << 16;
+/// Number of row pointers per hashed block.
+const HASH_BLOCK_POINTERS: usize = 1 << 16;
 
-/// A job: rows of A, each with some entries, times X.
+/// The product Y = A X as a planner sees it: the pattern of A, the number of columns of X, and the precision.
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a> {
-    /// Entries before each row, and after the last.
+    /// Row pointers of A, counted from its first entry.
     row_pointers: &'a [u64],
-    /// The column of every entry; without them X is taken to be needed whole.
+    /// Column of each entry; if none, every piece is assumed to need all of X.
     columns: Option<&'a [u32]>,
     cols: usize,
     k: usize,
     dtype: Dtype,
     weights: Weights,
-    /// Features of all rows, where they are known already.
+    /// Features of the whole matrix, if they have been computed before.
     known: Option<Features>,
 }
 
-/// What tells one matrix from another without its values.
+/// Identifies the pattern of a matrix, without its columns and values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fingerprint {
     /// Number of rows.
@@ -69,9 +70,11 @@ pub struct Fingerprint {
 }
 
 impl<'a> Work<'a> {
-    /// The same job where features of all rows are known; those of another matrix are not believed.
+    /// The same product with the features of the whole matrix, which are then not computed again.
+    ///
+    /// Features whose number of rows or nonzeros differs from this matrix are ignored.
     #[must_use]
-    pub fn knowing(self, features: Option<Features>) -> Self {
+    pub fn with_features(self, features: Option<Features>) -> Self {
         let own = |features: &Features| (features.rows, features.nnz) == (self.rows() as u64, self.nnz());
         Self { known: features.filter(own), ..self }
     }
@@ -111,30 +114,30 @@ impl<'a> Work<'a> {
         self.entries_before(row + 1).saturating_sub(self.entries_before(row))
     }
 
-    /// The row that entry number `entry` of A lies in; the last one where there is no such entry.
+    /// The row of entry number `entry` of A; the last row if there is no such entry.
     pub fn row_of(&self, entry: u64) -> usize {
         let after = self.row_pointers.partition_point(|&pointer| pointer <= entry);
         after.saturating_sub(1).min(self.rows().saturating_sub(1))
     }
 
-    /// Places where row `row` may be cut: it has so many segments, each a sum of its own.
+    /// Number of canonical segments of row `row`. A row may be cut between segments only.
     pub fn row_segments(&self, row: usize) -> usize {
         segments(self.row_length(row) as usize)
     }
 
-    /// Cost of all rows before `row`, in bytes touched.
+    /// Cost of all rows before `row`, in bytes accessed.
     pub fn cost_before(&self, row: usize) -> u128 {
         u128::from(self.entries_before(row)) * u128::from(self.weights.per_nonzero)
             + row as u128 * u128::from(self.weights.per_row)
     }
 
-    /// Cost of a piece, in bytes touched.
+    /// Cost of a piece, in bytes accessed.
     pub fn cost(&self, piece: &ChunkRows) -> u128 {
         u128::from(self.entries(piece).end - self.entries(piece).start) * u128::from(self.weights.per_nonzero)
             + self.slice_rows(piece) as u128 * u128::from(self.weights.per_row)
     }
 
-    /// Where the entries of a piece lie.
+    /// The range of a piece's entries in A.
     pub fn entries(&self, piece: &ChunkRows) -> Range<u64> {
         match piece {
             ChunkRows::Rows { begin, end } => self.entries_before(*begin)..self.entries_before(*end),
@@ -152,7 +155,7 @@ impl<'a> Work<'a> {
         entries.end - entries.start
     }
 
-    /// Rows that a piece computes: rows of Y, or one row of carries for each segment.
+    /// Number of result rows of a piece: rows of Y, or one partial sum (carry) per segment.
     pub fn slice_rows(&self, piece: &ChunkRows) -> usize {
         match piece {
             ChunkRows::Rows { begin, end } => end - begin,
@@ -160,7 +163,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Bytes that a piece computes on a device.
+    /// Bytes of a piece's result on a device.
     pub fn slice_bytes(&self, piece: &ChunkRows) -> u64 {
         self.slice_rows(piece) as u64 * self.pitch_bytes()
     }
@@ -170,17 +173,17 @@ impl<'a> Work<'a> {
         (self.k * self.dtype.bytes()) as u64
     }
 
-    /// Bytes from one row of X or Y to the next on a device.
+    /// Pitch of X and Y on a device: bytes from one row to the next.
     pub fn pitch_bytes(&self) -> u64 {
         pitch_bytes(self.row_bytes())
     }
 
-    /// Bytes of all of X on a device, row after row.
+    /// Bytes of all of X on a device, stored by rows.
     pub fn x_bytes(&self) -> u64 {
         self.x_rows_bytes(self.cols as u64, XOrder::Rows)
     }
 
-    /// Bytes of some rows of X on a device.
+    /// Bytes of `rows` rows of X on a device.
     pub fn x_rows_bytes(&self, rows: u64, order: XOrder) -> u64 {
         order.bytes(rows, self.k as u64, self.dtype.bytes() as u64)
     }
@@ -190,12 +193,12 @@ impl<'a> Work<'a> {
         self.rows() as u64 * self.pitch_bytes()
     }
 
-    /// Bytes of A in compressed rows.
+    /// Bytes of A in CSR.
     pub fn a_bytes(&self) -> u64 {
         (self.rows() as u64 + 1) * 8 + self.nnz() * self.entry_bytes()
     }
 
-    /// Bytes of A that a piece reads, in compressed rows.
+    /// Bytes of a piece of A in CSR.
     pub fn piece_bytes(&self, piece: &ChunkRows) -> u64 {
         (self.slice_rows(piece) as u64 + 1) * 8 + self.piece_nnz(piece) * self.entry_bytes()
     }
@@ -205,9 +208,9 @@ impl<'a> Work<'a> {
         4 + self.dtype.bytes() as u64
     }
 
-    /// Lengths of the rows that a piece computes, or of its segments.
+    /// Lengths of the rows, or segments, of a piece.
     pub fn lengths(&self, piece: &ChunkRows) -> impl Iterator<Item = u64> + 'a {
-        // One of the two is empty: rows take their lengths from the row pointers, segments from where they lie.
+        // One of the two is empty: rows get their lengths from the row pointers, segments from the range of entries.
         let (rows, segments) = match *piece {
             ChunkRows::Rows { begin, end } => (self.row_pointers.get(begin..=end).unwrap_or(&[]), 0..0),
             ChunkRows::Segments { .. } => (&[][..], self.entries(piece)),
@@ -218,7 +221,7 @@ impl<'a> Work<'a> {
         of_rows.chain(of_segments)
     }
 
-    /// Row pointers of a piece of whole rows, from its first to the one behind its last.
+    /// Row pointers of a piece of whole rows, the end of its last row included; none for segments.
     fn piece_pointers(&self, piece: &ChunkRows) -> Option<&'a [u64]> {
         match *piece {
             ChunkRows::Rows { begin, end } => self.row_pointers.get(begin..=end),
@@ -226,15 +229,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Columns of the entries of a piece, where they are known.
+    /// Columns of the entries of a piece; none if they are not known.
     pub fn piece_columns(&self, piece: &ChunkRows) -> Option<&'a [u32]> {
         let entries = self.entries(piece);
         self.columns.map(|columns| columns.get(entries.start as usize..entries.end as usize).unwrap_or(&[]))
     }
 
-    /// What tells this matrix from another, in the rayon pool this is called in.
+    /// The fingerprint of the matrix, computed in the rayon pool of the caller.
     pub fn fingerprint(&self) -> Fingerprint {
-        let blocks = self.row_pointers.par_chunks(HASHED_BLOCK);
+        let blocks = self.row_pointers.par_chunks(HASH_BLOCK_POINTERS);
         let hashes: Vec<u64> = blocks.map(|block| xxh3_64(bytemuck::cast_slice(block))).collect();
         let hash = xxh3_64(bytemuck::cast_slice(&hashes));
         Fingerprint {

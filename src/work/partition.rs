@@ -1,7 +1,7 @@
-//! Splits a job by cost: whole rows where they are light, segments of a row where one is heavier than a chunk.
+//! Splits a product into chunks by cost: whole rows, or segments of a row that costs more than a chunk.
 //!
-//! Pieces cover every row, or every segment of a cut row, exactly once and in order. No piece of whole rows is heavier
-//! than asked for by more than its heaviest row; rows that are heavier than a piece are cut, at the price of more pieces.
+//! Pieces cover every row, or every segment of a cut row, exactly once and in order. A piece of whole rows exceeds the target
+//! cost by at most its heaviest row. Rows that cost more than a piece are cut, which makes more pieces than requested.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::Work;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{Weights, balanced};
 
-/// What a chunk computes.
+/// The rows, or segments of a row, of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkRows {
@@ -17,22 +17,22 @@ pub enum ChunkRows {
     Rows {
         /// First row.
         begin: usize,
-        /// Row behind the last.
+        /// Last row plus 1.
         end: usize,
     },
-    /// Some canonical segments of one row; each gives a sum of its own, a carry.
+    /// Consecutive canonical segments of one row; the chunk computes the sum of each, a carry.
     Segments {
         /// The row.
         row: usize,
         /// First segment.
         begin: usize,
-        /// Segment behind the last.
+        /// Last segment plus 1.
         end: usize,
     },
 }
 
 impl ChunkRows {
-    /// Some of its rows, or segments, counted from its first.
+    /// A range of its rows or segments, counted from its first.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         match *self {
@@ -44,43 +44,43 @@ impl ChunkRows {
     }
 }
 
-/// A place to cut at: before a segment of a row.
+/// A boundary before a segment of a row, where a chunk may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The row.
     pub row: usize,
-    /// Its segment; zero is the row's start.
+    /// The segment; 0 is the start of the row.
     pub segment: usize,
 }
 
-/// Everything from one position to another.
+/// The rows and segments between two positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// The first position.
+pub struct PositionRange {
+    /// The start.
     pub begin: Position,
-    /// The position behind the last.
+    /// The end, exclusive.
     pub end: Position,
 }
 
-impl Span {
-    /// All of a job.
+impl PositionRange {
+    /// All rows of the product.
     pub fn all(work: &Work<'_>) -> Self {
         let at = |row| Position { row, segment: 0 };
         Self { begin: at(0), end: at(work.rows()) }
     }
 
-    /// Whether nothing is in it.
+    /// Whether it contains no segment.
     pub fn is_empty(&self) -> bool {
         self.begin >= self.end
     }
 
-    /// Its cost.
+    /// The cost of its rows and segments.
     pub fn cost(&self, work: &Work<'_>) -> u128 {
         cost_at(work, self.end).saturating_sub(cost_at(work, self.begin))
     }
 }
 
-/// Cost of everything before a position. A row's own cost, beside its entries', lies at its start.
+/// Cost of all rows and segments before a position. The constant cost of a row counts at its start.
 fn cost_at(work: &Work<'_>, position: Position) -> u128 {
     if position.segment == 0 {
         return work.cost_before(position.row);
@@ -90,7 +90,7 @@ fn cost_at(work: &Work<'_>, position: Position) -> u128 {
 }
 
 impl Work<'_> {
-    /// Cost of some segments as part of their row, without what carries cost on top.
+    /// Cost of segments without the additional cost of their carries.
     fn piece_cost_in_row(&self, piece: &ChunkRows) -> u128 {
         u128::from(self.piece_nnz(piece)) * u128::from(self.weights.per_nonzero)
     }
@@ -100,7 +100,7 @@ impl Work<'_> {
     }
 }
 
-/// The position before which about `cost` lies, between rows where every row near is lighter than `grain`.
+/// The position with a cost of about `cost` before it. It is inside a row only if that row costs more than `grain`.
 pub fn position_at(work: &Work<'_>, cost: u128, grain: u128) -> Position {
     let rows = work.rows();
     let row = partition_point(rows, |row| work.cost_before(row + 1) <= cost);
@@ -109,8 +109,8 @@ pub fn position_at(work: &Work<'_>, cost: u128, grain: u128) -> Position {
     }
     let inside = cost - work.cost_before(row).min(cost);
     if work.row_cost(row) <= grain || work.row_segments(row) < 2 {
-        let nearer_to_the_end = 2 * inside > work.row_cost(row);
-        return Position { row: row + usize::from(nearer_to_the_end), segment: 0 };
+        let is_nearer_to_end = 2 * inside > work.row_cost(row);
+        return Position { row: row + usize::from(is_nearer_to_end), segment: 0 };
     }
     let entries = inside / u128::from(work.weights.per_nonzero.max(1));
     let segment = (entries as usize + SEGMENT / 2) / SEGMENT;
@@ -120,7 +120,7 @@ pub fn position_at(work: &Work<'_>, cost: u128, grain: u128) -> Position {
     Position { row, segment }
 }
 
-/// The first of `count` places where `holds` is false.
+/// The smallest index below `count` for which `holds` is false, or `count`; `holds` must be true up to it and false after.
 fn partition_point(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -134,15 +134,15 @@ fn partition_point(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Cuts a span into about `pieces` pieces of about equal cost: exactly so many where no row is heavier than one of
-/// them and there are rows enough, more where rows have to be cut.
-pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
+/// Cuts a range into about `pieces` pieces of about equal cost: exactly `pieces` if there are enough rows and none costs more
+/// than a piece, more if rows must be cut.
+pub fn split(work: &Work<'_>, span: PositionRange, pieces: usize) -> Vec<ChunkRows> {
     let mut found = Vec::new();
     if span.is_empty() {
         return found;
     }
     let most = (span.cost(work) / pieces.max(1) as u128).max(1);
-    let Span { begin, end } = span;
+    let PositionRange { begin, end } = span;
     if begin.row == end.row {
         cut_row(work, begin.row, begin.segment, end.segment, most, &mut found);
         return found;
@@ -154,12 +154,13 @@ pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
         begin.row
     };
     let heavy = if pieces > 1 { heavy_rows(work, first_whole, end.row, most) } else { Vec::new() };
-    let alone = heavy.is_empty() && begin.segment == 0 && end.segment == 0;
+    let only_light = heavy.is_empty() && begin.segment == 0 && end.segment == 0;
     let mut next = first_whole;
     for row in heavy.into_iter().chain([end.row]) {
         if next < row {
             let cost = work.cost_before(row) - work.cost_before(next);
-            let count = if alone { pieces } else { cost.div_ceil(most).min(usize::MAX as u128) as usize };
+            let count =
+                if only_light { pieces } else { cost.div_ceil(most).min(usize::MAX as u128) as usize };
             let pointers = work.row_pointers.get(next..=row).unwrap_or(&[]);
             let ranges = balanced(pointers, work.weights, count.min(row - next), 1);
             found.extend(
@@ -182,16 +183,16 @@ pub fn split(work: &Work<'_>, span: Span, pieces: usize) -> Vec<ChunkRows> {
 /// Rows `begin..end` that cost more than `most` and have more than one segment.
 fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usize> {
     let Weights { per_nonzero, per_row } = work.weights;
-    let room = most.saturating_sub(u128::from(per_row)) / u128::from(per_nonzero.max(1));
-    // A row is heavy by its length alone, so that one comparison a row is enough.
-    let longest = u64::try_from(room).unwrap_or(u64::MAX).max(SEGMENT as u64);
+    let nonzeros = most.saturating_sub(u128::from(per_row)) / u128::from(per_nonzero.max(1));
+    // The cost limit as a row length, so that one comparison per row is enough.
+    let longest = u64::try_from(nonzeros).unwrap_or(u64::MAX).max(SEGMENT as u64);
     let pointers = work.row_pointers.get(begin..=end).unwrap_or(&[]);
     let lengths = pointers.windows(2).map(|pair| pair[1] - pair[0]);
     lengths.enumerate().filter(|&(_, length)| length > longest).map(|(row, _)| begin + row).collect()
 }
 
-/// Cuts segments `begin..end` of a row into equal pieces that cost at most about `most`; all of a row in one piece is
-/// a whole row.
+/// Cuts segments `begin..end` of a row into equal pieces of a cost of at most about `most`. If all of a row is one piece, it is
+/// a piece of whole rows.
 fn cut_row(work: &Work<'_>, row: usize, begin: usize, end: usize, most: u128, found: &mut Vec<ChunkRows>) {
     let whole = ChunkRows::Segments { row, begin, end };
     let wanted = work.piece_cost_in_row(&whole).div_ceil(most).min((end - begin) as u128).max(1) as usize;

@@ -7,7 +7,7 @@ fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
 }
 
-/// Checks that pieces cover a job once and in order, and gives the rows that are cut.
+/// Asserts that pieces cover the product once and in order; returns the rows that are cut.
 fn check_cover(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<usize> {
     let mut next = Position { row: 0, segment: 0 };
     let mut cut = Vec::new();
@@ -36,7 +36,7 @@ fn check_cover(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<usize> {
 }
 
 #[test]
-fn chunks_balance_within_two_percent_where_rows_are_light() {
+fn chunks_of_light_rows_balance_within_two_percent() {
     let specs = [
         ("rmat,scale=16,degree=16", 32),
         ("uniform,rows=100000,degree=16", 64),
@@ -50,13 +50,13 @@ fn chunks_balance_within_two_percent_where_rows_are_light() {
         let matrix = matrix(spec);
         for k in [1, 8, 32] {
             let work = Work::spmm(&matrix.view(), k).unwrap();
-            let chunks = split(&work, Span::all(&work), pieces);
+            let chunks = split(&work, PositionRange::all(&work), pieces);
             check_cover(&work, &chunks);
             let costs: Vec<u128> = chunks.iter().map(|chunk| work.cost(chunk)).collect();
             let heaviest = (0..work.rows()).map(|row| work.row_cost(row)).max().unwrap();
             let mean = costs.iter().sum::<u128>() as f64 / costs.len() as f64;
             let balance = *costs.iter().max().unwrap() as f64 / mean;
-            // A chunk ends within one row of where it should; that is two percent where a row is one of a hundred.
+            // A chunk ends within one row of the ideal boundary, so the bound holds if no row exceeds 2 % of a chunk.
             if heaviest as f64 * 100.0 <= 2.0 * mean {
                 assert_eq!(chunks.len(), pieces, "{spec}");
                 assert!(balance <= 1.02, "{spec} k={k}: {balance}");
@@ -70,46 +70,46 @@ fn chunks_balance_within_two_percent_where_rows_are_light() {
 fn a_row_heavier_than_a_chunk_is_cut_at_segments() {
     let arrow = matrix("arrow,rows=20000");
     let work = Work::spmm(&arrow.view(), 4).unwrap();
-    let chunks = split(&work, Span::all(&work), 8);
+    let chunks = split(&work, PositionRange::all(&work), 8);
     assert_eq!(check_cover(&work, &chunks), [0]);
-    let most = Span::all(&work).cost(&work) / 8;
+    let most = PositionRange::all(&work).cost(&work) / 8;
     for chunk in &chunks {
         let one_segment = SEGMENT as u128 * u128::from(work.weights.per_nonzero);
         assert!(work.cost(chunk) <= most + 2 * one_segment, "{chunk:?}");
     }
-    assert_eq!(check_cover(&work, &split(&work, Span::all(&work), 1)), Vec::<usize>::new());
+    assert_eq!(check_cover(&work, &split(&work, PositionRange::all(&work), 1)), Vec::<usize>::new());
 }
 
 #[test]
-fn nothing_is_split_into_nothing_and_one_row_into_one_chunk() {
+fn no_rows_give_no_chunk_and_one_short_row_gives_one_chunk() {
     let none = Work::spmm_pattern(&[0], None, 0, 4, Dtype::F64).unwrap();
-    assert_eq!(split(&none, Span::all(&none), 9), []);
+    assert_eq!(split(&none, PositionRange::all(&none), 9), []);
     let one = Work::spmm_pattern(&[0, 7], None, 9, 4, Dtype::F64).unwrap();
-    assert_eq!(split(&one, Span::all(&one), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
+    assert_eq!(split(&one, PositionRange::all(&one), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
 }
 
 fn pointers(lengths: &[u64]) -> Vec<u64> {
     let mut sum = 0;
-    let rising = lengths.iter().map(|length| {
+    let ends = lengths.iter().map(|length| {
         sum += length;
         sum
     });
-    std::iter::once(0).chain(rising).collect()
+    std::iter::once(0).chain(ends).collect()
 }
 
 proptest! {
     #[test]
-    fn pieces_cover_once_and_stay_within_one_row_of_the_mean(
+    fn pieces_cover_each_row_once_and_exceed_the_mean_by_at_most_one_row(
         lengths in prop::collection::vec(prop_oneof![9 => 0u64..40, 1 => 0u64..6000], 1..300),
         pieces in 1usize..64,
         k in 1usize..40,
     ) {
         let pointers = pointers(&lengths);
         let work = Work::spmm_pattern(&pointers, None, 10, k, Dtype::F32).unwrap();
-        let span = Span::all(&work);
+        let span = PositionRange::all(&work);
         let chunks = split(&work, span, pieces);
         let cut = check_cover(&work, &chunks);
-        // There are never more pieces of whole rows than rows.
+        // There are at most as many pieces of whole rows as rows.
         let most = span.cost(&work) / pieces.min(lengths.len()) as u128;
         let uncut = (0..work.rows()).filter(|row| !cut.contains(row)).map(|row| work.row_cost(row));
         let heaviest = uncut.max().unwrap_or(0);
@@ -126,14 +126,14 @@ proptest! {
     }
 
     #[test]
-    fn spans_between_any_positions_cover_together(
+    fn ranges_between_arbitrary_positions_cover_each_row_once(
         lengths in prop::collection::vec(prop_oneof![3 => 0u64..40, 1 => 0u64..6000], 1..60),
         shares in prop::collection::vec(0.0f64..1.0, 0..5),
         pieces in 1usize..9,
     ) {
         let pointers = pointers(&lengths);
         let work = Work::spmm_pattern(&pointers, None, 10, 3, Dtype::F64).unwrap();
-        let all = Span::all(&work);
+        let all = PositionRange::all(&work);
         let total = all.cost(&work);
         let mut shares = shares;
         shares.sort_by(f64::total_cmp);
@@ -142,7 +142,7 @@ proptest! {
         let cuts = shares.iter().map(|share| position_at(&work, (total as f64 * share) as u128, total / 20));
         for end in cuts.chain([all.end]) {
             let end = end.max(begin);
-            chunks.extend(split(&work, Span { begin, end }, pieces));
+            chunks.extend(split(&work, PositionRange { begin, end }, pieces));
             begin = end;
         }
         check_cover(&work, &chunks);

@@ -1,24 +1,24 @@
-//! How X lies in a device's memory.
+//! The storage order and pitch of X in device memory.
 //!
-//! Slots of pinned memory keep the same distance between rows, so that a slice is one copy. What lies between rows is zero in
-//! X and anything in Y.
+//! Slots of page-locked memory have the same pitch, so that a slice of rows is one copy. The padding between rows is zero in X
+//! and undefined in Y.
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::kernel::cuda::pitch_bytes;
 
-/// How X lies in a device's memory.
+/// The storage order of X in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum XOrder {
-    /// Row after row.
+    /// By rows.
     Rows,
-    /// Column after column: staging transposes it, for kernels that read it so.
+    /// By columns: staging transposes X, for kernels that read it by columns.
     Columns,
 }
 
 impl XOrder {
-    /// Bytes from one row, or column, of X to the next, where `rows` rows of it are held.
+    /// Bytes from one row, or column, of X to the next if the device holds `rows` rows.
     pub fn pitch_bytes(self, rows: u64, k: u64, value_bytes: u64) -> u64 {
         let length = if self == Self::Rows { k } else { rows };
         pitch_bytes(length.saturating_mul(value_bytes))
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_itself_is_padded_rows_or_columns() {
+    fn rows_or_columns_are_padded_to_the_pitch() {
         assert_eq!(XOrder::Rows.bytes(10, 3, 8), 10 * 32);
         assert_eq!(XOrder::Columns.bytes(10, 3, 8), 3 * 96);
     }

@@ -1,53 +1,54 @@
-//! Groups of consecutive rows that share the columns they name: a row of X is read once for all rows of its group.
+//! Row groups: consecutive rows stored with the union of their columns, so that each row of X is loaded once per group.
 //!
-//! Arrays, for groups of R = [`Variant::rows`](crate::kernel::cuda::Variant) rows, the last with what is left. A group's columns
-//! come in octets of eight, the last filled up:
+//! Arrays, for groups of R = [`Variant::rows`](crate::kernel::cuda::Variant) rows; the last group may have fewer. A group's
+//! columns are stored in octets (8 columns), the last one padded:
 //!
 //! ```text
-//! groups     32 bytes an item: u64 first value; u32 first octet, octets, group, cut (0xffffffff where the group is whole), part,
-//!            rows (bit r: row r counts, even if it is empty)
-//! columns    u32, 8 an octet    for each section the columns that any of its rows names, rising; a filled-up place repeats the last
-//! masks      u64 an octet       byte j, bit r: row r of the group names column j; no bit for a filled-up place
-//! offsets    u32 an octet       its first value, counted from the section's first
-//! values                        column by column, and for each the rows that name it from first to last
-//! cuts       16 bytes a cut     u32 first slot, number of parts with bit 31 set where they are canonical spans, number of the
-//!                               cut above + 1 or 0, which part of that it is
-//! counters   u32 for each cut and tile of columns, zero before every launch and after it
+//! groups     32 bytes per item: u64 first value; u32 first octet, number of octets, group, cut (0xffffffff for a whole group),
+//!            part, rows (bit r: row r takes part, even if it is empty)
+//! columns    u32, 8 per octet     the union of the columns of each section, ascending; padding repeats the last column
+//! masks      u64 per octet        byte j, bit r: row r of the group has a nonzero in column j; no bit for padding
+//! offsets    u32 per octet        index of its first value, relative to the section's first
+//! values                          column by column, and within a column by row
+//! cuts       16 bytes per cut     u32 first slot; number of parts, bit 31 set if they are canonical spans; index of the parent
+//!                                 cut + 1, or 0; index of the part within the parent cut
+//! counters   u32 per cut and tile of columns, zero before and after every launch
 //! ```
 //!
-//! A **section** is what is united: the s-th canonical segments of all rows of a group, and the whole group where `variant.piece`
-//! is not 0. In the first case each section is an item, so that a kernel that adds nonzeros as they come, and then the
-//! items, adds canonically; a row that has no s-th segment does not count there, nor may it change a sign of zero. Where there are
-//! many spans the group is a cut with its spans as parts, and these are cuts with their segments as parts. In the second
-//! case groups are cut at so many columns. `scratch` has R rows of Y's pitch for each part of a cut: its slot.
-//! Columns must rise strictly within every row of a section. Other rows are refused.
+//! A **section** is the unit whose columns are united. If `variant.piece` is 0, section s of a group has the s-th canonical
+//! segment of each row, and each section is a work item; a kernel that adds the nonzeros of an item in order, and then the items
+//! in order, adds canonically. A row without an s-th segment does not take part in section s, so that adding zero cannot change
+//! the sign of a zero. A group with many spans has two levels: its cut has the spans as parts, and each span is a cut with its
+//! segments as parts. If `variant.piece` is not 0, a section is the whole group, cut into parts of `variant.piece` columns.
+//! `scratch` has R rows of Y's pitch, a slot, for each part of a cut. Columns must ascend strictly within every row of a
+//! section; other chunks are refused.
 
 use rayon::prelude::*;
 
 use super::held::HeldColumns;
-use super::items::{FEW_SPANS, SPANS};
+use super::items::{MAX_FLAT_SPANS, SPANS};
 use super::storage::{Arrays, Storage, cast};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
-/// Rows that a group may have.
+/// The supported numbers of rows per group.
 pub const GROUP_ROWS: [u32; 5] = [2, 3, 4, 6, 8];
 
-/// Most rows of a group.
-const MOST_ROWS: usize = 8;
+/// The largest number of rows per group.
+const MAX_ROWS: usize = 8;
 
 /// Columns of an octet.
 const OCTET: u64 = 8;
 
-/// Sections that one piece of work writes.
-const SECTIONS_TOGETHER: usize = 2048;
+/// Sections per parallel task.
+const SECTIONS_PER_TASK: usize = 2048;
 
-/// The cut of a group that is whole.
-const WHOLE: u32 = u32::MAX;
+/// The cut index of a group that is not cut.
+const NO_CUT: u32 = u32::MAX;
 
-/// An item of a launch, as it lies in a device's memory.
+/// A work item in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Item {
@@ -63,7 +64,7 @@ struct Item {
 /// Segments of a span.
 const SPAN_SEGMENTS: u64 = (SPAN / SEGMENT) as u64;
 
-/// A group that is cut, or a span of one.
+/// A cut group, or a span of one, in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 struct Cut {
@@ -73,13 +74,13 @@ struct Cut {
     part_above: u32,
 }
 
-/// Rows of a group that are united, or a segment of each.
+/// The rows of a group, or one segment of each, whose columns are united.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Section {
     group: u32,
-    /// Which segments; 0 where rows are taken whole.
+    /// Index of the segment; 0 if the section has whole rows.
     segment: u32,
-    /// The rows that have such a segment, and in the first all of them.
+    /// Bit mask of the rows that take part: those with such a segment, and all rows in the first section.
     rows: u32,
     columns: u32,
     values: u64,
@@ -91,7 +92,7 @@ impl Section {
     }
 }
 
-/// How many there are of everything.
+/// The sizes of a chunk's arrays.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     rows: u64,
@@ -117,7 +118,7 @@ impl Counts {
     }
 }
 
-/// Items of a section.
+/// Number of work items of a section.
 fn parts_of(section: &Section, variant: &Variant) -> u64 {
     match u64::from(variant.piece).div_ceil(OCTET) {
         0 => 1,
@@ -125,10 +126,10 @@ fn parts_of(section: &Section, variant: &Variant) -> u64 {
     }
 }
 
-/// Cuts that a group of so many parts has: one, or one for each span where those are many.
+/// Number of lowest-level cuts of a group with `parts` parts: one, or one per span if there are many spans.
 fn cuts_of(parts: u64, variant: &Variant) -> u64 {
     let spans = parts.div_ceil(SPAN_SEGMENTS);
-    if variant.piece == 0 && spans > FEW_SPANS { spans } else { 1 }
+    if variant.piece == 0 && spans > MAX_FLAT_SPANS { spans } else { 1 }
 }
 
 /// The sections, group by group.
@@ -136,23 +137,23 @@ fn groups_of(sections: &[Section]) -> impl Iterator<Item = &[Section]> {
     sections.chunk_by(|a, b| a.group == b.group)
 }
 
-/// Storage of `rows`; an error that says why where they cannot be grouped.
+/// Storage of `rows`; an error if the columns of a row do not ascend, or the chunk is too large.
 pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
     check(variant)?;
     let mut counts = Counts { rows: rows.rows() as u64, nnz: rows.nnz() as u64, ..Counts::default() };
     for sections in groups_of(&sections(variant, rows)?) {
         counts.add(sections, variant);
     }
-    if counts.octets.max(counts.items) >= u64::from(WHOLE) {
+    if counts.octets.max(counts.items) >= u64::from(NO_CUT) {
         return Err(Error::Usage(
-            "a chunk has more columns than row groups can count; take more --chunks".into(),
+            "a chunk has too many columns for the 32-bit indices of row groups; use more --chunks".into(),
         ));
     }
     Ok(lay_out(variant, counts, size_of::<T>() as u64))
 }
 
-/// The most that chunks of so many rows and nonzeros take.
-pub(super) fn most(
+/// An upper bound on the storage of any chunk with so many rows and nonzeros and this longest row.
+pub(super) fn upper_bound(
     variant: &Variant,
     (rows, nnz, longest): (u64, u64, u64),
     value_bytes: u64,
@@ -165,8 +166,8 @@ pub(super) fn most(
         0 => (nnz / OCTET + groups + nnz / segment, nnz / segment),
         most => (nnz / OCTET + groups, (nnz / OCTET + groups) / most),
     };
-    // A group of many spans has a span for every four parts beyond its first at most.
-    let spans = if variant.piece == 0 && longest > FEW_SPANS * SPAN as u64 { parts / 4 } else { 0 };
+    // A group with many spans has at most one span per four parts beyond the first.
+    let spans = if variant.piece == 0 && longest > MAX_FLAT_SPANS * SPAN as u64 { parts / 4 } else { 0 };
     let (cuts, slots) = (parts.min(groups) + spans, 2 * parts + spans);
     let counts = Counts { rows, nnz, octets, items: groups + parts, cuts, slots };
     Ok(lay_out(variant, counts, value_bytes))
@@ -174,7 +175,7 @@ pub(super) fn most(
 
 fn check(variant: &Variant) -> Result<()> {
     if !GROUP_ROWS.contains(&variant.rows) {
-        return Err(Error::Internal(format!("groups of {} rows", variant.rows)));
+        return Err(Error::Internal(format!("row groups of {} rows are not supported", variant.rows)));
     }
     Ok(())
 }
@@ -186,7 +187,7 @@ fn lay_out(variant: &Variant, counts: Counts, value_bytes: u64) -> Storage {
         ("masks", counts.octets, 8),
         ("offsets", counts.octets, 4),
         ("values", counts.nnz, value_bytes),
-        // One at least, so that there is something to point to.
+        // At least one, so that the array has an address.
         ("cuts", counts.cuts.max(1), size_of::<Cut>() as u64),
         ("counters", counts.cuts.max(1) * MOST_TILES, 4),
     ];
@@ -194,7 +195,7 @@ fn lay_out(variant: &Variant, counts: Counts, value_bytes: u64) -> Storage {
     Storage { scratch_rows: counts.slots.saturating_mul(u64::from(variant.rows)), ..storage }
 }
 
-/// All sections.
+/// All sections, group by group.
 fn sections<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Vec<Section>> {
     let group_rows = variant.rows as usize;
     let of_group = |group: usize| {
@@ -215,29 +216,29 @@ fn section<T: Scalar>(
 ) -> Result<Section> {
     let (group, segment) = (group as u32, segment as u32);
     let mut section = Section { group, segment, rows: 0, columns: 0, values: 0 };
-    let (mut named, mut columns, mut values) = (0, 0, 0);
+    let (mut present, mut columns, mut values) = (0, 0, 0);
     for_each_column(variant, rows, &section, |_, mask, _| {
         columns += 1;
         values += u64::from(mask.count_ones());
-        named |= u32::from(mask);
+        present |= u32::from(mask);
     })?;
-    let counting = if segment == 0 { u32::from(u8::MAX) } else { named };
-    (section.rows, section.columns, section.values) = (counting, columns, values);
+    let taking_part = if segment == 0 { u32::from(u8::MAX) } else { present };
+    (section.rows, section.columns, section.values) = (taking_part, columns, values);
     Ok(section)
 }
 
-/// Calls `seen` for every column of a section with the rows that name it, one bit each, and where each has its value.
+/// Calls `visit` for every column of a section with the bit mask of its rows and the index of each row's value.
 fn for_each_column<T: Scalar>(
     variant: &Variant,
     rows: CsrView<'_, T>,
     section: &Section,
-    mut seen: impl FnMut(u32, u8, &[usize; MOST_ROWS]),
+    mut visit: impl FnMut(u32, u8, &[usize; MAX_ROWS]),
 ) -> Result<()> {
     let group_rows = variant.rows as usize;
     let first = section.group as usize * group_rows;
     let count = group_rows.min(rows.rows() - first);
-    let mut ends = [0; MOST_ROWS];
-    let mut at = [0; MOST_ROWS];
+    let mut ends = [0; MAX_ROWS];
+    let mut at = [0; MAX_ROWS];
     for row in 0..count {
         let range = rows.row_range(first + row);
         (at[row], ends[row]) = (range.start, range.end);
@@ -253,7 +254,7 @@ fn for_each_column<T: Scalar>(
         let Some(column) = unread.map(|row| columns[at[row]]).min() else { return Ok(()) };
         if before.is_some_and(|before| column <= before) {
             return Err(Error::Usage(
-                "rows are grouped only if the columns of each rise, and some do not; take another --kernel"
+                "row groups need ascending columns in every row, and a row has others; choose another --kernel"
                     .into(),
             ));
         }
@@ -264,12 +265,12 @@ fn for_each_column<T: Scalar>(
                 mask |= 1 << row;
             }
         }
-        seen(column, mask, &at);
+        visit(column, mask, &at);
         (0..count).filter(|row| mask & 1 << row != 0).for_each(|row| at[row] += 1);
     }
 }
 
-/// Writes the chunk.
+/// Writes `rows` into the arrays of a slot.
 pub(super) fn write<T: Scalar>(
     storage: &Storage,
     rows: CsrView<'_, T>,
@@ -288,10 +289,12 @@ pub(super) fn write<T: Scalar>(
         (cast(columns)?, cast(masks)?, cast(offsets)?);
     let mut values: &mut [T] = cast(values)?;
     if sections.iter().map(Section::octets).sum::<u64>() != masks.len() as u64 {
-        return Err(Error::Internal("a chunk has other columns than when it was laid out".into()));
+        return Err(Error::Internal(
+            "the columns of a chunk have changed since its storage was computed".into(),
+        ));
     }
     let mut parts = Vec::new();
-    for block in sections.chunks(SECTIONS_TOGETHER) {
+    for block in sections.chunks(SECTIONS_PER_TASK) {
         let octets = block.iter().map(Section::octets).sum::<u64>() as usize;
         let (own_columns, rest_columns) = columns.split_at_mut(octets * OCTET as usize);
         let (own_masks, rest_masks) = masks.split_at_mut(octets);
@@ -306,15 +309,15 @@ pub(super) fn write<T: Scalar>(
         let (mut octet, mut value_at) = (0, 0);
         for section in block {
             let (mut at, first_value) = (octet * OCTET as usize, value_at);
-            for_each_column(variant, rows, section, |column, mask, places| {
+            for_each_column(variant, rows, section, |column, mask, value_indices| {
                 if at % OCTET as usize == 0 {
                     offsets[at / OCTET as usize] = (value_at - first_value) as u32;
                 }
                 columns[at] = column;
                 masks[at / OCTET as usize] |= u64::from(mask) << (8 * (at % OCTET as usize));
                 at += 1;
-                for row in (0..MOST_ROWS).filter(|row| mask & 1 << row != 0) {
-                    values[value_at] = rows.values()[places[row]];
+                for row in (0..MAX_ROWS).filter(|row| mask & 1 << row != 0) {
+                    values[value_at] = rows.values()[value_indices[row]];
                     value_at += 1;
                 }
             })?;
@@ -326,34 +329,35 @@ pub(super) fn write<T: Scalar>(
             }
         }
         columns.iter_mut().try_for_each(|column| {
-            *column = held.place(*column)?;
+            *column = held.local_row(*column)?;
             Ok(())
         })
     })
 }
 
-/// The list of groups and their parts.
+/// Writes the work items and their cuts.
 fn write_items(variant: &Variant, sections: &[Section], items: &mut [Item], cuts: &mut [Cut]) -> Result<()> {
-    let other = || Error::Internal("a chunk has other groups than when it was laid out".into());
+    let mismatch =
+        || Error::Internal("the row groups of a chunk have changed since its storage was computed".into());
     let most = u64::from(variant.piece).div_ceil(OCTET);
     let (mut at, mut octet, mut first_value) = (0, 0, 0);
     let mut list = Cuts { cuts, count: 0, slots: 0 };
     for sections in groups_of(sections) {
         let parts = sections.iter().map(|section| parts_of(section, variant)).sum::<u64>();
         let cuts = cuts_of(parts, variant);
-        let first_cut = list.add(parts, cuts).ok_or_else(other)?;
+        let first_cut = list.add(parts, cuts).ok_or_else(mismatch)?;
         let parts_of_cut = if cuts > 1 { SPAN_SEGMENTS } else { parts };
         let mut part = 0;
         for section in sections {
             let octets = section.octets();
             for own in 0..parts_of(section, variant) {
                 let begin = own * most;
-                *items.get_mut(at).ok_or_else(other)? = Item {
+                *items.get_mut(at).ok_or_else(mismatch)? = Item {
                     first_value,
                     first_octet: octet + begin as u32,
                     octets: if most > 0 { (octets - begin).min(most) } else { octets } as u32,
                     group: section.group,
-                    cut: if parts > 1 { first_cut + (part / parts_of_cut) as u32 } else { WHOLE },
+                    cut: if parts > 1 { first_cut + (part / parts_of_cut) as u32 } else { NO_CUT },
                     part: (part % parts_of_cut) as u32,
                     rows: section.rows,
                 };
@@ -367,7 +371,7 @@ fn write_items(variant: &Variant, sections: &[Section], items: &mut [Item], cuts
     Ok(())
 }
 
-/// The cuts as they are made.
+/// The cuts written so far.
 struct Cuts<'a> {
     cuts: &'a mut [Cut],
     count: u32,
@@ -375,7 +379,7 @@ struct Cuts<'a> {
 }
 
 impl Cuts<'_> {
-    /// Adds those of a group and says which is that of its first parts; nothing where there is no room for them.
+    /// Adds the cuts of a group and returns the index of the one with its first parts; none if the array is full.
     fn add(&mut self, parts: u64, cuts: u64) -> Option<u32> {
         if parts == 1 {
             return Some(0);
@@ -410,14 +414,14 @@ mod tests {
     use super::*;
     use crate::matrix::Csr;
 
-    /// Nonzeros of a row; none behind the last row.
+    /// Nonzeros of a row; 0 for rows after the last.
     fn lengths_of(rows: CsrView<'_, f64>, row: usize) -> usize {
         if row < rows.rows() { rows.row_length(row) } else { 0 }
     }
 
     proptest! {
         #[test]
-        fn groups_give_back_every_row_in_its_order_and_fit_their_bound(
+        fn groups_store_every_row_in_order_within_the_storage_bound(
             lengths in proptest::collection::vec(
                 prop_oneof![Just(0usize), 0..9usize, 0..70usize, 250..600usize, 1000..2200usize, 7000..10000usize], 0..12),
             which in 0..GROUP_ROWS.len(),
@@ -441,8 +445,8 @@ mod tests {
             let mut found = vec![(Vec::new(), Vec::new()); rows.rows()];
             for item in &items {
                 prop_assert!(piece == 0 || item.octets * 8 <= piece);
-                prop_assert!(item.cut == WHOLE || item.part < cuts[item.cut as usize].parts & !SPANS);
-                let mut lengths = [0; MOST_ROWS];
+                prop_assert!(item.cut == NO_CUT || item.part < cuts[item.cut as usize].parts & !SPANS);
+                let mut lengths = [0; MAX_ROWS];
                 for octet in item.first_octet..item.first_octet + item.octets {
                     let mut value_at = (item.first_value + u64::from(offsets[octet as usize])) as usize;
                     for at in 0..8 {
@@ -459,7 +463,7 @@ mod tests {
                 if piece == 0 {
                     for (row, &length) in lengths.iter().enumerate().take(variant.rows as usize) {
                         let row_length = lengths_of(rows, (item.group * variant.rows) as usize + row);
-                        let span = if item.cut == WHOLE || cuts[item.cut as usize].above == 0 {
+                        let span = if item.cut == NO_CUT || cuts[item.cut as usize].above == 0 {
                             0
                         } else {
                             cuts[item.cut as usize].part_above as usize
@@ -476,18 +480,18 @@ mod tests {
             let slots: u32 = cuts.iter().map(|cut| cut.parts & !SPANS).sum();
             prop_assert_eq!(storage.scratch_rows, u64::from(slots * variant.rows));
             let longest = (0..rows.rows()).map(|row| rows.row_length(row)).max().unwrap_or(0) as u64;
-            let bound = most(&variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8).unwrap();
+            let bound = upper_bound(&variant, (rows.rows() as u64, rows.nnz() as u64, longest), 8).unwrap();
             prop_assert!(storage.bytes() <= bound.bytes() && storage.scratch_rows <= bound.scratch_rows);
         }
     }
 
     #[test]
-    fn rows_that_are_not_in_order_are_refused_with_a_reason() {
+    fn a_row_without_ascending_columns_is_refused_with_a_reason() {
         let variant = Variant { rows: 2, ..Variant::PLAIN };
         for columns in [vec![3, 1], vec![3, 3]] {
             let a = Csr::try_new(1, 9, vec![0, 2], columns, vec![1.0, 2.0]).unwrap();
             let error = storage(&variant, a.view()).unwrap_err().to_string();
-            assert!(error.contains("rise"), "{error}");
+            assert!(error.contains("ascending"), "{error}");
         }
     }
 }

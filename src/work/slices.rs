@@ -1,17 +1,17 @@
-//! Sliced ELLPACK on a device: rows sorted by length within windows, 32 to a slice, one lane of a warp for each.
+//! Sliced ELLPACK in device memory: rows sorted by length within windows, 32 rows per slice, one lane of a warp per row.
 //!
-//! Arrays, for slices of 32 lanes, the last ones of a window filled up with lanes that have no row:
+//! Arrays, for slices of 32 lanes; the last slice of a chunk may have lanes without a row:
 //!
 //! ```text
-//! slice_starts   u64, slices + 1   place of each slice's first slot in `columns` and `values`
-//! lane_rows      u32, 32 a slice   the lane's row of the chunk; 0xffffffff where it has none
-//! lane_lengths   u32, 32 a slice   the row's nonzeros
-//! columns        u32               slot s of lane l is at slice_starts + 32 s + l; 0xffffffff behind a row's end
-//! values                           the same places; zero behind a row's end
+//! slice_starts   u64, slices + 1     index of each slice's first slot in `columns` and `values`
+//! lane_rows      u32, 32 per slice   the lane's row of the chunk; 0xffffffff for a lane without a row
+//! lane_lengths   u32, 32 per slice   nonzeros of the lane's row
+//! columns        u32                 slot s of lane l is at slice_starts + 32 s + l; 0xffffffff after the end of a row
+//! values                             the same indices; zero after the end of a row
 //! ```
 //!
-//! A slice is as wide as its longest row. A row's nonzeros keep their order. Rows are at most one canonical segment long;
-//! longer ones are refused.
+//! A slice is as wide as its longest row. A row's nonzeros keep their order. Chunks with a row longer than a canonical segment
+//! are refused.
 
 use std::ops::Range;
 
@@ -25,21 +25,21 @@ use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 
-/// Lanes of a slice, as many as a warp has.
+/// Lanes of a slice: those of a warp.
 const LANES: usize = 32;
 
-/// Rows that are sorted among themselves: few, so that neighbours in Y and X stay close.
+/// Rows of a window; rows are sorted by length within a window only, to keep accesses to X and Y local.
 const WINDOW: usize = 1024;
 
-/// Storage of `rows`; an error that says why where they cannot be sliced.
+/// Storage of `rows`; an error if a row is too long.
 pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
     let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
     let slots = count_slots(lengths)?;
     Ok(lay_out(variant, rows.rows() as u64, slots, size_of::<T>() as u64))
 }
 
-/// What rows of those lengths take.
-pub(super) fn most(
+/// The storage of rows with these lengths, which does not depend on their columns; an error if a row is too long.
+pub(super) fn upper_bound(
     variant: &Variant,
     lengths: impl Iterator<Item = u64>,
     rows: u64,
@@ -49,7 +49,7 @@ pub(super) fn most(
 }
 
 fn lay_out(variant: &Variant, rows: u64, slots: u64, value_bytes: u64) -> Storage {
-    // A window is whole slices, so the number of slices does not depend on the windows.
+    // A window is a whole number of slices, so the number of slices does not depend on the windows.
     let slices = rows.div_ceil(LANES as u64);
     let lanes = slices * LANES as u64;
     let arrays = [
@@ -62,7 +62,7 @@ fn lay_out(variant: &Variant, rows: u64, slots: u64, value_bytes: u64) -> Storag
     Storage::lay_out((Layout::Slices, variant), rows, slices, &arrays)
 }
 
-/// Slots of all slices together.
+/// The number of slots of all slices.
 fn count_slots(lengths: impl Iterator<Item = u64>) -> Result<u64> {
     let mut slots = 0;
     let mut rows = 0;
@@ -79,7 +79,7 @@ fn count_slots(lengths: impl Iterator<Item = u64>) -> Result<u64> {
     for length in lengths {
         let Some(count) = with_length.get_mut(length as usize) else {
             return Err(Error::Usage(format!(
-                "rows are sliced only if none has more than {SEGMENT} nonzeros, and one has {length}; take another --kernel"
+                "sliced ELLPACK needs rows of at most {SEGMENT} nonzeros, and a row has {length}; choose another --kernel"
             )));
         };
         *count += 1;
@@ -92,14 +92,14 @@ fn count_slots(lengths: impl Iterator<Item = u64>) -> Result<u64> {
     Ok(slots)
 }
 
-/// The rows of a window, longest first; equally long ones in their order.
+/// The rows of a window, longest first; rows of equal length keep their order.
 fn sorted<T: Scalar>(rows: CsrView<'_, T>, window: Range<usize>) -> Vec<u32> {
     let mut order: Vec<u32> = window.map(|row| row as u32).collect();
     order.sort_by_key(|&row| std::cmp::Reverse(rows.row_length(row as usize)));
     order
 }
 
-/// Writes the chunk.
+/// Writes `rows` into the arrays of a slot.
 pub(super) fn write<T: Scalar>(
     rows: CsrView<'_, T>,
     held: &HeldColumns,
@@ -127,9 +127,10 @@ pub(super) fn write<T: Scalar>(
         let slots = lane_lengths[0] as usize * LANES;
         start += slots as u64;
         *end = start;
-        let room = || Error::Internal("a chunk has other slices than when it was laid out".into());
-        let (own_columns, rest_columns) = columns.split_at_mut_checked(slots).ok_or_else(room)?;
-        let (own_values, rest_values) = values.split_at_mut_checked(slots).ok_or_else(room)?;
+        let mismatch =
+            || Error::Internal("the slices of a chunk have changed since its storage was computed".into());
+        let (own_columns, rest_columns) = columns.split_at_mut_checked(slots).ok_or_else(mismatch)?;
+        let (own_values, rest_values) = values.split_at_mut_checked(slots).ok_or_else(mismatch)?;
         (columns, values) = (rest_columns, rest_values);
         parts.push((lane_rows, own_columns, own_values));
     }
@@ -139,7 +140,7 @@ pub(super) fn write<T: Scalar>(
         for (lane, &row) in lane_rows.iter().enumerate().filter(|(_, row)| **row != PADDING) {
             let (from_columns, from_values) = rows.row(row as usize);
             for (slot, (&column, &value)) in from_columns.iter().zip(from_values).enumerate() {
-                columns[slot * LANES + lane] = held.place(column)?;
+                columns[slot * LANES + lane] = held.local_row(column)?;
                 values[slot * LANES + lane] = value;
             }
         }
@@ -181,18 +182,18 @@ mod tests {
                     continue;
                 }
                 assert_eq!((&found.0[..], &found.1[..]), rows.row(row as usize));
-                assert!(!std::mem::replace(&mut seen[row as usize], true), "row {row} comes twice");
+                assert!(!std::mem::replace(&mut seen[row as usize], true), "row {row} is stored twice");
             }
         }
         assert!(seen.iter().all(|&seen| seen));
         let lengths = (0..rows.rows()).map(|row| rows.row_length(row) as u64);
-        let planned = most(&Variant::PLAIN, lengths, rows.rows() as u64, 8).unwrap();
+        let planned = upper_bound(&Variant::PLAIN, lengths, rows.rows() as u64, 8).unwrap();
         assert_eq!(planned, storage);
     }
 
     proptest! {
         #[test]
-        fn slices_give_back_every_row_once_and_are_as_large_as_planned(
+        fn slices_store_every_row_once_in_the_planned_size(
             lengths in proptest::collection::vec(prop_oneof![Just(0usize), 0..9usize, 0..70usize], 0..90),
             begin in 0..5usize,
         ) {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_too_long_are_refused_with_a_reason() {
+    fn a_row_longer_than_a_segment_is_refused_with_its_length() {
         let error = storage(&Variant::PLAIN, random_matrix(&[2, 300], 400).view()).unwrap_err().to_string();
         assert!(error.contains("300"), "{error}");
     }

@@ -1,25 +1,25 @@
-//! How well rows fill slices of 32 that are sorted by length within windows, from a few windows.
+//! An estimate of how full sliced ELLPACK would be, with slices of 32 rows sorted by length within windows.
 
 use std::ops::Range;
 
-/// Rows of a slice, as many as a warp has lanes.
-const SLICE: usize = 32;
-/// Rows that are sorted among themselves.
+/// Rows of a slice: one per lane of a warp.
+const SLICE_ROWS: usize = 32;
+/// Rows of a window; rows are sorted within a window.
 const WINDOW: usize = 1024;
-/// Windows looked at.
-const MOST_WINDOWS: usize = 8;
+/// Maximal number of sampled windows.
+const MAX_SAMPLED_WINDOWS: usize = 8;
 
-/// Share of the places that hold a nonzero where `count` rows lie in slices, from a few windows of them. `window` writes the
-/// lengths of a range of rows.
+/// The share of stored entries of sliced ELLPACK that are nonzeros and not padding, for `count` rows; estimated from a few
+/// windows. `window` appends the lengths of a range of rows.
 pub(super) fn fill(count: usize, mut window: impl FnMut(Range<usize>, &mut Vec<u64>)) -> f64 {
-    let step = count.div_ceil(WINDOW).div_ceil(MOST_WINDOWS).max(1);
+    let step = count.div_ceil(WINDOW).div_ceil(MAX_SAMPLED_WINDOWS).max(1);
     let (mut nonzeros, mut slots, mut lengths) = (0, 0, Vec::with_capacity(WINDOW.min(count)));
     for begin in (0..count).step_by(step * WINDOW) {
         lengths.clear();
         window(begin..count.min(begin + WINDOW), &mut lengths);
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         nonzeros += lengths.iter().sum::<u64>();
-        slots += lengths.iter().step_by(SLICE).sum::<u64>() * SLICE as u64;
+        slots += lengths.iter().step_by(SLICE_ROWS).sum::<u64>() * SLICE_ROWS as u64;
     }
     if slots == 0 { 1.0 } else { nonzeros as f64 / slots as f64 }
 }
@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_length_fill_their_slices_and_one_long_row_does_not() {
+    fn rows_of_equal_length_need_no_padding_and_one_long_row_does() {
         assert_eq!(fill(&[7; 64]), 1.0);
         assert_eq!(fill(&[7; 100_000]), 1.0);
         assert_eq!(fill(&[]), 1.0);
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_puts_like_lengths_together() {
+    fn sorting_removes_the_padding_of_alternating_lengths() {
         let lengths: Vec<u64> = (0..1024).map(|row| if row % 2 == 0 { 2 } else { 10 }).collect();
         assert_eq!(fill(&lengths), 1.0);
     }

@@ -1,29 +1,30 @@
-//! Y = A X with a sparse A in compressed rows.
+//! Y = A X with a sparse A in CSR.
 //!
-//! A chunk of rows reads its rows of A and the rows of X that its columns name, and writes its own rows of Y: slices
-//! merge by being put in their place. A piece of a row writes the sum of each of its segments, its carries, which are
-//! added first to last when all of the row's are there.
+//! A chunk of whole rows reads its rows of A and the rows of X that its columns refer to, and writes its rows of Y. A chunk of
+//! segments of one row writes the sum of each segment (a carry); the carries of a row are added first to last once all are
+//! computed.
 
 use super::Work;
 use crate::error::{Error, Result};
 use crate::kernel::partition::Weights;
 use crate::matrix::{CsrView, Dtype, Scalar};
 
-/// Of the rows of X that entries name, the share that comes from memory instead of a cache, taken for all matrices
-/// alike: the split into chunks should not depend on who computes them.
-const GATHER_SHARE: (u64, u64) = (1, 2);
+/// Assumed share of gathered rows of X that miss the caches, as numerator and denominator.
+///
+/// It is the same for all matrices and devices, so that the division into chunks does not depend on the devices.
+const GATHER_MISS_SHARE: (u64, u64) = (1, 2);
 
-/// Most bytes that A, X or Y may have: room enough above it that sums of a few such numbers stay exact.
-const MOST_BYTES: u64 = 1 << 60;
+/// Limit on the bytes of A, X or Y, low enough that the sum of a few such sizes does not overflow.
+const MAX_BYTES: u64 = 1 << 60;
 
 impl<'a> Work<'a> {
-    /// `matrix` times a multivector of `k` columns.
+    /// The product of `matrix` and a multivector of `k` columns; an error if X or Y would be too large to address.
     pub fn spmm<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
         let columns = Some(matrix.columns());
         Self::spmm_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)
     }
 
-    /// The same for a matrix of which nothing but the row pointers, and perhaps the columns, are there.
+    /// As [`Self::spmm`], for a matrix given by its row pointers and, if known, its columns.
     pub fn spmm_pattern(
         row_pointers: &'a [u64],
         columns: Option<&'a [u32]>,
@@ -36,16 +37,16 @@ impl<'a> Work<'a> {
         let row_bytes = (k as u64).saturating_mul(value);
         for (what, height) in [("X", cols), ("Y", rows)] {
             let needed_bytes = (height.max(1) as u64).saturating_mul(row_bytes);
-            if needed_bytes > MOST_BYTES {
+            if needed_bytes > MAX_BYTES {
                 return Err(Error::DoesNotFit {
                     what: format!("{what}, {height} x {k},"),
                     needed_bytes,
-                    limit_bytes: MOST_BYTES,
-                    advice: "take a smaller -k".into(),
+                    limit_bytes: MAX_BYTES,
+                    advice: "choose a smaller -k".into(),
                 });
             }
         }
-        let gathered = row_bytes * GATHER_SHARE.0 / GATHER_SHARE.1;
+        let gathered = row_bytes * GATHER_MISS_SHARE.0 / GATHER_MISS_SHARE.1;
         let weights = Weights { per_nonzero: 4 + value + gathered, per_row: 8 + row_bytes };
         Ok(Self { row_pointers, columns, cols, k, dtype, weights, known: None })
     }
@@ -58,7 +59,7 @@ mod tests {
     use crate::work::ChunkRows;
 
     #[test]
-    fn nonzeros_rows_and_columns_of_x_all_weigh() {
+    fn the_cost_grows_with_nonzeros_rows_and_columns_of_x() {
         let stencil = generate::<f64>("stencil5,n=10", 1, 1 << 30).unwrap().matrix;
         let cost = |k, begin, end| {
             let work = Work::spmm(&stencil.view(), k).unwrap();
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multivector_beyond_every_memory_is_refused() {
+    fn a_multivector_too_large_to_address_is_refused() {
         let stencil = generate::<f64>("stencil5,n=10", 1, 1 << 30).unwrap().matrix;
         let error = Work::spmm(&stencil.view(), usize::MAX).unwrap_err();
         assert_eq!(error.exit_code(), 3);

@@ -1,4 +1,4 @@
-//! How a chunk of A lies in a slot of a device's memory: named arrays, one after the other.
+//! The storage of a chunk of A in a slot of device memory: named arrays, one after the other.
 
 use std::ops::Range;
 
@@ -7,66 +7,66 @@ use crate::error::{Error, Result};
 use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::{CsrView, Scalar};
 
-/// The bytes of a chunk's arrays, in their order.
+/// The bytes of each array of a chunk, in storage order.
 pub(super) type Arrays<'a, const N: usize> = [&'a mut [u8]; N];
 
-/// Every array starts at a multiple of this, which suits the widest load of any device; so does what lies behind them.
+/// Alignment in bytes of every array and of the end of the last one; it suits the widest load of any device.
 const ALIGNMENT: u64 = 256;
 
 /// An array of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// Its name, the same as of the parameter that takes it. `row_pointers`, `columns` and `values` of compressed rows
-    /// are those of the matrix; columns are places in what the device holds of X.
+    /// Its name, which is that of the kernel parameter. Columns are local rows of the device's part of X; `row_pointers` are
+    /// those of the whole matrix.
     pub name: &'static str,
-    /// Where it lies, in bytes from the start of the slot.
+    /// Its bytes, relative to the start of the slot.
     pub range: Range<u64>,
 }
 
-/// How a chunk lies in its slot.
+/// The arrays of a chunk in its slot, and the numbers that a launch needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
     pub(super) layout: Layout,
     pub(super) variant: Variant,
     /// Rows, or segments, of the chunk.
     pub rows: u64,
-    /// What the grid of a launch counts: rows, pieces of rows, or groups of them.
+    /// Number of work items of a launch: rows, pieces of rows, or groups of rows.
     pub items: u64,
-    /// How many of them, the first ones, get a warp each.
+    /// Number of heavy items, which come first; see [`Items::heavy`].
     pub heavy: u64,
-    /// Entries of a row in padded ELLPACK; elsewhere 0.
+    /// Entries per row in padded ELLPACK; 0 in other layouts.
     pub width: u64,
-    /// Its arrays, in the order in which they lie.
+    /// The arrays, in storage order.
     pub arrays: Vec<Array>,
-    /// Rows, as far apart as those of Y, that a launch needs beside the slot. One such memory is enough for a device, as its
-    /// launches follow each other.
+    /// Rows of Y's pitch that a launch needs as scratch memory. Launches of a device do not overlap, so they share one scratch
+    /// memory.
     pub scratch_rows: u64,
 }
 
-/// Memory that a chunk takes on a device.
+/// Device memory of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes of its slot.
+    /// Bytes of the slot.
     pub slot_bytes: u64,
-    /// Bytes beside it while a kernel runs.
+    /// Bytes of scratch memory while a kernel runs.
     pub scratch_bytes: u64,
 }
 
 impl Storage {
-    /// CSR of `rows` rows with `nnz` nonzeros together.
+    /// CSR with `rows` rows and `nnz` nonzeros.
     pub fn csr(rows: u64, nnz: u64, value_bytes: u64) -> Self {
         let arrays = [("row_pointers", rows + 1, 8), ("columns", nnz, 4), ("values", nnz, value_bytes)];
         Self::lay_out((Layout::Csr, &Variant::PLAIN), rows, rows, &arrays)
     }
 
-    /// ELLPACK of `rows` rows padded to `width`.
+    /// ELLPACK with `rows` rows padded to `width` entries.
     pub fn ell(rows: u64, width: u64, value_bytes: u64) -> Self {
         let entries = rows.saturating_mul(width);
         let arrays = [("columns", entries, 4), ("values", entries, value_bytes)];
         Self { width, ..Self::lay_out((Layout::Ellpack, &Variant::PLAIN), rows, rows, &arrays) }
     }
 
-    /// Arrays of that many elements of that many bytes, one after the other.
+    /// Storage with these arrays, each given by name, number of elements and bytes per element.
     pub(super) fn lay_out(
         (layout, variant): (Layout, &Variant),
         rows: u64,
@@ -74,43 +74,43 @@ impl Storage {
         arrays: &[(&'static str, u64, u64)],
     ) -> Self {
         let mut begin = 0;
-        let place = |&(name, count, size): &(&'static str, u64, u64)| {
+        let array = |&(name, count, size): &(&'static str, u64, u64)| {
             let range = begin..u64::saturating_add(begin, count.saturating_mul(size));
             begin = aligned(range.end);
             Array { name, range }
         };
-        let arrays = arrays.iter().map(place).collect();
+        let arrays = arrays.iter().map(array).collect();
         let variant = *variant;
         Self { layout, variant, rows, items, heavy: 0, width: 0, arrays, scratch_rows: 0 }
     }
 
-    /// Where the array of that name lies.
+    /// The bytes of the array called `name`; none if there is no such array.
     pub fn array(&self, name: &str) -> Option<&Range<u64>> {
         self.arrays.iter().find(|array| array.name == name).map(|array| &array.range)
     }
 
-    /// Whether columns are distances from bases.
+    /// Whether columns are 16-bit distances from bases.
     pub fn is_narrow(&self) -> bool {
         self.array("bases").is_some_and(|range| !range.is_empty())
     }
 
-    /// Bytes of all arrays, those between and behind them included.
+    /// Bytes of all arrays, alignment padding included.
     pub fn bytes(&self) -> u64 {
         self.arrays.last().map_or(0, |array| aligned(array.range.end))
     }
 
-    /// What a launch works through.
+    /// The numbers of work items of a launch.
     pub fn grid_items(&self) -> Items {
         Items { count: self.items, heavy: self.heavy }
     }
 
-    /// Memory it takes where rows of Y are `pitch_bytes` apart.
+    /// The device memory of the chunk if Y has a pitch of `pitch_bytes`.
     pub fn footprint(&self, pitch_bytes: u64) -> Footprint {
         let scratch_bytes = self.scratch_rows.saturating_mul(pitch_bytes);
         Footprint { slot_bytes: self.bytes(), scratch_bytes }
     }
 
-    /// The bytes of each array, in their order.
+    /// Splits a slot into the bytes of each array, in storage order.
     pub(super) fn split<'a, const N: usize>(&self, slot: &'a mut [u8]) -> Result<Arrays<'a, N>> {
         let mut rest = slot;
         let mut at = 0;
@@ -121,16 +121,18 @@ impl Storage {
             (rest, at) = (behind, range.end);
             parts.push(part);
         }
-        parts.try_into().map_err(|_| Error::Internal("a chunk has other arrays than its layout".into()))
+        parts
+            .try_into()
+            .map_err(|_| Error::Internal("the number of arrays of a chunk does not match its layout".into()))
     }
 }
 
-/// Entries of an array that kernels read four at a time.
+/// The size of an array of `nnz` entries that kernels read four at a time.
 pub(super) fn padded_entries(nnz: u64) -> u64 {
     nnz.checked_next_multiple_of(4).unwrap_or(u64::MAX)
 }
 
-/// The columns and values of `rows`, one after the other, and zeros behind them.
+/// Writes the columns, as local rows of X, and the values of `rows`; the rest of both arrays becomes zero.
 pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
     held: &HeldColumns,
@@ -144,10 +146,10 @@ pub(super) fn write_entries<T: Scalar>(
     no_values.fill(T::ZERO);
     no_columns.fill(0);
     values.copy_from_slice(&rows.values()[range.clone()]);
-    held.place_all(&rows.columns()[range], columns)
+    held.local_rows(&rows.columns()[range], columns)
 }
 
-/// The next multiple of the alignment.
+/// `bytes` rounded up to the alignment.
 fn aligned(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
@@ -167,7 +169,7 @@ pub(super) mod tests {
         Csr::try_new(3, 9, vec![0, 2, 2, 5], vec![2, 7, 3, 4, 5], vec![1.0, 2.0, 3.0, 4.0, 5.0]).unwrap()
     }
 
-    /// A matrix with rows of those lengths; columns rise within each.
+    /// A matrix with rows of about these lengths and ascending columns.
     pub(in crate::work) fn random_matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
         let (mut pointers, mut columns) = (vec![0u64], Vec::new());
         for (row, &length) in lengths.iter().enumerate() {
@@ -181,7 +183,7 @@ pub(super) mod tests {
         Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
     }
 
-    /// What a slot holds once `rows` are written.
+    /// A slot after `rows` are written to it.
     pub(in crate::work) fn written(storage: &Storage, rows: CsrView<'_, f64>) -> AlignedBuffer<u8> {
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         slot.fill(0xa5);
@@ -189,7 +191,7 @@ pub(super) mod tests {
         slot
     }
 
-    /// An array of a slot.
+    /// The array called `name` of a slot.
     pub(in crate::work) fn part<T: bytemuck::Pod>(slot: &[u8], storage: &Storage, name: &str) -> Vec<T> {
         let range = storage.array(name).unwrap();
         let size = size_of::<T>();
@@ -200,7 +202,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn csr_keeps_its_entries_and_moves_its_columns() {
+    fn csr_keeps_its_entries_and_translates_its_columns() {
         let a = matrix();
         let rows = a.view().slice_rows(1..3);
         let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows).unwrap();
@@ -232,7 +234,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sizes_beyond_memory_do_not_wrap_around() {
+    fn overflowing_sizes_saturate() {
         assert_eq!(Storage::ell(1 << 40, 1 << 40, 8).bytes(), u64::MAX);
     }
 }

@@ -1,5 +1,5 @@
-//! Products on a mix of devices are bit for bit those of the CPU alone, however rows are cut, lanes are delayed and
-//! devices fail.
+//! Products on several devices equal those of the CPU bit for bit, for any division of rows, delays of lanes and failures of
+//! devices.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rowloom::trace::Clock;
 use rowloom::work::Work;
 use rowloom::{Error, Result};
 
-/// What a product is computed on and how.
+/// The devices and settings of a product.
 #[derive(Clone)]
 struct Case<'a> {
     /// `cpu`, `emu:0`, `emu:1?fail_launch=3`.
@@ -25,7 +25,7 @@ struct Case<'a> {
     chunks: Option<usize>,
     kernel: Option<KernelId>,
     variant: Option<Variant>,
-    /// A, X and Y cross from where they lie, where the device takes them so.
+    /// A, X and Y are registered and copied without staging if the device supports it.
     register: bool,
     runs: u64,
     watchdog_timeout: Duration,
@@ -63,7 +63,7 @@ fn expected<T: Kernels>(a: &Csr<T>, k: usize) -> Vec<u64> {
     bits(&y)
 }
 
-/// Y of the last run, and the reports of all.
+/// Y of the last run, and the reports of all runs.
 fn compute<T: Kernels>(
     pool: &Pool,
     a: &Csr<T>,
@@ -74,14 +74,14 @@ fn compute<T: Kernels>(
     Ok((y, reports))
 }
 
-/// Y of the last run, and all faults from the first allocation on.
+/// Y of the last run, and all faults, preparation included.
 fn faulty(pool: &Pool, a: &Csr<f64>, case: &Case<'_>) -> Result<(Vec<u64>, Vec<FaultReport>)> {
     let (y, reports, mut faults) = compute_and_report(pool, a, 4, case)?;
     faults.extend(reports.into_iter().flat_map(|report| report.faults));
     Ok((y, faults))
 }
 
-/// Y of the last run, the reports of all, and what went wrong before them.
+/// Y of the last run, the reports of all runs, and the faults during preparation.
 fn compute_and_report<T: Kernels>(
     pool: &Pool,
     a: &Csr<T>,
@@ -100,7 +100,7 @@ fn compute_and_report<T: Kernels>(
     })
 }
 
-/// Prepares the product and hands it to `with`.
+/// Prepares the product and calls `with` with it.
 fn with_prepared<T: Kernels, R>(
     pool: &Pool,
     a: &Csr<T>,
@@ -113,10 +113,10 @@ fn with_prepared<T: Kernels, R>(
     for word in case.devices {
         let (name, options) = word.split_once('?').unwrap_or((word, ""));
         let mut profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
-        // Taken to be as slow as the emulator, the CPU leaves it a fair share.
+        // The CPU is modelled as slow as the emulator, so that the plan gives both a share of the rows.
         profile.product_ns = emulated_profile()?.product_ns;
         if let Some(link) = profile.link.as_mut().filter(|_| case.register) {
-            // Faster than the host copies, and locking costs nothing.
+            // A link faster than host copies and free registration make the plan choose registered memory.
             (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
             link.register_s_per_gb = Some(0.0);
         }
@@ -150,7 +150,7 @@ fn with_prepared<T: Kernels, R>(
     with(&mut Prepared::new(pool, &job, opened, settings)?)
 }
 
-/// Where everything is to cross from where it lies, it does.
+/// Asserts that the plan registers exactly the arrays that it should.
 fn check_registered(plan: &Plan, case: &Case<'_>, row_bytes: usize) {
     if case.devices.iter().any(|device| device.contains("refuse")) {
         return;
@@ -175,7 +175,7 @@ fn devices_used(reports: &[RunReport]) -> Vec<u32> {
 #[test]
 fn any_number_of_chunks_and_any_delays_give_the_same_bits() {
     let pool = pool();
-    // Two rows of some 600 nonzeros, so that many chunks mean split rows and carries.
+    // Two rows of about 600 nonzeros: with many chunks they are split and have carries.
     let a = generate::<f64>("hub,rows=1200,degree=2,hubs=2", 3, u64::MAX).unwrap().matrix;
     let want = expected(&a, 3);
     let mut both = 0;
@@ -192,7 +192,7 @@ fn any_number_of_chunks_and_any_delays_give_the_same_bits() {
 }
 
 #[test]
-fn every_mode_precision_kind_of_matrix_and_repeat_gives_the_same_bits() {
+fn every_mode_precision_matrix_and_repetition_gives_the_same_bits() {
     let pool = pool();
     for spec in [
         "stencil27,n=5",
@@ -223,7 +223,7 @@ fn every_mode_precision_kind_of_matrix_and_repeat_gives_the_same_bits() {
 }
 
 #[test]
-fn what_crosses_from_where_it_lies_gives_the_same_bits() {
+fn registered_memory_gives_the_same_bits() {
     let pool = pool();
     for spec in ["stencil27,n=5", "hub,rows=700,degree=2,hubs=2", "holes,rows=300,degree=3", "empty,rows=9"] {
         let a = generate::<f64>(spec, 5, u64::MAX).unwrap().matrix;
@@ -250,40 +250,40 @@ fn what_crosses_from_where_it_lies_gives_the_same_bits() {
 }
 
 #[test]
-fn rows_of_x_and_y_that_lie_apart_cross_one_by_one_and_nothing_between_them_is_touched() {
+fn the_padding_of_x_and_y_with_a_leading_dimension_is_neither_read_nor_written() {
     let pool = pool();
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
     let devices = words("emu:0");
     let case = Case { devices: &devices, register: true, ..Case::default() };
-    let (k, apart) = (4, 7);
+    let (k, leading_dimension) = (4, 7);
     let packed = x_for::<f64>(a.cols(), k);
-    let mut x = MultiVector::<f64>::zeros_with_leading_dimension(a.cols(), k, apart).unwrap();
-    let mut y = MultiVector::<f64>::zeros_with_leading_dimension(a.rows(), k, apart).unwrap();
+    let mut x = MultiVector::<f64>::zeros_with_leading_dimension(a.cols(), k, leading_dimension).unwrap();
+    let mut y = MultiVector::<f64>::zeros_with_leading_dimension(a.rows(), k, leading_dimension).unwrap();
     x.data_mut().fill(f64::NAN);
     y.data_mut().fill(-1.0);
     for row in 0..a.cols() {
-        x.data_mut()[row * apart..][..k].copy_from_slice(packed.row(row));
+        x.data_mut()[row * leading_dimension..][..k].copy_from_slice(packed.row(row));
     }
     with_prepared(&pool, &a, k, &case, |prepared| prepared.run(x.view(), y.view_mut(), None).map(drop))
         .unwrap();
     let want = expected(&a, k);
     for (at, &value) in y.data().iter().enumerate() {
-        let (row, column) = (at / apart, at % apart);
+        let (row, column) = (at / leading_dimension, at % leading_dimension);
         let right = if column < k { f64::from_bits(want[row * k + column]) } else { -1.0 };
         assert_eq!(value.to_bits(), right.to_bits(), "row {row}, column {column}");
     }
 }
 
 #[test]
-fn memory_that_a_device_does_not_lock_is_staged_and_said_so() {
+fn memory_that_a_device_refuses_to_register_is_staged_and_reported() {
     let pool = pool();
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
-    for place in 1..=5 {
-        let devices = words(&format!("emu:0?refuse_registration={place}"));
+    for registration in 1..=5 {
+        let devices = words(&format!("emu:0?refuse_registration={registration}"));
         let case = Case { devices: &devices, register: true, ..Case::default() };
         let (y, faults) = faulty(&pool, &a, &case).unwrap();
-        assert!(y == expected(&a, 4), "registration {place}");
-        assert_eq!(faults.len(), 1, "registration {place}: {faults:?}");
+        assert!(y == expected(&a, 4), "registration {registration}");
+        assert_eq!(faults.len(), 1, "registration {registration}: {faults:?}");
         assert_eq!(
             (faults[0].task.as_str(), faults[0].recovered_on.as_deref()),
             ("registration", Some("emu:0"))
@@ -292,7 +292,7 @@ fn memory_that_a_device_does_not_lock_is_staged_and_said_so() {
 }
 
 #[test]
-fn a_row_longer_than_a_chunk_is_split_and_added_in_order() {
+fn a_row_longer_than_a_chunk_is_split_and_its_carries_are_added_in_order() {
     let pool = pool();
     let a = generate::<f64>("uniform,rows=5,degree=3000,cols=9000", 2, u64::MAX).unwrap().matrix;
     for list in ["cpu", "cpu,emu:0", "emu:0,emu:1"] {
@@ -326,7 +326,7 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
                 for k in [3, 8] {
                     let name = format!("{} on {spec}, k = {k}", kernel.variant_name(&variant));
                     let (y, _) = match compute(&pool, &a, k, &case) {
-                        // Some formats hold short rows only, and not every form is for every K.
+                        // Some formats support short rows only, and some forms only some K.
                         Err(Error::Usage(reason))
                             if reason.contains("nonzeros") || reason.contains("no such form") =>
                         {
@@ -346,8 +346,8 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
     }
 }
 
-/// Injects `fault` at every place up to one that no longer matters, and gives the number of places that mattered.
-fn at_every_place(
+/// Injects `fault` at the first operation, the second, and so on, until it has no effect; returns how often it had one.
+fn inject_at_every_operation(
     pool: &Pool,
     list: &str,
     fault: &str,
@@ -357,9 +357,9 @@ fn at_every_place(
 ) -> usize {
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
     let want = expected(&a, 4);
-    let mut mattered = 0;
-    for place in 1..500 {
-        let devices = words(&list.replace("FAULT", &format!("{fault}={place}")));
+    let mut effective = 0;
+    for operation in 1..500 {
+        let devices = words(&list.replace("FAULT", &format!("{fault}={operation}")));
         let case = Case {
             devices: &devices,
             mode: Some(mode),
@@ -371,56 +371,68 @@ fn at_every_place(
         };
         match faulty(pool, &a, &case) {
             Ok((y, faults)) => {
-                assert!(y == want, "{fault} at {place} on {list}");
-                if faults.is_empty() && place > 60 {
-                    return mattered;
+                assert!(y == want, "{fault} at {operation} on {list}");
+                if faults.is_empty() && operation > 60 {
+                    return effective;
                 }
-                mattered += usize::from(!faults.is_empty());
+                effective += usize::from(!faults.is_empty());
                 for fault in faults {
                     assert!(fault.device.starts_with("emu:") && !fault.error.is_empty(), "{fault:?}");
                 }
             }
             Err(error @ Error::Device { .. }) => {
                 assert_eq!(error.exit_code(), 4);
-                assert!(!list.contains("cpu"), "{fault} at {place} on {list}: {error}");
-                mattered += 1;
+                assert!(!list.contains("cpu"), "{fault} at {operation} on {list}: {error}");
+                effective += 1;
             }
-            Err(error) => panic!("{fault} at {place} on {list}: {error}"),
+            Err(error) => panic!("{fault} at {operation} on {list}: {error}"),
         }
     }
-    panic!("{fault} on {list} mattered at every place");
+    panic!("{fault} on {list} had an effect at every operation");
 }
 
 #[test]
-fn a_fault_at_any_task_is_made_up_for_or_reported() {
+fn a_fault_at_any_task_is_recovered_or_reported() {
     let pool = pool();
     let watchdog_timeout = Duration::from_secs(20);
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
         for (mode, register) in [(Mode::Resident, false), (Mode::Stream, false), (Mode::Stream, true)] {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
-                let mattered = at_every_place(&pool, list, fault, mode, register, watchdog_timeout);
+                let effective = inject_at_every_operation(&pool, list, fault, mode, register, watchdog_timeout);
                 let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
-                assert!(mattered >= least, "{fault} mattered at {mattered} places only on {list}, {mode:?}");
+                assert!(
+                    effective >= least,
+                    "{fault} had an effect at only {effective} operations on {list}, {mode:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn a_device_that_hangs_at_any_task_is_given_up() {
+fn a_device_that_hangs_at_any_task_is_abandoned() {
     let pool = pool();
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {
         for register in [false, true] {
             let watchdog_timeout = Duration::from_millis(150);
-            let mattered =
-                at_every_place(&pool, list, "hang_at_operation", Mode::Oneshot, register, watchdog_timeout);
-            assert!(mattered >= 10, "{mattered} places on {list}, registered: {register}");
+            let effective = inject_at_every_operation(
+                &pool,
+                list,
+                "hang_at_operation",
+                Mode::Oneshot,
+                register,
+                watchdog_timeout,
+            );
+            assert!(
+                effective >= 10,
+                "effect at only {effective} operations on {list}, registered: {register}"
+            );
         }
     }
 }
 
 #[test]
-fn running_from_inside_the_pool_is_refused_instead_of_waiting_for_itself() {
+fn a_run_from_inside_the_pool_is_refused_instead_of_deadlocking() {
     let pool = pool();
     let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
     let devices = words("cpu");

@@ -1,5 +1,5 @@
-//! Every CPU kernel, with every instruction set the processor has, on every kind of matrix: bit for bit the serial
-//! reference, and within the rounding bound of the product in twice the precision.
+//! Every CPU kernel, with every instruction set of the processor, on every kind of matrix equals the serial reference bit for
+//! bit, and is within the rounding bound of the product in twice the precision.
 
 use proptest::prelude::*;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
@@ -22,7 +22,7 @@ fn bits<T: Scalar>(values: &MultiVector<T>) -> Vec<u64> {
     (0..values.rows()).flat_map(|row| values.row(row).iter().map(|v| v.to_f64().to_bits())).collect()
 }
 
-/// Runs `kernel` and compares with the reference; Y is poisoned first and its rows are `gap` elements apart.
+/// Runs `kernel` and compares Y with the reference. Y is filled with NaN first; X and Y have `gap` elements between rows.
 fn check<T: Kernels>(
     a: &Csr<T>,
     k: usize,
@@ -62,7 +62,7 @@ fn check<T: Kernels>(
     assert!(verdict.passed, "{} at k = {k}: {verdict:?}", kernel.name());
 }
 
-fn check_everywhere<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
+fn check_all_kernels<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
     for info in kernels_of(Processor::Cpu) {
         for &isa in Isa::all_here() {
             for &k in ks {
@@ -89,14 +89,14 @@ const SPECS: [&str; 10] = [
 fn every_kernel_and_instruction_set_agrees_with_the_reference_on_every_kind_of_matrix() {
     for spec in SPECS {
         let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
-        check_everywhere(&a, &[1, 2, 4, 8, 33]);
-        check_everywhere(&a.cast::<f32>().unwrap(), &[1, 2, 5, 16]);
+        check_all_kernels(&a, &[1, 2, 4, 8, 33]);
+        check_all_kernels(&a.cast::<f32>().unwrap(), &[1, 2, 5, 16]);
     }
 }
 
 #[test]
-fn rows_of_one_to_two_segments_are_added_segment_by_segment_whatever_they_share() {
-    // Nothing in common, all columns, and columns that move along from row to row.
+fn rows_of_one_to_two_segments_are_added_by_segments_for_any_column_pattern() {
+    // Few common columns, all columns, and columns that are shifted from row to row.
     for spec in [
         "uniform,rows=41,degree=200,cols=900",
         "uniform,rows=30,degree=180,cols=180",
@@ -107,8 +107,8 @@ fn rows_of_one_to_two_segments_are_added_segment_by_segment_whatever_they_share(
             (0..a.rows()).any(|row| (SEGMENT + 1..2 * SEGMENT).contains(&a.view().row_length(row))),
             "{spec}"
         );
-        check_everywhere(&a, &[1, 8, 33]);
-        check_everywhere(&a.cast::<f32>().unwrap(), &[3, 16]);
+        check_all_kernels(&a, &[1, 8, 33]);
+        check_all_kernels(&a.cast::<f32>().unwrap(), &[3, 16]);
         let view = a.view();
         let equal = Csr::try_new(
             a.rows(),
@@ -117,29 +117,29 @@ fn rows_of_one_to_two_segments_are_added_segment_by_segment_whatever_they_share(
             view.columns().to_vec(),
             vec![0.3; a.nnz()],
         );
-        check_everywhere(&equal.unwrap(), &[2, 8]);
+        check_all_kernels(&equal.unwrap(), &[2, 8]);
     }
 }
 
 #[test]
-fn rows_of_several_spans_are_added_span_by_span_whatever_their_number() {
-    // Hubs beside short rows, long rows only, and columns that do not rise.
+fn rows_of_several_spans_are_added_by_spans_for_any_number_of_rows() {
+    // Hub rows among short rows, long rows only, and descending columns.
     for spec in ["hub,rows=5000,degree=2,hubs=2", "uniform,rows=9,degree=3300,cols=9000", "arrow,rows=2600"] {
         let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
         assert!((0..a.rows()).any(|row| a.view().row_length(row) > 2 * SPAN), "{spec}");
-        check_everywhere(&a, &[1, 8, 33]);
-        check_everywhere(&a.cast::<f32>().unwrap(), &[3, 16]);
+        check_all_kernels(&a, &[1, 8, 33]);
+        check_all_kernels(&a.cast::<f32>().unwrap(), &[3, 16]);
         let view = a.view();
-        let falling = |row: usize| view.row(row).0.iter().rev().copied().collect::<Vec<_>>();
-        let columns: Vec<u32> = (0..a.rows()).flat_map(falling).collect();
+        let descending = |row: usize| view.row(row).0.iter().rev().copied().collect::<Vec<_>>();
+        let columns: Vec<u32> = (0..a.rows()).flat_map(descending).collect();
         let pointers = view.row_pointers().to_vec();
-        let turned = Csr::try_new(a.rows(), a.cols(), pointers, columns, view.values().to_vec());
-        check_everywhere(&turned.unwrap(), &[1, 8]);
+        let reversed = Csr::try_new(a.rows(), a.cols(), pointers, columns, view.values().to_vec());
+        check_all_kernels(&reversed.unwrap(), &[1, 8]);
     }
 }
 
 #[test]
-fn equal_values_are_read_once_and_change_nothing() {
+fn kernels_for_equal_values_give_the_same_bits() {
     for spec in ["fem3,n=4", "stencil27,n=5", "rmat,scale=8,degree=8", "uniform,rows=3,degree=2000,cols=5000"]
     {
         let a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
@@ -148,13 +148,13 @@ fn equal_values_are_read_once_and_change_nothing() {
             let ones = vec![value; a.nnz()];
             let a =
                 Csr::try_new(a.rows(), a.cols(), view.row_pointers().to_vec(), view.columns().to_vec(), ones);
-            check_everywhere(&a.unwrap(), &[1, 3, 8, 17]);
+            check_all_kernels(&a.unwrap(), &[1, 3, 8, 17]);
         }
     }
 }
 
 #[test]
-fn every_k_up_to_130_and_beyond_the_widest_slab() {
+fn every_k_up_to_130_and_above_the_widest_slab_agrees_with_the_reference() {
     let a = generate::<f64>("rmat,scale=6,degree=6", 3, u64::MAX).unwrap().matrix;
     let blocks = generate::<f64>("fem3,n=3", 3, u64::MAX).unwrap().matrix;
     for k in (0..=130).chain([200, 257, 300]) {
@@ -168,7 +168,7 @@ fn every_k_up_to_130_and_beyond_the_widest_slab() {
 }
 
 #[test]
-fn the_number_of_threads_and_the_schedule_change_nothing() {
+fn the_number_of_threads_and_the_schedule_do_not_change_a_bit() {
     let hubs = generate::<f64>("hub,rows=20000,degree=3,hubs=3", 5, u64::MAX).unwrap().matrix;
     for threads in [1, 2, 3, 7] {
         for schedule in [Schedule::Balanced, Schedule::EqualRows] {
@@ -180,14 +180,14 @@ fn the_number_of_threads_and_the_schedule_change_nothing() {
 }
 
 #[test]
-fn rows_computed_apart_are_the_rows_of_the_whole() {
+fn products_of_row_ranges_equal_the_rows_of_the_whole_product() {
     for spec in
         ["rmat,scale=9,degree=8", "hub,rows=9000,degree=3,hubs=2", "fem3,n=5", "holes,rows=300,degree=3"]
     {
         let mut a = generate::<f64>(spec, 7, u64::MAX).unwrap().matrix;
         for equal_values in [false, true] {
             if equal_values {
-                // Equal but for one, so that the values of some parts are all equal and those of others are not.
+                // All but one are equal, so that the values of some parts are all equal and those of others are not.
                 let mut values = vec![0.7; a.nnz()];
                 values[a.nnz() / 2] = 0.3;
                 let view = a.view();
@@ -202,13 +202,13 @@ fn rows_computed_apart_are_the_rows_of_the_whole() {
                 let mut rest = y.view_mut();
                 let cuts = [0, 1, a.rows() / 3, a.rows() / 2, a.rows()];
                 for pair in cuts.windows(2) {
-                    let (part, behind) = rest.split_at_row(pair[1] - pair[0]);
+                    let (part, remaining) = rest.split_at_row(pair[1] - pair[0]);
                     let settings =
                         CpuSettings { k: 5, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
                     let rows = a.view().slice_rows(pair[0]..pair[1]);
                     let mut product = CpuProduct::prepare(rows, info.id, settings, u64::MAX).unwrap();
                     product.run(x.view(), part).unwrap();
-                    rest = behind;
+                    rest = remaining;
                 }
                 assert!(bits(&y) == bits(&expected), "{} on parts of {spec}", info.name);
             }
@@ -217,7 +217,7 @@ fn rows_computed_apart_are_the_rows_of_the_whole() {
 }
 
 #[test]
-fn hub_rows_are_cut_into_segments_for_all_threads() {
+fn hub_rows_are_divided_among_threads() {
     let a = generate::<f64>("hub,rows=20000,degree=3,hubs=3", 5, u64::MAX).unwrap().matrix;
     let settings = CpuSettings { k: 4, threads: 4, isa: Isa::detect(), schedule: Schedule::Balanced };
     let product = CpuProduct::prepare(a.view(), KernelId::CpuCsr, settings, u64::MAX).unwrap();
@@ -227,8 +227,8 @@ fn hub_rows_are_cut_into_segments_for_all_threads() {
 }
 
 #[test]
-fn large_products_stream_and_fetch_ahead_without_a_difference() {
-    // Large enough for Y to go past the caches and for X to be fetched ahead.
+fn non_temporal_stores_and_prefetching_do_not_change_a_bit() {
+    // Large enough for non-temporal stores to Y and for prefetching of X.
     let a = generate::<f64>("road,n=70000", 5, u64::MAX).unwrap().matrix;
     check(&a, 64, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
     check(&a, 8, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
@@ -236,7 +236,7 @@ fn large_products_stream_and_fetch_ahead_without_a_difference() {
 }
 
 #[test]
-fn infinities_and_nans_reach_exactly_the_rows_that_touch_them() {
+fn infinities_and_nans_affect_exactly_the_rows_that_read_them() {
     let a = generate::<f64>("stencil5,n=9", 1, u64::MAX).unwrap().matrix;
     let mut x = x_for::<f64>(a.cols(), 3);
     x.data_mut()[3 * 40] = f64::INFINITY;
@@ -281,7 +281,7 @@ fn integer_sums_below_two_to_the_53_are_exact() {
 }
 
 #[test]
-fn kernels_for_a_gpu_are_refused_with_a_word_on_where_they_run() {
+fn gpu_kernels_are_refused_with_advice_on_devices() {
     let a = generate::<f64>("diagonal,rows=5", 1, u64::MAX).unwrap().matrix;
     let settings = CpuSettings { k: 2, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
     for info in kernels_of(Processor::Gpu) {
@@ -330,7 +330,7 @@ fn matrices() -> impl Strategy<Value = Csr<f64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn random_matrices_at_any_k_and_thread_count(
+    fn kernels_agree_on_random_matrices_at_any_k_and_number_of_threads(
         a in matrices(), k in 0usize..=130, threads in 1usize..5, kernel in prop::sample::select(cpu_kernels()), gap in 0usize..3,
     ) {
         for &isa in Isa::all_here() {

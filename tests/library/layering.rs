@@ -1,9 +1,9 @@
-//! Modules stand on floors and use only lower ones; these tests read the sources and fail on an upward path.
+//! Modules are ordered in layers and use lower layers only; these tests read the sources and fail on an upward import.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const FLOORS: [(&str, u32); 16] = [
+const LAYERS: [(&str, u32); 16] = [
     ("error", 0),
     ("files", 1),
     ("report", 1),
@@ -22,12 +22,12 @@ const FLOORS: [(&str, u32); 16] = [
     ("cli", 11),
 ];
 
-fn floor(module: &str) -> Option<u32> {
-    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+fn layer(module: &str) -> Option<u32> {
+    LAYERS.iter().find(|(name, _)| *name == module).map(|(_, layer)| *layer)
 }
 
-/// The modules that follow each `crate::` in `code`, groups such as `crate::{error, matrix::Csr}` included.
-fn modules_named(code: &str) -> Vec<&str> {
+/// The modules that `code` refers to with `crate::`, groups such as `crate::{error, matrix::Csr}` included.
+fn referenced_modules(code: &str) -> Vec<&str> {
     let word_end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let mut modules = Vec::new();
     for (at, path) in code.match_indices("crate::") {
@@ -63,19 +63,19 @@ fn without_comments(code: &str) -> String {
     code.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
-/// A sentence for every path in `code`, a file of `module`, that does not lead down.
+/// A message for every path in `code`, a file of `module`, that does not refer to a lower layer.
 fn upward_paths(module: &str, code: &str) -> Vec<String> {
-    let Some(own) = floor(module) else { return vec![format!("module {module} stands on no floor")] };
+    let Some(own) = layer(module) else { return vec![format!("module {module} has no layer")] };
     let code = without_comments(code);
     let mut found = Vec::new();
-    for named in modules_named(&code) {
-        match floor(named) {
+    for named in referenced_modules(&code) {
+        match layer(named) {
             _ if named == module => {}
-            Some(floor) if floor < own => {}
-            Some(floor) => found.push(format!("{module} (floor {own}) uses {named} (floor {floor})")),
-            // A type that lib.rs offers again: the public face stands above every module but cli.
+            Some(layer) if layer < own => {}
+            Some(layer) => found.push(format!("{module} (layer {own}) uses {named} (layer {layer})")),
+            // A type that lib.rs re-exports: the public interface is above every module except cli.
             None if module == "cli" => {}
-            None => found.push(format!("{module} uses crate::{named}, which is no module of a lower floor")),
+            None => found.push(format!("{module} uses crate::{named}, which is no module of a lower layer")),
         }
     }
     found
@@ -93,7 +93,7 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_module_uses_only_lower_floors() {
+fn every_module_uses_only_lower_layers() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     rust_files(&source, &mut files);
@@ -117,7 +117,7 @@ fn every_module_uses_only_lower_floors() {
 }
 
 #[test]
-fn upward_and_same_floor_paths_are_found() {
+fn imports_of_higher_and_equal_layers_are_found() {
     let found = |module, code| upward_paths(module, code).len();
     assert_eq!(found("matrix", "use crate::kernel::TABLE;"), 1);
     assert_eq!(found("matrix", "use crate::machine::Machine;"), 1);
@@ -125,11 +125,11 @@ fn upward_and_same_floor_paths_are_found() {
     assert_eq!(found("kernel", "pub(crate) use crate::{error::{Error, Result}, runtime, matrix::Csr};"), 1);
     assert_eq!(found("error", "use crate::{\n    matrix::Csr,\n    machine,\n};"), 2);
     assert_eq!(found("kernel", "use crate::Csr;"), 1);
-    assert_eq!(found("attic", "use std::fmt;"), 1);
+    assert_eq!(found("unlisted", "use std::fmt;"), 1);
 }
 
 #[test]
-fn downward_paths_and_comments_are_left_alone() {
+fn imports_of_lower_layers_and_comments_are_allowed() {
     let found = |module, code| upward_paths(module, code).len();
     assert_eq!(found("kernel", "use crate::matrix::{Csr, Scalar};\nuse crate::error::Result;"), 0);
     assert_eq!(found("matrix", "use crate::matrix::Csr; // once crate::runtime\n/// See [`crate::cli`]."), 0);

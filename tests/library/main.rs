@@ -1,4 +1,5 @@
-//! The library through its public names, one claim's file each. One crate, because each test crate links the whole library.
+//! Tests of the library through its public interface, one topic per file. They are one crate, because each test crate links the
+//! whole library.
 
 mod bad_matrix_market;
 mod devices_agree;

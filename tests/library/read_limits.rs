@@ -1,4 +1,5 @@
-//! Sizes that a file only declares are never allocated: shown in a process that could not even map them.
+//! Reading allocates no memory for sizes that a file merely declares: tested in a process whose address space is too small for
+//! them.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -7,18 +8,18 @@ use std::process::Command;
 use rowloom::Error;
 use rowloom::matrix::io::{ReadOptions, read, read_dense};
 
-const INSIDE: &str = "ROWLOOM_TEST_INSIDE_LIMIT";
+const IS_CHILD: &str = "ROWLOOM_TEST_INSIDE_LIMIT";
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
-/// Runs the named test of this file again, in a process with little address space.
-fn rerun_with_little_address_space(test: &str) {
+/// Runs the named test of this file again, in a process with a limited address space.
+fn rerun_with_limited_address_space(test: &str) {
     let output = Command::new("bash")
         .arg("-c")
         .arg(format!(
             "ulimit -v {ADDRESS_SPACE_KIB} && exec \"$0\" --exact read_limits::{test} --nocapture --test-threads 1"
         ))
         .arg(std::env::current_exe().unwrap())
-        .env(INSIDE, "1")
+        .env(IS_CHILD, "1")
         .output()
         .unwrap();
     let text =
@@ -28,8 +29,8 @@ fn rerun_with_little_address_space(test: &str) {
 
 #[test]
 fn declared_sizes_are_refused_without_allocating() {
-    if std::env::var_os(INSIDE).is_none() {
-        return rerun_with_little_address_space("declared_sizes_are_refused_without_allocating");
+    if std::env::var_os(IS_CHILD).is_none() {
+        return rerun_with_limited_address_space("declared_sizes_are_refused_without_allocating");
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mtx");
@@ -44,7 +45,7 @@ fn declared_sizes_are_refused_without_allocating() {
         "18446744073709551615 4294967295 18446744073709551615",
     ] {
         fs::write(&path, format!("%%MatrixMarket matrix coordinate real general\n{size}\n1 1 1\n")).unwrap();
-        // With a limit the numbers decide; without one the system does, and its answer is an error as well.
+        // With a limit, the declared sizes are refused; without one, the system refuses the memory, which is an error too.
         for options in [limited, ReadOptions::default()] {
             let error = read::<f64>(&path, &options).map(|loaded| loaded.matrix.rows()).unwrap_err();
             assert!(matches!(error, Error::DoesNotFit { .. } | Error::Input { .. }), "{size}: {error}");
@@ -55,12 +56,12 @@ fn declared_sizes_are_refused_without_allocating() {
         let error = read_dense::<f64>(&path, &ReadOptions::default()).map(|dense| dense.k()).unwrap_err();
         assert!(matches!(error, Error::Input { .. }), "{size}: {error}");
     }
-    // What does fit is read, in the same process.
+    // A matrix that fits is read in the same process.
     fs::write(&path, "%%MatrixMarket matrix coordinate real general\n1000000 5 1\n1 1 1\n").unwrap();
     assert_eq!(read::<f64>(&path, &limited).unwrap().matrix.rows(), 1_000_000);
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// The value of a line of `/proc/self/status`, in bytes.
 fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -76,11 +77,11 @@ fn reading_takes_at_most_2_2_times_the_finished_matrix() {
         let loaded = pool.install(|| read::<f64>(path.as_ref(), &ReadOptions::default())).unwrap();
         let taken = status_bytes("VmHWM") - before;
         let ratio = taken as f64 / loaded.matrix.bytes() as f64;
-        println!("{:.1} MB at most, {ratio:.2} times the matrix", taken as f64 / 1e6);
+        println!("peak {:.1} MB, {ratio:.2} times the matrix", taken as f64 / 1e6);
         assert!(ratio <= 2.2, "{ratio}");
         return;
     }
-    // By column, as the collection lists entries; every row gets some of every part of the text.
+    // Entries by columns, as in the collection; every part of the text has entries of many rows.
     let (rows, cols) = (50_000usize, 40_000usize);
     let folder = tempfile::tempdir().unwrap();
     for (name, banner, value) in
@@ -92,7 +93,7 @@ fn reading_takes_at_most_2_2_times_the_finished_matrix() {
         writeln!(file, "%%MatrixMarket matrix coordinate {banner}\n{square} {square} {}", cols * 60).unwrap();
         for column in 1..=cols {
             for entry in 0..60 {
-                // Ever further below the diagonal, by steps that no two columns share in their order.
+                // Pseudo-random distances below the diagonal, distinct within a column.
                 writeln!(file, "{} {column}{value}", column + 1 + (entry * 163 + column * 7) % 9973).unwrap();
             }
         }

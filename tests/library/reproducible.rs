@@ -1,4 +1,4 @@
-//! With `reproducible` the bytes of Y are the same for any devices, chunks, threads, modes and kernels chosen.
+//! With `reproducible`, the bytes of Y are the same for any devices, chunks, threads, modes and chosen kernels.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rowloom::runtime::{Pool, Prepared, Settings, open};
 use rowloom::trace::Clock;
 use rowloom::work::Work;
 
-/// Ten matrices: long rows that are cut, rows that are grouped, empty rows, scattered and neighbouring columns.
+/// Matrices with long rows that are cut, rows that are grouped, empty rows, scattered columns and adjacent columns.
 const MATRICES: [&str; 10] = [
     "arrow,rows=1300",
     "hub,rows=1200,degree=2,hubs=2",
@@ -26,10 +26,10 @@ const MATRICES: [&str; 10] = [
     "uniform,rows=200,degree=7,cols=90",
 ];
 
-/// Different ways to compute each of them.
-const WAYS: usize = 30;
+/// Number of configurations per matrix.
+const CONFIGURATIONS: usize = 30;
 
-/// Kernels that are made to look fast, one after the other, so that choices differ.
+/// Kernels whose predicted time is halved, one per configuration, so that the choices differ.
 const FAVOURED: [KernelId; 8] = [
     KernelId::CsrSubwarp,
     KernelId::CsrSegments,
@@ -49,31 +49,31 @@ fn bits(values: &MultiVector<f64>) -> Vec<u64> {
     values.data().iter().map(|value| value.to_bits()).collect()
 }
 
-/// Y computed in way number `way`, and the kernels it was computed with.
-fn computed(pools: &[Pool], a: &Csr<f64>, k: usize, way: usize) -> (Vec<u64>, Vec<KernelId>) {
+/// Y of configuration number `configuration`, and its kernels.
+fn compute(pools: &[Pool], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec<u64>, Vec<KernelId>) {
     let devices: [&[&str]; 4] = [&["cpu"], &["emu:0"], &["emu:0", "emu:1"], &["cpu", "emu:0"]];
     let chunks = [None, Some(1), Some(2), Some(3), Some(7), Some(16), Some(40)];
     let modes = [Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)];
-    let favoured = FAVOURED[way % FAVOURED.len()];
+    let favoured = FAVOURED[configuration % FAVOURED.len()];
     let correction = Correction { kernel: favoured, variant: None, factor: 0.5 };
-    let pool = &pools[way % pools.len()];
+    let pool = &pools[configuration % pools.len()];
     let spec = |name: &&str| {
         let profile = if *name == "cpu" { cpu_profile(2, 1 << 34) } else { emulated_profile() };
         let profile = profile.unwrap();
-        // Taken to be as slow as the emulator, the CPU leaves it a fair share.
+        // The CPU is modelled as slow as the emulator, so that the plan gives both a share of the rows.
         let product_ns = emulated_profile().unwrap().product_ns;
         let profile = Profile { corrections: vec![correction], product_ns, ..profile };
         DeviceSpec { name: name.to_string(), profile, memory_limit_bytes: None, required: true }
     };
     let request = PlanRequest {
         work: Work::spmm(&a.view(), k).unwrap(),
-        devices: devices[way % devices.len()].iter().map(spec).collect(),
+        devices: devices[configuration % devices.len()].iter().map(spec).collect(),
         host: host_rates(2).unwrap(),
-        mode: modes[way % modes.len()],
+        mode: modes[configuration % modes.len()],
         kernel: None,
         variant: None,
         format: None,
-        chunks: chunks[way % chunks.len()],
+        chunks: chunks[configuration % chunks.len()],
         chunk_bytes: None,
         cpu_share: None,
         repeat: 2,
@@ -97,13 +97,14 @@ fn computed(pools: &[Pool], a: &Csr<f64>, k: usize, way: usize) -> (Vec<u64>, Ve
     for _ in 0..2 {
         prepared.run(x.view(), y.view_mut(), None).unwrap();
         let now = bits(&y);
-        assert!(before.is_none_or(|before| before == now), "the second product has other bytes");
+        assert!(before.is_none_or(|before| before == now), "the second product has different bytes");
         before = Some(now);
     }
     (bits(&y), kernels)
 }
 
-fn one_result(k: usize) {
+/// Asserts that all configurations give the bytes of the reference, with several kernels.
+fn assert_one_result(k: usize) {
     let machine = Machine::detect();
     let pools: Vec<Pool> = [1, 2, 3].map(|threads| Pool::new(&machine, Some(threads)).unwrap()).into();
     let mut used = Vec::new();
@@ -111,29 +112,32 @@ fn one_result(k: usize) {
         let a = generate::<f64>(spec, 3, u64::MAX).unwrap().matrix;
         let mut want = MultiVector::zeros(a.rows(), k).unwrap();
         reference::csr(a.view(), x_for(a.cols(), k).view(), &mut want.view_mut()).unwrap();
-        for way in 0..WAYS {
-            let (y, kernels) = computed(&pools, &a, k, way);
-            assert!(y == bits(&want), "{spec}, k = {k}, way {way}: other bytes with {kernels:?}");
+        for configuration in 0..CONFIGURATIONS {
+            let (y, kernels) = compute(&pools, &a, k, configuration);
+            assert!(
+                y == bits(&want),
+                "{spec}, k = {k}, configuration {configuration}: different bytes with {kernels:?}"
+            );
             used.extend(kernels);
         }
     }
     used.sort_unstable();
     used.dedup();
     assert!(used.iter().all(|kernel| kernel.info().order == Order::Canonical), "{used:?}");
-    assert!(used.len() >= 4, "different kernels were to be chosen: {used:?}");
+    assert!(used.len() >= 4, "fewer than 4 different kernels were chosen: {used:?}");
 }
 
 #[test]
-fn one_column_has_one_result() {
-    one_result(1);
+fn products_with_one_column_are_reproducible() {
+    assert_one_result(1);
 }
 
 #[test]
-fn eight_columns_have_one_result() {
-    one_result(8);
+fn products_with_eight_columns_are_reproducible() {
+    assert_one_result(8);
 }
 
 #[test]
-fn thirty_three_columns_have_one_result() {
-    one_result(33);
+fn products_with_thirty_three_columns_are_reproducible() {
+    assert_one_result(33);
 }

@@ -1,5 +1,5 @@
-//! Real matrices of the SuiteSparse collection, where they are at hand: read with the numbers that are known of them,
-//! and multiplied by every kernel.
+//! Matrices of the SuiteSparse collection, if the folder exists: their statistics equal the published ones, and every kernel
+//! verifies on them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use rowloom::matrix::io::{ReadOptions, read};
 use rowloom::matrix::{Csr, Field, MultiVector, Scalar};
 
 #[test]
-fn every_matrix_has_the_nonzeros_its_table_says() {
+fn every_matrix_has_the_statistics_of_the_table() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/matrices");
     let Ok(table) = fs::read_to_string(folder.join("README.md")) else {
         println!("skipped: no matrices in {}", folder.display());
@@ -62,13 +62,13 @@ fn every_matrix_has_the_nonzeros_its_table_says() {
     assert_eq!((checked, refused), (48, 3));
 }
 
-/// Bytes that a padded copy of a matrix may take in these tests.
-const PADDED_BYTES: u64 = 1 << 30;
+/// Memory limit in bytes for padded copies of a matrix.
+const PADDED_LIMIT_BYTES: u64 = 1 << 30;
 
 fn product<T: Kernels>(a: &Csr<T>, x: &MultiVector<T>, kernel: KernelId) -> Option<MultiVector<T>> {
     let settings = CpuSettings { k: x.k(), threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
     let mut y = MultiVector::zeros(a.rows(), x.k()).unwrap();
-    match CpuProduct::prepare(a.view(), kernel, settings, PADDED_BYTES) {
+    match CpuProduct::prepare(a.view(), kernel, settings, PADDED_LIMIT_BYTES) {
         Ok(mut product) => product.run(x.view(), y.view_mut()).unwrap(),
         Err(Error::DoesNotFit { .. }) => return None,
         Err(error) => panic!("{}: {error}", kernel.name()),
@@ -85,7 +85,7 @@ fn random_x<T: Scalar>(rows: usize, k: usize) -> MultiVector<T> {
     .unwrap()
 }
 
-/// Verifies the default kernel, and that every other one gives the same bits.
+/// Verifies the default kernel, and asserts that every other kernel gives the same bits.
 fn check_kernels<T: Kernels>(name: &str, a: &Csr<T>) {
     for k in [1, 5, 32] {
         let x = random_x::<T>(a.cols(), k);
@@ -123,7 +123,7 @@ fn every_kernel_verifies_on_every_matrix_in_both_precisions() {
             let x = MultiVector::from_fn(a.cols(), 5, |row, k| ((row * 7 + k) % 201) as f64 - 100.0).unwrap();
             let y = product(a, &x, KernelId::CpuCsr).unwrap();
             let verdict = verify(a.view(), x.view(), y.view()).unwrap();
-            assert_eq!(verdict.max_rel_err, 0.0, "{name}: whole numbers are exact");
+            assert_eq!(verdict.max_rel_err, 0.0, "{name}: integer sums are exact");
         }
         checked += 1;
     }

@@ -1,4 +1,4 @@
-//! The statistics of raw samples against NumPy's, where it is installed.
+//! The statistics of samples equal NumPy's, if NumPy is installed.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ for samples in json.load(sys.stdin):
 json.dump(out, sys.stdout)
 ";
 
-/// A few thousand times such as clocks give: a floor, noise, now and then an outlier.
+/// Samples like measured times: a minimum, noise, and occasional outliers.
 fn samples(seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {
@@ -29,11 +29,11 @@ fn samples(seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn statistics_are_those_of_numpy() {
+fn statistics_equal_those_of_numpy() {
     let python = std::env::var("ROWLOOM_PYTHON").unwrap_or_else(|_| "python3".into());
-    let there = Command::new(&python).args(["-c", "import numpy"]).stderr(Stdio::null()).status();
-    if !there.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: {python} has no numpy; name one that has with ROWLOOM_PYTHON");
+    let has_numpy = Command::new(&python).args(["-c", "import numpy"]).stderr(Stdio::null()).status();
+    if !has_numpy.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: {python} has no NumPy; set ROWLOOM_PYTHON to a Python that has it");
         return;
     }
     let sets: Vec<Vec<f64>> = (0..6).map(samples).collect();
@@ -50,9 +50,13 @@ fn statistics_are_those_of_numpy() {
         let times = Times::new(samples);
         let Times { mean, variance, stddev, median, min, max, p95, mad, .. } = times;
         let found = [mean, variance, stddev, median, min, max, p95, mad].map(Option::unwrap);
-        for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
             let error = (found - expected).abs() / expected.abs();
-            assert!(error <= 1e-12, "statistic {place} of {} samples: {found} {expected}", samples.len());
+            assert!(
+                error <= 1e-12,
+                "statistic {index} of {} samples: {found}, NumPy {expected}",
+                samples.len()
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Writes a trace with everything that can be in one, for `.ci/view_traces` to open in real viewers.
+//! Writes a trace with every kind of event, which `.ci/view_traces` opens in real viewers.
 
 use rowloom::trace::{Arguments, Category, LaneId, PROGRAM, Span, SpanId, Trace};
 
-/// Numbers without a pattern, the same each time.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -12,12 +12,12 @@ impl Numbers {
     }
 }
 
-/// A device that streams: each lane works without a pause where it can, so that spans touch at odd nanoseconds.
+/// Adds a streaming device whose lanes have no gaps between tasks where possible, so that spans are adjacent.
 fn stream(trace: &mut Trace, name: &str, chunks: u64, numbers: &mut Numbers) {
     let process = trace.process(name);
     let lanes = ["h2d", "compute", "d2h"].map(|lane| trace.lane(process, lane));
     let kinds = [Category::Upload, Category::Kernel, Category::Download];
-    // A late origin makes the doubles that viewers calculate with coarse.
+    // Times far from zero lower the resolution of the doubles that viewers compute with.
     let mut free_ns = [86_400_000_000_000u64; 3];
     for chunk in 0..chunks {
         let mut before: Option<(SpanId, u64)> = None;
@@ -53,7 +53,7 @@ fn host(lane: LaneId, name: &str, start_ns: u64, end_ns: u64) -> Span {
 }
 
 #[test]
-fn a_trace_with_everything_is_written_for_the_viewers() {
+fn a_trace_with_every_kind_of_event_is_written_for_the_viewers() {
     let mut trace = Trace::default();
     let program = trace.process(PROGRAM);
     let main = trace.lane(program, "main");
@@ -62,7 +62,7 @@ fn a_trace_with_everything_is_written_for_the_viewers() {
     trace.span(host(main, "plan", origin_ns, origin_ns + 2_000_000));
     trace.span(host(main, "partition", origin_ns + 1_001, origin_ns + 2_000_000));
     trace.span(host(main, "prepare", origin_ns + 2_000_000, origin_ns + 4_999_999));
-    // What is held may be told before what holds it, as spans are recorded when they end.
+    // An inner span may precede its outer span, since spans are recorded when they end.
     trace.span(host(main, "multiply", origin_ns + 5_000_000, origin_ns + 6_000_000));
     trace.span(host(main, "repeat", origin_ns + 5_000_000, origin_ns + 800_000_000));
     let mut numbers = Numbers(7);

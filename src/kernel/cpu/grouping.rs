@@ -1,6 +1,7 @@
-//! In which groups the rows of a piece are taken: blocks that share a pattern, the rest by length or as they come.
+//! Groups of rows that are computed together: blocks with a common column pattern, then single rows by length or in storage
+//! order.
 //!
-//! Grouping changes which chains run side by side and never a chain, so it cannot change the result.
+//! Grouping changes which chains of multiply-adds run concurrently and never the chains, so it cannot change the result.
 
 use std::ops::Range;
 
@@ -11,31 +12,31 @@ use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::sell::FIRST_OF_ROW;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 
-/// What may be grouped.
+/// Which groups of rows are formed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupingRules {
-    /// Most rows of a block with the same columns; one for no such blocks.
+    /// Maximal number of rows of a block with identical columns; 1 forms no such blocks.
     pub most_identical_rows: usize,
-    /// Blocks of rows whose columns move along.
+    /// Whether rows whose columns differ by a constant shift form blocks.
     pub shifted: bool,
-    /// Rows outside blocks are taken longest first.
+    /// Whether rows outside blocks are sorted by length, longest first.
     pub sort: bool,
-    /// Rows are grouped within windows of this many, so that what they touch stays near.
+    /// Rows per window. Rows are grouped within a window only, to keep their accesses to X and Y local.
     pub window: usize,
 }
 
-/// Rows of a piece in groups, window by window. Rows are relative to the piece's first.
+/// The groups of a piece, window by window. Row indices are relative to the piece's first row.
 #[derive(Debug, Default)]
 pub(super) struct Grouping {
     pub identical: Vec<Block>,
     pub shifted: Vec<Block>,
     pub singles: Vec<u32>,
-    /// Where each window ends in the three lists.
+    /// End of each window in the three lists.
     pub window_ends: Vec<[usize; 3]>,
 }
 
 impl Grouping {
-    /// The groups of `rows`, or none where taking them as they come is the same.
+    /// The groups of `rows`; none if they amount to storage order.
     pub fn collect<T: Copy>(
         layout: RowLayout<'_, T>,
         rows: Range<usize>,
@@ -74,11 +75,12 @@ impl Grouping {
         while row < window.end {
             let leader = (row - first_row) as u32;
             let limit = if rules.most_identical_rows > 1 { window.end } else { row + 1 };
-            let alike = 1 + (row + 1..limit).take_while(|&other| layout.shift(row, other) == Some(0)).count();
-            if alike > 1 {
-                let parts = alike.div_ceil(rules.most_identical_rows);
+            let identical =
+                1 + (row + 1..limit).take_while(|&other| layout.shift(row, other) == Some(0)).count();
+            if identical > 1 {
+                let parts = identical.div_ceil(rules.most_identical_rows);
                 for part in 0..parts {
-                    let (begin, end) = (alike * part / parts, alike * (part + 1) / parts);
+                    let (begin, end) = (identical * part / parts, identical * (part + 1) / parts);
                     if end - begin == 1 {
                         self.singles.push(leader + begin as u32);
                     } else {
@@ -86,7 +88,7 @@ impl Grouping {
                             .push(Block { leader: leader + begin as u32, count: (end - begin) as u32 });
                     }
                 }
-                row += alike;
+                row += identical;
             } else if rules.shifted
                 && row + SHIFTED_ROWS <= window.end
                 && (row + 1..row + SHIFTED_ROWS).all(|other| layout.shift(row, other).is_some())
@@ -101,30 +103,30 @@ impl Grouping {
     }
 }
 
-/// In which order the segments of rows are taken.
+/// The order in which the segments of rows are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SegmentOrder {
-    /// Row by row: segments of long rows run side by side with those of the next.
+    /// Row by row; consecutive segments are computed concurrently.
     Rows,
-    /// By first column: X is walked through once.
+    /// By first column, so that X is read once from start to end.
     Columns,
 }
 
-/// Segments of a piece's rows as rows of their own, with the sums they are added to: one for each span of a row.
+/// The segments of a piece's rows, each with its target: the sum of the span that it belongs to.
 #[derive(Debug)]
 pub(super) struct Segments {
     pub starts: Vec<u64>,
     pub lengths: Vec<u32>,
     pub targets: Vec<u32>,
-    /// First sum of each row, and the number of all sums; none for rows that are left out.
+    /// Index of each row's first sum, followed by the number of sums; a row that is left out has no sum.
     first_sums: Vec<u32>,
 }
 
 impl Segments {
-    /// The segments of `rows` but those longer than `longest`.
+    /// The segments of those `rows` that have at most `longest` nonzeros.
     ///
-    /// In the order of columns, X is walked through once, and what few rows read of it together stays near. That
-    /// needs rows whose columns ascend, so that a row's segments keep their order; without them there is no result.
+    /// [`SegmentOrder::Columns`] improves the cache reuse of X. It needs ascending columns in every row, so that sorting by
+    /// column keeps the order of a row's segments; the result is none if a row's columns do not ascend.
     pub fn collect<T: Copy>(
         layout: RowLayout<'_, T>,
         rows: Range<usize>,
@@ -167,14 +169,14 @@ impl Segments {
         })
     }
 
-    /// Sums that segments are added to where they are not rows of Y themselves: some row has several spans, or none at all.
-    pub fn sums(&self) -> Option<usize> {
+    /// The number of sums if they need a separate buffer; none if each row has exactly one sum, which is its row of Y.
+    pub fn sums_if_separate(&self) -> Option<usize> {
         let is_one = |pair: &[u32]| pair[1] - pair[0] == 1;
         let all = *self.first_sums.last()? as usize;
         (!self.first_sums.windows(2).all(is_one)).then_some(all)
     }
 
-    /// Adds the spans of each row, first to last; rows that are left out stay as they are.
+    /// Sets each row of `y` to the sum of its spans, first to last; rows that are left out keep their values.
     pub fn add_spans<T: Scalar>(&self, sums: MultiVectorView<'_, T>, y: &mut MultiVectorViewMut<'_, T>) {
         for (row, range) in self.first_sums.windows(2).enumerate() {
             add_parts((range[0]..range[1]).map(|sum| sums.row(sum as usize)), y.row_mut(row));
@@ -182,7 +184,7 @@ impl Segments {
     }
 }
 
-/// Writes the sum of `parts`, first to last; where there is none, nothing.
+/// Sets `row` to the sum of `parts`, first to last; without parts, `row` is unchanged.
 pub(super) fn add_parts<'a, T: Scalar>(mut parts: impl Iterator<Item = &'a [T]>, row: &mut [T]) {
     let Some(first) = parts.next() else { return };
     row.copy_from_slice(first);
@@ -191,7 +193,7 @@ pub(super) fn add_parts<'a, T: Scalar>(mut parts: impl Iterator<Item = &'a [T]>,
     }
 }
 
-/// Start and length of each part of a row that is cut at every `most` nonzeros.
+/// Start and length of each part of a row that is cut into parts of `most` nonzeros; the last part may be shorter.
 pub(super) fn parts_of<T: Copy>(
     layout: RowLayout<'_, T>,
     row: usize,

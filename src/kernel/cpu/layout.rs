@@ -1,4 +1,4 @@
-//! Rows that lie anywhere in two arrays of columns and values: what CSR and both ELLPACKs have in common.
+//! Rows given by start and length in two arrays of columns and values: the common view of CSR and both ELLPACK formats.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,22 @@ use rowloom_cpu::LONGEST_TOGETHER;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
 
-/// A borrowed matrix by rows. Whoever makes one takes it from a sound format: entries lie inside the arrays and
-/// columns inside the matrix.
+/// A borrowed matrix by rows.
+///
+/// The creator must take it from a checked format: every entry is inside the arrays, every column inside the matrix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowLayout<'a, T> {
     /// Columns of the matrix.
     pub(super) cols: usize,
-    /// Where each row starts, and without `lengths` behind the last one the end.
+    /// Start of each row in the arrays; if `lengths` is none, followed by the end of the last row.
     pub(super) starts: &'a [u64],
-    /// How long each row is; without it a row ends where the next one starts.
+    /// Length of each row; if none, a row ends where the next one starts.
     pub(super) lengths: Option<&'a [u32]>,
     /// Column of each entry.
     pub(super) columns: &'a [u32],
     /// Value of each entry.
     pub(super) values: &'a [T],
-    /// Distance of a row's entries.
+    /// Distance between consecutive entries of a row, in elements.
     pub(super) stride: usize,
 }
 
@@ -51,25 +52,29 @@ impl<'a, T> RowLayout<'a, T> {
         }
     }
 
-    /// By how much the columns of `other` lie behind those of `row`, if by the same for all of them; both rows must
-    /// be short, not empty, and `other` must follow so many rows later in the arrays.
+    /// The constant by which all columns of `other` exceed those of `row`, modulo 2^32; none if there is no such constant.
+    ///
+    /// Also none if a row is empty or longer than [`LONGEST_TOGETHER`], or if the rows are not stored contiguously, since
+    /// blocks of rows need both.
     pub(super) fn shift(&self, row: usize, other: usize) -> Option<u32> {
         let length = self.length(row);
         if length == 0 || length > LONGEST_TOGETHER || self.length(other) != length {
             return None;
         }
-        let (here, there) = (self.starts[row] as usize, self.starts[other] as usize);
-        if there != here + (other - row) * length {
+        let (start, other_start) = (self.starts[row] as usize, self.starts[other] as usize);
+        if other_start != start + (other - row) * length {
             return None;
         }
-        let (columns, others) = (&self.columns[here..here + length], &self.columns[there..there + length]);
-        let shift = others[0].wrapping_sub(columns[0]);
-        let holds = columns.iter().zip(others).all(|(&column, &other)| other.wrapping_sub(column) == shift);
-        // Bodies for columns that move along have one chain a row.
-        (holds && (shift == 0 || length <= SEGMENT)).then_some(shift)
+        let columns = &self.columns[start..start + length];
+        let other_columns = &self.columns[other_start..other_start + length];
+        let shift = other_columns[0].wrapping_sub(columns[0]);
+        let is_constant =
+            columns.iter().zip(other_columns).all(|(&column, &other)| other.wrapping_sub(column) == shift);
+        // Bodies for shifted columns compute a single chain per row.
+        (is_constant && (shift == 0 || length <= SEGMENT)).then_some(shift)
     }
 
-    /// Row pointers of the lengths, for balancing.
+    /// The prefix sums of the row lengths, as balancing needs them.
     pub(super) fn row_pointers(&self) -> Cow<'a, [u64]> {
         match self.lengths {
             None => self.starts.into(),

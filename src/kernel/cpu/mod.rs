@@ -1,14 +1,15 @@
-//! Kernels for the CPU's vector units, all of canonical order.
+//! CPU kernels with SIMD, all of canonical order.
 //!
-//! The bodies are a crate of their own, `kernels/cpu`. `grouping`, `hubs` and `tuning` decide which rows run side by
-//! side; `rows_plan` and `sell_plan` keep those decisions; `running` carries them out; `product` is the face.
+//! The crate `kernels/cpu` holds the compiled inner loops (bodies). `tuning`, `grouping` and `hub_rows` decide which rows are
+//! computed together; `rows_plan` and `sell_plan` store these decisions; `run` executes them; `product` is the public
+//! interface.
 
 mod grouping;
-mod hubs;
+mod hub_rows;
 mod layout;
 mod product;
 mod rows_plan;
-mod running;
+mod run;
 mod sell_plan;
 mod tuning;
 
@@ -17,6 +18,6 @@ pub use rows_plan::CpuSettings;
 
 use crate::matrix::Scalar;
 
-/// Scalars that have kernels: both of them.
+/// Scalars with compiled CPU kernels: `f64` and `f32`.
 pub trait Kernels: Scalar + rowloom_cpu::Kernels {}
 impl<T: Scalar + rowloom_cpu::Kernels> Kernels for T {}

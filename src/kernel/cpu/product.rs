@@ -1,4 +1,4 @@
-//! Y = A X on the CPU with any of its kernels: prepared once, run any number of times.
+//! Y = A X with any CPU kernel: prepared once, run any number of times.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::matrix::convert::{csr_to_ell_padded, csr_to_ell_unpadded};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, SlicedEll};
 
-/// A matrix in the format of its kernel, and everything decided about the product.
+/// A product prepared for one CPU kernel: A in the kernel's format, and the plan of its execution.
 pub struct CpuProduct<'a, T: Kernels> {
     kernel: KernelId,
     rows: usize,
@@ -35,7 +35,7 @@ enum Stored<'a, T: Kernels> {
     Sell(SlicedEll<T>, SellPlan<T>),
 }
 
-/// Padded ELLPACK with the starts and lengths of its rows looked up once.
+/// Padded ELLPACK with the start and the length of each row, found once when the product is prepared.
 struct PaddedRows<T> {
     matrix: EllPadded<T>,
     starts: Vec<u64>,
@@ -43,7 +43,9 @@ struct PaddedRows<T> {
 }
 
 impl<'a, T: Kernels> CpuProduct<'a, T> {
-    /// Converts `matrix` to the kernel's format and decides how to run it, in the rayon pool this is called in.
+    /// Converts `matrix` to the format of `kernel` and plans the execution, in the rayon pool of the caller.
+    ///
+    /// Fails if `kernel` is a GPU kernel, or if padding would exceed `memory_limit_bytes`.
     pub fn prepare(
         matrix: CsrView<'a, T>,
         kernel: KernelId,
@@ -81,7 +83,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
             }
             _ => {
                 return Err(Error::Usage(format!(
-                    "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                    "kernel {} needs a GPU: add one to --devices, for example cuda:0, or the emulated GPU emu:0",
                     kernel.name()
                 )));
             }
@@ -99,12 +101,12 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         self.kernel
     }
 
-    /// Why it is run the way it is.
+    /// What the kernel does, and why rows are ordered, grouped, stored or prefetched as they are.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The row ranges that threads take.
+    /// The row ranges that are the units of scheduling among threads.
     pub fn pieces(&self) -> Vec<Range<usize>> {
         match &self.stored {
             Stored::Csr(_, plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.pieces(),
@@ -113,7 +115,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         }
     }
 
-    /// Rows whose segments are shared out among threads.
+    /// Rows that are too long for one thread; their spans are divided among threads.
     pub fn hub_rows(&self) -> &[usize] {
         match &self.stored {
             Stored::Csr(_, plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => {
@@ -123,7 +125,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         }
     }
 
-    /// Computes `y = A x` on the rayon pool this is called in.
+    /// Computes `y = A x` in the rayon pool of the caller.
     pub fn run(&mut self, x: MultiVectorView<'_, T>, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         match &mut self.stored {
             Stored::SerialCsr(matrix) => reference::csr(*matrix, x, &mut y),
@@ -173,7 +175,7 @@ fn unpadded_layout<T: Kernels>(matrix: &EllUnpadded<T>) -> RowLayout<'_, T> {
     }
 }
 
-/// Whether the values of these rows are all the first one of the arrays, bit for bit: -0 is not 0.
+/// Whether all values of the layout's rows are equal bit for bit (-0 differs from 0) to the first value of its array.
 fn all_equal<T: Kernels>(layout: RowLayout<'_, T>) -> bool {
     let Some(first) = layout.values.first() else { return false };
     let first = bytemuck::bytes_of(first);

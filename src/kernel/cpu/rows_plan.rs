@@ -1,6 +1,6 @@
-//! A product by rows, prepared: pieces of rows, the groups they are taken in, and the bodies that compute them.
+//! The execution plan of a product by rows: pieces of rows, the groups of rows in each piece, and the compiled bodies.
 //!
-//! Preparing decides and allocates; running does neither. Whatever was decided, the result is the canonical one.
+//! Preparation makes all decisions and allocations; a run makes none. Every plan gives the same canonical result.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use rayon::prelude::*;
 
 use super::Kernels;
 use super::grouping::{Grouping, GroupingRules, Segments};
-use super::hubs::Hubs;
+use super::hub_rows::HubRows;
 use super::layout::RowLayout;
-use super::running::{Group, Run, Slab};
+use super::run::{Group, Run, Slab};
 use super::tuning::Tuning;
 use crate::error::Result;
 use crate::kernel::order::SEGMENT;
@@ -18,54 +18,54 @@ use crate::kernel::partition::{self, Schedule, Weights};
 use crate::machine::Isa;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 
-/// How a product on the CPU is to be carried out.
+/// The settings of a product on the CPU.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuSettings {
     /// Columns of X.
     pub k: usize,
-    /// Threads that pieces are made for.
+    /// Number of threads that the rows are divided for.
     pub threads: usize,
-    /// Instructions to use; the processor must have them.
+    /// Instruction set to use; the processor must have it.
     pub isa: Isa,
-    /// How rows are shared out.
+    /// How rows are divided among threads.
     pub schedule: Schedule,
 }
 
 /// Consecutive rows that one thread computes at a time.
 struct Piece<T: Scalar> {
     rows: Range<usize>,
-    taken: Taken<T>,
+    traversal: Traversal<T>,
 }
 
-/// How the rows of a piece are taken.
-enum Taken<T: Scalar> {
-    /// As they come.
+/// The order in which the rows of a piece are computed.
+enum Traversal<T: Scalar> {
+    /// In storage order.
     Natural,
-    /// In groups.
+    /// Group by group.
     Grouped(Grouping),
-    /// As segments, with room for the sums of spans where some row has several.
+    /// Segment by segment, with a buffer for the sums of spans if a row has several spans.
     Segments(Segments, Option<MultiVector<T>>),
 }
 
-/// Which rows, in which order, with which bodies; made once for a layout and a K.
+/// Rows, their order and their bodies, decided once for a layout and a number of columns.
 pub(super) struct RowsPlan<T: Scalar> {
     k: usize,
     tuning: Tuning,
     slabs: Vec<Slab<T>>,
     pieces: Vec<Piece<T>>,
-    hubs: Option<Hubs<T>>,
+    hubs: Option<HubRows<T>>,
     longest: usize,
 }
 
-/// Work below this is not worth waking another thread for.
+/// Pieces read at least this many bytes: below, starting another thread costs more than it saves.
 const SMALLEST_PIECE_BYTES: usize = 1 << 16;
-/// Hubs are at least this long: shorter rows are little work whatever their share.
-const SHORTEST_HUB: usize = 32 * SEGMENT;
-/// Rows of a block whose rows are all equal.
+/// Hub rows have at least this many nonzeros: dividing shorter rows does not pay.
+const MIN_HUB_NONZEROS: usize = 32 * SEGMENT;
+/// Maximal rows of a block of identical rows if all values of A are equal.
 const UNIFORM_BLOCK_ROWS: usize = 64;
 
 impl<T: Kernels> RowsPlan<T> {
-    /// Decides everything for `layout`, in the rayon pool this is called in.
+    /// The plan for `layout`, made in the rayon pool of the caller.
     pub fn new(
         layout: RowLayout<'_, T>,
         settings: CpuSettings,
@@ -86,15 +86,15 @@ impl<T: Kernels> RowsPlan<T> {
                 let per_row = 8 + 2 * k * size_of::<T>();
                 let weights = Weights { per_nonzero: nonzero_bytes as u64, per_row: per_row as u64 };
                 let alignment = partition::row_alignment(k * size_of::<T>());
-                // A row heavier than half a piece cannot be balanced whole.
+                // A row with more than half the nonzeros of a piece would unbalance the pieces.
                 let longest =
-                    if threads > 1 { (nnz / most_pieces / 2).max(SHORTEST_HUB) } else { usize::MAX };
+                    if threads > 1 { (nnz / most_pieces / 2).max(MIN_HUB_NONZEROS) } else { usize::MAX };
                 (partition::balanced(&pointers, weights, most_pieces, alignment), longest)
             }
         };
-        let hubs = Hubs::collect(layout, k, longest, most_pieces)?;
+        let hubs = HubRows::collect(layout, k, longest, most_pieces)?;
         let rules = GroupingRules {
-            // Equal values make identical rows equal: any number of them costs one.
+            // With equal values, rows with identical columns have equal results: one is computed, the others copied.
             most_identical_rows: if !tuning.identical {
                 1
             } else if uniform {
@@ -111,32 +111,34 @@ impl<T: Kernels> RowsPlan<T> {
             .map(|rows| {
                 let segments =
                     tuning.segments.and_then(|order| Segments::collect(layout, rows.clone(), longest, order));
-                let taken = match segments {
+                let traversal = match segments {
                     Some(segments) => {
-                        let sums = segments.sums().map(|sums| MultiVector::zeros(sums, k)).transpose()?;
-                        Taken::Segments(segments, sums)
+                        let sums = segments
+                            .sums_if_separate()
+                            .map(|sums| MultiVector::zeros(sums, k))
+                            .transpose()?;
+                        Traversal::Segments(segments, sums)
                     }
-                    None => {
-                        Grouping::collect(layout, rows.clone(), rules).map_or(Taken::Natural, Taken::Grouped)
-                    }
+                    None => Grouping::collect(layout, rows.clone(), rules)
+                        .map_or(Traversal::Natural, Traversal::Grouped),
                 };
-                Ok(Piece { rows, taken })
+                Ok(Piece { rows, traversal })
             })
             .collect::<Result<_>>()?;
         Ok(Self { k, tuning, slabs, pieces, hubs, longest })
     }
 
-    /// The row ranges that threads take.
+    /// The row ranges that are the units of scheduling among threads.
     pub fn pieces(&self) -> Vec<Range<usize>> {
         self.pieces.iter().map(|piece| piece.rows.clone()).collect()
     }
 
-    /// Rows whose segments are shared out among threads.
+    /// Rows that are too long for one thread; their spans are divided among threads.
     pub fn hub_rows(&self) -> &[usize] {
-        self.hubs.as_ref().map_or(&[], Hubs::rows)
+        self.hubs.as_ref().map_or(&[], HubRows::rows)
     }
 
-    /// Computes `y = layout x` on the rayon pool this is called in. `layout` is the one this was made for.
+    /// Computes `y = layout x` in the rayon pool of the caller. `layout` must be the one given to [`Self::new`].
     pub fn run(
         &mut self,
         layout: RowLayout<'_, T>,
@@ -168,7 +170,7 @@ impl<T: Kernels> RowsPlan<T> {
     }
 }
 
-/// All pieces, halves of them in parallel; `y` holds their rows and no others.
+/// Computes `pieces` by parallel recursive halving; `y` holds exactly their rows.
 fn run_pieces<T: Kernels>(run: &Run<'_, T>, pieces: &mut [Piece<T>], y: MultiVectorViewMut<'_, T>) {
     match pieces {
         [] => {}
@@ -183,9 +185,9 @@ fn run_pieces<T: Kernels>(run: &Run<'_, T>, pieces: &mut [Piece<T>], y: MultiVec
 
 fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVectorViewMut<'_, T>) {
     for slab in run.slabs {
-        match &mut piece.taken {
-            Taken::Natural => run.compute(slab, piece.rows.clone(), Group::ALL, &mut y),
-            Taken::Segments(Segments { starts, lengths, targets, .. }, sums) => {
+        match &mut piece.traversal {
+            Traversal::Natural => run.compute(slab, piece.rows.clone(), Group::ALL, &mut y),
+            Traversal::Segments(Segments { starts, lengths, targets, .. }, sums) => {
                 let layout = RowLayout { starts, lengths: Some(lengths), ..run.layout };
                 let group = Group::Rows { order: None, targets: Some(targets) };
                 let run = Run { layout, stream: false, ..*run };
@@ -194,7 +196,7 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVec
                     None => run.compute(slab, 0..lengths.len(), group, &mut y),
                 }
             }
-            Taken::Grouped(grouping) => {
+            Traversal::Grouped(grouping) => {
                 let mut begin = [0; 3];
                 for &end in &grouping.window_ends {
                     let identical = Group::Identical(&grouping.identical[begin[0]..end[0]]);
@@ -209,7 +211,7 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVec
             }
         }
     }
-    if let Taken::Segments(segments, Some(sums)) = &piece.taken {
+    if let Traversal::Segments(segments, Some(sums)) = &piece.traversal {
         segments.add_spans(sums.view(), &mut y);
     }
 }

@@ -1,27 +1,28 @@
-//! A product with sliced ELLPACK, prepared: windows of lanes shared out among threads.
+//! The execution plan of a product with sliced ELLPACK: which thread computes which windows of rows.
 //!
-//! Lanes are canonical segments, or spans of rows that have several, so adding the parts of a row in lane order gives the canonical sum.
+//! A lane is a canonical segment, or a span if its row has several spans, so adding the lanes of a row in order gives the
+//! canonical sum.
 
 use std::ops::Range;
 
 use super::Kernels;
 use super::layout::RowLayout;
 use super::rows_plan::CpuSettings;
-use super::running::{Group, Run, Slab};
+use super::run::{Group, Run, Slab};
 use crate::error::Result;
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::kernel::partition::{self, Schedule, Weights};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, SlicedEll, Slicing};
 
-/// Rows sorted by length among themselves.
+/// Rows of a window; rows are sorted by length within a window.
 const WINDOW: usize = 1024;
 
-/// The slicing whose lanes are canonical: as many lanes as a vector register has.
+/// The slicing with canonical lanes, and as many lanes per slice as an AVX-512 register has.
 pub fn slicing<T>() -> Slicing {
     Slicing { height: 64 / size_of::<T>(), window: WINDOW, longest: SEGMENT, span: SPAN }
 }
 
-/// Which windows each thread takes.
+/// The division of windows into pieces, and the compiled bodies for `k` columns.
 pub(super) struct SellPlan<T> {
     k: usize,
     slabs: Vec<Slab<T>>,
@@ -29,7 +30,7 @@ pub(super) struct SellPlan<T> {
 }
 
 impl<T: Kernels> SellPlan<T> {
-    /// Shares the windows of `matrix` out.
+    /// Divides the windows of `matrix` into pieces.
     pub fn new(matrix: &SlicedEll<T>, settings: CpuSettings) -> Self {
         let CpuSettings { k, threads, isa, schedule } = settings;
         let lanes = matrix.window_lanes();
@@ -54,12 +55,12 @@ impl<T: Kernels> SellPlan<T> {
         Self { k, slabs: Slab::all(isa, k, 16, false), pieces }
     }
 
-    /// The row ranges that threads take.
+    /// The row ranges that are the units of scheduling among threads.
     pub fn pieces(&self, rows: usize) -> Vec<Range<usize>> {
         self.pieces.iter().map(|range| range.start * WINDOW..(range.end * WINDOW).min(rows)).collect()
     }
 
-    /// Computes `y = matrix x` on the rayon pool this is called in. `matrix` is the one this was made for.
+    /// Computes `y = matrix x` in the rayon pool of the caller. `matrix` must be the one given to [`Self::new`].
     pub fn run(
         &self,
         matrix: &SlicedEll<T>,
@@ -84,7 +85,7 @@ impl<T: Kernels> SellPlan<T> {
     }
 }
 
-/// All pieces, halves of them in parallel; `y` holds their rows and no others.
+/// Computes `pieces` by parallel recursive halving; `y` holds exactly their rows.
 fn run_pieces<T: Kernels>(
     run: &Run<'_, T>,
     matrix: &SlicedEll<T>,

@@ -1,57 +1,59 @@
-//! What the row kernels may do one way or the other without changing a bit of the result, and the rules that choose.
+//! Tuning parameters of the row kernels, and the rules that choose them. No parameter changes a bit of the result.
 //!
-//! The thresholds come from measurements beside MKL on the matrices that `benches/cpu_against_mkl.rs` names; each
-//! rule says what it rests on.
+//! The thresholds come from measurements against MKL on the matrices of `benches/cpu_against_mkl.rs`; the comment on each
+//! threshold states the effect behind it.
 
 use super::grouping::SegmentOrder;
 use super::layout::RowLayout;
 use crate::kernel::order::SEGMENT;
 
-/// Preferences of a product on the CPU.
+/// The tuning parameters of a product on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tuning {
-    /// Most registers a slab of columns may fill.
+    /// Maximal number of vector registers that a slab of columns fills.
     pub most_units: usize,
-    /// Rows are grouped within windows of this many.
+    /// Rows per window; rows are grouped within a window only.
     pub window: usize,
-    /// Rows outside blocks are taken longest first.
+    /// Whether rows outside blocks are sorted by length, longest first.
     pub sort: bool,
-    /// Rows with the same columns are taken in blocks.
+    /// Whether rows with identical columns are computed in blocks.
     pub identical: bool,
-    /// Rows whose columns move along are taken four at a time.
+    /// Whether rows whose columns differ by a constant shift are computed in blocks of four.
     pub shifted: bool,
-    /// Y is written past the caches.
+    /// Whether Y is written with non-temporal stores.
     pub stream: bool,
-    /// Rows are computed segment by segment.
+    /// The order of segments, if rows are computed segment by segment.
     pub segments: Option<SegmentOrder>,
-    /// How many nonzeros ahead rows of X are fetched; zero for not at all.
+    /// Distance in nonzeros at which rows of X are prefetched; 0 disables prefetching.
     pub prefetch: usize,
-    /// Pieces made for each thread.
+    /// Number of pieces per thread.
     pub pieces_per_thread: usize,
 }
 
-/// A row of X or Y up to this size is little work, so that the cost of walking through A decides.
+/// Rows of X up to this size are narrow: reading A dominates the time.
 const NARROW_BYTES: usize = 64;
-/// Rows shorter than this on average suffer more from unpredictable lengths than from being taken out of order.
-const SHORT_ROW: usize = 32;
-/// Y from this size on would push X out of the caches.
-const STREAMED_BYTES: usize = 1 << 20;
-/// Fetching ahead pays for wide rows of an X that no cache near the core holds.
-const FETCHED_ROW_BYTES: usize = 512;
-const FETCHED_X_BYTES: usize = 32 << 20;
-/// Rows of at least this many segments, in an X that the second cache does not hold, are better taken in the order of
-/// columns.
-const WAVE_SEGMENTS: usize = 8;
-const WAVE_X_BYTES: usize = 1 << 20;
-/// Rows that are this long on average, and narrow slabs, leave a chain waiting for itself if a row is taken alone.
-const LONG_ROW: usize = SEGMENT;
-/// Share of rows with the columns of the one before from which blocks of them pay for taking rows out of order.
-const ALIKE_SHARE: f64 = 0.3;
-/// The same where all values are equal, so that such rows are computed once.
-const EQUAL_SHARE: f64 = 0.1;
+/// Below this mean row length, mispredicted loop ends cost more than computing rows out of storage order.
+const SHORT_ROW_NONZEROS: usize = 32;
+/// A Y of at least this size would evict X from the caches.
+const NON_TEMPORAL_MIN_Y_BYTES: usize = 1 << 20;
+/// Software prefetching pays if rows of X are at least this wide and X exceeds the private caches of a core.
+const PREFETCH_MIN_ROW_BYTES: usize = 512;
+const PREFETCH_MIN_X_BYTES: usize = 32 << 20;
+/// Column order pays if rows have at least this many segments on average and X exceeds the L2 cache.
+const COLUMN_ORDER_MIN_SEGMENTS: usize = 8;
+const COLUMN_ORDER_MIN_X_BYTES: usize = 1 << 20;
+/// From this mean row length on, with a narrow X, the latency of dependent multiply-adds dominates unless several chains run
+/// concurrently.
+const LONG_ROW_NONZEROS: usize = SEGMENT;
+/// Share of rows with the column pattern of the previous row from which blocks of such rows pay.
+const PATTERN_MIN_SHARE: f64 = 0.3;
+/// The same share if all values are equal, so that a block is computed once and copied.
+const UNIFORM_PATTERN_MIN_SHARE: f64 = 0.1;
 
 impl Tuning {
-    /// The preferences for `layout` times `k` columns, and the reasons in words.
+    /// The parameters for `layout` times `k` columns, and a sentence for each one that differs from the default.
+    ///
+    /// The sentences are printed in plans and reports.
     pub fn choose<T: Copy>(layout: RowLayout<'_, T>, k: usize, uniform: bool) -> (Self, Vec<&'static str>) {
         let rows = layout.rows();
         let nnz = layout.entries();
@@ -66,71 +68,75 @@ impl Tuning {
             }
             holds
         };
-        because(uniform, "all values are equal, so none is read");
-        let (alike_share, shifted_share) = pattern_shares(layout);
-        let alike = alike_share >= if uniform { EQUAL_SHARE } else { ALIKE_SHARE };
-        because(alike, "many rows have the columns of the row before and share its reads of X");
+        because(uniform, "all values of A are equal: the value array is not read");
+        let (identical_share, shifted_share) = pattern_shares(layout);
+        let identical =
+            identical_share >= if uniform { UNIFORM_PATTERN_MIN_SHARE } else { PATTERN_MIN_SHARE };
+        because(
+            identical,
+            "many consecutive rows have identical columns: they are computed in blocks that load each row of X once",
+        );
         let shifted = because(
-            narrow && shifted_share >= ALIKE_SHARE,
-            "many rows have the columns of the row before, moved along, and share its reads of them",
+            narrow && shifted_share >= PATTERN_MIN_SHARE,
+            "many rows have the previous row's columns plus a constant: they are computed in blocks that load the columns once",
         );
-        let wave = because(
-            mean_length >= WAVE_SEGMENTS * SEGMENT && x_bytes >= WAVE_X_BYTES,
-            "rows are long, so their segments are taken in the order of columns",
+        let by_columns = because(
+            mean_length >= COLUMN_ORDER_MIN_SEGMENTS * SEGMENT && x_bytes >= COLUMN_ORDER_MIN_X_BYTES,
+            "rows are long and X is 1 MiB or larger: segments are computed in column order, so that X is read once",
         );
-        let side_by_side = because(
-            !wave && row_bytes <= 2 * NARROW_BYTES && mean_length >= LONG_ROW,
-            "rows are long and X is narrow, so segments run side by side",
+        let by_segments = because(
+            !by_columns && row_bytes <= 2 * NARROW_BYTES && mean_length >= LONG_ROW_NONZEROS,
+            "rows are long and X is narrow: several segments are computed concurrently to hide multiply-add latency",
         );
         let sort = because(
-            narrow && mean_length < SHORT_ROW,
-            "rows are short and X is narrow, so rows of like length are taken together",
+            narrow && mean_length < SHORT_ROW_NONZEROS,
+            "rows are short and X is narrow: rows are sorted by length within windows",
         );
         let stream = because(
-            rows.saturating_mul(row_bytes) >= STREAMED_BYTES && row_bytes.is_multiple_of(64),
-            "Y is large and goes past the caches",
+            rows.saturating_mul(row_bytes) >= NON_TEMPORAL_MIN_Y_BYTES && row_bytes.is_multiple_of(64),
+            "Y is 1 MiB or larger: it is written with non-temporal stores, which bypass the caches",
         );
-        let fetch = because(
-            row_bytes >= FETCHED_ROW_BYTES && x_bytes >= FETCHED_X_BYTES,
-            "X is large and wide, so its rows are fetched ahead",
+        let prefetch = because(
+            row_bytes >= PREFETCH_MIN_ROW_BYTES && x_bytes >= PREFETCH_MIN_X_BYTES,
+            "X is 32 MiB or larger and its rows are wide: rows of X are prefetched",
         );
         let tuning = Self {
-            most_units: if alike && !uniform { 8 } else { 16 },
+            most_units: if identical && !uniform { 8 } else { 16 },
             window: if narrow { 1024 } else { 256 },
             sort,
-            identical: alike,
+            identical,
             shifted,
             stream,
-            segments: if wave {
+            segments: if by_columns {
                 Some(SegmentOrder::Columns)
             } else {
-                side_by_side.then_some(SegmentOrder::Rows)
+                by_segments.then_some(SegmentOrder::Rows)
             },
-            prefetch: if fetch { 8 } else { 0 },
-            pieces_per_thread: if wave { 1 } else { 8 },
+            prefetch: if prefetch { 8 } else { 0 },
+            pieces_per_thread: if by_columns { 1 } else { 8 },
         };
         (tuning, reasons)
     }
 }
 
-/// Shares of rows with the columns of the row before, and with those columns moved along, from runs of rows spread
-/// over the matrix.
+/// The share of rows with the columns of the previous row, and the share with those columns plus a constant; estimated from
+/// samples of consecutive rows spread over the matrix.
 fn pattern_shares<T: Copy>(layout: RowLayout<'_, T>) -> (f64, f64) {
-    const RUNS: usize = 64;
-    const RUN_ROWS: usize = 24;
+    const SAMPLES: usize = 64;
+    const SAMPLE_ROWS: usize = 24;
     let rows = layout.rows();
-    let step = (rows / RUNS).max(RUN_ROWS);
-    let (mut alike, mut moved, mut seen) = (0u32, 0u32, 0u32);
+    let step = (rows / SAMPLES).max(SAMPLE_ROWS);
+    let (mut identical, mut shifted, mut compared) = (0u32, 0u32, 0u32);
     for begin in (0..rows).step_by(step) {
-        for row in begin + 1..(begin + RUN_ROWS).min(rows) {
-            seen += 1;
+        for row in begin + 1..(begin + SAMPLE_ROWS).min(rows) {
+            compared += 1;
             match layout.shift(row - 1, row) {
-                Some(0) => alike += 1,
-                Some(_) => moved += 1,
+                Some(0) => identical += 1,
+                Some(_) => shifted += 1,
                 None => {}
             }
         }
     }
-    let share = |count: u32| f64::from(count) / f64::from(seen.max(1));
-    (share(alike), share(moved))
+    let share = |count: u32| f64::from(count) / f64::from(compared.max(1));
+    (share(identical), share(shifted))
 }

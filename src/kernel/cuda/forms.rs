@@ -1,4 +1,4 @@
-//! Which forms of a kernel suit a number of columns.
+//! The candidate forms of a kernel for a number of columns and a precision.
 
 use super::variant::{Constant, Variant};
 use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
@@ -6,23 +6,24 @@ use crate::kernel::KernelId;
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::Dtype;
 
-/// Bytes of a sector, the unit in which a device fetches memory.
+/// Bytes of a sector, the unit of GPU memory transactions.
 const SECTOR_BYTES: u64 = 32;
 
-/// Bytes of rows of X for which vectors of half the width are worth trying.
+/// Row sizes of X for which 8-byte vectors are also a candidate.
 const NARROW_BYTES: std::ops::RangeInclusive<u64> = 32..=64;
 
-/// Bytes of rows of X for which tiles of half a row are worth trying.
+/// Row sizes of X for which tiles of half a row are also a candidate.
 const WIDE_BYTES: std::ops::RangeInclusive<u64> = LARGEST_TILE_BYTES / 2 + 1..=LARGEST_TILE_BYTES;
 
-/// Vectors that a lane has on their way at least where it works through spans.
-const LEAST_OF_SPANS: u32 = 8;
+/// Minimal number of vectors that a lane has in flight in forms with pieces of a span.
+const MIN_SPAN_VECTORS_IN_FLIGHT: u32 = 8;
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// Bytes from one row of X or Y of `row_bytes` bytes to the next in a device's memory: a power of two up to a sector, then
-/// whole sectors. So a row that is gathered does not begin in the middle of one, and 16-byte loads are aligned.
+/// The pitch of X and Y in device memory for rows of `row_bytes` bytes: a power of two up to a sector, then whole sectors.
+///
+/// A gathered row then touches no more sectors than necessary, and 16-byte loads are aligned.
 pub fn pitch_bytes(row_bytes: u64) -> u64 {
     match row_bytes {
         0 => 0,
@@ -32,13 +33,12 @@ pub fn pitch_bytes(row_bytes: u64) -> u64 {
 }
 
 impl Variant {
-    /// Bytes of a row of X that its lanes hold together.
+    /// Bytes of a row of X that all its lanes cover together.
     fn tile_bytes(&self) -> u64 {
         u64::from(self.bytes) * u64::from(self.lanes) * u64::from(self.vectors)
     }
 
-    /// Whether a kernel with lanes over K can take rows that far apart: vectors are aligned, and there are no more tiles than
-    /// counters were laid out for.
+    /// Whether a kernel with lanes over K supports this pitch: vectors are aligned, and there are no more tiles than counters.
     fn suits(&self, dtype: Dtype, pitch_bytes: u64) -> bool {
         let aligned = pitch_bytes.is_multiple_of(u64::from(self.bytes.max(1)));
         aligned
@@ -52,13 +52,13 @@ impl CudaKernel {
         self.constants.contains(&Constant::Bytes)
     }
 
-    /// The forms that its file has entries for in that precision.
+    /// The forms that its file has entry points for in this precision.
     pub fn variants_of(&self, dtype: Dtype) -> impl Iterator<Item = &'static Variant> {
         let any = !self.has_lanes();
         self.variants.iter().filter(move |variant| any || variant.bytes as usize >= dtype.bytes())
     }
 
-    /// Those of them that can be launched for `k` columns.
+    /// The forms with entry points in this precision that can be launched for `k` columns.
     pub fn variants_for(&self, dtype: Dtype, k: u64) -> impl Iterator<Item = &'static Variant> {
         let (any, pitch) = (!self.has_lanes(), pitch_bytes(k.saturating_mul(dtype.bytes() as u64)));
         let counts = self.parameters.iter().any(|parameter| matches!(parameter, Parameter::Update(_)));
@@ -66,8 +66,8 @@ impl CudaKernel {
         self.variants_of(dtype).filter(move |variant| any || (in_reach && variant.suits(dtype, pitch)))
     }
 
-    /// The form to take for `k` columns where nothing else is known: the narrowest that holds a row of X. Nothing where the
-    /// kernel is for fewer columns.
+    /// The default form for `k` columns: the narrowest that covers a row of X. None if the kernel does not support so many
+    /// columns.
     pub fn variant_for(&self, dtype: Dtype, k: u64) -> Option<Variant> {
         if !self.has_lanes() {
             return self.variants.first().copied();
@@ -77,7 +77,7 @@ impl CudaKernel {
             .min_by_key(|variant| (variant.tile_bytes(), std::cmp::Reverse(variant.bytes)))
     }
 
-    /// Lengths of pieces worth trying.
+    /// Candidate piece lengths.
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
             (Layout::Runs, _) => &[16, 64],
@@ -88,8 +88,8 @@ impl CudaKernel {
         }
     }
 
-    /// The forms to choose among for `k` columns: every one worth trying where it can be compiled, else the one to take where
-    /// nothing else is known, with pieces of every length.
+    /// The candidate forms for `k` columns: with a compiler, all of [`Self::exact_variants`]; without one, the default form with
+    /// each piece length.
     pub fn forms(&self, dtype: Dtype, k: u64, compiles: bool) -> Vec<Variant> {
         if compiles && k > 0 {
             return self.exact_variants(dtype, k);
@@ -104,7 +104,7 @@ impl CudaKernel {
         }
     }
 
-    /// Every form worth trying for `k` columns where they can be compiled for it.
+    /// The candidate forms for `k` columns if forms can be compiled at run time.
     pub fn exact_variants(&self, dtype: Dtype, k: u64) -> Vec<Variant> {
         let Some(like) = self.variant_for(dtype, k).filter(|_| self.has_lanes()) else {
             return self.variants_for(dtype, k).copied().collect();
@@ -113,11 +113,11 @@ impl CudaKernel {
         let pitch = pitch_bytes(row_bytes).min(LARGEST_TILE_BYTES);
         let mut forms = Vec::new();
         self.add_exact(pitch, pitch.min(16) as u32, &[1, 2, 4], like, &mut forms);
-        // Twice as many lanes with half as much each reach more multiprocessors where there are few rows.
+        // Twice as many lanes with half the bytes each occupy more multiprocessors if there are few rows.
         if self.id == KernelId::CsrSegments && NARROW_BYTES.contains(&pitch) {
             self.add_exact(pitch, 8, &[1], like, &mut forms);
         }
-        // So do two warps with half a row of X each where a row is more than a warp's vectors.
+        // So do two warps with half a row of X each, if a row is wider than one vector per lane of a warp.
         if self.id == KernelId::CsrSegments && WIDE_BYTES.contains(&row_bytes) {
             let form = Variant { bytes: 16, lanes: WARP, vectors: 1, ..like };
             forms.extend([8, 16].map(|depth| Variant { depth, ..form }));
@@ -125,8 +125,8 @@ impl CudaKernel {
         forms
     }
 
-    /// Depths worth trying with so many vectors a lane: registers hold that many rows of X. Ways that take turns have fewer
-    /// each, and no second vector.
+    /// Candidate depths for `vectors` per lane; registers limit the rows of X in flight. Ways that add in turn have smaller
+    /// depths, and one vector per lane.
     fn depths(&self, vectors: u32, ways: u32) -> &'static [u32] {
         let any = self.constants.contains(&Constant::Depth);
         match (self.layout, vectors) {
@@ -144,20 +144,20 @@ impl CudaKernel {
         }
     }
 
-    /// Shares of a group's rows worth trying: one, and as many as a warp has lanes for.
+    /// Candidate shares: 1, and as many as a warp has lanes for.
     fn shares(&self, form: Variant) -> impl Iterator<Item = u32> {
         let any = self.constants.contains(&Constant::Shares) && form.vectors == 1;
         let most = if any { form.rows.min(WARP / form.lanes) } else { 1 };
         [1, most].into_iter().take(if most > 1 { 2 } else { 1 })
     }
 
-    /// Adds every form worth trying with vectors of so many bytes.
+    /// Appends all candidate forms with vectors of `bytes` bytes to `forms`.
     fn add_exact(&self, pitch: u64, bytes: u32, vectors: &[u32], like: Variant, forms: &mut Vec<Variant>) {
         let wanted = pitch.div_ceil(u64::from(bytes.max(1))) as u32;
         let has = |constant| self.constants.contains(&constant);
         for &vectors in vectors {
             let lanes = if has(Constant::Lanes) { wanted.div_ceil(vectors).next_power_of_two() } else { 1 };
-            // Registers hold so many sums, and half-empty lanes are a waste.
+            // Registers limit the number of sums, and lanes should not be half empty.
             let fits = lanes <= WARP
                 && (vectors == 1 || lanes * vectors < 2 * wanted)
                 && lanes * vectors >= wanted
@@ -178,12 +178,12 @@ impl CudaKernel {
                         deep.flat_map(|form| self.shares(form).map(move |shares| Variant { shares, ..form }));
                     let pieces = shared
                         .flat_map(|form| self.pieces().iter().map(move |&piece| Variant { piece, ..form }));
-                    // Spans are long enough for one way with whole vectors, and for much on its way.
+                    // A span is long enough to use one way with full vectors and many loads in flight.
                     let is_plain = ways == 1 && u64::from(bytes) == pitch.min(16);
                     let is_span =
                         |form: &Variant| self.id == KernelId::CsrSegments && form.piece == SPAN as u32;
                     forms.extend(pieces.filter(|form| {
-                        !is_span(form) || is_plain && form.vectors * form.depth >= LEAST_OF_SPANS
+                        !is_span(form) || is_plain && form.vectors * form.depth >= MIN_SPAN_VECTORS_IN_FLIGHT
                     }));
                 }
             }
@@ -196,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_begin_where_a_sector_or_a_power_of_two_of_it_does() {
+    fn the_pitch_is_a_power_of_two_or_whole_sectors() {
         let pitches = [0, 4, 8, 12, 16, 20, 24, 32, 36, 40, 64, 72, 256].map(pitch_bytes);
         assert_eq!(pitches, [0, 4, 8, 16, 16, 32, 32, 32, 64, 64, 64, 96, 256]);
         assert_eq!(pitch_bytes(u64::MAX - 3), u64::MAX);
     }
 
     #[test]
-    fn the_form_for_a_number_of_columns_is_the_narrowest_that_holds_them() {
+    fn the_default_form_is_the_narrowest_that_covers_all_columns() {
         let runs = CudaKernel::of(KernelId::CsrRuns).unwrap();
         let tile = |dtype, k| {
             let variant = runs.variant_for(dtype, k).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_forms_have_ways_where_a_warp_has_lanes_left() {
+    fn canonical_forms_have_several_ways_if_a_warp_has_free_lanes() {
         let segments = CudaKernel::of(KernelId::CsrSegments).unwrap();
         let names = |dtype, k| -> Vec<String> {
             let forms = segments.exact_variants(dtype, k);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_to_try_hold_a_row_or_a_tile_and_fit_a_warp() {
+    fn candidate_forms_cover_a_row_or_a_tile_and_fit_a_warp() {
         for id in [
             KernelId::CsrSubwarp,
             KernelId::CsrWays,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_shared_by_as_many_lanes_as_a_warp_has() {
+    fn row_groups_are_divided_among_at_most_the_lanes_of_a_warp() {
         let groups = CudaKernel::of(KernelId::RowGroups).unwrap();
         let shares = |k| -> Vec<(u32, u32)> {
             groups.exact_variants(Dtype::F64, k).iter().map(|form| (form.lanes, form.shares)).collect()

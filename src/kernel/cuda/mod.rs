@@ -1,7 +1,7 @@
-//! The kernels for CUDA devices: their text, their entries, and the grid each is launched with.
+//! The CUDA kernels: source text, entry points, and launch grids.
 //!
-//! The text is plain CUDA C++ without headers, the same for NVRTC and for the emulator. Every parameter of an entry is
-//! eight bytes wide: a 64-bit number or a pointer.
+//! The source is CUDA C++ without headers; NVRTC and the emulator compile the same text. Every parameter of an entry point
+//! is eight bytes wide: a 64-bit number or a pointer.
 
 mod forms;
 pub mod parameter;
@@ -19,24 +19,24 @@ use super::table::KernelId;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
 
-/// How a chunk of A lies in a device's memory.
+/// The storage layout of a chunk of A in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Compressed rows: arrays `row_pointers`, `columns`, `values`.
+    /// CSR: arrays `row_pointers`, `columns`, `values`.
     Csr,
-    /// Every row padded to the longest, number `width`: arrays `columns`, `values`.
+    /// ELLPACK, every row padded to `width` entries: arrays `columns`, `values`.
     Ellpack,
-    /// Compressed rows with a list of runs of rows: `work::items`.
+    /// CSR with a list of runs of consecutive rows: `work::items`.
     Runs,
-    /// Compressed rows with a list of rows and parts of long ones: `work::items`.
+    /// CSR with a list of short rows and of pieces of long rows: `work::items`.
     Pieces,
-    /// Compressed rows in blocks of few nonzeros: `work::row_blocks`.
+    /// CSR divided into blocks of consecutive rows with a limited number of nonzeros: `work::row_blocks`.
     RowBlocks,
-    /// Groups of rows with the columns they share: `work::row_groups`.
+    /// Groups of rows, each with the union of its rows' columns: `work::row_groups`.
     RowGroups,
     /// Sliced ELLPACK: `work::slices`.
     Slices,
-    /// Narrow ELLPACK with longer rows beside it: `work::hybrid`.
+    /// ELLPACK of a small width, with longer rows stored separately: `work::hybrid`.
     Hybrid,
 }
 
@@ -47,22 +47,22 @@ pub struct CudaKernel {
     pub id: KernelId,
     /// Its file in `kernels/`.
     pub file: &'static str,
-    /// The whole text of that file.
+    /// The source text of that file, with its includes expanded.
     pub text: &'static str,
-    /// How it wants its chunk to lie.
+    /// The storage layout of A that it reads.
     pub layout: Layout,
-    /// What its entries take.
+    /// The parameters of its entry points.
     pub parameters: &'static [Parameter],
-    /// How its threads share the work.
+    /// How items and columns map to threads.
     pub grid: Grid,
-    /// What tells its entries apart; nothing where there is one for each precision.
+    /// The compile-time constants in which its entry points differ; empty if there is one entry point per precision.
     pub constants: &'static [Constant],
-    /// The forms that its file has entries for, the one to take first.
+    /// The forms that its file has entry points for; the first is the default.
     pub variants: &'static [Variant],
 }
 
 impl CudaKernel {
-    /// The kernel with that id; an error where it is none for a GPU.
+    /// The CUDA kernel with this id; a usage error if the id names a CPU kernel.
     pub fn of(id: KernelId) -> Result<&'static Self> {
         CUDA_KERNELS
             .iter()
@@ -70,12 +70,12 @@ impl CudaKernel {
             .ok_or_else(|| Error::Usage(format!("kernel {} does not run on a GPU", id.name())))
     }
 
-    /// Whether it reads X by columns.
+    /// Whether it reads X stored by columns.
     pub fn transposes_x(&self) -> bool {
         self.parameters.iter().any(|parameter| parameter.name() == "x_transposed")
     }
 
-    /// The kernel and form of a name such as `csr_vector_subwarp_w4`; nothing where the name has no form.
+    /// The kernel and form of a name such as `csr_vector_subwarp_w4`; none if no built-in form has this name.
     pub fn by_name(name: &str) -> Option<(KernelId, Variant)> {
         CUDA_KERNELS.iter().filter(|kernel| !kernel.constants.is_empty()).find_map(|kernel| {
             let variant = kernel.variants.iter().find(|variant| kernel.variant_name(variant) == name)?;
@@ -83,7 +83,7 @@ impl CudaKernel {
         })
     }
 
-    /// The form to take where nothing is known of the matrix.
+    /// The default form, regardless of the matrix.
     pub fn first_variant(&self) -> Variant {
         self.variants.first().copied().unwrap_or_default()
     }
@@ -93,27 +93,28 @@ impl CudaKernel {
         join(self.id.name(), &self.suffix(variant))
     }
 
-    /// The name of its entry for a precision: `csr_scalar_v3_f64`, `csr_vector_subwarp_f32_w4`.
+    /// The name of the form's entry point for a precision: `csr_scalar_v3_f64`, `csr_vector_subwarp_f32_w4`.
     pub fn entry(&self, dtype: Dtype, variant: &Variant) -> String {
         join(&format!("{}_{}", self.id.name(), dtype.name()), &self.suffix(variant))
     }
 
     fn suffix(&self, variant: &Variant) -> String {
-        // One way goes without saying where forms have a depth, and so does one share.
-        let is_said = |constant: &&Constant| match constant {
+        // The name omits a single way if forms have a depth, and always omits a single share.
+        let is_named = |constant: &&Constant| match constant {
             Constant::Ways => variant.ways != 1 || !self.constants.contains(&Constant::Depth),
             Constant::Shares => variant.shares != 1,
             _ => true,
         };
         self.constants
             .iter()
-            .filter(is_said)
+            .filter(is_named)
             .map(|constant| format!("{}{}", constant.letter(), constant.of(variant)))
             .collect()
     }
 
-    /// What the compiler is told to make one form for exactly `k` columns.
-    /// `uniform`: and for a matrix whose values are all equal. `only_heavy`: and for heavy items only.
+    /// The compiler definitions of one form for exactly `k` columns.
+    ///
+    /// `uniform`: all values of A are equal. `only_heavy`: the launch has heavy items only.
     pub fn defines(
         &self,
         variant: &Variant,
@@ -127,7 +128,7 @@ impl CudaKernel {
         };
         let entry = format!("-DENTRY={}", self.entry(dtype, variant));
         let mut defines = vec![format!("-DEXACT_K={k}"), entry, format!("-DSCALAR={scalar}")];
-        // All numbers, since kernels that share a file share its text.
+        // All constants are defined, since kernels that share a file share its text.
         let all = [
             Constant::Bytes,
             Constant::Lanes,
@@ -137,7 +138,7 @@ impl CudaKernel {
             Constant::Rows,
             Constant::Depth,
         ];
-        // The length of pieces is no such number: for most kernels it is the list's alone.
+        // The piece length is defined only for kernels that declare it: for the others only the item list depends on it.
         let own = self.constants.iter().copied().filter(|&constant| constant == Constant::Piece);
         let define = |constant: Constant| format!("-D{}={}", constant.macro_name(), constant.of(variant));
         defines.extend(all.into_iter().chain(own).map(define));
@@ -146,7 +147,7 @@ impl CudaKernel {
         defines
     }
 
-    /// The grid for `items` items and `k` columns; an error where CUDA has no grid that large.
+    /// The launch shape for `items` items and `k` columns; an error if the grid exceeds CUDA's limits.
     pub fn shape(
         &self,
         variant: &Variant,
@@ -157,8 +158,8 @@ impl CudaKernel {
         let items = items.into();
         self.grid.shape(variant, dtype, items, k).ok_or_else(|| {
             Error::Usage(format!(
-                "kernel {} cannot be launched for {} rows and k = {k}: the grid would have too many blocks; \
-                 take smaller chunks",
+                "kernel {} cannot be launched for {} items and k = {k}: the grid would exceed CUDA's limit of blocks; \
+                 use smaller chunks (--chunk-bytes)",
                 self.id.name(),
                 items.count
             ))
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_for_a_gpu_has_its_text_and_entries() {
+    fn every_gpu_kernel_has_source_text_and_entry_points() {
         for info in kernels_of(Processor::Gpu) {
             let kernel = CudaKernel::of(info.id).unwrap();
             let variant = kernel.first_variant();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_have_names_and_definitions_of_what_they_differ_in() {
+    fn form_names_and_compiler_definitions_follow_from_the_constants() {
         let kernel = CudaKernel {
             constants: &[Constant::Lanes, Constant::Vectors, Constant::Ways, Constant::Rows, Constant::Depth],
             ..*CudaKernel::of(KernelId::CsrVector).unwrap()
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grid_covers_every_element_and_hardly_more() {
+    fn the_grid_covers_every_element_with_less_than_one_block_to_spare() {
         for kernel in CUDA_KERNELS.iter().filter(|kernel| kernel.grid == Grid::Elements) {
             let variant = kernel.first_variant();
             for (rows, k) in [(0, 4), (1, 1), (511, 1), (512, 1), (513, 1), (1000, 33), (1 << 33, 3)] {
@@ -252,13 +253,17 @@ mod tests {
             }
         }
         assert!(Grid::Tiles.shape(&variant, Dtype::F64, Items::from(1), 1 << 21).is_none());
-        // A block is four warps, or sixteen groups of eight lanes.
+        // A block has 128 threads: 4 warps, or 16 groups of 8 lanes.
         let blocks = |grid: Grid, heavy| {
             grid.shape(&variant, Dtype::F64, Items { count: 10_000, heavy }, 1).unwrap().grid[0]
         };
         assert_eq!(blocks(Grid::HeavyTiles, 9), 3 + 9_991u32.div_ceil(16));
         assert_eq!(blocks(Grid::LongestTiles, 9), 3 + 9_991u32.div_ceil(16));
         assert_eq!(blocks(Grid::HeavyTiles, 8_000), 2_000 + 125);
-        assert_eq!(blocks(Grid::LongestTiles, 8_000), 10_000 / 16, "too many to be an exception");
+        assert_eq!(
+            blocks(Grid::LongestTiles, 8_000),
+            10_000 / 16,
+            "above the limit, heavy items get no warp each"
+        );
     }
 }

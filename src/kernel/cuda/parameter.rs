@@ -1,27 +1,27 @@
-//! What the entries of kernels take. Arguments are found by name, so the names here are those that a launch knows:
+//! The parameters of kernel entry points. A launch finds its arguments by name:
 //!
-//! - numbers: `rows`, `k`, `items` (what the grid counts), `heavy` (how many of them get a warp), `longest` (how many do where
-//!   only few may), `width`, `narrow` (1 where columns are distances of 16 bits from the `bases`, else 0), `ldx` and `ldy`
-//!   (elements from one row to the next);
-//! - the arrays of the chunk, as its storage names them;
-//! - `x`, or `x_transposed` where the kernel reads X by columns (`ldx` is then from one column to the next);
-//! - `y`, and `scratch`, device memory that is the launch's own while it runs.
+//! - numbers: `rows`, `k`, `items` (the items of the grid), `heavy` (the first so many items get a warp each), `longest` (the
+//!   same, but 0 if there are too many such items), `width`, `narrow` (1 if columns are 16-bit offsets from `bases`, else 0),
+//!   `ldx` and `ldy` (leading dimensions in elements);
+//! - the arrays of the chunk, by their names in its storage;
+//! - `x`, or `x_transposed` if the kernel reads X by columns (`ldx` is then the distance between columns);
+//! - `y`, and `scratch`, device memory that only this launch uses while it runs.
 
-/// What an entry takes at one place of its parameter list.
+/// One parameter of an entry point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// A 64-bit number.
     Number(&'static str),
-    /// A pointer to what the kernel reads.
+    /// A pointer to an array that the kernel only reads.
     Read(&'static str),
-    /// A pointer to what the kernel writes; it reads only what it wrote.
+    /// A pointer to an array that the kernel writes; it reads only elements that it wrote before.
     Write(&'static str),
-    /// A pointer to what the kernel finds, changes and leaves as it was: counters that begin and end at zero.
+    /// A pointer to counters that the kernel changes and resets: they are zero before and after each launch.
     Update(&'static str),
 }
 
 impl Parameter {
-    /// Its name in the kernel's text.
+    /// The parameter's name in the kernel source.
     pub fn name(self) -> &'static str {
         match self {
             Self::Number(name) | Self::Read(name) | Self::Write(name) | Self::Update(name) => name,
@@ -29,8 +29,8 @@ impl Parameter {
     }
 }
 
-/// What kernels on compressed rows take. The row pointers of a chunk still count from the whole matrix's start; columns
-/// and values begin at the chunk's first nonzero.
+/// Parameters of kernels on CSR. The row pointers of a chunk are those of the whole matrix; columns and values start at the
+/// chunk's first nonzero.
 pub const CSR: &[Parameter] = &[
     Parameter::Number("rows"),
     Parameter::Number("k"),
@@ -43,7 +43,7 @@ pub const CSR: &[Parameter] = &[
     Parameter::Number("ldy"),
 ];
 
-/// The same for kernels that read X by columns.
+/// Parameters of kernels on CSR that read X by columns.
 pub const CSR_TRANSPOSED: &[Parameter] = &[
     Parameter::Number("rows"),
     Parameter::Number("k"),
@@ -56,7 +56,7 @@ pub const CSR_TRANSPOSED: &[Parameter] = &[
     Parameter::Number("ldy"),
 ];
 
-/// What kernels on row blocks take; they read X by columns.
+/// Parameters of kernels on row blocks; they read X by columns.
 pub const ROW_BLOCKS: &[Parameter] = &[
     Parameter::Number("k"),
     Parameter::Read("row_blocks"),
@@ -69,7 +69,7 @@ pub const ROW_BLOCKS: &[Parameter] = &[
     Parameter::Number("ldy"),
 ];
 
-/// What kernels on runs of rows take.
+/// Parameters of kernels on runs of rows.
 pub const RUNS: &[Parameter] = &[
     Parameter::Number("items"),
     Parameter::Number("k"),
@@ -87,7 +87,7 @@ pub const RUNS: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
-/// What kernels on pieces of rows take.
+/// Parameters of kernels on pieces of rows.
 pub const PIECES: &[Parameter] = &[
     Parameter::Number("heavy"),
     Parameter::Number("items"),
@@ -105,7 +105,7 @@ pub const PIECES: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
-/// What kernels on canonical segments of rows take.
+/// Parameters of kernels on canonical segments of rows.
 pub const SEGMENTS: &[Parameter] = &[
     Parameter::Number("longest"),
     Parameter::Number("items"),
@@ -123,7 +123,7 @@ pub const SEGMENTS: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
-/// What kernels on groups of rows take.
+/// Parameters of kernels on row groups.
 pub const ROW_GROUPS: &[Parameter] = &[
     Parameter::Number("items"),
     Parameter::Number("rows"),
@@ -142,7 +142,7 @@ pub const ROW_GROUPS: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
-/// What kernels on sliced ELLPACK take.
+/// Parameters of kernels on sliced ELLPACK.
 pub const SLICES: &[Parameter] = &[
     Parameter::Number("items"),
     Parameter::Number("k"),
@@ -157,7 +157,7 @@ pub const SLICES: &[Parameter] = &[
     Parameter::Number("ldy"),
 ];
 
-/// What kernels on padded ELLPACK take.
+/// Parameters of kernels on padded ELLPACK.
 pub const ELLPACK: &[Parameter] = &[
     Parameter::Number("rows"),
     Parameter::Number("k"),
@@ -170,7 +170,7 @@ pub const ELLPACK: &[Parameter] = &[
     Parameter::Number("ldy"),
 ];
 
-/// What kernels on narrow ELLPACK with longer rows beside it take.
+/// Parameters of kernels on the hybrid format.
 pub const HYBRID: &[Parameter] = &[
     Parameter::Number("items"),
     Parameter::Number("rows"),

@@ -1,4 +1,4 @@
-//! The grids that kernels are launched with.
+//! Launch grids: how items and columns map to blocks and threads.
 
 use super::variant::Variant;
 use crate::matrix::Dtype;
@@ -6,32 +6,32 @@ use crate::matrix::Dtype;
 /// Threads of a warp.
 const WARP: u64 = 32;
 
-/// Most blocks that CUDA allows along the first dimension of a grid, and along the others.
+/// CUDA's limits on the number of blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 
-/// Bytes of a row of X that one block takes at most; longer rows are cut into tiles.
+/// Maximal bytes of a row of X that one block covers; longer rows are cut into tiles.
 pub const LARGEST_TILE_BYTES: u64 = 1024;
 
-/// Tiles that kernels with counters can count.
+/// Maximal number of tiles for kernels with counters, which have one counter per tile.
 pub const MOST_TILES: u64 = 16;
 
-/// Most items that get a warp each where the ways of a warp take turns, which costs many times the additions: where more items are
-/// long they hide the way to memory for each other.
-const MOST_LONGEST: u64 = 1024;
+/// Maximal number of long items that get a warp each in `Grid::LongestTiles`. The ways of such a warp add in turn, which
+/// multiplies the additions; with more long items, other warps hide the memory latency and this does not pay.
+const MAX_WARP_ITEMS: u64 = 1024;
 
-/// What a launch works through: rows, pieces or groups.
+/// The numbers of work items of a launch: rows, pieces or groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Items {
-    /// All of them.
+    /// Number of items.
     pub count: u64,
-    /// How many, the first ones, get a warp each, or blocks of their own, where the kernel knows such.
+    /// Number of heavy items, which come first; some grids give each a warp, or place them in separate blocks.
     pub heavy: u64,
 }
 
 impl Items {
-    /// How many get a warp each where only few may: the heavy ones, or none where those are many.
+    /// Number of items that get a warp each in `Grid::LongestTiles`: the heavy ones, or 0 if there are too many.
     pub fn longest(&self) -> u64 {
-        if self.heavy <= MOST_LONGEST { self.heavy } else { 0 }
+        if self.heavy <= MAX_WARP_ITEMS { self.heavy } else { 0 }
     }
 }
 
@@ -41,43 +41,43 @@ impl From<u64> for Items {
     }
 }
 
-/// How a kernel's threads share its items (rows, pieces or groups) and the K columns.
+/// How the items (rows, pieces or groups) and the K columns map to threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// `ways` threads for each item and column: element `t / ways` is column `% k` of item `/ k`.
+    /// `ways` threads per item and column: thread `t` computes element `e = t / ways`, column `e % k` of item `e / k`.
     Elements,
-    /// `lanes * ways` threads for each item and all columns.
+    /// `lanes * ways` threads per item, for all columns.
     Items,
-    /// A block for each item and all columns.
+    /// One block per item, for all columns.
     Blocks,
-    /// A block for each item and column: block b is column `% k` of item `/ k`.
+    /// One block per item and column: block `b` computes column `b % k` of item `b / k`.
     BlocksOfColumns,
-    /// `lanes * ways * shares` threads for each item, for as many columns as `lanes * vectors` vectors hold; the tiles of
-    /// columns lie along the grid's y.
+    /// `lanes * ways * shares` threads per item and tile; a tile is the columns that `lanes * vectors` vectors hold. Tiles are
+    /// along the grid's y.
     Tiles,
-    /// The same, but a warp for each heavy item, in blocks of their own.
+    /// As `Tiles`, but one warp per heavy item, in separate blocks.
     HeavyTiles,
-    /// The same with a warp for each of the longest items only.
+    /// As `HeavyTiles`, for [`Items::longest`] instead of all heavy items.
     LongestTiles,
-    /// The same as tiles, but heavy items are in blocks of their own.
+    /// As `Tiles`, but heavy items are in separate blocks.
     TilesApart,
-    /// A warp for each item, a lane for each of its 32 rows, for as many columns as `vectors` vectors hold.
+    /// One warp per item and one lane per row of its 32 rows, for the columns that `vectors` vectors hold.
     Slices,
 }
 
-/// The shape of a launch. A grid without blocks is nothing to launch.
+/// Grid and block dimensions of a launch. A grid of zero blocks is not launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchShape {
     /// Blocks along x, y and z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y and z.
     pub block: [u32; 3],
-    /// Shared memory beyond what the kernel declares itself.
+    /// Bytes of dynamic shared memory, in addition to what the kernel declares.
     pub dynamic_shared_bytes: u32,
 }
 
 impl Grid {
-    /// The shape for `items` items and `k` columns; nothing where CUDA has no grid that large.
+    /// The launch shape for `items` and `k` columns; none if the grid exceeds CUDA's limits.
     pub fn shape(self, variant: &Variant, dtype: Dtype, items: Items, k: u64) -> Option<LaunchShape> {
         let threads = u64::from(variant.threads);
         let shared = |count: u64, threads_each: u64| count.div_ceil((threads / threads_each).max(1));

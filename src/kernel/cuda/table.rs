@@ -1,10 +1,10 @@
-//! All kernels for CUDA devices.
+//! The table of CUDA kernels.
 
 use super::{Constant, CudaKernel, Grid, Layout, Variant, parameter};
 use crate::kernel::KernelId;
 use crate::kernel::order::{SEGMENT, SPAN};
 
-/// The text of a file in `kernels/`, with what it includes.
+/// The source text of a file in `kernels/`, with its includes expanded.
 macro_rules! text {
     ($file:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/", $file))
@@ -13,7 +13,7 @@ macro_rules! text {
 
 const CSR_SCALAR: &str = text!("csr_scalar.cu");
 
-/// A thread for each element of Y, on compressed rows.
+/// One thread per element of Y, on CSR; other rows of the table derive from it.
 const SCALAR: CudaKernel = CudaKernel {
     id: KernelId::CsrScalarV1,
     file: "csr_scalar.cu",
@@ -25,7 +25,7 @@ const SCALAR: CudaKernel = CudaKernel {
     variants: &[Variant::PLAIN],
 };
 
-/// So many threads for each element of Y; two is what the sources found best.
+/// Forms by threads per element of Y (`ways`); the default is 2.
 const SUBWARPS: &[Variant] = &[
     Variant { ways: 2, ..Variant::PLAIN },
     Variant { ways: 4, ..Variant::PLAIN },
@@ -34,9 +34,10 @@ const SUBWARPS: &[Variant] = &[
     Variant { ways: 32, ..Variant::PLAIN },
 ];
 
-/// Bytes of a vector, lanes, vectors a lane and ways, from narrow rows of X to wide ones; the last takes tiles of any row.
-type Rung = (u32, u32, u32, u32);
-const LANES: [Rung; 9] = [
+/// Bytes of a vector, lanes, vectors per lane, and ways.
+type TileShape = (u32, u32, u32, u32);
+/// Tile shapes from the widest, which covers rows of any width in tiles, to the narrowest.
+const LANES: [TileShape; 9] = [
     (16, 16, 4, 1),
     (16, 8, 4, 1),
     (16, 8, 2, 1),
@@ -47,7 +48,7 @@ const LANES: [Rung; 9] = [
     (8, 1, 1, 1),
     (4, 1, 1, 1),
 ];
-const WAYS: [Rung; 9] = [
+const WAYS: [TileShape; 9] = [
     (16, 16, 4, 2),
     (16, 8, 4, 4),
     (16, 8, 2, 4),
@@ -59,14 +60,15 @@ const WAYS: [Rung; 9] = [
     (4, 1, 1, 8),
 ];
 
-/// Threads of a block of the kernels with lanes over K.
+/// Threads per block of the kernels with lanes over K.
 const THREADS: u32 = 128;
 
-const fn ladder(rungs: [Rung; 9], piece: u32) -> [Variant; 9] {
+/// A form for each tile shape, with pieces of `piece` nonzeros.
+const fn forms_by_width(shapes: [TileShape; 9], piece: u32) -> [Variant; 9] {
     let mut variants = [Variant::PLAIN; 9];
     let mut at = 0;
-    while at < rungs.len() {
-        let (bytes, lanes, vectors, ways) = rungs[at];
+    while at < shapes.len() {
+        let (bytes, lanes, vectors, ways) = shapes[at];
         variants[at] = Variant { bytes, lanes, vectors, ways, threads: THREADS, piece, ..Variant::PLAIN };
         at += 1;
     }
@@ -82,24 +84,24 @@ const fn slice(bytes: u32, vectors: u32) -> Variant {
     Variant { bytes, vectors, threads: THREADS, ..Variant::PLAIN }
 }
 
-/// A chain of up to a canonical segment, in blocks of few threads, so that few rows still reach every multiprocessor.
+/// A form whose pieces are canonical segments. Blocks are small, so that few rows still occupy every multiprocessor.
 const fn segment(bytes: u32, lanes: u32, vectors: u32, depth: u32) -> Variant {
     Variant { bytes, lanes, vectors, depth, threads: 64, piece: SEGMENT as u32, ..Variant::PLAIN }
 }
 
-/// The same for pieces of a span.
+/// As `segment`, with pieces of a canonical span.
 const fn span(lanes: u32, vectors: u32, depth: u32) -> Variant {
     Variant { piece: SPAN as u32, ..segment(16, lanes, vectors, depth) }
 }
 
-/// The same as segments with several ways, which take turns.
+/// As `segment`, with several ways, which add in turn to keep the canonical order.
 const fn segment_by_ways(bytes: u32, lanes: u32, vectors: u32, ways: u32, depth: u32) -> Variant {
     Variant { ways, ..segment(bytes, lanes, vectors, depth) }
 }
 
-/// Two rows at a time.
-const fn short_rows() -> [Variant; 9] {
-    let mut variants = ladder(LANES, 0);
+/// Forms that compute two rows at a time.
+const fn two_row_forms() -> [Variant; 9] {
+    let mut variants = forms_by_width(LANES, 0);
     let mut at = 0;
     while at < variants.len() {
         variants[at].rows = 2;
@@ -180,7 +182,7 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         text: text!("csr_subwarp.cu"),
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
-        variants: &ladder(LANES, 0),
+        variants: &forms_by_width(LANES, 0),
         ..SCALAR
     },
     CudaKernel {
@@ -189,7 +191,7 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         text: text!("csr_subwarp.cu"),
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
-        variants: &ladder(WAYS, 0),
+        variants: &forms_by_width(WAYS, 0),
         ..SCALAR
     },
     CudaKernel {
@@ -200,7 +202,7 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         parameters: parameter::PIECES,
         grid: Grid::HeavyTiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
-        variants: &ladder(WAYS, 1024),
+        variants: &forms_by_width(WAYS, 1024),
     },
     CudaKernel {
         id: KernelId::CsrSegments,
@@ -242,7 +244,7 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         parameters: parameter::RUNS,
         grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
-        variants: &ladder(LANES, 16),
+        variants: &forms_by_width(LANES, 16),
     },
     CudaKernel {
         id: KernelId::RowGroups,
@@ -296,6 +298,6 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         parameters: parameter::HYBRID,
         grid: Grid::TilesApart,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Rows],
-        variants: &short_rows(),
+        variants: &two_row_forms(),
     },
 ];

@@ -1,34 +1,34 @@
-//! One compiled form of a kernel: the numbers its text takes as constants, and those it is launched with.
+//! Forms of a kernel: the compile-time constants of its source, and its launch parameters.
 
 use serde::{Deserialize, Serialize};
 
-/// The numbers that tell one form of a kernel from another. Where a kernel has no use for one it is 1.
+/// One form of a kernel. Parameters that the kernel does not use are 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Variant {
     /// Bytes of a vector of X: 4, 8 or 16.
     pub bytes: u32,
-    /// Lanes of a warp side by side over the columns of X.
+    /// Lanes of a warp over the columns of X.
     pub lanes: u32,
-    /// Vectors of a row of X that a lane holds.
+    /// Vectors of a row of X per lane.
     pub vectors: u32,
-    /// Lanes that share the nonzeros of a row.
+    /// Groups of lanes that divide the nonzeros of a row.
     pub ways: u32,
-    /// Lanes that share the rows of a group.
+    /// Groups of lanes that divide the rows of a row group.
     #[serde(default = "one")]
     pub shares: u32,
-    /// Rows of a group.
+    /// Rows of a row group, or rows computed at a time.
     pub rows: u32,
-    /// Nonzeros of a row whose rows of X a lane has on their way at once.
+    /// Rows of X that a lane has in flight at once.
     #[serde(default = "one")]
     pub depth: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Most nonzeros of a piece of a row; 0 for whole rows.
+    /// Maximal nonzeros of a piece of a row; 0 if rows are not cut.
     pub piece: u32,
 }
 
 impl Variant {
-    /// One of everything, in blocks of 512 threads, on whole rows.
+    /// All parameters 1, vectors of 16 bytes, blocks of 512 threads, whole rows.
     pub const PLAIN: Self = Self {
         bytes: 16,
         lanes: 1,
@@ -42,7 +42,7 @@ impl Variant {
     };
 }
 
-/// A number of forms that were written down before there was such a number.
+/// The value of parameters that files of older versions lack.
 fn one() -> u32 {
     1
 }
@@ -53,7 +53,7 @@ impl Default for Variant {
     }
 }
 
-/// A number that a kernel's text depends on, so that each value of it is an entry of its own.
+/// A parameter that is a compile-time constant of the kernel source: each value has an entry point of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constant {
     /// [`Variant::bytes`].
@@ -75,7 +75,7 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// Its letter in an entry's name.
+    /// The letter for it in the names of entry points and forms.
     pub fn letter(self) -> char {
         match self {
             Self::Bytes => 'b',
@@ -89,7 +89,7 @@ impl Constant {
         }
     }
 
-    /// Its name in the kernel's text.
+    /// The macro for it in the kernel source.
     pub fn macro_name(self) -> &'static str {
         match self {
             Self::Bytes => "BYTES",
@@ -103,7 +103,7 @@ impl Constant {
         }
     }
 
-    /// Its value in a variant.
+    /// Its value in `variant`.
     pub fn of(self, variant: &Variant) -> u32 {
         match self {
             Self::Bytes => variant.bytes,

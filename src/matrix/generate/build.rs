@@ -1,48 +1,48 @@
-//! Builds a CSR matrix in parallel from two rules: how long a row is, and which columns it has.
+//! Builds a CSR matrix in parallel from two functions: the length and the columns of a row.
 //!
-//! Nothing is allocated before its size was checked against the limit. The result depends on the rules and the seed
-//! alone, not on the number of threads.
+//! Every size is checked against the limit before memory is allocated. The result depends on the functions and the seed only,
+//! not on the number of threads.
 
 use rayon::prelude::*;
 
-use super::random::{of_pair, unit};
+use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::csr::{Csr, MOST_COLUMNS};
 use crate::matrix::scalar::Scalar;
 
-/// Nonzeros of one parallel task: enough to hide its start, few enough to balance.
+/// Maximal nonzeros of a parallel task: large enough to amortize its start, small enough to balance the load.
 const BLOCK_NONZEROS: u64 = 1 << 16;
-/// Rows of one parallel task at most, so that empty rows are shared out too.
+/// Maximal rows of a parallel task, which divides long runs of empty rows too.
 const BLOCK_ROWS: usize = 1 << 16;
 
-/// What values the generated entries get. All are symmetric: A(i, j) = A(j, i) where both exist.
+/// The values of generated entries. All are symmetric: A(i, j) = A(j, i) if both exist.
 #[derive(Clone, Copy)]
 pub enum Values {
     /// Random in [-1, 1].
     Random,
-    /// Random in [-1, 1], and the diagonal holds its row's length, which dominates the others' sum.
+    /// Random in [-1, 1]; a diagonal entry is the length of its row, which exceeds the sum of the others' absolute values.
     DiagonallyDominant,
 }
 
-/// Everything about a matrix to be generated but its rules.
+/// The parameters of a generated matrix, other than the functions of its rows.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// Number of rows.
     pub rows: u64,
     /// Number of columns.
     pub cols: u64,
-    /// About how many nonzeros it will have; refused early when these alone do not fit.
+    /// Estimated number of nonzeros; the matrix is refused before it is built if these alone exceed the limit.
     pub nonzeros: u64,
-    /// Its values.
+    /// The kind of values.
     pub values: Values,
-    /// What the values depend on, beside their place.
+    /// The seed of the random values.
     pub seed: u64,
-    /// Bytes the matrix may take.
+    /// Maximal bytes of the matrix.
     pub memory_limit_bytes: u64,
 }
 
-/// Refuses `needed_bytes` beyond the limit.
+/// An error if `needed_bytes` exceeds the limit; `None` means more than `u64::MAX`.
 pub fn check_memory(needed_bytes: Option<u64>, limit_bytes: u64) -> Result<()> {
     let needed_bytes = needed_bytes.unwrap_or(u64::MAX);
     if needed_bytes <= limit_bytes {
@@ -52,17 +52,17 @@ pub fn check_memory(needed_bytes: Option<u64>, limit_bytes: u64) -> Result<()> {
         what: "the generated matrix".into(),
         needed_bytes,
         limit_bytes,
-        advice: "ask for a smaller one".into(),
+        advice: "choose a smaller matrix".into(),
     })
 }
 
-/// Bytes of a CSR matrix, `None` beyond `u64`.
+/// Bytes of a CSR matrix; `None` on overflow of `u64`.
 pub fn csr_bytes<T: Scalar>(rows: u64, nonzeros: u64) -> Option<u64> {
     let pointers = rows.checked_add(1)?.checked_mul(8)?;
     nonzeros.checked_mul(4 + size_of::<T>() as u64)?.checked_add(pointers)
 }
 
-/// The matrix whose row `i` has `length(i)` nonzeros in the ascending columns that `fill(i, columns)` writes.
+/// The matrix whose row `i` has `length(i)` nonzeros, in the ascending columns that `fill(i, columns)` writes.
 pub fn build<T: Scalar>(
     shape: Shape,
     length: impl Fn(usize) -> usize + Sync,
@@ -70,13 +70,13 @@ pub fn build<T: Scalar>(
 ) -> Result<Csr<T>> {
     if shape.cols > MOST_COLUMNS as u64 {
         return Err(Error::Usage(format!(
-            "a generated matrix of {} columns is too large; there may be {MOST_COLUMNS}",
+            "a generated matrix has at most {MOST_COLUMNS} columns, not {}",
             shape.cols
         )));
     }
     check_memory(csr_bytes::<T>(shape.rows, shape.nonzeros), shape.memory_limit_bytes)?;
     let rows = usize::try_from(shape.rows)
-        .map_err(|_| Error::Usage(format!("{} rows are too many for this machine", shape.rows)))?;
+        .map_err(|_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows)))?;
 
     let mut row_pointers = AlignedBuffer::<u64>::zeroed(rows + 1)?;
     row_pointers[1..].par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(row, pointer)| {
@@ -111,7 +111,7 @@ pub fn build<T: Scalar>(
 fn entry(values: Values, seed: u64, row: usize, column: u32, row_length: usize) -> f64 {
     match values {
         Values::DiagonallyDominant if row as u64 == u64::from(column) => row_length as f64,
-        _ => 2.0 * unit(of_pair(seed, row as u64, u64::from(column))) - 1.0,
+        _ => 2.0 * unit(pair_bits(seed, row as u64, u64::from(column))) - 1.0,
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_longer_than_a_block_and_runs_of_empty_rows_are_filled() {
+    fn rows_longer_than_a_block_and_long_runs_of_empty_rows_are_built() {
         let hub = 3 * BLOCK_NONZEROS as usize;
         let rows = 2 * BLOCK_ROWS + 3;
         let length = |row: usize| if row == 1 { hub } else { usize::from(row == rows - 1) };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nonzeros_found_to_be_too_many_are_refused_before_they_are_allocated() {
+    fn too_many_nonzeros_are_refused_before_they_are_allocated() {
         let refused = build::<f64>(shape(10, 10, 1000), |_| usize::MAX / 4, |_, _| unreachable!());
         assert!(matches!(refused, Err(Error::DoesNotFit { .. })));
     }

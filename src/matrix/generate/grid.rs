@@ -1,15 +1,15 @@
-//! Matrices of meshes: points of a grid coupled to their neighbours.
+//! Matrices of regular grids, whose points are coupled to their neighbours.
 
 use super::build::{Shape, Values, build};
-use super::random::{of_pair, unit};
+use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
-/// Of a road grid's possible edges, the share that is there: four neighbours times this is a degree of 2.5.
+/// Probability of an edge between neighbours in a road grid: 4 neighbours times this is a degree of 2.5.
 const ROAD_EDGE_SHARE: f64 = 0.625;
 
-/// A grid of points numbered with x running fastest.
+/// A grid of points, numbered with x as the fastest index.
 #[derive(Clone, Copy)]
 struct Grid {
     n: u64,
@@ -17,10 +17,10 @@ struct Grid {
 }
 
 impl Grid {
-    /// A square (`dimensions` 2) or a cube (3) with `n` points a side.
+    /// A square (`dimensions` 2) or a cube (3) with `n` points per side.
     fn new(n: u64, dimensions: u32) -> Result<Self> {
         n.checked_pow(dimensions).ok_or_else(|| {
-            Error::Usage(format!("a grid with n={n} has more points than 2^64; take a smaller n"))
+            Error::Usage(format!("a grid with n={n} has more than 2^64 points; choose a smaller n"))
         })?;
         Ok(Self { n, depth: if dimensions == 3 { n } else { 1 } })
     }
@@ -34,8 +34,8 @@ impl Grid {
     }
 }
 
-/// First and last of a coordinate and its neighbours on a line of `n` points.
-fn around(at: u64, n: u64) -> (u64, u64) {
+/// First and last coordinate of a point and its neighbours on a line of `n` points.
+fn neighbour_range(at: u64, n: u64) -> (u64, u64) {
     (at.saturating_sub(1), (at + 1).min(n - 1))
 }
 
@@ -43,8 +43,13 @@ fn count((first, last): (u64, u64)) -> u64 {
     last - first + 1
 }
 
-/// Each point coupled to its nearest neighbours along the axes: 5 points in two dimensions, 7 in three.
-pub fn cross<T: Scalar>(n: u64, dimensions: u32, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
+/// The 5-point stencil in two dimensions, the 7-point stencil in three: each point is coupled to its neighbours along the axes.
+pub fn axis_stencil<T: Scalar>(
+    n: u64,
+    dimensions: u32,
+    seed: u64,
+    memory_limit_bytes: u64,
+) -> Result<Csr<T>> {
     let grid = Grid::new(n, dimensions)?;
     let neighbours = |point: u64| {
         let (x, y, z) = grid.coordinates(point);
@@ -71,30 +76,31 @@ pub fn cross<T: Scalar>(n: u64, dimensions: u32, seed: u64, memory_limit_bytes: 
     };
     build(
         shape,
-        |row| neighbours(row as u64).iter().filter(|(there, _)| *there).count(),
+        |row| neighbours(row as u64).iter().filter(|(exists, _)| *exists).count(),
         |row, columns| {
-            let there = neighbours(row as u64).into_iter().filter(|(there, _)| *there);
-            columns.iter_mut().zip(there).for_each(|(column, (_, point))| *column = point as u32);
+            let existing = neighbours(row as u64).into_iter().filter(|(exists, _)| *exists);
+            columns.iter_mut().zip(existing).for_each(|(column, (_, point))| *column = point as u32);
         },
     )
 }
 
-/// Each node of a cube coupled to the 27 around it, with `unknowns` rows and columns a node.
-pub fn cube<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
+/// The 27-point stencil: each node of a cube is coupled to itself and its 26 neighbours, with `unknowns` rows and columns per
+/// node.
+pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
     let grid = Grid::new(n, 3)?;
     let rows = grid.points().saturating_mul(unknowns);
-    let along_a_line = n.saturating_mul(3).saturating_sub(2);
+    let line_nonzeros = n.saturating_mul(3).saturating_sub(2);
     let shape = Shape {
         rows,
         cols: rows,
-        nonzeros: along_a_line.saturating_pow(3).saturating_mul(unknowns * unknowns),
+        nonzeros: line_nonzeros.saturating_pow(3).saturating_mul(unknowns * unknowns),
         values: Values::DiagonallyDominant,
         seed,
         memory_limit_bytes,
     };
     let ranges = |row: usize| {
         let (x, y, z) = grid.coordinates(row as u64 / unknowns);
-        (around(x, n), around(y, n), around(z, n))
+        (neighbour_range(x, n), neighbour_range(y, n), neighbour_range(z, n))
     };
     build(
         shape,
@@ -114,7 +120,7 @@ pub fn cube<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_bytes: u64
     )
 }
 
-/// A near-planar network of `n` crossings on a grid, some streets left out at random; about 2.5 streets a crossing.
+/// A near-planar road network: a grid of `n` crossings with random roads omitted, about 2.5 roads per crossing.
 pub fn road<T: Scalar>(n: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
     let side = n.isqrt() + u64::from(n.isqrt() * n.isqrt() < n);
     let neighbours = |point: u64| {
@@ -124,8 +130,8 @@ pub fn road<T: Scalar>(n: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr
             (point % side + 1 < side && point + 1 < n, point + 1),
             (point + side < n, point + side),
         ];
-        // Values are drawn from `seed` too; streets must not depend on the same numbers.
-        let exists = move |other| unit(of_pair(!seed, point, other)) < ROAD_EDGE_SHARE;
+        // Values are drawn from `seed`; roads use another seed, so that the two are independent.
+        let exists = move |other| unit(pair_bits(!seed, point, other)) < ROAD_EDGE_SHARE;
         candidates.into_iter().filter(move |&(inside, other)| inside && exists(other)).map(|(_, other)| other)
     };
     let shape = Shape {

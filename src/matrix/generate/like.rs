@@ -1,44 +1,44 @@
-//! Stand-ins for matrices of the SuiteSparse collection that are not shipped: the same rows, columns, stored entries
-//! and row-length distribution, with columns drawn near the diagonal. They are synthetic and say so.
+//! Synthetic stand-ins for matrices of the SuiteSparse collection: the same numbers of rows, columns and stored entries and the
+//! same row-length distribution, with random columns near the diagonal. A note marks them as synthetic.
 //!
-//! The entries, the shortest and the longest row and the quartiles are met exactly. The variance is met as nearly as
-//! whole row lengths allow: the lengths are a mix of the least and the most spread-out sequence (or a smooth one in
-//! between) that have the same sum, and the mixing share is solved for.
+//! The number of entries, the shortest and the longest row and the quartiles are exact. The variance is as close as integer row
+//! lengths allow: the lengths interpolate between a sequence of smaller and one of larger variance with the same sum, and the
+//! weight is solved for.
 
 use rayon::prelude::*;
 
 use super::build::{Shape, Values, build, check_memory, csr_bytes};
 use super::random::Sequence;
-use super::scattered::draw_spread;
+use super::scattered::draw_stratified;
 use super::spec::did_you_mean;
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
-/// The published numbers, one matrix a line.
+/// The published statistics, one matrix per line.
 const COLLECTION: &str = include_str!("collection.csv");
-/// Neighbouring rows that get neighbouring lengths, as the unknowns of one mesh node do.
-const EQUAL_ROWS: usize = 8;
-/// A row's columns are drawn from so many times its length around the diagonal.
-const SPREAD: u64 = 8;
+/// Consecutive rows with similar lengths, like the unknowns of a mesh node.
+const RUN_ROWS: usize = 8;
+/// Width of the band that a row's columns are drawn from, as a multiple of its length.
+const BAND_LENGTHS: u64 = 8;
 /// Rows of one parallel task.
 const PART_ROWS: usize = 1 << 12;
-/// How often what rounding adds to the variance is taken off again.
+/// Iterations that correct the variance for the effect of rounding.
 const ROUNDING_CORRECTIONS: u32 = 4;
-/// Halvings that bring an interval of 40 below what moves a row length.
+/// Bisection steps: they reduce an interval of 40 until no row length changes.
 const BISECTIONS: u32 = 40;
 
-/// What the collection publishes of one matrix.
+/// The statistics that the collection publishes for a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
     name: &'static str,
     rows: u64,
     cols: u64,
-    /// Entries that are not zero.
+    /// Number of entries that are not zero.
     nonzeros: u64,
-    /// Entries the collection's file stores, explicit zeros included; the distribution counts these.
+    /// Number of entries stored in the collection's file, explicit zeros included; the row lengths count these.
     stored: u64,
-    /// Shortest row, quartiles, longest row.
+    /// Lengths of the shortest row, the quartiles, and the longest row.
     quartiles: [u64; 5],
     variance: f64,
 }
@@ -63,12 +63,12 @@ fn parse(line: &'static str) -> Option<Published> {
     })
 }
 
-/// The matrix called `name`, or a usage error that lists what is known.
+/// The matrix called `name`; a usage error that lists all names if there is none.
 pub fn find(name: &str) -> Result<Published> {
     published().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<&str> = published().map(|entry| entry.name).collect();
         Error::Usage(format!(
-            "gen:like: no numbers are known for '{name}'{}; there are {}",
+            "gen:like: there are no statistics of '{name}'{}; the available matrices are {}",
             did_you_mean(name, names.iter().copied()),
             names.join(", ")
         ))
@@ -76,24 +76,23 @@ pub fn find(name: &str) -> Result<Published> {
 }
 
 impl Published {
-    /// The sentence that keeps anyone from taking the stand-in for the real matrix.
+    /// The note that marks the matrix as a stand-in.
     pub fn note(&self) -> String {
         let zeros = match self.stored - self.nonzeros {
             0 => String::new(),
             zeros => format!(
-                "; the collection counts {} nonzeros and its file stores {zeros} explicit zeros beside them, which \
-                 are entries here",
+                "; the collection's file stores {} nonzeros and {zeros} explicit zeros, and both count as entries here",
                 self.nonzeros
             ),
         };
         format!(
-            "synthetic stand-in for {}, not the collection's matrix: only the size, the number of entries and the \
-             row lengths' distribution are alike{zeros}",
+            "synthetic stand-in for {}, not the collection's matrix: only its size, number of entries and \
+             distribution of row lengths are the same{zeros}",
             self.name
         )
     }
 
-    /// The stand-in.
+    /// Generates the stand-in.
     pub fn stand_in<T: Scalar>(&self, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
         let shape = Shape {
             rows: self.rows,
@@ -103,32 +102,32 @@ impl Published {
             seed,
             memory_limit_bytes,
         };
-        // Lengths are made before the matrix is; a limit that cannot hold it is refused before that too.
+        // Checked here too, since the row lengths are computed before the matrix is built.
         check_memory(csr_bytes::<T>(self.rows, self.stored), memory_limit_bytes)?;
-        let lengths = scatter(&row_lengths(self), seed);
+        let lengths = shuffle_runs(&row_lengths(self), seed);
         build(
             shape,
             |row| lengths.get(row).map_or(0, |&length| length as usize),
             |row, columns| {
-                let width = (columns.len() as u64 * SPREAD).min(self.cols);
+                let width = (columns.len() as u64 * BAND_LENGTHS).min(self.cols);
                 let diagonal = (row as u128 * u128::from(self.cols) / u128::from(self.rows)) as u64;
                 let first = diagonal.saturating_sub(width / 2).min(self.cols - width);
-                draw_spread(&mut Sequence::new(!seed, row as u64), first, width, columns);
+                draw_stratified(&mut Sequence::new(!seed, row as u64), first, width, columns);
             },
         )
     }
 }
 
-/// Ascending row lengths with the published sum, extremes, quartiles and, as nearly as possible, variance.
+/// Ascending row lengths with the published sum, extremes and quartiles, and a variance as close as possible.
 fn row_lengths(entry: &Published) -> Vec<u64> {
     let bounds = bounds(entry);
     let total = entry.stored as f64;
     let mean = total / entry.rows as f64;
     let wanted = (entry.variance + mean * mean) * entry.rows as f64;
-    let smooth = smooth(&bounds, total);
-    let (from, to) = match inner_product(&smooth, &smooth) < wanted {
-        true => (smooth, steepest(&bounds, total)),
-        false => (flattest(&bounds, total), smooth),
+    let power_law = power_law_lengths(&bounds, total);
+    let (from, to) = match inner_product(&power_law, &power_law) < wanted {
+        true => (power_law, max_variance_lengths(&bounds, total)),
+        false => (min_variance_lengths(&bounds, total), power_law),
     };
     let difference: Vec<f64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
     // The sum of squares of `from + share * difference` is a quadratic in the share.
@@ -141,72 +140,72 @@ fn row_lengths(entry: &Published) -> Vec<u64> {
         round(&mixed, &bounds, entry.stored)
     };
     let squares = |lengths: &[u64]| lengths.iter().map(|&length| (length * length) as f64).sum::<f64>();
-    // Rounding to whole lengths adds some variance; asking for that much less makes up for it.
-    let mut asked = wanted;
+    // Rounding to integers adds variance; the target is reduced by as much.
+    let mut target = wanted;
     for _ in 0..ROUNDING_CORRECTIONS {
-        asked += wanted - squares(&mix(asked));
+        target += wanted - squares(&mix(target));
     }
-    mix(asked)
+    mix(target)
 }
 
 fn inner_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// What each of the sorted lengths may be: pinned at the extremes and quartiles, between two of them elsewhere.
+/// The bounds of each sorted length: fixed at the extremes and quartiles, between two of them elsewhere.
 fn bounds(entry: &Published) -> Vec<(u64, u64)> {
     let last = entry.rows.saturating_sub(1) as usize;
-    // Both neighbours of a quartile that falls between two rows, so that any definition of it gives the same.
+    // If a quartile is between two rows, both are fixed, so that every definition of a quartile gives the same value.
     let pins = |quarter: usize| (last * quarter / 4, (last * quarter).div_ceil(4));
     (0..=last)
         .map(|row| {
             let below = (0..5).rev().find(|&quarter| pins(quarter).0 <= row).unwrap_or(0);
             let above = (0..5).find(|&quarter| pins(quarter).1 >= row).unwrap_or(4);
-            // A pinned row is the same quarter's from below and from above, or crossed where rows are few.
+            // For a fixed row, both are the same quartile; with few rows they may be in reverse order.
             (entry.quartiles[below.min(above)], entry.quartiles[below.max(above)])
         })
         .collect()
 }
 
-/// All rows as near to one level as they may be: the smallest variance of this sum.
-fn flattest(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
+/// The lengths of minimal variance with this sum: all rows as close to one level as their bounds allow.
+fn min_variance_lengths(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
     let longest = bounds.iter().map(|bound| bound.1).max().unwrap_or(0) as f64;
     let at = |level: f64| bounds.iter().map(move |&(low, high)| level.clamp(low as f64, high as f64));
     at(bisect(0.0, longest, |level| at(level).sum::<f64>() < total)).collect()
 }
 
-/// Between two quartiles, lengths that rise like a power of the position, the same power everywhere.
-fn smooth(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
+/// Lengths with this sum that increase as a power of the position between two quartiles, with one exponent for all.
+fn power_law_lengths(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
     let quarter = (bounds.len() as f64 / 4.0).max(1.0);
     let length = |exponent: f64, row: usize, &(low, high): &(u64, u64)| {
         let position = ((row as f64 + 0.5) / quarter).fract();
         if low == high { low as f64 } else { low as f64 + (high - low) as f64 * position.powf(exponent) }
     };
-    // Partial sums of fixed parts, added in order: the same on any number of threads.
+    // Partial sums of fixed parts, added in order, do not depend on the number of threads.
     let sum = |exponent: f64| -> f64 {
         let part = |(part, bounds): (usize, &[(u64, u64)])| -> f64 {
             (part * PART_ROWS..).zip(bounds).map(|(row, bound)| length(exponent, row, bound)).sum()
         };
         bounds.par_chunks(PART_ROWS).enumerate().map(part).collect::<Vec<f64>>().iter().sum()
     };
-    // A larger exponent gives shorter rows; 2^20 leaves nothing but the longest row above its lower bound.
+    // A larger exponent gives shorter rows; at 2^20 only the longest row is above its lower bound.
     let exponent = bisect(-20.0, 20.0, |exponent| sum(exponent.exp2()) > total).exp2();
     bounds.iter().enumerate().map(|(row, bound)| length(exponent, row, bound)).collect()
 }
 
-/// The longest rows as long as they may be, all others as short: the largest variance of this sum.
-fn steepest(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
+/// The lengths of maximal variance with this sum: the longest rows at their upper bounds, the others at their lower bounds.
+fn max_variance_lengths(bounds: &[(u64, u64)], total: f64) -> Vec<f64> {
     let mut lengths: Vec<f64> = bounds.iter().map(|bound| bound.0 as f64).collect();
-    let mut open = total - lengths.iter().sum::<f64>();
+    let mut remaining = total - lengths.iter().sum::<f64>();
     for (length, &(low, high)) in lengths.iter_mut().zip(bounds).rev() {
-        let step = open.min((high - low) as f64).max(0.0);
+        let step = remaining.min((high - low) as f64).max(0.0);
         *length += step;
-        open -= step;
+        remaining -= step;
     }
     lengths
 }
 
-/// The largest number for which `below` still holds, of a claim that holds up to some point and not beyond.
+/// The largest number in the interval for which `below` holds; `below` must hold up to some point and not after it.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..BISECTIONS {
         let middle = (low + high) / 2.0;
@@ -215,43 +214,43 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-/// Whole numbers inside their bounds that sum to `total`, each within one of what was asked wherever that can be.
+/// Integers within `bounds` whose sum is `total`, each within 1 of its length if possible.
 fn round(lengths: &[f64], bounds: &[(u64, u64)], total: u64) -> Vec<u64> {
-    let mut asked = 0.0;
-    let mut given = 0u64;
+    let mut exact_sum = 0.0;
+    let mut rounded_sum = 0u64;
     let mut rounded: Vec<u64> = lengths
         .iter()
         .zip(bounds)
         .map(|(&length, &(low, high))| {
-            asked += length;
-            // Rounding the running sum hands each row's fraction on to the next row.
-            let next = (asked.round() as u64).saturating_sub(given).clamp(low, high);
-            given += next;
+            exact_sum += length;
+            // Rounding the running sum carries each row's rounding error to the next row.
+            let next = (exact_sum.round() as u64).saturating_sub(rounded_sum).clamp(low, high);
+            rounded_sum += next;
             next
         })
         .collect();
-    // What clamping lost or added is spread over rows that have room.
-    while given != total {
-        let before = given;
+    // The error of clamping is distributed over rows that are not at a bound.
+    while rounded_sum != total {
+        let before = rounded_sum;
         for (length, &(low, high)) in rounded.iter_mut().zip(bounds) {
-            if given < total && *length < high {
+            if rounded_sum < total && *length < high {
                 *length += 1;
-                given += 1;
-            } else if given > total && *length > low {
+                rounded_sum += 1;
+            } else if rounded_sum > total && *length > low {
                 *length -= 1;
-                given -= 1;
+                rounded_sum -= 1;
             }
         }
-        if given == before {
+        if rounded_sum == before {
             break;
         }
     }
     rounded
 }
 
-/// The lengths in another order: runs of similar rows, the runs shuffled.
-fn scatter(lengths: &[u64], seed: u64) -> Vec<u64> {
-    let mut runs: Vec<&[u64]> = lengths.chunks(EQUAL_ROWS).collect();
+/// The lengths in random order of runs of `RUN_ROWS` rows.
+fn shuffle_runs(lengths: &[u64], seed: u64) -> Vec<u64> {
+    let mut runs: Vec<&[u64]> = lengths.chunks(RUN_ROWS).collect();
     let mut sequence = Sequence::new(!seed, u64::MAX);
     for last in (1..runs.len()).rev() {
         runs.swap(last, sequence.below(last as u64 + 1) as usize);
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stand_in_meets_the_published_distribution() {
+    fn every_stand_in_has_the_published_distribution() {
         for entry in published() {
             let lengths = row_lengths(&entry);
             let mut sorted = lengths.clone();
@@ -289,19 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn all_published_matrices_are_there() {
+    fn every_line_of_the_collection_is_read() {
         assert_eq!(published().count(), 37);
         assert_eq!(published().count(), COLLECTION.lines().count() - 1);
     }
 
     #[test]
-    fn an_unknown_name_lists_what_is_known() {
+    fn an_unknown_name_lists_the_available_ones() {
         let message = find("Cant").unwrap_err().to_string();
         assert!(message.contains("did you mean 'cant'?") && message.contains("webbase-1M"), "{message}");
     }
 
     #[test]
-    fn explicit_zeros_of_the_collection_are_told() {
+    fn the_note_tells_explicit_zeros_of_the_collection() {
         assert!(find("pwtk").unwrap().note().contains("109992 explicit zeros"));
         assert!(!find("cant").unwrap().note().contains("explicit"));
     }

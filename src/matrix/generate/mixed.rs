@@ -1,4 +1,4 @@
-//! Two matrices, one above the other: a mesh, and scattered rows with hubs among them. No single kernel suits both.
+//! A stencil matrix above a random matrix with hub rows. No single kernel suits both halves.
 
 use super::build::{Shape, Values, check_memory, csr_bytes};
 use super::{grid, scattered};
@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
-/// A 27-point stencil on n x n x n points above as many rows of `degree` random columns, `hubs` of them half full.
+/// A 27-point stencil on n x n x n points above as many rows of `degree` random columns, `hubs` of which have half of all
+/// columns.
 pub fn mixed<T: Scalar>(
     n: u64,
     degree: u64,
@@ -17,20 +18,20 @@ pub fn mixed<T: Scalar>(
     let rows = n.saturating_pow(3);
     if degree.max(hubs) > rows {
         return Err(Error::Usage(format!(
-            "gen:mixed with n={n} has {rows} rows of each kind; degree={degree} and hubs={hubs} must not be more"
+            "gen:mixed with n={n} has {rows} columns and {rows} rows of each kind; degree={degree} or hubs={hubs} exceeds that"
         )));
     }
     let scattered = rows.saturating_mul(degree).saturating_add(hubs.saturating_mul(rows / 2));
-    let together = csr_bytes::<T>(rows.saturating_mul(2), rows.saturating_mul(27).saturating_add(scattered));
-    // Both parts, and the whole that they become.
-    check_memory(together.and_then(|bytes| bytes.checked_mul(2)), memory_limit_bytes)?;
-    let above: Csr<T> = grid::cube(n, 1, seed, memory_limit_bytes)?;
+    let combined = csr_bytes::<T>(rows.saturating_mul(2), rows.saturating_mul(27).saturating_add(scattered));
+    // Both halves and the combined matrix exist at the same time.
+    check_memory(combined.and_then(|bytes| bytes.checked_mul(2)), memory_limit_bytes)?;
+    let above: Csr<T> = grid::box_stencil(n, 1, seed, memory_limit_bytes)?;
     let shape = Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, seed, memory_limit_bytes };
     let below: Csr<T> = scattered::hub(degree, hubs, shape)?;
     let (above, below) = (above.view(), below.view());
     let entries = above.nnz() as u64;
-    let later = below.row_pointers().iter().skip(1).map(|pointer| pointer + entries);
-    let pointers: Vec<u64> = above.row_pointers().iter().copied().chain(later).collect();
+    let lower_pointers = below.row_pointers().iter().skip(1).map(|pointer| pointer + entries);
+    let pointers: Vec<u64> = above.row_pointers().iter().copied().chain(lower_pointers).collect();
     let columns = [above.columns(), below.columns()].concat();
     let values = [above.values(), below.values()].concat();
     Csr::try_new(2 * rows as usize, rows as usize, pointers, columns, values)
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mesh_lies_above_the_hubs() {
+    fn the_stencil_is_above_the_rows_with_hubs() {
         let matrix: Csr<f64> = mixed(8, 3, 2, 1, 1 << 30).unwrap();
         assert_eq!((matrix.rows(), matrix.cols()), (1024, 512));
         let lengths = |rows: std::ops::Range<usize>| rows.map(|row| matrix.view().row_length(row));

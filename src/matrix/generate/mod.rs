@@ -1,7 +1,7 @@
-//! Matrices made from a few words: `stencil27,n=64`, `rmat,scale=17,degree=16`, `like,name=cant`.
+//! Generated matrices, given by a specification such as `stencil27,n=64`, `rmat,scale=17,degree=16` or `like,name=cant`.
 //!
-//! The same words and seed give the same matrix on any number of threads. Columns ascend, none
-//! twice. Sizes are checked against overflow and the memory limit before anything is allocated.
+//! The same specification and seed give the same matrix for any number of threads. Columns ascend without duplicates. Sizes
+//! are checked against overflow and the memory limit before memory is allocated.
 
 mod build;
 mod grid;
@@ -31,38 +31,43 @@ const fn kind(name: &'static str, keys: &'static [Key], about: &'static str) -> 
     Kind { name, keys, about }
 }
 
-/// Every kind there is.
+/// All kinds of generated matrices.
 pub const KINDS: &[Kind] = &[
     kind("stencil5", &[required("n")], "n x n grid, each point coupled to 4 neighbours"),
     kind("stencil7", &[required("n")], "n x n x n grid, each point coupled to 6 neighbours"),
     kind("stencil27", &[required("n")], "n x n x n grid, each point coupled to 26 neighbours"),
-    kind("fem3", &[required("n")], "n x n x n nodes with 3 unknowns each: rows in triples of equal columns"),
+    kind("fem3", &[required("n")], "n x n x n nodes with 3 unknowns each: every 3 rows have equal columns"),
     kind("rmat", &[required("scale"), required("degree")], "power-law graph of 2^scale vertices (Graph500)"),
-    kind("road", &[required("n")], "near-planar network of n crossings, about 2.5 streets each"),
-    kind("uniform", &[required("rows"), required("degree"), optional("cols")], "degree random columns a row"),
-    kind("band", &[required("rows"), required("width")], "width diagonals around the main one"),
+    kind("road", &[required("n")], "near-planar road network of n crossings, about 2.5 roads each"),
+    kind(
+        "uniform",
+        &[required("rows"), required("degree"), optional("cols")],
+        "degree random columns per row",
+    ),
+    kind("band", &[required("rows"), required("width")], "width diagonals around the main diagonal"),
     kind(
         "hub",
         &[required("rows"), required("degree"), required("hubs")],
-        "a few rows with half of all columns among rows of degree random ones",
+        "hubs rows with half of all columns each; degree random columns in the other rows",
     ),
     kind(
         "mixed",
         &[required("n"), optional("degree"), optional("hubs")],
-        "a 27-point stencil above as many rows of degree random columns with a few full ones among them",
+        "a 27-point stencil above as many rows of degree random columns, hubs of which have half of all columns",
     ),
     kind("arrow", &[required("rows")], "the diagonal, the first row and the first column"),
     kind("diagonal", &[required("rows")], "the diagonal"),
-    kind("empty", &[required("rows"), optional("cols")], "no nonzeros at all"),
+    kind("empty", &[required("rows"), optional("cols")], "no nonzeros"),
     kind(
         "holes",
         &[required("rows"), required("degree")],
-        "every other row empty, degree random columns else",
+        "every other row empty, degree random columns in the others",
     ),
     kind("like", &[required("name")], "synthetic stand-in for a matrix of the SuiteSparse collection"),
 ];
 
-/// The matrix that `spec` asks for, with or without a leading `gen:`; at most `memory_limit_bytes` are used for it.
+/// The matrix of the specification `spec`, with or without a leading `gen:`; an error if it needs more than
+/// `memory_limit_bytes`.
 pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Result<Loaded<T>> {
     let _span = tracing::info_span!("generate matrix").entered();
     let spec = Spec::parse(spec, KINDS)?;
@@ -76,10 +81,10 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
     };
     let mut notes = Vec::new();
     let matrix = match spec.kind.name {
-        "stencil5" => grid::cross(spec.number("n")?, 2, seed, memory_limit_bytes)?,
-        "stencil7" => grid::cross(spec.number("n")?, 3, seed, memory_limit_bytes)?,
-        "stencil27" => grid::cube(spec.number("n")?, 1, seed, memory_limit_bytes)?,
-        "fem3" => grid::cube(spec.number("n")?, 3, seed, memory_limit_bytes)?,
+        "stencil5" => grid::axis_stencil(spec.number("n")?, 2, seed, memory_limit_bytes)?,
+        "stencil7" => grid::axis_stencil(spec.number("n")?, 3, seed, memory_limit_bytes)?,
+        "stencil27" => grid::box_stencil(spec.number("n")?, 1, seed, memory_limit_bytes)?,
+        "fem3" => grid::box_stencil(spec.number("n")?, 3, seed, memory_limit_bytes)?,
         "road" => grid::road(spec.number("n")?, seed, memory_limit_bytes)?,
         "rmat" => {
             let scale = spec.number("scale")?;

@@ -1,7 +1,7 @@
-//! Numbers that look random and depend on their arguments alone, so that a generated matrix is the same on any
+//! Counter-based pseudo-random numbers: they depend on their arguments only, so that a generated matrix is the same for any
 //! number of threads.
 
-/// The finishing step of splitmix64: every bit of the result depends on every bit of `value`.
+/// The output function of splitmix64: every bit of the result depends on every bit of `value`.
 #[inline]
 pub fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -10,7 +10,7 @@ pub fn mix(value: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A sequence of random numbers that starts from a seed and a counter.
+/// A sequence of pseudo-random numbers, given by a seed and a counter.
 pub struct Sequence(u64);
 
 impl Sequence {
@@ -27,22 +27,22 @@ impl Sequence {
         bits
     }
 
-    /// A number below `bound`, which is not zero; evenly spread but for a bias of `bound / 2^64`.
+    /// A number below `bound`, uniform up to a bias of `bound / 2^64`. `bound` must not be zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_bits()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// A number from 0 up to but without 1.
+/// A number in [0, 1) from random bits.
 #[inline]
 pub fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// Random bits for an undirected pair: the same for (a, b) and (b, a).
+/// Random bits for an unordered pair: the same for (a, b) and (b, a).
 #[inline]
-pub fn of_pair(seed: u64, a: u64, b: u64) -> u64 {
+pub fn pair_bits(seed: u64, a: u64, b: u64) -> u64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     mix(seed ^ mix(low ^ (high << 32) ^ (high >> 32)))
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_bound_reach_every_value_evenly() {
+    fn numbers_below_a_bound_are_uniform() {
         let mut counts = [0u32; 7];
         let mut sequence = Sequence::new(1, 2);
         for _ in 0..70_000 {
@@ -69,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_no_direction() {
-        assert_eq!(of_pair(5, 3, 9), of_pair(5, 9, 3));
-        assert_ne!(of_pair(5, 3, 9), of_pair(5, 3, 10));
-        assert_ne!(of_pair(5, 3, 9), of_pair(6, 3, 9));
+    fn pair_bits_do_not_depend_on_the_order_of_the_pair() {
+        assert_eq!(pair_bits(5, 3, 9), pair_bits(5, 9, 3));
+        assert_ne!(pair_bits(5, 3, 9), pair_bits(5, 3, 10));
+        assert_ne!(pair_bits(5, 3, 9), pair_bits(6, 3, 9));
     }
 }

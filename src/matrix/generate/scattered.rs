@@ -1,4 +1,4 @@
-//! Patterns drawn at random: evenly, with hubs, with every other row empty, and power-law graphs.
+//! Random patterns: uniform, with hub rows, with every other row empty, and power-law graphs.
 
 use rayon::prelude::*;
 
@@ -8,19 +8,19 @@ use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
-/// Graph500's chances of the upper left, upper right and lower left quarter, in 65536ths; the rest is lower right.
-const RMAT_QUARTERS: [u64; 3] = [37_355, 12_452, 12_452];
+/// Graph500's probabilities of the upper left, upper right and lower left quadrant, times 65536; the rest is lower right.
+const RMAT_QUADRANTS: [u64; 3] = [37_355, 12_452, 12_452];
 
-/// Draws `columns.len()` different columns below `cols`, ascending, every set equally likely.
-pub fn draw_evenly(sequence: &mut Sequence, cols: u64, columns: &mut [u32]) {
+/// Draws `columns.len()` distinct ascending columns below `cols`, every set with equal probability.
+pub fn draw_uniform(sequence: &mut Sequence, cols: u64, columns: &mut [u32]) {
     let wanted = columns.len() as u64;
     if wanted.saturating_mul(4) > cols {
-        // Dense rows: walk the columns once, taking each with the chance that still makes the count come out.
-        let mut open = wanted;
+        // Dense rows: selection sampling, which takes each column with the probability that gives the wanted count.
+        let mut missing = wanted;
         let mut slots = columns.iter_mut();
         for column in 0..cols {
-            if sequence.below(cols - column) < open {
-                open -= 1;
+            if sequence.below(cols - column) < missing {
+                missing -= 1;
                 if let Some(slot) = slots.next() {
                     *slot = column as u32;
                 }
@@ -28,18 +28,18 @@ pub fn draw_evenly(sequence: &mut Sequence, cols: u64, columns: &mut [u32]) {
         }
         return;
     }
-    // Light rows: draw and draw again where two are equal. The kept ones stay in front, sorted and different.
+    // Sparse rows: rejection sampling, which draws duplicates again. The distinct columns stay in front, sorted.
     let mut kept = 0;
     while kept < columns.len() {
         columns[kept..].iter_mut().for_each(|column| *column = sequence.below(cols) as u32);
         columns.sort_unstable();
-        kept = move_repeats_back(columns);
+        kept = move_distinct_to_front(columns);
     }
     columns.sort_unstable();
 }
 
-/// Brings one of each value to the front; returns how many there are.
-fn move_repeats_back(sorted: &mut [u32]) -> usize {
+/// Moves one of each value to the front of a sorted slice; returns the number of distinct values.
+fn move_distinct_to_front(sorted: &mut [u32]) -> usize {
     let mut kept = 0;
     for at in 0..sorted.len() {
         if kept == 0 || sorted[at] != sorted[kept - 1] {
@@ -50,8 +50,9 @@ fn move_repeats_back(sorted: &mut [u32]) -> usize {
     kept
 }
 
-/// Draws different ascending columns of `first..first + width`, one from each of as many equal parts.
-pub fn draw_spread(sequence: &mut Sequence, first: u64, width: u64, columns: &mut [u32]) {
+/// Draws distinct ascending columns of `first..first + width` by stratified sampling: one column from each of
+/// `columns.len()` equal parts.
+pub fn draw_stratified(sequence: &mut Sequence, first: u64, width: u64, columns: &mut [u32]) {
     let parts = columns.len() as u64;
     let edge = |part: u64| (u128::from(width) * u128::from(part) / u128::from(parts)) as u64;
     for (part, column) in (0..).zip(columns.iter_mut()) {
@@ -65,7 +66,7 @@ pub fn uniform<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: shape.rows.saturating_mul(degree), ..shape },
         |_| degree as usize,
-        |row, columns| draw_evenly(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+        |row, columns| draw_uniform(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
     )
 }
 
@@ -74,7 +75,7 @@ pub fn holes<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: (shape.rows / 2).saturating_mul(degree), ..shape },
         |row| if row % 2 == 1 { degree as usize } else { 0 },
-        |row, columns| draw_evenly(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+        |row, columns| draw_uniform(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
     )
 }
 
@@ -92,14 +93,14 @@ pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape) -> Result<Csr<T>> {
         |row, columns| {
             let mut sequence = Sequence::new(!shape.seed, row as u64);
             match is_hub(row) {
-                true => draw_spread(&mut sequence, 0, shape.cols, columns),
-                false => draw_evenly(&mut sequence, shape.cols, columns),
+                true => draw_stratified(&mut sequence, 0, shape.cols, columns),
+                false => draw_uniform(&mut sequence, shape.cols, columns),
             }
         },
     )
 }
 
-/// The power-law graph of Graph500: `degree` edges drawn a vertex, duplicates merged, vertices in drawn order.
+/// The power-law graph of Graph500: `degree` random edges per vertex, duplicates merged, vertices not permuted.
 pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape) -> Result<Csr<T>> {
     let edges = shape.rows.saturating_mul(degree);
     let drawn_bytes = edges.checked_mul(8);
@@ -109,10 +110,10 @@ pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape) -> Result<Csr<T>> 
 
     let mut keys: Vec<u64> = Vec::new();
     keys.try_reserve_exact(edges as usize).map_err(|_| Error::DoesNotFit {
-        what: "the edges to draw".into(),
+        what: "the list of random edges".into(),
         needed_bytes: edges.saturating_mul(8),
         limit_bytes: shape.memory_limit_bytes,
-        advice: "the system refused the memory; ask for a smaller scale or degree".into(),
+        advice: "the system refused the memory; choose a smaller scale or degree".into(),
     })?;
     let stream = mix(!shape.seed);
     keys.par_extend(
@@ -131,9 +132,9 @@ pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape) -> Result<Csr<T>> 
     )
 }
 
-/// One edge as `row << 32 | column`: at each level, one of the four quarters.
+/// A random edge as `row << 32 | column`, by choosing one of the four quadrants at each level.
 fn draw_edge(sequence: &mut Sequence, scale: u64) -> u64 {
-    let [upper_left, upper_right, lower_left] = RMAT_QUARTERS;
+    let [upper_left, upper_right, lower_left] = RMAT_QUADRANTS;
     let (mut row, mut column, mut bits) = (0u64, 0u64, 0u64);
     for level in 0..scale {
         bits = if level % 4 == 0 { sequence.next_bits() } else { bits >> 16 };
@@ -154,15 +155,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_columns_are_different_ascending_and_inside() {
+    fn drawn_columns_are_distinct_ascending_and_in_range() {
         for cols in [1u64, 2, 3, 10, 100] {
             for length in 0..=cols as usize {
                 for counter in 0..20 {
                     let mut columns = vec![0; length];
-                    draw_evenly(&mut Sequence::new(3, counter), cols, &mut columns);
+                    draw_uniform(&mut Sequence::new(3, counter), cols, &mut columns);
                     assert!(columns.is_sorted_by(|a, b| a < b), "{columns:?}");
                     assert!(columns.iter().all(|&column| u64::from(column) < cols));
-                    draw_spread(&mut Sequence::new(3, counter), 5, cols, &mut columns);
+                    draw_stratified(&mut Sequence::new(3, counter), 5, cols, &mut columns);
                     assert!(columns.is_sorted_by(|a, b| a < b), "{columns:?}");
                     assert!(columns.iter().all(|&column| (5..5 + cols).contains(&u64::from(column))));
                 }
@@ -171,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn light_and_dense_draws_reach_every_column_evenly() {
+    fn uniform_draws_of_sparse_and_dense_rows_are_uniform() {
         for length in [2, 12] {
             let mut counts = [0u32; 20];
             for counter in 0..20_000 {
                 let mut columns = vec![0; length];
-                draw_evenly(&mut Sequence::new(8, counter), 20, &mut columns);
+                draw_uniform(&mut Sequence::new(8, counter), 20, &mut columns);
                 columns.iter().for_each(|&column| counts[column as usize] += 1);
             }
             let expected = length as f64 * 1000.0;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_fall_into_the_quarters_with_graph500s_chances() {
+    fn edges_are_in_the_quadrants_with_the_probabilities_of_graph500() {
         let mut counts = [0u32; 4];
         for edge in 0..100_000 {
             let key = draw_edge(&mut Sequence::new(1, edge), 1);

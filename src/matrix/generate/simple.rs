@@ -1,11 +1,11 @@
-//! Patterns that need no drawing: bands, arrows, diagonals and nothing at all.
+//! Deterministic patterns: band, arrow, diagonal and empty.
 
 use super::build::{Shape, build};
 use crate::error::Result;
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
-/// `width` neighbouring diagonals around the main one; the odd one of an even `width` lies above it.
+/// `width` adjacent diagonals around the main one; if `width` is even, one more is above it than below.
 pub fn band<T: Scalar>(width: u64, shape: Shape) -> Result<Csr<T>> {
     let above = width / 2;
     let below = width.saturating_sub(1) / 2;
@@ -24,7 +24,7 @@ pub fn band<T: Scalar>(width: u64, shape: Shape) -> Result<Csr<T>> {
     )
 }
 
-/// The diagonal, the whole first row and the whole first column.
+/// The diagonal, the first row and the first column.
 pub fn arrow<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: shape.rows.saturating_mul(3).saturating_sub(2), ..shape },

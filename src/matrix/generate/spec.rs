@@ -1,4 +1,4 @@
-//! Reads `kind,key=value,...` into checked numbers, and says what exists where something unknown is asked for.
+//! Parses the specification of a generated matrix, `kind,key=value,...`; errors list the valid words.
 
 use crate::error::{Error, Result};
 
@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 pub struct Kind {
     /// The word before the first comma.
     pub name: &'static str,
-    /// The keys it takes.
+    /// Its keys.
     pub keys: &'static [Key],
-    /// One line for people.
+    /// A description in one line.
     pub about: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct Key {
 }
 
 impl Kind {
-    /// How it is asked for: `rmat,scale=N,degree=N`, optional keys in brackets.
+    /// Its syntax, such as `rmat,scale=N,degree=N`, with optional keys in brackets.
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_string();
         for key in self.keys {
@@ -37,9 +37,9 @@ impl Kind {
     }
 }
 
-/// A kind that exists, with keys that it has.
+/// A parsed specification: a kind with its required keys.
 pub struct Spec<'a> {
-    /// What was asked for, without the leading `gen:`.
+    /// The text of the specification without the leading `gen:`.
     pub text: &'a str,
     /// The kind.
     pub kind: &'static Kind,
@@ -47,7 +47,7 @@ pub struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads `text`, with or without a leading `gen:`, against the kinds there are.
+    /// Parses `text`, with or without a leading `gen:`; a usage error if the kind or a key is not in `kinds`.
     pub fn parse(text: &'a str, kinds: &'static [Kind]) -> Result<Self> {
         let text = text.strip_prefix("gen:").unwrap_or(text).trim();
         let mut words = text.split(',').map(str::trim);
@@ -86,17 +86,17 @@ impl<'a> Spec<'a> {
         Ok(())
     }
 
-    /// A usage error about this spec.
+    /// A usage error with `reason` and the syntax of the kind.
     pub fn wrong(&self, reason: &str) -> Error {
         Error::Usage(format!("gen:{}: {reason}; write gen:{}", self.text, self.kind.usage()))
     }
 
-    /// The text of a key that was given.
+    /// The value of the key `name` as text, if it was given.
     pub fn text_of(&self, name: &str) -> Option<&'a str> {
         self.values.iter().find(|(key, _)| *key == name).map(|&(_, value)| value)
     }
 
-    /// The number of a key that may be left out.
+    /// The value of the key `name` as a number; `None` if it was not given.
     pub fn optional(&self, name: &str) -> Result<Option<u64>> {
         self.text_of(name)
             .map(|text| {
@@ -106,7 +106,7 @@ impl<'a> Spec<'a> {
             .transpose()
     }
 
-    /// The number of a required key.
+    /// The value of the key `name` as a number; an error if it was not given.
     pub fn number(&self, name: &str) -> Result<u64> {
         self.optional(name)?.ok_or_else(|| self.wrong(&format!("{name}= is missing")))
     }
@@ -124,8 +124,7 @@ pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> St
     }
 }
 
-/// Letters to insert, delete or replace to turn one word into the other. What is compared is cut to a name's length,
-/// so that a megabyte of nonsense costs nothing.
+/// The Levenshtein distance of two words. Only the first 64 characters of `from` count, which bounds the cost for long input.
 fn edit_distance(from: &str, to: &str) -> usize {
     let from: Vec<char> = from.chars().take(64).collect();
     let mut previous: Vec<usize> = (0..=from.len()).collect();
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_none_is_a_usage_error() {
+    fn a_value_that_is_not_a_number_is_a_usage_error() {
         for text in ["-1", "1.5", "1e6", "", "18446744073709551616"] {
             let text = format!("gen:uniform,rows={text}");
             let spec = Spec::parse(&text, KINDS).unwrap();
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_levenshteins() {
+    fn the_edit_distance_is_that_of_levenshtein() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
     }

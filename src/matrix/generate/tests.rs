@@ -36,7 +36,7 @@ fn every_kind_has_an_example() {
 }
 
 #[test]
-fn columns_ascend_without_duplicates_and_values_lie_in_range() {
+fn columns_ascend_without_duplicates_and_values_are_in_range() {
     for spec in EXAMPLES {
         let loaded = generate::<f64>(spec, 1, LIMIT).unwrap();
         assert!(loaded.info.synthetic && loaded.info.name == *spec);
@@ -51,7 +51,7 @@ fn columns_ascend_without_duplicates_and_values_lie_in_range() {
 }
 
 #[test]
-fn the_same_words_and_seed_give_the_same_matrix_on_any_number_of_threads() {
+fn a_specification_and_seed_give_the_same_matrix_for_any_number_of_threads() {
     let on = |threads: usize, spec: &str, seed: u64| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| generate::<f32>(spec, seed, LIMIT).unwrap().matrix)
@@ -63,7 +63,7 @@ fn the_same_words_and_seed_give_the_same_matrix_on_any_number_of_threads() {
     }
 }
 
-/// Coupling of grid points, from the definition: every pair of points is looked at.
+/// Coupling of grid points by definition: every pair of points is tested.
 fn grid_by_definition(n: i64, depth: i64, coupled: impl Fn([i64; 3]) -> bool) -> Vec<Vec<u32>> {
     let points: Vec<[i64; 3]> =
         (0..depth).flat_map(|z| (0..n).flat_map(move |y| (0..n).map(move |x| [x, y, z]))).collect();
@@ -81,7 +81,7 @@ fn assert_pattern(spec: &str, expected: &[Vec<u32>]) {
 }
 
 #[test]
-fn stencils_couple_the_points_their_definition_says() {
+fn stencils_couple_the_points_of_their_definition() {
     for n in 1..=4 {
         let near = |offset: [i64; 3]| offset.iter().sum::<i64>() <= 1;
         let around = |offset: [i64; 3]| offset.iter().all(|&step| step <= 1);
@@ -114,7 +114,7 @@ fn stencil_matrices_are_symmetric_and_diagonally_dominant() {
 }
 
 #[test]
-fn roads_are_symmetric_local_and_of_degree_two_and_a_half() {
+fn road_networks_are_symmetric_and_local_with_a_degree_of_two_and_a_half() {
     let matrix = make("road,n=40000");
     let mean = matrix.nnz() as f64 / 40000.0;
     assert!((2.3..2.6).contains(&mean), "{mean}");
@@ -127,7 +127,7 @@ fn roads_are_symmetric_local_and_of_degree_two_and_a_half() {
 }
 
 #[test]
-fn special_patterns_are_what_their_names_say() {
+fn special_patterns_match_their_definitions() {
     assert_pattern("arrow,rows=4", &[vec![0, 1, 2, 3], vec![0, 1], vec![0, 2], vec![0, 3]]);
     assert_pattern("diagonal,rows=3", &[vec![0], vec![1], vec![2]]);
     assert_pattern("band,rows=4,width=3", &[vec![0, 1], vec![0, 1, 2], vec![1, 2, 3], vec![2, 3]]);
@@ -145,7 +145,7 @@ fn special_patterns_are_what_their_names_say() {
 }
 
 #[test]
-fn nothing_asked_for_is_nothing_made() {
+fn sizes_of_zero_give_no_nonzeros() {
     for spec in [
         "stencil5,n=0",
         "stencil7,n=0",
@@ -167,7 +167,7 @@ fn nothing_asked_for_is_nothing_made() {
 }
 
 #[test]
-fn rmat_is_skewed_and_nearly_as_dense_as_asked() {
+fn rmat_row_lengths_are_skewed_and_the_degree_is_nearly_the_requested_one() {
     let matrix = make("rmat,scale=12,degree=16");
     let longest = (0..matrix.rows()).map(|row| matrix.view().row_length(row)).max().unwrap();
     assert!(longest > 20 * 16, "{longest}");
@@ -175,14 +175,14 @@ fn rmat_is_skewed_and_nearly_as_dense_as_asked() {
 }
 
 #[test]
-fn stand_ins_say_that_they_are_synthetic() {
+fn stand_ins_have_a_note_that_they_are_synthetic() {
     let loaded = generate::<f64>("like,name=cant", 1, LIMIT).unwrap();
     assert_eq!((loaded.matrix.rows(), loaded.matrix.nnz()), (62451, 4007383));
     assert!(loaded.notes[0].contains("synthetic stand-in for cant, not the collection's matrix"));
 }
 
 #[test]
-fn sizes_beyond_memory_or_arithmetic_are_refused_at_once() {
+fn sizes_that_exceed_memory_or_overflow_are_refused_immediately() {
     for spec in [
         "stencil5,n=4294967295",
         "stencil7,n=3000000",
@@ -215,7 +215,7 @@ fn sizes_beyond_memory_or_arithmetic_are_refused_at_once() {
 }
 
 #[test]
-fn degrees_and_hubs_that_cannot_be_are_usage_errors() {
+fn impossible_degrees_and_hub_counts_are_usage_errors() {
     for spec in [
         "uniform,rows=5,degree=6",
         "uniform,rows=9,degree=3,cols=2",
@@ -232,7 +232,7 @@ fn degrees_and_hubs_that_cannot_be_are_usage_errors() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_generators_panic(text in "[a-z0-9,=:]{0,30}", kind in 0..KINDS.len(), key in 0..3usize, value: u64) {
+    fn no_specification_makes_a_generator_panic(text in "[a-z0-9,=:]{0,30}", kind in 0..KINDS.len(), key in 0..3usize, value: u64) {
         let _ = generate::<f32>(&text, 1, 1 << 16);
         let kind = &KINDS[kind];
         let keys: Vec<String> = kind.keys.iter().enumerate()
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn uniform_rows_have_the_degree_asked_for(rows in 0u64..60, cols in 1u64..60, share in 0.0f64..=1.0, seed: u64) {
+    fn uniform_rows_have_the_requested_degree(rows in 0u64..60, cols in 1u64..60, share in 0.0f64..=1.0, seed: u64) {
         let degree = (cols as f64 * share) as u64;
         let spec = format!("uniform,rows={rows},degree={degree},cols={cols}");
         let matrix = generate::<f64>(&spec, seed, LIMIT).unwrap().matrix;

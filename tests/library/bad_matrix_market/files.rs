@@ -1,4 +1,4 @@
-//! Compressed files, archives, and what is no file at all.
+//! Compressed files, archives, and paths that are not regular files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,12 +11,12 @@ use rowloom::matrix::io::{ReadOptions, read};
 use super::{ARRAY, REAL, accepted, dense_rows, error_of, given, packed, refused};
 
 #[test]
-fn damaged_gzip_is_refused_and_members_are_joined() {
+fn damaged_gzip_is_refused_and_gzip_members_are_joined() {
     let (first, second) = (format!("{REAL}2 2 2\n1 1 3\n2 "), "2 4\n");
     let joined = [packed(&first), packed(second)].concat();
     assert_eq!(dense_rows(&accepted(&joined)), [[3.0, 0.0], [0.0, 4.0]]);
     let whole = packed(format!("{first}{second}"));
-    // Even without its last byte, which holds no text: no partial result.
+    // A file without its last byte, which holds no text, is refused too.
     for length in [2, 5, 15, whole.len() / 2, whole.len() - 8, whole.len() - 1] {
         refused(&whole[..length], None, "cut off");
     }
@@ -29,7 +29,7 @@ fn damaged_gzip_is_refused_and_members_are_joined() {
 }
 
 #[test]
-fn a_gzip_bomb_is_capped() {
+fn a_gzip_bomb_is_refused() {
     let text = [REAL.as_bytes(), b"1 1 1\n1 1 1\n", &vec![b'\n'; 80 << 20]].concat();
     let bomb = packed(text);
     assert!(bomb.len() < 1 << 18);
@@ -46,7 +46,7 @@ fn tar_gz(files: &[TarFile]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for file in files {
         let mut header = tar::Header::new_gnu();
-        // Written past the crate's own checks, as a hostile archive would be.
+        // Bypasses the checks of the tar crate, as a malicious archive would.
         header.as_old_mut().name[..file.name.len()].copy_from_slice(file.name.as_bytes());
         header.set_entry_type(file.kind);
         header.set_size(file.text.len() as u64);
@@ -88,7 +88,7 @@ fn the_matrix_of_an_archive_is_found_among_side_files() {
 }
 
 #[test]
-fn archives_that_point_outside_are_refused() {
+fn archives_with_paths_outside_or_links_are_refused() {
     let matrix = format!("{REAL}1 1 1\n1 1 3\n");
     for name in ["../cant/cant.mtx", "/cant/cant.mtx", "cant/../../x"] {
         let files = [regular("cant/cant.mtx", &matrix), regular(name, &matrix)];
@@ -109,7 +109,7 @@ fn a_damaged_archive_is_refused() {
     header.set_cksum();
     builder.append_data(&mut header, "cant/cant.mtx", matrix.as_bytes()).unwrap();
     let tar = builder.into_inner().unwrap();
-    // Cut within the comments behind the last entry: the matrix alone would not tell.
+    // Cut within the comments after the last entry, where the matrix itself is complete.
     refused(packed(&tar[..1024]), None, "tar archive is damaged");
     let mut flipped = tar.clone();
     flipped[0] ^= 1;
@@ -117,7 +117,7 @@ fn a_damaged_archive_is_refused() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_at_once() {
+fn a_path_that_is_not_a_readable_regular_file_is_refused_immediately() {
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| read::<f64>(path, &ReadOptions::default()).map(|_| ()).unwrap_err();
     let is_input = |error: &Error| matches!(error, Error::Input { .. });
@@ -136,7 +136,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
     let locked = folder.path().join("locked.mtx");
     fs::write(&locked, REAL).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
-    // The superuser may read anything; everyone else is told.
+    // The superuser may read any file, so the test applies to other users only.
     if fs::File::open(&locked).is_err() {
         assert!(matches!(open(&locked), Error::Read { .. }));
     }

@@ -1,4 +1,4 @@
-//! The input policy, row by row: every spelling that is accepted, with its note, and every refusal, with its line.
+//! The input policy for Matrix Market files: accepted spellings with their notes, refused ones with their lines.
 
 mod arrays;
 mod files;
@@ -19,17 +19,17 @@ const REAL: &str = "%%MatrixMarket matrix coordinate real general\n";
 const SYMMETRIC: &str = "%%MatrixMarket matrix coordinate real symmetric\n";
 const ARRAY: &str = "%%MatrixMarket matrix array real general\n";
 
-/// A file in a folder that lasts as long as this.
-struct Given {
+/// A file in a temporary folder, which is removed on drop.
+struct TemporaryFile {
     _folder: TempDir,
     path: PathBuf,
 }
 
-fn given(name: &str, bytes: impl AsRef<[u8]>) -> Given {
+fn given(name: &str, bytes: impl AsRef<[u8]>) -> TemporaryFile {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    Given { _folder: folder, path }
+    TemporaryFile { _folder: folder, path }
 }
 
 fn packed(bytes: impl AsRef<[u8]>) -> Vec<u8> {
@@ -59,7 +59,7 @@ fn error_of(bytes: impl AsRef<[u8]>) -> Error {
     read::<f64>(&given.path, &ReadOptions::default()).map(|loaded| loaded.matrix.nnz()).unwrap_err()
 }
 
-/// The file is refused as damaged input, at this line, with these words.
+/// Asserts that the file is refused as damaged input, at this line, with a message that contains `words`.
 fn refused(bytes: impl AsRef<[u8]>, line: impl Into<Option<u64>>, words: &str) {
     let error = error_of(bytes);
     let message = error.to_string();
@@ -67,6 +67,6 @@ fn refused(bytes: impl AsRef<[u8]>, line: impl Into<Option<u64>>, words: &str) {
     assert_eq!(error.exit_code(), 3);
     match error {
         Error::Input { place, .. } => assert_eq!(place.line, line.into(), "{message}"),
-        other => panic!("of another kind: {other}"),
+        other => panic!("not an input error: {other}"),
     }
 }

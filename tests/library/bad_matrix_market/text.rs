@@ -6,7 +6,7 @@ use rowloom::matrix::io::{ReadOptions, read, read_dense};
 use super::{ARRAY, REAL, accepted, dense_rows, given, packed, refused};
 
 #[test]
-fn line_ends_blanks_and_blank_lines_of_any_kind_are_accepted_silently() {
+fn line_endings_and_blanks_of_any_kind_are_accepted_without_a_note() {
     let plain = dense_rows(&accepted(format!("{REAL}2 2 2\n1 1 3\n2 1 -4.5\n")));
     assert_eq!(plain, [[3.0, 0.0], [-4.5, 0.0]]);
     for text in [
@@ -31,7 +31,7 @@ fn carriage_returns_alone_are_refused() {
 }
 
 #[test]
-fn oddities_are_accepted_with_a_note() {
+fn minor_deviations_are_accepted_with_a_note() {
     for (text, note) in [
         (format!("\u{feff}{REAL}1 1 1\n1 1 3\n"), "the file starts with a UTF-8 byte order mark"),
         (format!("{}1 1 1\n1 1 3\n", &REAL[1..]), "the banner has one % instead of two"),
@@ -60,7 +60,7 @@ fn extra_words_and_wrong_counts_are_refused() {
 }
 
 #[test]
-fn what_is_no_matrix_file_is_refused() {
+fn a_file_that_is_not_a_matrix_is_refused() {
     refused("", None, "is empty");
     refused(REAL, 1, "ends before its size line");
     refused(format!("{REAL}% comment\n\n"), 3, "ends before its size line");
@@ -140,7 +140,7 @@ fn duplicates_are_summed_and_counted() {
 }
 
 #[test]
-fn foreign_bytes_are_accepted_in_comments_only() {
+fn bytes_that_are_not_text_are_accepted_in_comments_only() {
     let comment = [REAL.as_bytes(), b"% \xff\xfe caf\xe9\n1 1 1\n% \xff\n1 1 3\n"].concat();
     assert_eq!(dense_rows(&accepted(comment)), [[3.0]]);
     refused([REAL.as_bytes(), b"1 1 1\n1 1 3\xff\n"].concat(), 3, "byte 0xff is not text");

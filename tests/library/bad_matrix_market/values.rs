@@ -20,7 +20,7 @@ fn explicit_zeros_are_kept_with_their_sign() {
 }
 
 #[test]
-fn values_that_are_not_finite_need_permission() {
+fn values_that_are_not_finite_have_a_note_and_can_be_refused() {
     let text = format!("{REAL}1 4 4\n1 1 nan\n1 2 inf\n1 3 -Infinity\n1 4 1\n");
     let loaded = accepted(&text);
     let values = loaded.matrix.view().values();
@@ -34,7 +34,7 @@ fn values_that_are_not_finite_need_permission() {
 }
 
 #[test]
-fn spellings_of_numbers_are_accepted_or_refused() {
+fn fortran_and_short_spellings_of_numbers_are_accepted_and_others_refused() {
     for (word, value) in [("1.5D+02", 150.0), ("2d-1", 0.2), ("+1.E-3", 1e-3), (".5", 0.5), ("5.", 5.0)] {
         let loaded = one_value(word);
         assert_eq!(loaded.matrix.view().values(), &[value], "{word}");
@@ -46,7 +46,7 @@ fn spellings_of_numbers_are_accepted_or_refused() {
 }
 
 #[test]
-fn numbers_out_of_range_are_refused_or_counted() {
+fn numbers_that_overflow_are_refused_and_those_that_underflow_are_counted() {
     refused(format!("{REAL}1 1 1\n1 1 1e400\n"), 3, "value '1e400' overflows f64");
     refused(format!("{REAL}1 1 1\n1 1 -1e400\n"), 3, "overflows f64");
     let digits = "1".repeat(1 << 20);
@@ -71,7 +71,7 @@ fn single_precision_has_its_own_range() {
 }
 
 #[test]
-fn one_triangle_stands_for_both() {
+fn a_symmetric_file_with_one_triangle_gives_both() {
     let loaded = accepted(format!("{SYMMETRIC}3 3 3\n1 1 1\n2 1 2\n3 2 3\n"));
     let expected = [[1.0, 2.0, 0.0], [2.0, 0.0, 3.0], [0.0, 3.0, 0.0]];
     assert_eq!(dense_rows(&loaded), expected);
@@ -80,7 +80,7 @@ fn one_triangle_stands_for_both() {
     assert_eq!(dense_rows(&upper), expected);
     assert_eq!(upper.notes.len(), 1);
     assert!(upper.notes[0].starts_with("2 entries lie above the diagonal"));
-    // Each place once, in one triangle or the other, is as good as one triangle; repeats of a place are duplicates.
+    // Entries of both triangles are accepted if no entry and its mirror image are both listed; repeated entries are duplicates.
     let mixed = accepted(format!("{SYMMETRIC}3 3 4\n1 1 1\n1 2 1\n1 2 1\n3 2 3\n"));
     assert_eq!(dense_rows(&mixed), expected);
     assert_eq!(mixed.notes.len(), 2);
@@ -101,7 +101,7 @@ fn symmetric_files_with_both_triangles_or_not_square_are_refused() {
 }
 
 #[test]
-fn a_skew_symmetric_diagonal_is_zero() {
+fn the_diagonal_of_a_skew_symmetric_matrix_must_be_zero() {
     let banner = SYMMETRIC.replace("symmetric", "skew-symmetric");
     let loaded = accepted(format!("{banner}2 2 2\n2 1 3\n1 1 0\n"));
     assert_eq!(dense_rows(&loaded), [[0.0, -3.0], [3.0, 0.0]]);
@@ -119,7 +119,7 @@ fn a_skew_symmetric_diagonal_is_zero() {
 }
 
 #[test]
-fn patterns_are_ones_and_have_no_values() {
+fn pattern_entries_are_one_and_must_not_have_values() {
     let banner = REAL.replace("real", "pattern");
     let loaded = accepted(format!("{banner}2 2 2\n1 2\n2 1\n"));
     assert_eq!(dense_rows(&loaded), [[0.0, 1.0], [1.0, 0.0]]);
@@ -128,7 +128,7 @@ fn patterns_are_ones_and_have_no_values() {
 }
 
 #[test]
-fn integers_beyond_the_exact_ones_are_counted() {
+fn integers_that_are_rounded_are_counted_in_a_note() {
     let banner = REAL.replace("real", "integer");
     let loaded = accepted(format!("{banner}1 3 3\n1 1 9007199254740993\n1 2 9007199254740992\n1 3 -7\n"));
     assert_eq!(loaded.matrix.view().values(), &[9007199254740992.0, 9007199254740992.0, -7.0]);
@@ -138,7 +138,7 @@ fn integers_beyond_the_exact_ones_are_counted() {
 }
 
 #[test]
-fn other_names_of_fields_are_accepted() {
+fn alternative_names_of_fields_are_accepted() {
     let loaded = accepted(format!("{}1 1 1\n1 1 2.5\n", REAL.replace("real", "double")));
     assert_eq!((dense_rows(&loaded), loaded.info.field), (vec![vec![2.5]], Field::Real));
     let banner = REAL.replace("real", "unsigned-integer");
@@ -148,7 +148,7 @@ fn other_names_of_fields_are_accepted() {
 }
 
 #[test]
-fn unsupported_kinds_are_named_with_what_is_supported() {
+fn the_error_for_an_unsupported_kind_lists_the_supported_ones() {
     let complex = format!("{}1 1 1\n1 1 1 0\n", REAL.replace("real", "complex"));
     refused(&complex, 1, "unsupported: field 'complex'");
     refused(&complex, 1, "real, double, integer, unsigned-integer and pattern are read");

@@ -1,4 +1,4 @@
-//! One run of a prepared product: what all its pieces share, and the one place where bodies are called.
+//! One execution of a prepared product: the arguments common to all pieces, and the only calls of compiled bodies.
 
 #![allow(unsafe_code)] // calls the SIMD leaves
 
@@ -12,71 +12,71 @@ use crate::error::{Error, Result};
 use crate::machine::Isa;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 
-/// Columns of X and Y that are computed in one go.
+/// Consecutive columns of X and Y that a body computes in one pass over A.
 pub(super) struct Slab<T> {
     first_column: usize,
-    /// For rows of X that follow each other.
+    /// For an X whose rows are contiguous.
     packed: Bodies<T>,
-    /// For rows of X any distance apart.
-    apart: Bodies<T>,
+    /// For an X with any leading dimension.
+    strided_x: Bodies<T>,
 }
 
 impl<T: Kernels> Slab<T> {
-    /// The slabs of `k` columns.
+    /// The slabs that `k` columns are divided into, each of at most `most_units` registers.
     pub fn all(isa: Isa, k: usize, most_units: usize, uniform: bool) -> Vec<Self> {
         let mut first_column = 0;
         slab_widths::<T>(isa, k, most_units)
             .into_iter()
             .map(|width| {
                 let bodies = |packed| T::select(isa, SlabShape { width, packed, uniform });
-                let slab = Self { first_column, packed: bodies(width == k), apart: bodies(false) };
+                let slab = Self { first_column, packed: bodies(width == k), strided_x: bodies(false) };
                 first_column += width;
                 slab
             })
             .collect()
     }
 
-    /// Whether blocks of rows with moved columns can be taken.
+    /// Whether there are bodies for blocks of rows with shifted columns.
     pub fn takes_shifted(&self) -> bool {
-        self.packed.shifted.is_some() && self.apart.shifted.is_some()
+        self.packed.shifted.is_some() && self.strided_x.shifted.is_some()
     }
 
-    /// Most rows of a block with the same columns.
+    /// Maximal number of rows of a block with identical columns.
     pub fn most_identical_rows(&self) -> usize {
-        self.apart.most_identical_rows
+        self.strided_x.most_identical_rows
     }
 }
 
-/// Rows that one body takes.
+/// Rows for one call of a body.
 #[derive(Clone, Copy)]
 pub(super) enum Group<'a> {
-    /// All rows of the range, or those of `order`; `targets` says where segments go.
+    /// All rows of the range, or those of `order`; `targets` maps segments to rows of Y.
     Rows { order: Option<&'a [u32]>, targets: Option<&'a [u32]> },
-    /// Blocks of rows with the same columns.
+    /// Blocks of rows with identical columns.
     Identical(&'a [Block]),
-    /// Blocks of rows whose columns move along.
+    /// Blocks of rows whose columns differ by a constant shift.
     Shifted(&'a [Block]),
 }
 
 impl Group<'_> {
-    /// All rows as they come.
+    /// All rows in storage order.
     pub const ALL: Group<'static> = Group::Rows { order: None, targets: None };
 }
 
-/// What all pieces of one run share.
+/// The arguments common to all pieces of one execution.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a, T: Kernels> {
     pub layout: RowLayout<'a, T>,
     pub x: MultiVectorView<'a, T>,
     pub slabs: &'a [Slab<T>],
-    /// Rows longer than this are left to someone else.
+    /// Rows longer than this are skipped; hub rows are computed separately.
     pub longest: usize,
     pub stream: bool,
     pub prefetch: usize,
 }
 
 impl<'a, T: Kernels> Run<'a, T> {
-    /// Checks that X and Y have the shape that was prepared for.
+    /// An error unless X and Y have the shapes that the product was prepared for.
     pub fn check_shapes(
         rows: usize,
         cols: usize,
@@ -88,7 +88,7 @@ impl<'a, T: Kernels> Run<'a, T> {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "a {rows} x {cols} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
+            "the product is prepared for a {rows} x {cols} matrix and k = {k}, but X is {} x {} and Y is {} x {}",
             x.rows(),
             x.k(),
             y.rows(),
@@ -96,7 +96,7 @@ impl<'a, T: Kernels> Run<'a, T> {
         )))
     }
 
-    /// Whether every slab of every row of `y` starts a cache line, as writing past the caches needs.
+    /// Whether every slab of every row of `y` starts at a cache line, which non-temporal stores require.
     pub fn can_stream(slabs: &[Slab<T>], y: &mut MultiVectorViewMut<'_, T>) -> bool {
         let on_line = |elements: usize| (elements * size_of::<T>()).is_multiple_of(64);
         on_line(y.leading_dimension())
@@ -104,7 +104,7 @@ impl<'a, T: Kernels> Run<'a, T> {
             && slabs.iter().all(|slab| on_line(slab.first_column))
     }
 
-    /// Row ranges, halves of them in parallel; `y` holds their rows and no others.
+    /// Computes `ranges` by parallel recursive halving; `y` holds exactly their rows.
     pub fn ranges(&self, ranges: &[Range<usize>], mut y: MultiVectorViewMut<'_, T>) {
         match ranges {
             [] => {}
@@ -121,7 +121,7 @@ impl<'a, T: Kernels> Run<'a, T> {
         }
     }
 
-    /// One group of rows, one slab of their columns; `y` starts at the first row, or at the targets' origin.
+    /// Computes one slab of one group of rows; `y` starts at the first of `rows`, or at the origin of the targets.
     pub fn compute(
         &self,
         slab: &Slab<T>,
@@ -130,7 +130,7 @@ impl<'a, T: Kernels> Run<'a, T> {
         y: &mut MultiVectorViewMut<'_, T>,
     ) {
         let packed = self.x.leading_dimension() == self.x.k();
-        let bodies = if packed { &slab.packed } else { &slab.apart };
+        let bodies = if packed { &slab.packed } else { &slab.strided_x };
         let (body, blocks, order, targets): (Body<T>, &[Block], _, _) = match group {
             Group::Identical(blocks) => (bodies.identical, blocks, None, None),
             Group::Shifted(blocks) => match bodies.shifted {
@@ -168,9 +168,9 @@ impl<'a, T: Kernels> Run<'a, T> {
             prefetch: self.prefetch,
             targets,
         };
-        // SAFETY: formats are sound by construction (entries inside their arrays, columns inside the matrix);
-        // `check_shapes` held, so X has a row for every column and both have the `k` columns that slabs divide; `y`
-        // is borrowed for these rows alone. The instructions were detected before they were selected.
+        // SAFETY: formats are checked when they are built (entries inside their arrays, columns inside the matrix);
+        // `check_shapes` passed, so X has a row for every column, and X and Y have the `k` columns that slabs divide; `y`
+        // is borrowed for these rows alone. `isa` was detected on this processor before the body was selected.
         unsafe { body(&job) }
         if self.stream {
             fence_streams();

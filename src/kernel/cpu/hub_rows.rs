@@ -1,19 +1,19 @@
-//! Rows too long for one piece: their canonical spans are shared out among threads and added in order afterwards.
+//! Hub rows, which are too long for one piece: threads compute their canonical spans, whose sums are then added in order.
 
 use std::ops::Range;
 
 use super::Kernels;
 use super::grouping::{add_parts, parts_of};
 use super::layout::RowLayout;
-use super::running::Run;
+use super::run::Run;
 use crate::error::Result;
 use crate::kernel::order::SPAN;
 use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
 
-/// The spans of all hub rows and room for their sums.
-pub(super) struct Hubs<T> {
+/// The spans of all hub rows, and a buffer for the spans' sums.
+pub(super) struct HubRows<T> {
     rows: Vec<usize>,
-    /// First span of each hub row, and the number of all spans.
+    /// Index of each hub row's first span, followed by the number of spans.
     first_spans: Vec<usize>,
     starts: Vec<u64>,
     lengths: Vec<u32>,
@@ -21,8 +21,8 @@ pub(super) struct Hubs<T> {
     partial_sums: AlignedBuffer<T>,
 }
 
-impl<T: Kernels> Hubs<T> {
-    /// The rows longer than `longest`, cut into spans for `pieces` pieces; none where no row is.
+impl<T: Kernels> HubRows<T> {
+    /// The rows longer than `longest`, their spans divided into `pieces` pieces; none if no row is longer.
     pub fn collect(
         layout: RowLayout<'_, T>,
         k: usize,
@@ -50,12 +50,12 @@ impl<T: Kernels> Hubs<T> {
         Ok(Some(Self { rows, first_spans, starts, lengths, pieces, partial_sums }))
     }
 
-    /// The hub rows.
+    /// Indices of the hub rows.
     pub fn rows(&self) -> &[usize] {
         &self.rows
     }
 
-    /// Computes all spans, in parallel with `others`.
+    /// Computes the sums of all spans, and calls `others` in parallel.
     pub fn compute(&mut self, run: &Run<'_, T>, others: impl FnOnce() + Send) -> Result<()> {
         let layout = RowLayout { starts: &self.starts, lengths: Some(&self.lengths), ..run.layout };
         let run = Run { layout, longest: usize::MAX, stream: false, ..*run };
@@ -65,7 +65,7 @@ impl<T: Kernels> Hubs<T> {
         Ok(())
     }
 
-    /// Writes each hub row as the ordered sum of its spans.
+    /// Sets each hub row of `y` to the sum of its spans, first to last.
     pub fn finish(&self, y: &mut MultiVectorViewMut<'_, T>) {
         let k = y.k();
         for (&row, range) in self.rows.iter().zip(self.first_spans.windows(2)) {
