@@ -69,10 +69,7 @@ impl<'plan> Recovery<'plan> {
         match self.faults.first() {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
                 device: fault.device.clone(),
-                reason: format!(
-                    "{}: {}; no device is left to take over its work",
-                    fault.task, fault.error
-                ),
+                reason: format!("{}: {}; no device is left to take over its work", fault.task, fault.error),
             }),
             _ => Ok(()),
         }

@@ -398,7 +398,8 @@ fn a_fault_at_any_task_is_recovered_or_reported() {
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
         for (mode, register) in [(Mode::Resident, false), (Mode::Stream, false), (Mode::Stream, true)] {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
-                let effective = inject_at_every_operation(&pool, list, fault, mode, register, watchdog_timeout);
+                let effective =
+                    inject_at_every_operation(&pool, list, fault, mode, register, watchdog_timeout);
                 let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
                 assert!(
                     effective >= least,
