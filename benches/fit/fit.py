@@ -346,7 +346,7 @@ def references(rowloom, card, files):
     """What the program knows of the cases."""
     with tempfile.TemporaryDirectory() as folder:
         command = [rowloom, "calibrate", "--from", ",".join(files), "--devices", f"sim:{card}"]
-        command += ["--output", f"{folder}/model.toml", "--json", f"{folder}/report.json"]
+        command += ["--output", f"{folder}/model.toml", f"--json={folder}/report.json"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(f"{folder}/report.json").read_text())
 

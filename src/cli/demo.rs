@@ -20,7 +20,7 @@ const STEPS: [Step; 7] = [
     ("Keep it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
     (
         "Multiply it by 32 vectors at once and check the product.",
-        "run {}/stencil.rlm -k 32 --verify --output {}/y.npy --json {}/report.json",
+        "run {}/stencil.rlm -k 32 --verify --output {}/y.npy --json={}/report.json",
     ),
     (
         "The same on the CPU and an emulated GPU together, recorded as a timeline: Y has the same bytes.",
@@ -75,8 +75,12 @@ pub fn run(arguments: &DemoArguments, console: &Console) -> Result<()> {
 
 /// The words of a step; a folder's name may hold blanks or no text at all, so they are put together one by one.
 fn words_for(words: &str, folder: &Path) -> Vec<OsString> {
-    let word = |word: &str| match word.strip_prefix("{}/") {
-        Some(name) => folder.join(name).into_os_string(),
+    let word = |word: &str| match word.split_once("{}/") {
+        Some((flag, name)) => {
+            let mut word = OsString::from(flag);
+            word.push(folder.join(name));
+            word
+        }
         None => word.into(),
     };
     std::iter::once("rowloom".into()).chain(words.split(' ').map(word)).collect()
@@ -85,7 +89,7 @@ fn words_for(words: &str, folder: &Path) -> Vec<OsString> {
 /// The files that the steps name.
 fn files() -> Vec<&'static str> {
     let words = STEPS.iter().flat_map(|(_, words)| words.split(' '));
-    let mut names: Vec<&str> = words.filter_map(|word| word.strip_prefix("{}/")).collect();
+    let mut names: Vec<&str> = words.filter_map(|word| Some(word.split_once("{}/")?.1)).collect();
     names.sort_unstable();
     names.dedup();
     names

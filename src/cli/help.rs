@@ -7,7 +7,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   rowloom run cant.mtx -k 32 --verify
   rowloom run gen:rmat,scale=17,degree=16 -k 8 --dtype f32 --repeat 50
-  rowloom run cant.mtx --x x.npy --output y.npy --json report.json
+  rowloom run cant.mtx --x x.npy --output y.npy --json=report.json
 
 Ctrl-C stops after the current repeat and still writes the report; a second one stops at once.";
 

@@ -54,7 +54,7 @@ struct KeptTimes {
 pub fn load(path: &Path) -> Result<Vec<KeptCase>> {
     let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
     let report: Report = serde_json::from_slice(&text).map_err(|error| {
-        let reason = format!("no report of bench or bench --oracle: {error}; write one with --json FILE");
+        let reason = format!("no report of bench or bench --oracle: {error}; write one with --json=FILE");
         Error::input(Place::file(path), reason)
     })?;
     Ok(report.cases)

@@ -15,6 +15,7 @@ mod generate;
 mod help;
 mod inspect;
 mod interrupt;
+mod json_flag;
 mod kept;
 mod kernel_bench;
 mod man;
@@ -45,7 +46,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use clap::error::ErrorKind;
 
 pub use args::{Arguments, Command};
@@ -56,13 +57,21 @@ use crate::error::{Error, Result};
 /// What was typed, or the exit code where help was asked for or nothing sensible was typed.
 pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
     let words: Vec<OsString> = words.collect();
-    Arguments::try_parse_from(&words).map_err(|error| {
+    let parsed = Arguments::try_parse_from(&words).and_then(|arguments| {
+        match json_flag::misplaced_file(&words, &arguments.command) {
+            Some(word) => {
+                let mut program = Arguments::command().bin_name("rowloom");
+                program.build();
+                let command = program.find_subcommand(arguments.command.name()).unwrap_or(&program);
+                Err(command.clone().error(ErrorKind::ValueValidation, json_flag::advice(&word)))
+            }
+            None => Ok(arguments),
+        }
+    });
+    parsed.map_err(|error| {
         let shown = error.print();
-        let json_took_a_word =
-            words.windows(2).any(|pair| pair[0] == "--json" && !pair[1].as_encoded_bytes().starts_with(b"-"));
-        if error.kind() == ErrorKind::MissingRequiredArgument && json_took_a_word {
-            let tip = "the word after --json was taken as its FILE; put --json last";
-            let _ = writeln!(io::stderr(), "\n  tip: {tip}");
+        if let Some(word) = json_flag::refused_file(&words, &error) {
+            let _ = writeln!(io::stderr(), "\n  tip: {}", json_flag::advice(&word));
         }
         match error.exit_code() {
             // Help that could not be printed is output that could not be written.

@@ -90,7 +90,7 @@ fn absent_peers_are_named_and_present_ones_are_right() {
 fn results_are_written_as_tables_with_their_provenance() {
     let place = Place::new();
     place.succeed(
-        "bench gen:stencil5,n=20 -k 1,4 --repeat 3 --threads 2 --csv a.csv --markdown a.md --json a.json",
+        "bench gen:stencil5,n=20 -k 1,4 --repeat 3 --threads 2 --csv a.csv --markdown a.md --json=a.json",
     );
     let csv = place.read("a.csv");
     let (comments, lines): (Vec<&str>, Vec<&str>) = csv.lines().partition(|line| line.starts_with('#'));

@@ -119,7 +119,7 @@ fn a_calibrated_machine_is_used_and_refined_and_can_be_left_out() {
 fn weights_can_be_fitted_to_cases_that_were_kept() {
     let place = Place::new();
     place.succeed(
-        "bench gen:stencil5,n=12 gen:road,n=200 -k 1,4 --devices cpu,emu:0 --oracle --json cases.json",
+        "bench gen:stencil5,n=12 gen:road,n=200 -k 1,4 --devices cpu,emu:0 --oracle --json=cases.json",
     );
     place.succeed("calibrate --from cases.json --devices cpu,emu:0 --output model.toml");
     let written = place.read("model.toml");
@@ -133,7 +133,7 @@ fn weights_can_be_fitted_to_cases_that_were_kept() {
 #[test]
 fn what_bench_wrote_can_be_fitted_to_and_says_what_predictions_are_made_from() {
     let place = Place::new();
-    place.succeed("bench gen:stencil5,n=12 -k 4 --devices emu:0 --repeat 1 --json cases.json");
+    place.succeed("bench gen:stencil5,n=12 -k 4 --devices emu:0 --repeat 1 --json=cases.json");
     let report = place.json("calibrate --from cases.json --devices emu:0 --output model.toml --json");
     assert!(place.read("model.toml").contains("csr_subwarp"));
     let numbers = report["numbers"].as_array().unwrap().len();

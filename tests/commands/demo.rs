@@ -24,7 +24,7 @@ fn the_tour_makes_what_it_names() {
 fn a_tour_twice_and_elsewhere_is_fine() {
     let place = Place::new();
     place.succeed("demo here --quiet");
-    let report = place.json("demo here --json");
+    let report = place.json("demo --json here");
     assert_eq!(report["command"], "demo");
     assert_eq!(report["verify"]["passed"], true);
     place.write("file", "");

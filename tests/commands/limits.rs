@@ -54,7 +54,7 @@ fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
     let before = (place.read("a.mtx"), std::fs::read(place.path("a.rlm")).unwrap());
     for words in [
         "run a.mtx -k 1 --repeat 1 --output a.mtx",
-        "run a.rlm -k 1 --repeat 1 --json ./a.rlm",
+        "run a.rlm -k 1 --repeat 1 --json=./a.rlm",
         "bench a.mtx -k 1 --kernels cpu_csr --repeat 1 --keep a.mtx",
         "inspect a.mtx --spy a.mtx",
         "convert a.mtx a.mtx",
@@ -64,13 +64,13 @@ fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
     }
     for words in [
         "run a.mtx -k 1 --repeat 1 --output y.npy --trace y.npy",
-        "plan a.mtx -k 1 --save p --json ./p",
+        "plan a.mtx -k 1 --save p --json=./p",
         "bench a.mtx -k 1 --kernels cpu_csr --repeat 1 --csv o --markdown o",
     ] {
         place.fail(words, 2, "each needs a file of its own");
     }
     assert_eq!(before, (place.read("a.mtx"), std::fs::read(place.path("a.rlm")).unwrap()));
-    place.succeed("run a.mtx -k 1 --repeat 1 --trace /dev/null --json /dev/null");
+    place.succeed("run a.mtx -k 1 --repeat 1 --trace /dev/null --json=/dev/null");
 }
 
 #[test]

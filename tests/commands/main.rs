@@ -8,6 +8,7 @@ mod docs;
 mod heterogeneous;
 mod limits;
 mod matrix;
+mod outputs;
 mod plan;
 mod run;
 mod study;

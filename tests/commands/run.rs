@@ -238,7 +238,7 @@ fn wrong_generator_words_are_refused() {
 fn outputs_that_cannot_be_written_are_exit_code_1() {
     let place = small();
     place.fail("run small.mtx --output none/y.npy", 1, "none/y.npy");
-    place.fail("run small.mtx --json none/report.json", 1, "none/report.json");
+    place.fail("run small.mtx --json=none/report.json", 1, "none/report.json");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn interrupted(place: &Place, words: &str, signal: &str, meanwhile: impl FnOnce(
 fn a_signal_stops_between_repeats_and_the_report_is_written() {
     for signal in ["INT", "TERM"] {
         let place = Place::new();
-        let words = "run gen:stencil5,n=200 -k 8 --repeat 4000000000 --json report.json --output y.npy";
+        let words = "run gen:stencil5,n=200 -k 8 --repeat 4000000000 --json=report.json --output y.npy";
         assert_eq!(interrupted(&place, words, signal, || {}), Some(130), "{signal}");
         let report: Value = serde_json::from_str(&place.read("report.json")).unwrap();
         assert!(report["timing"]["run_s"]["n"].as_u64().unwrap() > 0);

@@ -109,7 +109,7 @@ assert table.k.dropna().astype(int).min() == 1
 fn bench_results_are_what_their_schema_says() {
     let place = Place::new();
     place.succeed(
-        "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json b.json",
+        "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json=b.json",
     );
     validate("bench.json", &place.path("b.json"));
 }

@@ -47,11 +47,6 @@ fn nonsense_is_a_usage_error() {
 }
 
 #[test]
-fn a_matrix_taken_for_the_json_file_is_explained() {
-    Place::new().fail("run --json cant.mtx", 2, "put --json last");
-}
-
-#[test]
 fn completions_exist_for_every_shell() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -100,12 +95,12 @@ fn a_full_disk_is_exit_code_1() {
 #[test]
 fn json_goes_to_a_file_whole_or_not_at_all() {
     let place = Place::new();
-    let table = place.succeed("devices --json report.json").stdout;
+    let table = place.succeed("devices --json=report.json").stdout;
     assert!(!table.is_empty(), "the table is still shown");
     let report: serde_json::Value = serde_json::from_str(&place.read("report.json")).unwrap();
     assert_eq!(report["command"], "devices");
     assert_eq!(place.names(), ["report.json"]);
-    place.fail("devices --json none/report.json", 1, "cannot write none/report.json");
+    place.fail("devices --json=none/report.json", 1, "cannot write none/report.json");
 }
 
 #[test]

@@ -22,7 +22,7 @@ what was chosen and of the fastest.
 
 Examples:
   rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
-  rowloom bench a.mtx b.mtx gen:stencil27,n=128 --dtype f64,f32 --devices cuda:0 --json bench.json
+  rowloom bench a.mtx b.mtx gen:stencil27,n=128 --dtype f64,f32 --devices cuda:0 --json=bench.json
   rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector --devices emu:0")]
 pub struct BenchArguments {
     #[doc = "Matrices."]
@@ -110,7 +110,7 @@ pub struct CalibrateArguments {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub devices: Devices,
 
-    /// Measure nothing: fit to cases that `rowloom bench --json FILE` wrote, with --oracle or without
+    /// Measure nothing: fit to cases that `rowloom bench --json=FILE` wrote, with --oracle or without
     #[arg(long, value_name = "FILE,...", value_delimiter = ',', value_hint = ValueHint::FilePath, conflicts_with = "seconds")]
     pub from: Vec<PathBuf>,
 

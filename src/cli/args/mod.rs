@@ -31,6 +31,7 @@ Examples:
   rowloom run gen:stencil27,n=64 -k 32 --json      the same on a generated matrix, as JSON
   rowloom inspect cant.mtx --spy cant.svg          shape, row lengths, a picture
   rowloom convert cant.mtx cant.rlm                a cache that opens without parsing
+  rowloom run cant.mtx --json=report.json          JSON to a file; --json alone: to standard output
 
 Exit codes: 0 done, 1 output not written, 2 usage, 3 input, 4 device, 5 verification failed,
 70 internal error, 130 interrupted.";
@@ -130,8 +131,9 @@ pub enum ColorChoice {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct CommonArguments {
-    /// Write one JSON object to FILE, or to standard output, which then gets nothing else
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
+    /// Print one JSON object and nothing else on standard output; with =FILE, write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
+          value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 
     /// No notes and no progress, only results and errors
@@ -180,7 +182,8 @@ mod tests {
         };
         assert_eq!(parse(&["rowloom", "devices"]), None);
         assert_eq!(parse(&["rowloom", "devices", "--json"]), Some("-".into()));
-        assert_eq!(parse(&["rowloom", "devices", "--json", "a.json"]), Some("a.json".into()));
+        assert_eq!(parse(&["rowloom", "devices", "--json=a.json"]), Some("a.json".into()));
+        assert_eq!(parse(&["rowloom", "demo", "--json", "folder"]), Some("-".into()));
         assert_eq!(parse(&["rowloom", "devices", "--json", "--quiet"]), Some("-".into()));
     }
 }

@@ -164,7 +164,7 @@ impl PlanningArguments {
 Examples:
   rowloom plan cant.mtx -k 32 --devices cpu,emu:0
   rowloom plan gen:rmat,scale=20,degree=16 --devices sim:h200x4 --repeat 1
-  rowloom plan cant.mtx --chunks 64 --save cant.plan --json cant.json")]
+  rowloom plan cant.mtx --chunks 64 --save cant.plan --json=cant.json")]
 pub struct PlanArguments {
     #[doc = "A, sparse."]
     #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
