@@ -1,7 +1,7 @@
 //! The `rowloom` program: runs one command and ends with its exit code.
 //!
-//! A reader that goes away (`rowloom inspect a.mtx | head -1`) ends the program quietly with 1; a panic, which is a
-//! bug, with one line and 70.
+//! If the reader of standard output is gone (`rowloom man | head -1`), the program ends without a message and with 141. A
+//! panic, which is a bug, ends it with one line and 70.
 
 use std::panic;
 use std::process::ExitCode;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rowloom::cli::{self, Console};
 
-/// The exit code of a broken promise to ourselves.
+/// The exit code of an internal error.
 const INTERNAL: u8 = 70;
 
 fn main() -> ExitCode {
-    static TOLD: AtomicBool = AtomicBool::new(false);
+    static REPORTED: AtomicBool = AtomicBool::new(false);
     panic::set_hook(Box::new(|panic| {
-        // Several workers may fall for one reason.
-        if !TOLD.swap(true, Ordering::SeqCst) {
+        // Several threads may panic for one reason; one message is enough.
+        if !REPORTED.swap(true, Ordering::SeqCst) {
             cli::tell_panic(panic);
         }
     }));
@@ -28,13 +28,14 @@ fn run() -> u8 {
         Ok(arguments) => arguments,
         Err(exit_code) => return exit_code,
     };
-    let console = Console::new(arguments.command.common());
+    let console = Console::new(&arguments.command);
     match cli::execute(&arguments.command, &console) {
         Ok(()) => 0,
         Err(error) => {
-            if !cli::is_broken_pipe(&error) {
-                console.error(&error);
+            if cli::is_broken_pipe(&error) {
+                return cli::BROKEN_PIPE;
             }
+            console.error(&error);
             error.exit_code()
         }
     }

@@ -1,7 +1,8 @@
-//! Where words go: results to standard output, notes, progress and errors to standard error.
+//! Results go to standard output; notes, progress and errors go to standard error.
 //!
-//! With `--json` and no file the one JSON object is all that standard output gets. Nothing here panics when a stream
-//! is closed: a failed result is an error of kind [`Error::Write`], a failed note is dropped.
+//! With `--json` and no file, standard output gets the JSON object and nothing else. Where a matrix or Y goes to standard
+//! output, tables go to standard error. Nothing here panics when a stream is closed: a result that cannot be written is an
+//! [`Error::Write`], a note that cannot be written is dropped.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::args::{ColorChoice, CommonArguments};
+use super::args::{ColorChoice, Command, CommonArguments};
+use super::paths;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::files;
@@ -23,24 +25,33 @@ enum JsonTarget {
     File(PathBuf),
 }
 
+/// Where text for people goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TextTarget {
+    StandardOutput,
+    StandardError,
+    Nowhere,
+}
+
 /// The streams of one command.
 #[derive(Debug, Clone)]
 pub struct Console {
     json: Option<JsonTarget>,
-    /// Whether standard output is for people.
-    shows_text: bool,
+    /// Where tables and lines for people go.
+    text: TextTarget,
     quiet: bool,
     color_output: bool,
     color_errors: bool,
-    /// Where notes go that are not shown at once.
+    /// Collects notes that are not shown at once.
     gathered: Option<Arc<Mutex<Vec<String>>>>,
-    /// The bar that is shown meanwhile.
+    /// The progress bar that is shown.
     bar: Option<ProgressBar>,
 }
 
 impl Console {
-    /// The streams as the common flags ask for them.
-    pub fn new(common: &CommonArguments) -> Self {
+    /// The streams that the flags of a command ask for.
+    pub fn new(command: &Command) -> Self {
+        let common = command.common();
         let color = |terminal: bool| match common.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
@@ -49,14 +60,16 @@ impl Console {
             }
         };
         let json = common.json.as_ref().map(|target| {
-            if target.as_os_str() == "-" {
-                JsonTarget::StandardOutput
-            } else {
-                JsonTarget::File(target.clone())
-            }
+            if paths::is_dash(target) { JsonTarget::StandardOutput } else { JsonTarget::File(target.clone()) }
         });
+        let text = match &json {
+            Some(JsonTarget::StandardOutput) => TextTarget::Nowhere,
+            _ if !paths::data_on_standard_output(command) => TextTarget::StandardOutput,
+            _ if common.quiet => TextTarget::Nowhere,
+            _ => TextTarget::StandardError,
+        };
         Self {
-            shows_text: json != Some(JsonTarget::StandardOutput),
+            text,
             json,
             quiet: common.quiet,
             color_output: color(io::stdout().is_terminal()),
@@ -66,12 +79,12 @@ impl Console {
         }
     }
 
-    /// The same streams for a step of this command, whose own JSON object goes to a file if anywhere.
+    /// The same streams for a step of this command; the step's JSON object goes to a file or nowhere.
     pub fn for_step(&self, common: &CommonArguments) -> Self {
         Self { json: common.json.clone().map(JsonTarget::File), ..self.clone() }
     }
 
-    /// Something worth knowing that is not the result.
+    /// Shows a note on standard error, unless `--quiet` was given.
     pub fn note(&self, text: &str) {
         if let Some(mut gathered) = self.gathered.as_ref().and_then(|gathered| gathered.lock().ok()) {
             gathered.push(text.into());
@@ -81,7 +94,7 @@ impl Console {
         }
     }
 
-    /// What the command failed with.
+    /// Shows the error that ends the command.
     pub fn error(&self, error: &Error) {
         self.labelled("error", "1;31", &error.to_string());
     }
@@ -95,7 +108,7 @@ impl Console {
 
     fn write_labelled(&self, label: &str, style: &str, text: &str) {
         let mut stream = io::stderr().lock();
-        // A closed standard error leaves nobody to tell.
+        // If standard error is closed, the message cannot be shown anywhere.
         let _ = if self.color_errors {
             writeln!(stream, "\x1b[{style}m{label}:\x1b[0m {text}")
         } else {
@@ -103,7 +116,7 @@ impl Console {
         };
     }
 
-    /// A spinner on a terminal, nothing elsewhere; it goes away when dropped.
+    /// A spinner on a terminal, nothing elsewhere; dropping it removes it.
     pub fn spinner(&self, doing: impl Into<String>) -> Spinner {
         if let Some(bar) = &self.bar {
             bar.set_message(doing.into());
@@ -120,7 +133,7 @@ impl Console {
         Spinner(bar)
     }
 
-    /// A bar on a terminal for so many things, with their rate and the time that is left; nothing elsewhere.
+    /// A progress bar for a number of things on a terminal, with their rate and the time left; nothing elsewhere.
     pub fn bar(&self, things: u64, name: &str) -> Bar {
         if self.quiet || !io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
@@ -135,7 +148,7 @@ impl Console {
         Bar(bar)
     }
 
-    /// A bar on a terminal for the bytes of a file; under another bar its message only.
+    /// A progress bar for the bytes of a file on a terminal; under another bar only its message.
     pub fn byte_bar(&self, path: &Path, doing: &str) -> Bar {
         let message = format!("{doing} {}", path.display());
         if let Some(bar) = &self.bar {
@@ -155,28 +168,40 @@ impl Console {
         Bar(bar)
     }
 
-    /// The same console while a bar is shown: notes stand above it, and what is being done beside it.
+    /// The same console while a bar is shown: notes appear above it, messages beside it.
     pub fn under(&self, bar: &Bar) -> Self {
         Self { bar: Some(bar.0.clone()), ..self.clone() }
     }
 
-    /// The same console without progress, whose notes are gathered and not shown: for work under a bar.
+    /// The same console without progress, which collects notes instead of showing them: for work under a bar.
     pub fn gathering(&self) -> (Self, Arc<Mutex<Vec<String>>>) {
         let notes = Arc::new(Mutex::new(Vec::new()));
         (Self { quiet: true, gathered: Some(notes.clone()), ..self.clone() }, notes)
     }
 
-    /// A table for people.
+    /// Shows a table.
     pub fn table(&self, table: &Table) -> Result<()> {
-        self.text(&format!("{}\n", table.render(self.color_output)))
+        let color = match self.text {
+            TextTarget::StandardError => self.color_errors,
+            _ => self.color_output,
+        };
+        self.text(&format!("{}\n", table.render(color)))
     }
 
-    /// Lines for people.
+    /// Shows lines of text.
     pub fn text(&self, text: &str) -> Result<()> {
-        if self.shows_text { write_standard_output(text.as_bytes()) } else { Ok(()) }
+        match self.text {
+            TextTarget::StandardOutput => write_standard_output(text.as_bytes()),
+            TextTarget::StandardError => {
+                // As for notes, a closed standard error is no failure.
+                let _ = io::stderr().lock().write_all(text.as_bytes());
+                Ok(())
+            }
+            TextTarget::Nowhere => Ok(()),
+        }
     }
 
-    /// The JSON object, where one was asked for.
+    /// Writes the JSON object, if `--json` was given.
     pub fn json(&self, report: &impl Serialize) -> Result<()> {
         let Some(target) = &self.json else { return Ok(()) };
         let mut text = serde_json::to_vec_pretty(report)
@@ -188,7 +213,7 @@ impl Console {
         }
     }
 
-    /// Fails now if the JSON file could not be written later.
+    /// An error if the JSON file cannot be written.
     pub fn check_json_target(&self) -> Result<()> {
         match &self.json {
             Some(JsonTarget::File(path)) => check_target(path),
@@ -212,12 +237,12 @@ impl Drop for Spinner {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Says what is being done.
+    /// Sets the message beside the bar.
     pub fn say(&self, doing: &str) {
         self.0.set_message(doing.to_owned());
     }
 
-    /// So many more are done.
+    /// Advances the bar by a number of things.
     pub fn advance(&self, things: u64) {
         self.0.inc(things);
     }
@@ -229,16 +254,12 @@ impl Drop for Bar {
     }
 }
 
-/// Writes to standard output and makes sure it arrived.
+/// Writes to standard output.
 pub fn write_standard_output(bytes: &[u8]) -> Result<()> {
-    let mut stream = io::stdout().lock();
-    stream
-        .write_all(bytes)
-        .and_then(|()| stream.flush())
-        .map_err(|source| Error::write("standard output", source))
+    files::Target::StandardOutput.write(|stream| stream.write_all(bytes))
 }
 
-/// The folder a file is in.
+/// The folder of a file.
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -246,16 +267,16 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Fails now if `path` could not be written later, so that no long work is lost.
+/// An error if `path` cannot be written, so that a command fails before its work instead of after it.
 pub fn check_target(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(Error::write(path, io::Error::from(io::ErrorKind::IsADirectory)));
     }
-    // The file is written beside its place and then renamed, so the folder must take new files.
+    // A file is written under another name in the same folder and then renamed, so the folder must accept new files.
     tempfile::tempfile_in(folder_of(path)).map(drop).map_err(|source| Error::write(path, source))
 }
 
-/// Writes a file so that it is there whole or as it was before.
+/// Replaces the content of a file; if that fails, the old content stays.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     files::replace(path, |file| file.write_all(bytes))
 }

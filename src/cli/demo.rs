@@ -1,4 +1,4 @@
-//! `rowloom demo`: a short tour of the other commands, each shown as one would type it.
+//! `rowloom demo`: runs the other commands on a generated matrix and shows each as it would be typed.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,15 +6,13 @@ use std::path::Path;
 use clap::Parser;
 use serde_json::Value;
 
-use super::args::{Arguments, DemoArguments};
+use super::args::{Arguments, Command, DemoArguments};
 use super::console::{Console, write_file};
 use super::report::Report;
 use crate::error::{Error, Result};
 
-/// One step: a sentence, and the words behind `rowloom`, where `{}` stands for the folder.
-type Step = (&'static str, &'static str);
-
-const STEPS: [Step; 7] = [
+/// Each step: a sentence, and the arguments of `rowloom`, where `{}` is the folder.
+const STEPS: [(&str, &str); 7] = [
     ("Make a matrix: a 27-point stencil on a 32 x 32 x 32 grid.", "generate stencil27,n=32 {}/stencil.mtx"),
     ("Look at it.", "inspect {}/stencil.mtx --spy {}/stencil.svg"),
     ("Keep it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
@@ -33,32 +31,41 @@ const STEPS: [Step; 7] = [
     ),
 ];
 
-/// What the last step measures.
+/// The configuration of the last step.
 const STUDY: &str = include_str!("demo_study.toml");
 
-/// The report that the run leaves.
+/// The file of [`STUDY`].
+pub const STUDY_FILE: &str = "study.toml";
+
+/// The JSON report of the first product.
 const REPORT: &str = "report.json";
 
-/// Walks through the steps.
+/// A step as it is run.
+pub struct Step {
+    sentence: &'static str,
+    /// The command as it would be typed.
+    line: String,
+    /// The command.
+    pub command: Command,
+}
+
+/// Runs all steps.
 pub fn run(arguments: &DemoArguments, console: &Console) -> Result<()> {
     let folder = &arguments.folder;
+    let steps = steps(arguments)?;
     std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
-    write_file(&folder.join("study.toml"), STUDY.as_bytes())?;
+    write_file(&folder.join(STUDY_FILE), STUDY.as_bytes())?;
     let mut commands = Vec::new();
-    for (sentence, words) in STEPS {
-        let words = words_for(words, folder);
-        let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    for Step { sentence, line, command } in steps {
         console.text(&format!("{sentence}\n$ {line}\n"))?;
-        let step = Arguments::try_parse_from(&words)
-            .map_err(|error| Error::Internal(format!("a step of the tour is wrong: {error}")))?;
-        super::execute(&step.command, &console.for_step(step.command.common()))?;
+        super::execute(&command, &console.for_step(command.common()))?;
         console.text("\n")?;
         commands.push(line);
     }
 
     let files = files();
     let shown = folder.display();
-    console.text(&format!("The tour made these files in {shown}: {}.\n", files.join(", ")))?;
+    console.text(&format!("The demo wrote these files to {shown}: {}.\n", files.join(", ")))?;
     console.text(&format!(
         "Open in a browser: {shown}/study/report.html, the study with its plots, tables and timelines, and\n\
          {shown}/stencil.svg, the matrix. Open in ui.perfetto.dev: {shown}/trace.json.\n\
@@ -73,7 +80,22 @@ pub fn run(arguments: &DemoArguments, console: &Console) -> Result<()> {
     )
 }
 
-/// The words of a step; a folder's name may hold blanks or no text at all, so they are put together one by one.
+/// The steps, in the folder and with the `--force` that were typed.
+pub fn steps(arguments: &DemoArguments) -> Result<Vec<Step>> {
+    let step = |(sentence, words): (&'static str, &str)| {
+        let mut words = words_for(words, &arguments.folder);
+        if arguments.common.force {
+            words.push("--force".into());
+        }
+        let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let parsed = Arguments::try_parse_from(&words)
+            .map_err(|error| Error::Internal(format!("a step of the demo is wrong: {error}")))?;
+        Ok(Step { sentence, line, command: parsed.command })
+    };
+    STEPS.into_iter().map(step).collect()
+}
+
+/// The words of a step. They are built one by one, because a folder's name may hold blanks or bytes that are no text.
 fn words_for(words: &str, folder: &Path) -> Vec<OsString> {
     let word = |word: &str| match word.split_once("{}/") {
         Some((flag, name)) => {
@@ -98,6 +120,6 @@ fn files() -> Vec<&'static str> {
 fn verification(report: &Path) -> Result<Value> {
     let text = std::fs::read(report).map_err(|source| Error::read(report, source))?;
     let report: Value = serde_json::from_slice(&text)
-        .map_err(|error| Error::Internal(format!("the tour's report is no JSON: {error}")))?;
+        .map_err(|error| Error::Internal(format!("the demo's report is not JSON: {error}")))?;
     Ok(report.get("verify").cloned().unwrap_or_default())
 }

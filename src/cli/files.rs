@@ -1,42 +1,60 @@
-//! Files that commands write, known by their endings before any work is done.
+//! The files that commands write. The ending of the name decides the format, before any work is done.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::console::{Console, check_target};
+use super::paths::is_dash;
 use super::session::Session;
 use super::table::seconds;
 use crate::error::{Bytes, Error, Result};
-use crate::matrix::io::{Progress, cache, npy, write};
+use crate::files::{STANDARD_OUTPUT, Target};
+use crate::matrix::io::{ArrayFormat, Progress, cache, npy, npz_write, write};
 use crate::matrix::{CsrView, MatrixInfo, MultiVector, Scalar};
 use crate::work::{ChunkRows, Features, Work};
 
-/// A matrix file to be written.
+/// The format of a matrix file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MatrixFormat {
+    MatrixMarket,
+    Npz,
+    Cache,
+}
+
+/// Where a matrix is written: a file, or standard output as Matrix Market.
 #[derive(Debug)]
 pub struct MatrixFile {
     path: PathBuf,
-    is_cache: bool,
+    format: MatrixFormat,
 }
 
 impl MatrixFile {
-    /// A file that can be written, of a kind that its name says.
+    /// The file that OUT names. Its ending must be known and its folder must accept new files.
     pub fn new(path: &Path) -> Result<Self> {
         let name = path.to_string_lossy();
-        let is_cache = name.ends_with(".rlm");
-        if !is_cache && !name.ends_with(".mtx") && !name.ends_with(".mtx.gz") {
-            let reason = "what to write is known by the ending: .mtx, .mtx.gz or .rlm";
-            return Err(Error::Usage(format!("{name}: {reason}")));
+        let format = match () {
+            () if is_dash(path) || name.ends_with(".mtx") || name.ends_with(".mtx.gz") => {
+                MatrixFormat::MatrixMarket
+            }
+            () if name.ends_with(".npz") => MatrixFormat::Npz,
+            () if name.ends_with(".rlm") => MatrixFormat::Cache,
+            () => {
+                let reason = "the ending must be .mtx, .mtx.gz, .npz or .rlm";
+                return Err(Error::Usage(format!("{name}: {reason}")));
+            }
+        };
+        if !is_dash(path) {
+            check_target(path)?;
         }
-        check_target(path)?;
-        Ok(Self { path: path.to_owned(), is_cache })
+        Ok(Self { path: path.to_owned(), format })
     }
 
-    /// The file.
+    /// The file, as typed.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the matrix and gives the seconds it took.
+    /// Writes the matrix and returns the seconds that took.
     pub fn write<T: Scalar>(
         &self,
         matrix: &CsrView<'_, T>,
@@ -47,53 +65,70 @@ impl MatrixFile {
         let bar = console.bar(matrix.nnz() as u64, "entries");
         bar.say(&format!("writing {}", self.path.display()));
         let advance = |entries| bar.advance(entries);
-        session.interrupt.defer();
+        let progress = Some(Progress(&advance));
         let start = Instant::now();
-        session.pool.install(|| {
-            if self.is_cache {
+        session.pool.install(|| match self.format {
+            MatrixFormat::MatrixMarket => {
+                write::write_matrix_market(target(&self.path), matrix, info, progress)
+            }
+            MatrixFormat::Npz => npz_write::write_npz(&self.path, matrix, info, progress),
+            MatrixFormat::Cache => {
                 let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
                 let features = Features::of(&Work::spmm(matrix, 1)?, &all);
                 let features =
                     serde_json::to_value(features).map_err(|error| Error::Internal(error.to_string()))?;
                 let info = MatrixInfo { features: Some(features), ..info.clone() };
                 cache::write_cache(&self.path, matrix, &info)
-            } else {
-                write::write_matrix_market(&self.path, matrix, info, Some(Progress(&advance)))
             }
         })?;
         Ok(start.elapsed().as_secs_f64())
     }
 }
 
-/// A dense file to be written.
+/// Where Y is written: a file, or standard output in the format of X.
 #[derive(Debug)]
 pub struct DenseFile {
     path: PathBuf,
-    is_npy: bool,
 }
 
 impl DenseFile {
-    /// A file that can be written, of a kind that its name says.
+    /// The file that `--output` names. Its ending must be known and its folder must accept new files.
     pub fn new(path: &Path) -> Result<Self> {
         let name = path.to_string_lossy();
-        let is_npy = name.ends_with(".npy");
-        if !is_npy && !name.ends_with(".mtx") {
-            let reason = "what to write is known by the ending: .mtx or .npy";
-            return Err(Error::Usage(format!("{name}: {reason}")));
+        if !is_dash(path) {
+            if !name.ends_with(".npy") && !name.ends_with(".mtx") {
+                return Err(Error::Usage(format!("{name}: the ending must be .mtx or .npy")));
+            }
+            check_target(path)?;
         }
-        check_target(path)?;
-        Ok(Self { path: path.to_owned(), is_npy })
+        Ok(Self { path: path.to_owned() })
     }
 
-    /// Writes the multivector.
-    pub fn write<T: Scalar>(&self, values: &MultiVector<T>) -> Result<()> {
-        if self.is_npy { npy::write_npy(&self.path, values) } else { write::write_array(&self.path, values) }
+    /// Writes Y. In a `.npy` file it has one dimension if X had one.
+    pub fn write<T: Scalar>(&self, y: &MultiVector<T>, x_format: ArrayFormat) -> Result<()> {
+        let one_dimensional = x_format == ArrayFormat::Npy { one_dimensional: true };
+        let is_npy = match is_dash(&self.path) {
+            true => matches!(x_format, ArrayFormat::Npy { .. }),
+            false => self.path.to_string_lossy().ends_with(".npy"),
+        };
+        match is_npy {
+            true => npy::write_npy(target(&self.path), y, one_dimensional),
+            false => write::write_array(target(&self.path), y),
+        }
     }
+}
+
+fn target(path: &Path) -> Target<'_> {
+    if is_dash(path) { Target::StandardOutput } else { Target::File(path) }
 }
 
 /// A written file for people: its name, size and time.
 pub fn written(path: &Path, write_seconds: f64) -> String {
+    let time = seconds(write_seconds);
+    if is_dash(path) {
+        return format!("{STANDARD_OUTPUT}, in {time}");
+    }
     let size =
         std::fs::metadata(path).map(|metadata| format!(", {}", Bytes(metadata.len()))).unwrap_or_default();
-    format!("{}{size}, in {}", path.display(), seconds(write_seconds))
+    format!("{}{size}, in {time}", path.display())
 }

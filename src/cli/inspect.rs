@@ -30,7 +30,6 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
         let title =
             format!("{}{}", loaded.info.name, if loaded.info.synthetic { " (synthetic)" } else { "" });
         let picture = session.pool.install(|| spy_svg(&matrix, &title));
-        session.interrupt.defer();
         write_file(path, picture.as_bytes())?;
     }
     drop(spinner);

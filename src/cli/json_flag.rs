@@ -22,9 +22,11 @@ pub fn misplaced_file(words: &[OsString], command: &Command) -> Option<String> {
     let misplaced = match command {
         // A trace is a JSON file.
         Command::Trace(_) => false,
-        Command::Run(_) | Command::Plan(_) | Command::Bench(_) | Command::Inspect(_) | Command::Convert(_) => {
-            is_json || !may_be_matrix(word, &text)
-        }
+        Command::Run(_)
+        | Command::Plan(_)
+        | Command::Bench(_)
+        | Command::Inspect(_)
+        | Command::Convert(_) => is_json || !may_be_matrix(word, &text),
         _ => is_json,
     };
     misplaced.then(|| text.into_owned())
@@ -38,8 +40,12 @@ pub fn refused_file(words: &[OsString], error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let refused = match error.kind() {
-        ErrorKind::UnknownArgument => named(ContextKind::InvalidArg).is_some_and(|typed| !typed.starts_with('-')),
-        ErrorKind::InvalidValue | ErrorKind::ValueValidation => named(ContextKind::InvalidValue) == Some(&word),
+        ErrorKind::UnknownArgument => {
+            named(ContextKind::InvalidArg).is_some_and(|typed| !typed.starts_with('-'))
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            named(ContextKind::InvalidValue) == Some(&word)
+        }
         _ => false,
     };
     refused.then(|| word.into_owned())

@@ -1,12 +1,13 @@
-//! `rowloom man`: the manual, made from the same words as `--help`.
+//! `rowloom man`: manual pages, generated from the same texts as `--help`.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use clap::CommandFactory;
 use clap_mangen::Man;
 
 use super::args::{Arguments, ManArguments};
 use super::console::{Console, write_file};
+use super::overwrite::Output;
 use super::report::Report;
 use crate::error::{Error, Result};
 
@@ -18,11 +19,23 @@ pub fn run(arguments: &ManArguments, console: &Console) -> Result<()> {
         console.text(&page)?;
         return console.json(&report.with("page", page));
     };
-    let files = write_pages(folder)?;
-    for file in &files {
-        console.text(&format!("{file}\n"))?;
+    std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
+    let mut files = Vec::new();
+    for man in pages() {
+        let path = folder.join(man.get_filename());
+        write_file(&path, page(&man)?.as_bytes())?;
+        console.text(&format!("{}\n", path.display()))?;
+        files.push(path.display().to_string());
     }
     console.json(&report.with("files", files))
+}
+
+/// The files that `rowloom man FOLDER` replaces.
+pub fn outputs(arguments: &ManArguments) -> Vec<(PathBuf, Output)> {
+    let folders = arguments.folder.iter();
+    let files =
+        |folder: &PathBuf| pages().into_iter().map(|man| folder.join(man.get_filename())).collect::<Vec<_>>();
+    folders.flat_map(files).map(|path| (path, Output::ManPage)).collect()
 }
 
 fn page(man: &Man) -> Result<String> {
@@ -32,16 +45,9 @@ fn page(man: &Man) -> Result<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-fn write_pages(folder: &Path) -> Result<Vec<String>> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
+/// A page for the program and one for each command.
+fn pages() -> Vec<Man> {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
-    let mut files = Vec::new();
-    for command in std::iter::once(&root).chain(root.get_subcommands()) {
-        let man = Man::new(command.clone());
-        let path = folder.join(man.get_filename());
-        write_file(&path, page(&man)?.as_bytes())?;
-        files.push(path.display().to_string());
-    }
-    Ok(files)
+    std::iter::once(&root).chain(root.get_subcommands()).map(|command| Man::new(command.clone())).collect()
 }

@@ -21,6 +21,7 @@ mod kernel_bench;
 mod man;
 mod options;
 mod oracle;
+mod overwrite;
 mod paths;
 mod plan;
 mod planning;
@@ -32,6 +33,7 @@ mod run_report;
 mod run_simulated;
 mod session;
 mod sharing;
+mod standard_input;
 mod study;
 mod study_conversion;
 mod study_output;
@@ -46,15 +48,18 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
-use clap::{CommandFactory, Parser};
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 pub use args::{Arguments, Command};
 pub use console::Console;
 
-use crate::error::{Error, Result};
+use interrupt::Interrupt;
 
-/// What was typed, or the exit code where help was asked for or nothing sensible was typed.
+use crate::error::{Error, Result};
+use crate::files::STANDARD_OUTPUT;
+
+/// The parsed command line; an exit code where help was asked for or the words make no command.
 pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
     let words: Vec<OsString> = words.collect();
     let parsed = Arguments::try_parse_from(&words).and_then(|arguments| {
@@ -73,9 +78,11 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
         if let Some(word) = json_flag::refused_file(&words, &error) {
             let _ = writeln!(io::stderr(), "\n  tip: {}", json_flag::advice(&word));
         }
-        match error.exit_code() {
-            // Help that could not be printed is output that could not be written.
-            0 => u8::from(shown.is_err()),
+        match (error.exit_code(), shown.map_err(|failure| failure.kind())) {
+            (0, Ok(())) => 0,
+            (0, Err(io::ErrorKind::BrokenPipe)) => BROKEN_PIPE,
+            // Help that cannot be printed is an output that cannot be written.
+            (0, Err(_)) => 1,
             _ => Error::Usage(String::new()).exit_code(),
         }
     })
@@ -83,8 +90,9 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
 
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
-    console.check_json_target()?;
+    Interrupt::watch()?;
     paths::check(command)?;
+    console.check_json_target()?;
     match command {
         Command::Run(arguments) => run::run(arguments, console),
         Command::Plan(arguments) => plan::run(arguments, console),
@@ -102,9 +110,14 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     }
 }
 
-/// Whether the reader of standard output went away, which is no failure worth words.
+/// The exit code where the reader of standard output is gone, as in `rowloom man | head -1`: what a shell shows for a
+/// program that SIGPIPE ended.
+pub const BROKEN_PIPE: u8 = 141;
+
+/// Whether the reader of standard output is gone, which ends the program without a message.
 pub fn is_broken_pipe(error: &Error) -> bool {
-    matches!(error, Error::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    matches!(error, Error::Write { path, source }
+        if path.as_os_str() == STANDARD_OUTPUT && source.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Says in one line what went wrong inside.

@@ -1,38 +1,95 @@
-//! Files of one command: what is read must not be written, and what is written needs a file of its own.
+//! The files that one command names: no input is written over, no two outputs share a file, standard input and output
+//! are used once, and existing files of others are kept.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::args::Command;
 use super::options::XSource;
+use super::overwrite::{self, Output};
 use super::session::MatrixSource;
+use super::{demo, man, study};
+use crate::cost::Model;
 use crate::error::{Error, Result};
 
-/// An error where a command would write over what it reads, or twice to one file.
+/// The word for standard input, where it is read, and for standard output, where it is written.
+pub const DASH: &str = "-";
+
+/// Whether a path is [`DASH`].
+pub fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == DASH
+}
+
+/// A file to be written, and the flag or argument that names it.
+struct Written {
+    flag: &'static str,
+    path: PathBuf,
+    /// What is checked before the file is replaced; nothing where the command only adds to it.
+    output: Option<Output>,
+}
+
+/// An error where a command would write over an input or a file of somebody else, or twice to one file.
 pub fn check(command: &Command) -> Result<()> {
-    let read: Vec<PathBuf> = inputs(command).iter().filter_map(|path| place(path)).collect();
+    let inputs = inputs(command);
+    let outputs = outputs(command);
+    check_standard_streams(command, &inputs, &outputs)?;
+    let read: Vec<PathBuf> = inputs.iter().filter_map(|path| resolved(path)).collect();
     let mut written: Vec<(&str, PathBuf)> = Vec::new();
-    for (name, path) in outputs(command) {
-        let Some(at) = place(path) else { continue };
-        if read.contains(&at) {
+    for Written { flag, path, output } in &outputs {
+        let Some(file) = resolved(path) else { continue };
+        if read.contains(&file) {
             let path = path.display();
             return Err(Error::Usage(format!(
-                "{name} would write over {path}, which is read; take another file"
+                "{flag} would write over {path}, which is an input; name another file"
             )));
         }
-        if let Some((other, _)) = written.iter().find(|(_, taken)| *taken == at) {
+        if let Some((other, _)) = written.iter().find(|(_, taken)| *taken == file) {
             let path = path.display();
             return Err(Error::Usage(format!(
-                "{other} and {name} both name {path}; each needs a file of its own"
+                "{other} and {flag} both name {path}; each needs a file of its own"
             )));
         }
-        written.push((name, at));
+        if let (Some(output), false) = (output, command.common().force) {
+            overwrite::check(flag, path, *output)?;
+        }
+        written.push((flag, file));
     }
     Ok(())
 }
 
-/// Where a path leads, whether the file is there yet or not; nowhere for what is no file, such as `/dev/null`.
-fn place(path: &Path) -> Option<PathBuf> {
+/// Whether the data of a command, a matrix or Y, goes to standard output.
+pub fn data_on_standard_output(command: &Command) -> bool {
+    let path = match command {
+        Command::Run(arguments) => arguments.output.as_deref(),
+        Command::Convert(arguments) => arguments.output.as_deref(),
+        Command::Generate(arguments) => Some(arguments.output.as_path()),
+        _ => None,
+    };
+    path.is_some_and(is_dash)
+}
+
+fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Written]) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Usage(reason));
+    if inputs.iter().filter(|path| is_dash(path)).count() > 1 {
+        return refuse("standard input can be read only once: '-' is named twice".into());
+    }
+    let data = data_on_standard_output(command);
+    if data && command.common().json.as_deref().is_some_and(is_dash) {
+        return refuse("'-' and --json both write to standard output; write --json=FILE".into());
+    }
+    match outputs.iter().find(|written| is_dash(&written.path)) {
+        Some(Written { flag, .. }) if !data => {
+            refuse(format!("{flag} needs a file: '-' is for --output of run and OUT of convert and generate"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that a path leads to, existing or not; none for [`DASH`] and for anything but a file, such as `/dev/null`.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    if is_dash(path) {
+        return None;
+    }
     match path.canonicalize() {
         Ok(found) => found.is_file().then_some(found),
         Err(_) => {
@@ -69,26 +126,46 @@ fn inputs(command: &Command) -> Vec<PathBuf> {
     }
 }
 
-fn outputs(command: &Command) -> Vec<(&'static str, &Path)> {
-    let named: Vec<(&'static str, Option<&PathBuf>)> = match command {
-        Command::Run(arguments) => {
-            vec![("--output", arguments.output.as_ref()), ("--trace", arguments.trace.as_ref())]
-        }
-        Command::Plan(arguments) => vec![("--save", arguments.save.as_ref())],
-        Command::Bench(arguments) => vec![
-            ("--keep", arguments.keep.as_ref()),
-            ("--csv", arguments.csv.as_ref()),
-            ("--markdown", arguments.markdown.as_ref()),
-        ],
-        Command::Calibrate(arguments) => vec![("--output", arguments.output.as_ref())],
-        Command::Inspect(arguments) => vec![("--spy", arguments.spy.as_ref())],
-        Command::Convert(arguments) => vec![("OUT", arguments.output.as_ref())],
-        Command::Generate(arguments) => vec![("OUT", Some(&arguments.output))],
-        _ => Vec::new(),
+fn outputs(command: &Command) -> Vec<Written> {
+    let written = |flag, path: Option<&PathBuf>, output: Output| {
+        path.map(|path| Written { flag, path: path.clone(), output: Some(output) })
     };
-    let json = command.common().json.as_ref().filter(|path| path.as_os_str() != "-");
-    let all = named.into_iter().chain([("--json", json)]);
-    all.filter_map(|(name, path)| Some((name, path?.as_path()))).collect()
+    let files = |flag, files: Vec<(PathBuf, Output)>| -> Vec<Written> {
+        files.into_iter().map(|(path, output)| Written { flag, path, output: Some(output) }).collect()
+    };
+    let json = command.common().json.as_ref().filter(|path| !is_dash(path));
+    let mut all: Vec<Written> = written("--json", json, Output::Json).into_iter().collect();
+    match command {
+        Command::Run(arguments) => {
+            all.extend(written("--output", arguments.output.as_ref(), Output::Array));
+            all.extend(written("--trace", arguments.trace.as_ref(), Output::Trace));
+        }
+        Command::Plan(arguments) => all.extend(written("--save", arguments.save.as_ref(), Output::Plan)),
+        Command::Bench(arguments) => {
+            let keep = arguments.keep.clone();
+            all.extend(keep.map(|path| Written { flag: "--keep", path, output: None }));
+            all.extend(written("--csv", arguments.csv.as_ref(), Output::Csv));
+            all.extend(written("--markdown", arguments.markdown.as_ref(), Output::Markdown));
+        }
+        Command::Calibrate(arguments) => {
+            let output = arguments.output.clone().or_else(Model::of_user);
+            all.extend(written("--output", output.as_ref(), Output::Model));
+        }
+        Command::Inspect(arguments) => all.extend(written("--spy", arguments.spy.as_ref(), Output::Svg)),
+        Command::Convert(arguments) => all.extend(written("OUT", arguments.output.as_ref(), Output::Matrix)),
+        Command::Generate(arguments) => all.extend(written("OUT", Some(&arguments.output), Output::Matrix)),
+        Command::Study(arguments) => all.extend(files("study", study::outputs(arguments))),
+        Command::Demo(arguments) => {
+            let study = arguments.folder.join(demo::STUDY_FILE);
+            all.extend(written("demo", Some(&study), Output::Configuration));
+            // A step that cannot be parsed is an internal error, which `demo::run` reports.
+            let steps = demo::steps(arguments).unwrap_or_default();
+            all.extend(steps.iter().flat_map(|step| outputs(&step.command)));
+        }
+        Command::Man(arguments) => all.extend(files("man", man::outputs(arguments))),
+        _ => {}
+    }
+    all
 }
 
 #[cfg(test)]
@@ -96,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_to_one_file_lead_to_one_place_and_what_is_no_file_nowhere() {
+    fn paths_to_one_file_resolve_to_one_path_and_devices_to_none() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("inner")).unwrap();
         let there = folder.path().join("there");
         std::fs::write(&there, "").unwrap();
-        assert_eq!(place(&folder.path().join("inner/../there")), place(&there));
-        assert_eq!(place(&folder.path().join("inner/../new")), place(&folder.path().join("new")));
-        assert_ne!(place(&folder.path().join("new")), place(&there));
-        assert_eq!(place(Path::new("/dev/null")), None);
-        assert_eq!(place(folder.path()), None);
+        assert_eq!(resolved(&folder.path().join("inner/../there")), resolved(&there));
+        assert_eq!(resolved(&folder.path().join("inner/../new")), resolved(&folder.path().join("new")));
+        assert_ne!(resolved(&folder.path().join("new")), resolved(&there));
+        assert_eq!(resolved(Path::new("/dev/null")), None);
+        assert_eq!(resolved(folder.path()), None);
     }
 }

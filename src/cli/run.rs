@@ -24,6 +24,7 @@ use crate::error::{Error, Place, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Verification, verify};
 use crate::machine::Isa;
+use crate::matrix::io::Dense;
 use crate::matrix::{CsrView, Dtype, MultiVector};
 use crate::plan::{Plan, PlanRequest};
 use crate::runtime::{Computed, Prepared, RunReport, Settings, Simulated, open, open_planned};
@@ -79,8 +80,8 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
     let planned_k = saved.as_ref().map(|plan| plan.k as usize);
     let making_x = tracing::info_span!("make X").entered();
-    let x = session.pool.install(|| {
-        x::load::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
+    let Dense { values: x, format: x_format } = session.pool.install(|| {
+        x::load_with_format::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
     })?;
     drop(making_x);
     if let Some(note) = session.pool.install(|| x::check_finite(&arguments.x, &x, arguments.finite))? {
@@ -169,7 +170,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     };
     check_intact(&loaded.matrix, &source)?;
     if let (Some(file), true) = (&output, complete) {
-        file.write(&y)?;
+        file.write(&y, x_format)?;
     }
 
     let (descriptions, clock_errors) = (prepared.descriptions(), prepared.clock_errors());

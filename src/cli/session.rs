@@ -7,6 +7,8 @@ use std::time::Instant;
 use super::args::MatrixArguments;
 use super::console::Console;
 use super::interrupt::Interrupt;
+use super::paths::is_dash;
+use super::standard_input;
 use super::table::count;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
@@ -20,7 +22,7 @@ use crate::work::{Features, Work};
 /// Where a matrix comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MatrixSource {
-    /// A file.
+    /// A file, or `-` for standard input.
     File(PathBuf),
     /// A generator, with its words as typed behind `gen:`.
     Generated(String),
@@ -38,6 +40,7 @@ impl MatrixSource {
     /// Fails now where it would fail later, after much was measured: no such file, no such kind of matrix.
     pub fn check(&self) -> Result<()> {
         match self {
+            Self::File(path) if is_dash(path) => Ok(()),
             Self::File(path) => std::fs::metadata(path).map(drop).map_err(|error| Error::read(path, error)),
             // With no memory to take, a right description is refused before anything is made.
             Self::Generated(spec) => match generate::<f64>(spec, 1, 0) {
@@ -105,7 +108,9 @@ impl Session {
                 let bar = console.byte_bar(path, "reading");
                 let advance = |bytes| bar.advance(bytes);
                 let progress = Some(Progress(&advance));
-                self.pool.install(|| io::read(path, &ReadOptions { memory_limit_bytes, finite, progress }))?
+                let input = standard_input::open(path, memory_limit_bytes)?;
+                let options = ReadOptions { memory_limit_bytes, finite, progress };
+                self.pool.install(|| io::read_input(&input, &options))?
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));

@@ -9,6 +9,7 @@ use super::bench::place_of;
 use super::console::{Bar, Console};
 use super::kernel_bench::{CaseSink, KernelBench, PEERS, Place, check_names, facts};
 use super::options::{DeviceWord, Devices, parse_bytes};
+use super::overwrite::Output;
 use super::planning::kernel;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_output::{self, Finished};
@@ -79,6 +80,12 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     };
     study_output::write(finished, console)?;
     ended
+}
+
+/// The files that a study may replace.
+pub fn outputs(arguments: &StudyArguments) -> Vec<(PathBuf, Output)> {
+    let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
+    study_output::outputs(&folder, &arguments.config)
 }
 
 /// A hash of the cost model that plans are made with.

@@ -1,15 +1,37 @@
 //! What a study leaves behind: a folder with tables, plots, one page, and a few lines for people.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::console::{Console, write_file};
+use super::overwrite::Output;
 use super::report::Report;
 use super::table::{Table, seconds};
 use crate::error::{Error, Result};
 use crate::report::{self, Timeline};
 use crate::study::{BYTE_MODEL, Provenance, Record, Results, StudyConfig, add_speedups, csv, page};
+
+/// The configuration of the study, with every key.
+const CONFIGURATION: &str = "configuration.toml";
+
+/// The files that a study may replace in `folder`, except its own configuration file `config`.
+pub fn outputs(folder: &Path, config: &Path) -> Vec<(PathBuf, Output)> {
+    let mut outputs = vec![
+        (folder.join(CONFIGURATION), Output::Configuration),
+        (folder.join("results.csv"), Output::Csv),
+        (folder.join("results.json"), Output::Json),
+        (folder.join("report.html"), Output::Html),
+    ];
+    // Which pictures there will be is known at the end only, so that all of the folder must be a study's.
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let pictures = entries.filter(|path| path.extension().is_some_and(|ending| ending == "svg"));
+    outputs.extend(pictures.map(|path| (path, Output::Svg)));
+    let is_config =
+        |path: &Path| path.canonicalize().ok().is_some_and(|path| config.canonicalize().ok() == Some(path));
+    outputs.retain(|(path, _)| !is_config(path));
+    outputs
+}
 
 /// A study as far as it got.
 pub struct Finished<'a> {
@@ -46,7 +68,7 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
         let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
         if plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
     };
-    let configuration = folder.join("configuration.toml");
+    let configuration = folder.join(CONFIGURATION);
     let (output, again) = (shell(folder), shell(&configuration));
     let commands = vec![
         (
@@ -74,7 +96,8 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
         files.push(name);
         Ok(())
     };
-    put("configuration.toml".into(), config.to_toml()?)?;
+    let head = "# Written by rowloom study: the configuration with every key.\n";
+    put(CONFIGURATION.into(), format!("{head}{}", config.to_toml()?))?;
     put("results.csv".into(), csv(&records, &provenance.lines()))?;
     let whole = Report::new("study")
         .with("provenance", provenance)

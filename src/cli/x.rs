@@ -3,8 +3,9 @@
 use rayon::prelude::*;
 
 use super::options::XSource;
+use super::standard_input;
 use crate::error::{Error, Place, Result};
-use crate::matrix::io::{ReadOptions, read_dense};
+use crate::matrix::io::{ArrayFormat, Dense, ReadOptions, read_dense_input};
 use crate::matrix::{MultiVector, Scalar};
 
 /// Columns of X where nobody says how many.
@@ -18,6 +19,17 @@ pub fn load<T: Scalar>(
     seed: u64,
     memory_limit_bytes: u64,
 ) -> Result<MultiVector<T>> {
+    load_with_format(source, rows, k, seed, memory_limit_bytes).map(|dense| dense.values)
+}
+
+/// X as [`load`] returns it, with the format of its file; X that is not read counts as Matrix Market.
+pub fn load_with_format<T: Scalar>(
+    source: &XSource,
+    rows: usize,
+    k: Option<usize>,
+    seed: u64,
+    memory_limit_bytes: u64,
+) -> Result<Dense<T>> {
     let XSource::File(path) = source else {
         let k = k.unwrap_or(DEFAULT_K);
         check_memory::<T>("X", rows, k, memory_limit_bytes)?;
@@ -26,10 +38,12 @@ pub fn load<T: Scalar>(
             XSource::Random => fill_random(x.data_mut(), seed),
             _ => x.data_mut().fill(T::ONE),
         }
-        return Ok(x);
+        return Ok(Dense { values: x, format: ArrayFormat::MatrixMarket });
     };
-    let x = read_dense::<T>(path, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;
-    let place = || Place::file(path);
+    let input = standard_input::open(path, memory_limit_bytes)?;
+    let dense = read_dense_input::<T>(&input, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;
+    let x = &dense.values;
+    let place = || Place::file(&input.path);
     if x.rows() != rows {
         let reason = format!("X has {} rows but A has {rows} columns; they must be as many", x.rows());
         return Err(Error::input(place(), reason));
@@ -38,7 +52,7 @@ pub fn load<T: Scalar>(
         Some(k) if k != x.k() => {
             Err(Error::input(place(), format!("X has {} columns but -k says {k}; leave -k out", x.k())))
         }
-        _ => Ok(x),
+        _ => Ok(dense),
     }
 }
 

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::csr::CsrView;
 use super::scalar::Scalar;
+use crate::files::MARK;
 
 /// Maximal number of cells along an axis.
 const MAX_CELLS: usize = 256;
@@ -44,6 +45,7 @@ pub fn spy_svg<T: Scalar>(matrix: &CsrView<'_, T>, title: &str) -> String {
     let _ = writeln!(
         svg,
         r##"<svg xmlns="http://www.w3.org/2000/svg" width="{total_width:.0}" height="{total_height:.0}" viewBox="0 0 {total_width:.0} {total_height:.0}" font-family="sans-serif" font-size="12" fill="#222">
+<!-- {MARK} -->
 <rect width="100%" height="100%" fill="#fff"/>
 <text x="16" y="24" font-size="16">{}</text>
 <text x="16" y="42" fill="#555">{} rows, {} columns, {} nonzeros</text>"##,

@@ -8,6 +8,7 @@ use std::fmt;
 use super::data::Axis;
 use super::text::{escape, shortened, width, wrapped};
 use super::ticks::Ticks;
+use crate::files::MARK;
 
 /// Size of most text.
 pub(super) const FONT: f64 = 12.0;
@@ -303,7 +304,7 @@ pub(super) fn document(title: &str, caption: &str, room: f64, body: &str, height
     let (title, caption, sheet) = (escape(title), escape(caption), include_str!("assets/figure.css"));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{wide}\" height=\"{high}\" \
-         viewBox=\"0 0 {wide} {high}\" role=\"img\">\n<title>{title}</title>\n<desc>{caption}</desc>\n\
+         viewBox=\"0 0 {wide} {high}\" role=\"img\">\n<!-- {MARK} -->\n<title>{title}</title>\n<desc>{caption}</desc>\n\
          <style>\n{sheet}</style>\n<rect class=\"paper\" width=\"{wide}\" height=\"{high}\"/>\n{heading}\n\
          <g transform=\"translate({margin} {top})\">{body}</g>\n</svg>\n"
     )

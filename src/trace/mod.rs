@@ -31,3 +31,4 @@ pub use host::{HostSpans, PROGRAM};
 pub use host_steps::HostStep;
 pub use model::{Adjustments, Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};
 pub use summary::{DeviceSummary, LaneSummary, Prediction, Predictions, Runs, Summary};
+pub use write::FORMAT_KEY;

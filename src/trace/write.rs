@@ -18,8 +18,8 @@ use super::model::{Adjustments, Arguments, LaneId, Span, SpanId, Trace};
 use crate::error::{Error, Result};
 use crate::files;
 
-/// The metadata key that tells our files from others, and the version of their layout.
-pub(super) const FORMAT_KEY: &str = "rowloom_trace";
+/// The metadata key by which traces of Rowloom are recognised; its value is the version of the layout.
+pub const FORMAT_KEY: &str = "rowloom_trace";
 /// The layout that is written and read.
 pub(super) const FORMAT: u64 = 1;
 /// The metadata key of what was changed.

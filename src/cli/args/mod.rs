@@ -21,8 +21,7 @@ pub use work::{PlanArguments, PlanningArguments, RunArguments};
 use self::parse::parse_threads;
 use crate::matrix::Dtype;
 
-const MATRIX_HELP: &str =
-    "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm) or gen:KIND,key=value,...";
+const MATRIX_HELP: &str = "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm), - (standard input) or gen:KIND,key=value,...";
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -34,7 +33,7 @@ Examples:
   rowloom run cant.mtx --json=report.json          JSON to a file; --json alone: to standard output
 
 Exit codes: 0 done, 1 output not written, 2 usage, 3 input, 4 device, 5 verification failed,
-70 internal error, 130 interrupted.";
+70 internal error, 130 interrupted, 141 the reader of standard output is gone (as in | head -1).";
 
 /// Multiplies a sparse matrix by a dense multivector, Y = A X, on all cores and GPUs
 #[derive(Debug, Parser)]
@@ -135,6 +134,10 @@ pub struct CommonArguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+
+    /// Replace existing files even if they are not earlier output of the same kind
+    #[arg(long)]
+    pub force: bool,
 
     /// No notes and no progress, only results and errors
     #[arg(long, short)]

@@ -38,13 +38,15 @@ pub struct InspectArguments {
 Examples:
   rowloom convert cant.mtx cant.rlm     a cache: mapped, checked, no parsing
   rowloom convert cant.npz cant.mtx.gz
+  rowloom convert cant.mtx cant.npz     for scipy.sparse.load_npz
+  zcat cant.mtx.gz | rowloom convert - cant.rlm
   rowloom convert cant.mtx --check      compare the conversions, write nothing")]
 pub struct ConvertArguments {
     #[doc = "What to read."]
     #[arg(value_name = "IN", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
     pub input: OsString,
 
-    /// File to write: .mtx, .mtx.gz or .rlm (Rowloom's cache)
+    /// File to write: .mtx, .mtx.gz, .npz (SciPy) or .rlm (Rowloom's cache); - writes Matrix Market to standard output
     #[arg(value_name = "OUT", required_unless_present = "check", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
@@ -73,7 +75,7 @@ pub struct GenerateArguments {
     #[arg(value_name = "KIND")]
     pub spec: String,
 
-    /// File to write: .mtx, .mtx.gz or .rlm (Rowloom's cache)
+    /// File to write: .mtx, .mtx.gz, .npz (SciPy) or .rlm (Rowloom's cache); - writes Matrix Market to standard output
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 

@@ -24,11 +24,11 @@ pub struct RunArguments {
     #[arg(short, value_name = "K")]
     pub k: Option<usize>,
 
-    /// X: random (from -1 to 1), ones, or a FILE (Matrix Market array or .npy)
+    /// X: random (from -1 to 1), ones, a FILE (Matrix Market array or .npy), or - (standard input)
     #[arg(long, value_name = "X", default_value = "random", value_hint = ValueHint::FilePath)]
     pub x: XSource,
 
-    /// Write Y to FILE, .mtx or .npy
+    /// Write Y to FILE, .mtx or .npy; - writes it to standard output in the format of X
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 

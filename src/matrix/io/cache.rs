@@ -17,9 +17,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::ReadOptions;
 use super::mapping::Mapping;
-use super::write::replace_file;
+use super::write::write_file;
+use super::{Input, ReadOptions};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
@@ -132,7 +132,7 @@ pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixIn
     };
     header.header_hash = header.own_hash();
 
-    replace_file(path, |file| {
+    write_file(path, |file| {
         let parts: [(u64, &[u8]); 5] = [
             (0, bytemuck::bytes_of(&header)),
             (HEADER_BYTES as u64, &info),
@@ -152,8 +152,13 @@ pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixIn
 
 /// Opens a cache: checks all of it, parses and copies next to nothing. Values of the other precision are converted.
 pub fn read_cache<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
-    let mapping = Arc::new(Mapping::open(path)?);
-    let result = open(path, &mapping, options);
+    read_cache_input(&Input::open(path)?, options)
+}
+
+/// Opens what [`read_cache`] opens, from an open file.
+pub(super) fn read_cache_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
+    let mapping = Arc::new(Mapping::of(input)?);
+    let result = open(&input.path, &mapping, options);
     // What looks like damage may be a file that is being cut short, and what looks sound may just have been.
     if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
 }

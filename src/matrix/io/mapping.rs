@@ -10,13 +10,13 @@
 #![allow(unsafe_code)] // maps files and answers SIGBUS
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use memmap2::{Mmap, MmapOptions};
 
+use super::Input;
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::SharedBytes;
 
@@ -33,17 +33,17 @@ pub struct Mapping {
 impl Mapping {
     /// Maps a file; directories, pipes and devices are refused.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::of(&Input::open(path.as_ref())?)
+    }
+
+    /// Maps an open file.
+    pub fn of(input: &Input) -> Result<Self> {
+        let path = &input.path;
         let failed = |error| Error::read(path, error);
-        // Opening a pipe would otherwise wait for its other end.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            let kind = if metadata.is_dir() { "a directory" } else { "a pipe or device" };
-            return Err(Error::input(Place::file(path), format!("this is {kind}; give a regular file")));
-        }
+        let file = input.file.try_clone().map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
         install_handler().map_err(failed)?;
-        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
         // SAFETY: the bytes may change only if the file is rewritten in place, which nothing of Rowloom does; whoever
         // does it from outside gets wrong numbers. A file cut short is caught by the handler.
         let map = unsafe { MmapOptions::new().len(length).map(&file) }.map_err(failed)?;
@@ -51,7 +51,7 @@ impl Mapping {
             let reason = format!("more than {SLOTS} files, or one above 1 TiB, cannot be mapped at once");
             failed(std::io::Error::other(reason))
         })?;
-        Ok(Self { registration, map, file, path: path.into() })
+        Ok(Self { registration, map, file, path: path.clone() })
     }
 
     /// All bytes the file had when it was opened; zeros where it has been cut off since.
@@ -318,7 +318,7 @@ mod tests {
     fn empty_files_map_and_directories_and_pipes_are_refused() {
         assert_eq!(file_of(0).1.bytes(), b"");
         let folder = tempfile::tempdir().unwrap();
-        assert!(Mapping::open(folder.path()).unwrap_err().to_string().contains("directory"));
+        assert!(Mapping::open(folder.path()).unwrap_err().to_string().contains("folder"));
         assert!(matches!(Mapping::open(folder.path().join("absent")), Err(Error::Read { .. })));
         let pipe = folder.path().join("pipe");
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();

@@ -10,13 +10,14 @@ pub mod mapping;
 pub mod matrix_market;
 pub mod npy;
 pub mod npz;
+pub mod npz_write;
 mod progress;
 pub mod write;
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use progress::Progress;
 
@@ -42,6 +43,43 @@ impl Default for ReadOptions<'_> {
     }
 }
 
+/// A regular file that is open for reading.
+#[derive(Debug)]
+pub struct Input {
+    /// The file.
+    pub file: File,
+    /// Its name in messages.
+    pub path: PathBuf,
+}
+
+impl Input {
+    /// Opens a regular file; a folder, a pipe or a device is refused without waiting for it.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self { file: open(path)?, path: path.into() })
+    }
+}
+
+/// A dense array and how its file stores it.
+#[derive(Debug)]
+pub struct Dense<T: Scalar> {
+    /// The values.
+    pub values: MultiVector<T>,
+    /// The format of the file.
+    pub format: ArrayFormat,
+}
+
+/// The format of a dense file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArrayFormat {
+    /// A Matrix Market array.
+    MatrixMarket,
+    /// NumPy's `.npy`.
+    Npy {
+        /// Whether the array has one dimension instead of two.
+        one_dimensional: bool,
+    },
+}
+
 /// What a file is, by its first bytes.
 enum Kind {
     Cache,
@@ -65,36 +103,47 @@ impl Kind {
 
 /// Reads a sparse matrix: Matrix Market as it is or as `.gz`, a SuiteSparse `.tar.gz`, a SciPy `.npz` or a cache.
 pub fn read<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
+    read_input(&Input::open(path)?, options)
+}
+
+/// Reads what [`read`] reads, from an open file.
+pub fn read_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
     let _span = tracing::info_span!("read matrix").entered();
-    let file = open(path)?;
-    match Kind::of(&first_bytes(&file, path)?) {
-        Kind::Gzip => matrix_market::read_gzip(&file, path, options),
-        Kind::Cache => cache::read_cache(path, options),
-        Kind::Zip => npz::read_npz(path, options),
+    let Input { file, path } = input;
+    match Kind::of(&first_bytes(file, path)?) {
+        Kind::Gzip => matrix_market::read_gzip(file, path, options),
+        Kind::Cache => cache::read_cache_input(input, options),
+        Kind::Zip => npz::read_npz_input(input, options),
         Kind::Npy => {
             Err(Error::input(Place::file(path), "unsupported: a dense array as A; give a sparse matrix"))
         }
-        Kind::Text => matrix_market::read_plain(&file, path, options),
+        Kind::Text => matrix_market::read_plain(file, path, options),
     }
 }
 
 /// Reads a dense multivector: a Matrix Market array, as it is or as `.gz`, or a `.npy` file.
-pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<MultiVector<T>> {
+pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense<T>> {
+    read_dense_input(&Input::open(path)?, options)
+}
+
+/// Reads what [`read_dense`] reads, from an open file.
+pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let _span = tracing::info_span!("read dense").entered();
-    let file = open(path)?;
-    match Kind::of(&first_bytes(&file, path)?) {
-        Kind::Gzip => matrix_market::read_array_gzip(&file, path, options),
-        Kind::Npy => npy::read_npy(path, options),
+    let Input { file, path } = input;
+    let text = |values| Dense { values, format: ArrayFormat::MatrixMarket };
+    match Kind::of(&first_bytes(file, path)?) {
+        Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),
+        Kind::Npy => npy::read_npy_input(input, options),
         Kind::Cache | Kind::Zip => Err(Error::input(
             Place::file(path),
             "this holds a sparse matrix; give a Matrix Market array or a .npy file",
         )),
-        Kind::Text => matrix_market::read_array_plain(&file, path, options),
+        Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
     }
 }
 
-/// Opens a regular file; anything else (a folder, a pipe, a device) is refused without waiting for it.
-pub(crate) fn open(path: &Path) -> Result<File> {
+/// Opens a regular file; a folder, a pipe or a device is refused without waiting for it.
+fn open(path: &Path) -> Result<File> {
     // A named pipe without a writer would hold up a plain open for ever.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = file.map_err(|error| Error::read(path, error))?;

@@ -9,15 +9,21 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::ReadOptions;
 use super::mapping::Mapping;
-use super::write::replace_file;
+use super::write::write_file;
+use super::{ArrayFormat, Dense, Input, ReadOptions};
 use crate::error::{Error, Place, Result};
+use crate::files::Target;
 use crate::matrix::{Dtype, MultiVector, Scalar};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longest header taken: NumPy's own are below 200 bytes.
+/// Longest header that is read; NumPy's are below 200 bytes.
 const MOST_HEADER_BYTES: usize = 1 << 16;
+/// Bytes before the elements in files that Rowloom writes. NumPy needs 128 for the same arrays, so that the padding tells
+/// the two apart: see [`is_own`].
+const OWN_HEADER_BYTES: usize = 256;
+/// Bytes before the text of the header: magic, version, length.
+const PREFIX_BYTES: usize = 10;
 
 /// What the header says: the type of the elements, their order and their number in each dimension.
 #[derive(Debug, PartialEq)]
@@ -186,13 +192,18 @@ impl Number {
 }
 
 /// Reads a vector (one column) or a matrix, in C or Fortran order.
-pub fn read_npy<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<MultiVector<T>> {
-    let mapping = Mapping::open(path)?;
-    let result = read_array(path, mapping.bytes(), options);
+pub fn read_npy<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense<T>> {
+    read_npy_input(&Input::open(path)?, options)
+}
+
+/// Reads what [`read_npy`] reads, from an open file.
+pub(super) fn read_npy_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
+    let mapping = Mapping::of(input)?;
+    let result = read_array(&input.path, mapping.bytes(), options);
     if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
 }
 
-fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<MultiVector<T>> {
+fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
     let header = Header::read(&mut bytes).map_err(refused)?;
     let Header { element, fortran_order, ref shape } = header;
@@ -246,36 +257,58 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     if options.finite && bad > 0 {
         return Err(refused(format!("{bad} values are infinite or not numbers, and --finite refuses them")));
     }
-    Ok(result)
+    let one_dimensional = shape.len() == 1;
+    Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional } })
 }
 
-/// Writes rows and columns, always as two dimensions, in C order.
-pub fn write_npy<T: Scalar>(path: &Path, array: &MultiVector<T>) -> Result<()> {
-    let order = if cfg!(target_endian = "big") { '>' } else { '<' };
-    let bytes = match T::DTYPE {
-        Dtype::F64 => 8,
-        Dtype::F32 => 4,
+/// Writes an array in C order, with two dimensions or, for a single column that is asked for as a vector, one.
+pub fn write_npy<'t, T: Scalar>(
+    target: impl Into<Target<'t>>,
+    array: &MultiVector<T>,
+    one_dimensional: bool,
+) -> Result<()> {
+    let shape = if one_dimensional && array.k() == 1 {
+        format!("({},)", array.rows())
+    } else {
+        format!("({}, {})", array.rows(), array.k())
     };
-    let mut header = format!(
-        "{{'descr': '{order}f{bytes}', 'fortran_order': False, 'shape': ({}, {}), }}",
-        array.rows(),
-        array.k()
-    );
-    // Elements start at a multiple of 64; ten bytes come before the header, a line end closes it.
-    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.push_str(&" ".repeat(padded - 1 - header.len()));
-    header.push('\n');
-    replace_file(path, |file| {
+    write_file(target, |file| {
         let mut file = BufWriter::with_capacity(1 << 20, file);
-        file.write_all(MAGIC)?;
-        file.write_all(&[1, 0])?;
-        file.write_all(&(header.len() as u16).to_le_bytes())?;
-        file.write_all(header.as_bytes())?;
+        file.write_all(&header_bytes(&real_type::<T>(), &shape, OWN_HEADER_BYTES))?;
         for row in 0..array.rows() {
             file.write_all(bytemuck::cast_slice(array.row(row)))?;
         }
         file.flush()
     })
+}
+
+/// The `descr` of real numbers in the byte order of this machine.
+pub(super) fn real_type<T: Scalar>() -> String {
+    let order = if cfg!(target_endian = "big") { '>' } else { '<' };
+    let bytes = match T::DTYPE {
+        Dtype::F64 => 8,
+        Dtype::F32 => 4,
+    };
+    format!("{order}f{bytes}")
+}
+
+/// What stands before the elements of an array: `bytes` bytes, a multiple of 64, with blanks after the header's text.
+pub(super) fn header_bytes(descr: &str, shape: &str, bytes: usize) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let text = format!("{text:<width$}\n", width = bytes - PREFIX_BYTES - 1);
+    [MAGIC, &[1, 0], &(text.len() as u16).to_le_bytes(), text.as_bytes()].concat()
+}
+
+/// Whether a file that starts with these bytes was written by [`write_npy`]: a short header, padded to 256 bytes.
+pub fn is_own(first_bytes: &[u8]) -> bool {
+    let Some(start) = first_bytes.get(..OWN_HEADER_BYTES) else { return false };
+    let (prefix, text) = start.split_at(PREFIX_BYTES);
+    let length = (OWN_HEADER_BYTES - PREFIX_BYTES) as u16;
+    let text = String::from_utf8_lossy(text);
+    let dictionary = text.trim_end_matches(['\n', ' ']);
+    prefix == [MAGIC, &[1, 0], &length.to_le_bytes()].concat()
+        && dictionary.ends_with('}')
+        && PREFIX_BYTES + dictionary.len() < OWN_HEADER_BYTES / 2
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ fn npy(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
 }
 
 fn read_bytes<T: Scalar>(bytes: &[u8], options: &ReadOptions) -> Result<MultiVector<T>> {
+    read_dense_bytes(bytes, options).map(|dense| dense.values)
+}
+
+fn read_dense_bytes<T: Scalar>(bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
     read_npy(file.path(), options)
@@ -114,18 +118,44 @@ fn what_is_written_is_numpys_format_and_reads_back() {
         array.view_mut().row_mut(row).copy_from_slice(&[row as f32 / 3.0, -0.0]);
         array.view_mut().data_mut()[row * 5 + 2] = 9.0;
     }
-    write_npy(&path, &array).unwrap();
+    write_npy(&path, &array, true).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }";
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     assert_eq!(&bytes[10..10 + header.len()], header.as_bytes());
     assert_eq!((bytes.len() - 24) % 64, 0);
     assert_eq!(bytes[bytes.len() - 25], b'\n');
-    let back = read_npy::<f32>(&path, &ReadOptions::default()).unwrap();
+    assert!(is_own(&bytes));
+    let back = read_npy::<f32>(&path, &ReadOptions::default()).unwrap().values;
     for row in 0..3 {
         assert_eq!(
             back.row(row).iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
             [(row as f32 / 3.0).to_bits(), (-0.0f32).to_bits()]
         );
     }
+}
+
+#[test]
+fn a_vector_is_read_and_written_with_one_dimension() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("y.npy");
+    let vector = MultiVector::<f64>::from_fn(3, 1, |row, _| row as f64).unwrap();
+    for one_dimensional in [true, false] {
+        write_npy(&path, &vector, one_dimensional).unwrap();
+        let dense = read_npy::<f64>(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(dense.format, ArrayFormat::Npy { one_dimensional });
+        assert_eq!(dense.values.data(), vector.data());
+    }
+    let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+    assert!(text.contains("'shape': (3, 1)"), "{text}");
+}
+
+#[test]
+fn arrays_of_numpy_are_not_taken_for_our_own() {
+    let data = [0; 24];
+    assert!(!is_own(&npy("'<f8'", "False", "(3,)", &data)));
+    // As NumPy pads.
+    assert!(!is_own(&[header_bytes("<f8", "(3,)", 128), vec![0; 999]].concat()));
+    assert!(is_own(&[header_bytes("<f8", "(3,)", 256), data.to_vec()].concat()));
+    assert!(!is_own(b"") && !is_own(&[0; 300]));
 }

@@ -13,11 +13,12 @@ use bytemuck::Pod;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::ReadOptions;
 use super::npy::{Element, Header, Kind, Number};
+use super::{Input, ReadOptions};
 use crate::error::{Error, Place, Result};
 use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
+use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::{Coo, Csr, Field, Loaded, MatrixInfo, Scalar, Symmetry};
 
 /// Elements decoded at a time.
@@ -25,7 +26,13 @@ const STEP_ELEMENTS: usize = 1 << 16;
 
 /// Reads a matrix.
 pub fn read_npz<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
-    let mut archive = Archive::open(path, options)?;
+    read_npz_input(&Input::open(path)?, options)
+}
+
+/// Reads what [`read_npz`] reads, from an open file.
+pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
+    let path = &input.path;
+    let mut archive = Archive::open(input, options)?;
     let format = archive.text("format")?;
     let (rows, cols) = archive.shape()?;
     archive.check_rows(rows)?;
@@ -88,7 +95,7 @@ pub fn read_npz<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<
         field,
         symmetry: Symmetry::General,
         stored_entries: stored_entries as u64,
-        synthetic: false,
+        synthetic: archive.is_synthetic(),
         features: None,
     };
     Ok(Loaded { matrix, info, notes })
@@ -115,14 +122,10 @@ struct Archive<'a> {
 }
 
 impl<'a> Archive<'a> {
-    fn open(path: &'a Path, options: &'a ReadOptions<'a>) -> Result<Self> {
-        let failed = |error| Error::read(path, error);
-        // Asked before opening: opening a pipe would wait for its other end.
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Error::input(Place::file(path), "this is no regular file; give a .npz file"));
-        }
-        let file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
-        let zip = ZipArchive::new(file).map_err(|error| {
+    fn open(input: &'a Input, options: &'a ReadOptions<'a>) -> Result<Self> {
+        let path = &input.path;
+        let file = input.file.try_clone().map_err(|error| Error::read(path, error))?;
+        let zip = ZipArchive::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| {
             let reason = format!("this is no .npz, or a damaged one ({error}); save it again with save_npz");
             Error::input(Place::file(path), reason)
         })?;
@@ -131,6 +134,11 @@ impl<'a> Archive<'a> {
 
     fn refused(&self, reason: &str) -> Error {
         Error::input(Place::file(self.path), reason)
+    }
+
+    /// Whether Rowloom wrote the file from a synthetic matrix.
+    fn is_synthetic(&self) -> bool {
+        String::from_utf8_lossy(self.zip.comment()).contains(SYNTHETIC_COMMENT)
     }
 
     /// Refuses row pointers beyond the memory limit.

@@ -1,18 +1,17 @@
-//! Matrix Market files written, and how every file is: to a temporary file beside the target, then renamed, so that
-//! whatever was there before stays until all of the new one is written.
+//! Writes Matrix Market: sparse matrices as coordinate files, multivectors as array files.
 //!
 //! Numbers are written with the fewest digits that read back as the same number. Blocks of lines are formatted (and
-//! for `.gz` compressed, a gzip member each) in parallel and written in order.
+//! for `.gz` compressed, a gzip member each) in parallel and written in order. A comment line marks the file as written by
+//! Rowloom.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::Path;
 
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::files;
+use crate::files::{MARK, Target};
 use crate::matrix::convert::entries;
 use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::io::Progress;
@@ -21,12 +20,12 @@ use crate::matrix::{CsrView, Field, MatrixInfo, MultiVector, Scalar};
 /// Lines that one task formats.
 const BLOCK_LINES: usize = 1 << 16;
 
-/// Writes a coordinate file, all entries listed; gzipped if the name ends in `.gz`.
+/// Writes a coordinate file that lists all entries; gzipped if the name of the target ends in `.gz`.
 ///
 /// Entries that `info` calls integer or pattern are written as such if every value allows it exactly, else as real.
-/// `progress` is told of the entries that are written.
-pub fn write_matrix_market<T: Scalar>(
-    path: &Path,
+/// `progress` counts the entries that are written.
+pub fn write_matrix_market<'t, T: Scalar>(
+    target: impl Into<Target<'t>>,
     csr: &CsrView<'_, T>,
     info: &MatrixInfo,
     progress: Option<Progress<'_>>,
@@ -46,12 +45,12 @@ pub fn write_matrix_market<T: Scalar>(
         String::new()
     };
     let head = format!(
-        "%%MatrixMarket matrix coordinate {name} general\n{origin}{} {} {}\n",
+        "%%MatrixMarket matrix coordinate {name} general\n% {MARK}\n{origin}{} {} {}\n",
         csr.rows(),
         csr.cols(),
         columns.len()
     );
-    write_lines(path, &head, columns.len(), progress, |range, text| {
+    write_lines(target.into(), &head, columns.len(), progress, |range, text| {
         // Counted from one: the first row that ends behind the entry.
         let mut row = pointers.partition_point(|&pointer| pointer - base <= range.start as u64);
         for entry in range {
@@ -69,11 +68,11 @@ pub fn write_matrix_market<T: Scalar>(
     })
 }
 
-/// Writes a dense array file, column after column as the format wants; gzipped if the name ends in `.gz`.
-pub fn write_array<T: Scalar>(path: &Path, array: &MultiVector<T>) -> Result<()> {
+/// Writes an array file, column by column; gzipped if the name of the target ends in `.gz`.
+pub fn write_array<'t, T: Scalar>(target: impl Into<Target<'t>>, array: &MultiVector<T>) -> Result<()> {
     let (rows, k) = (array.rows(), array.k());
-    let head = format!("%%MatrixMarket matrix array real general\n{rows} {k}\n");
-    write_lines(path, &head, rows * k, None, |range, text| {
+    let head = format!("%%MatrixMarket matrix array real general\n% {MARK}\n{rows} {k}\n");
+    write_lines(target.into(), &head, rows * k, None, |range, text| {
         range.into_iter().try_for_each(|entry| writeln!(text, "{:?}", array.row(entry % rows)[entry / rows]))
     })
 }
@@ -99,13 +98,16 @@ fn exact_field<T: Scalar>(field: Field, values: &[T]) -> Field {
 
 /// Writes `head` and then `lines` lines, which `format` appends range by range.
 fn write_lines(
-    path: &Path,
+    target: Target<'_>,
     head: &str,
     lines: usize,
     progress: Option<Progress<'_>>,
     format: impl Fn(Range<usize>, &mut Vec<u8>) -> io::Result<()> + Sync,
 ) -> Result<()> {
-    let gzipped = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
+    let gzipped = match target {
+        Target::File(path) => path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz")),
+        Target::StandardOutput => false,
+    };
     let finish = |text: Vec<u8>| {
         if !gzipped {
             return Ok(text);
@@ -114,9 +116,9 @@ fn write_lines(
         member.write_all(&text)?;
         member.finish()
     };
-    // So many blocks are in memory at once.
+    // Lines in memory at once.
     let batch = BLOCK_LINES * rayon::current_num_threads() * 2;
-    replace_file(path, |file| {
+    write_file(target, |file| {
         file.write_all(&finish(head.into())?)?;
         for start in (0..lines).step_by(batch) {
             let starts: Vec<usize> = (start..lines.min(start + batch)).step_by(BLOCK_LINES).collect();
@@ -139,15 +141,19 @@ fn write_lines(
     })
 }
 
-/// Gives `path` the content that `write` writes, all of it or none.
-pub(super) fn replace_file(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+/// Writes an output, recorded as a span.
+pub(super) fn write_file<'t>(
+    target: impl Into<Target<'t>>,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<()> {
     let _span = tracing::info_span!("write file").entered();
-    files::replace(path, write)
+    target.into().write(write)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::path::Path;
 
     use super::*;
     use crate::error::Error;
@@ -177,12 +183,12 @@ mod tests {
         let matrix = Csr::try_new(5, 4, vec![0, 0, 2, 2, 2, 4], vec![0, 3, 1, 2], values).unwrap();
         assert_eq!(
             written(&matrix.view(), Field::Real),
-            "%%MatrixMarket matrix coordinate real general\n5 4 4\n2 1 0.1\n2 4 -2.5e-300\n5 2 inf\n5 3 -0.0\n"
+            "%%MatrixMarket matrix coordinate real general\n% written by rowloom\n5 4 4\n2 1 0.1\n2 4 -2.5e-300\n5 2 inf\n5 3 -0.0\n"
         );
         // Some rows alone: numbered from one again.
         assert_eq!(
             written(&matrix.view().slice_rows(3..5), Field::Real),
-            "%%MatrixMarket matrix coordinate real general\n2 4 2\n2 2 inf\n2 3 -0.0\n"
+            "%%MatrixMarket matrix coordinate real general\n% written by rowloom\n2 4 2\n2 2 inf\n2 3 -0.0\n"
         );
     }
 
@@ -190,9 +196,18 @@ mod tests {
     fn integer_and_pattern_fields_are_kept_only_where_exact() {
         let with = |values: Vec<f64>| Csr::try_new(1, 2, vec![0, 2], vec![0, 1], values).unwrap();
         let body = |values, field| written(&with(values).view(), field);
-        assert!(body(vec![1.0, 1.0], Field::Pattern).ends_with("pattern general\n1 2 2\n1 1\n1 2\n"));
-        assert!(body(vec![1.0, -3.0], Field::Pattern).ends_with("integer general\n1 2 2\n1 1 1\n1 2 -3\n"));
-        assert!(body(vec![1.0, 0.5], Field::Integer).ends_with("real general\n1 2 2\n1 1 1.0\n1 2 0.5\n"));
+        assert!(
+            body(vec![1.0, 1.0], Field::Pattern)
+                .ends_with("pattern general\n% written by rowloom\n1 2 2\n1 1\n1 2\n")
+        );
+        assert!(
+            body(vec![1.0, -3.0], Field::Pattern)
+                .ends_with("integer general\n% written by rowloom\n1 2 2\n1 1 1\n1 2 -3\n")
+        );
+        assert!(
+            body(vec![1.0, 0.5], Field::Integer)
+                .ends_with("real general\n% written by rowloom\n1 2 2\n1 1 1.0\n1 2 0.5\n")
+        );
         for odd in [-0.0, f64::NAN, f64::INFINITY, 1e17] {
             assert!(body(vec![1.0, odd], Field::Integer).contains("real"), "{odd}");
         }
@@ -213,7 +228,7 @@ mod tests {
         write_matrix_market(&plain, &matrix.view(), &info(Field::Real), None).unwrap();
         write_matrix_market(&gzipped, &matrix.view(), &info(Field::Real), None).unwrap();
         let text = std::fs::read_to_string(plain).unwrap();
-        let mut lines = text.lines().skip(2);
+        let mut lines = text.lines().skip(3);
         for entry in 0..nnz {
             let row = if entry < nnz - 3 { 1001 } else { 1501 };
             let words: Vec<&str> = lines.next().unwrap().split(' ').collect();
@@ -235,10 +250,13 @@ mod tests {
         write_array(&path, &MultiVector::from_fn(2, 3, |row, column| (row * 3 + column) as f64).unwrap())
             .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "%%MatrixMarket matrix array real general\n2 3\n0.0\n3.0\n1.0\n4.0\n2.0\n5.0\n");
+        assert_eq!(
+            text,
+            "%%MatrixMarket matrix array real general\n% written by rowloom\n2 3\n0.0\n3.0\n1.0\n4.0\n2.0\n5.0\n"
+        );
         for (rows, k) in [(0, 3), (3, 0)] {
             write_array(&path, &MultiVector::<f64>::zeros(rows, k).unwrap()).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
         }
     }
 
@@ -247,7 +265,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.mtx");
         std::fs::write(&path, "old").unwrap();
-        let result = replace_file(&path, |file| {
+        let result = write_file(&path, |file| {
             file.write_all(b"new")?;
             Err(io::ErrorKind::StorageFull.into())
         });
@@ -255,8 +273,8 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let nowhere = folder.path().join("absent/a.mtx");
-        assert!(matches!(replace_file(&nowhere, |_| Ok(())), Err(Error::Write { .. })));
-        assert!(matches!(replace_file(folder.path(), |_| Ok(())), Err(Error::Write { .. })));
+        assert!(matches!(write_file(&nowhere, |_| Ok(())), Err(Error::Write { .. })));
+        assert!(matches!(write_file(folder.path(), |_| Ok(())), Err(Error::Write { .. })));
     }
 
     #[test]
@@ -279,7 +297,7 @@ mod tests {
         let (target, link) = (folder.path().join("target"), folder.path().join("link"));
         std::fs::write(&target, "old").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        replace_file(&link, |file| file.write_all(b"new")).unwrap();
+        write_file(&link, |file| file.write_all(b"new")).unwrap();
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
         assert!(link.symlink_metadata().unwrap().is_symlink());
     }

@@ -8,7 +8,7 @@ use super::{ARRAY, REAL, given, packed};
 
 fn dense_of(bytes: impl AsRef<[u8]>) -> Result<MultiVector<f64>, Error> {
     let given = given("x.mtx", bytes);
-    read_dense(&given.path, &ReadOptions::default())
+    read_dense(&given.path, &ReadOptions::default()).map(|dense| dense.values)
 }
 
 #[test]
