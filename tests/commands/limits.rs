@@ -60,7 +60,7 @@ fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
         "convert a.mtx a.mtx",
         "plan a.mtx -k 1 --save a.mtx",
     ] {
-        place.fail(words, 2, "which is read");
+        place.fail(words, 2, "which is an input");
     }
     for words in [
         "run a.mtx -k 1 --repeat 1 --output y.npy --trace y.npy",

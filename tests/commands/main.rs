@@ -11,6 +11,7 @@ mod matrix;
 mod outputs;
 mod plan;
 mod run;
+mod streams;
 mod study;
 mod support;
 mod trace;

@@ -90,7 +90,7 @@ fn a_padded_ell_beyond_memory_is_refused_with_the_number() {
 #[test]
 fn conversion_targets_must_be_of_a_known_kind() {
     let place = small();
-    place.fail("convert small.mtx small.xyz", 2, ".mtx, .mtx.gz or .rlm");
+    place.fail("convert small.mtx small.xyz", 2, ".mtx, .mtx.gz, .npz or .rlm");
     place.fail("convert small.mtx none/small.rlm", 1, "none/small.rlm");
     place.fail("convert none.mtx a.rlm", 3, "none.mtx");
     std::fs::create_dir(place.path("folder.mtx")).unwrap();
@@ -101,10 +101,11 @@ fn conversion_targets_must_be_of_a_known_kind() {
 #[test]
 fn a_failed_conversion_leaves_the_old_file() {
     let place = small();
-    place.write("out.mtx", "precious");
+    place.succeed("convert small.mtx out.mtx");
+    let before = place.read("out.mtx");
     place.write("damaged.mtx", SMALL.replace("1.5", "1,5"));
     place.fail("convert damaged.mtx out.mtx", 3, "damaged.mtx:3");
-    assert_eq!(place.read("out.mtx"), "precious");
+    assert_eq!(place.read("out.mtx"), before);
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn generator_mistakes_are_named() {
 #[test]
 fn a_generated_matrix_stays_labelled_synthetic_through_every_file() {
     let place = Place::new();
-    for file in ["a.mtx", "a.mtx.gz", "a.rlm"] {
+    for file in ["a.mtx", "a.mtx.gz", "a.npz", "a.rlm"] {
         place.succeed(&format!("generate like,name=cage4 {file}"));
         let report = place.json(&format!("inspect {file} --json"));
         assert_eq!(report["matrix"]["synthetic"], true, "{file}: {report}");

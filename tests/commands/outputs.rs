@@ -64,3 +64,82 @@ fn json_never_takes_the_next_word() {
     place.fail("bench --json none.mtx", 3, "none.mtx");
     assert_eq!(place.names(), ["a.mtx.gz", "b.mtx.gz", "c.mtx", "d.mtx", "pages", "small.mtx", "t.json"]);
 }
+
+/// Commands with one output file each: the words, and the file.
+const OUTPUTS: [(&str, &str); 13] = [
+    ("devices --json=out", "out"),
+    ("bench small.mtx -k 1 --kernels serial_csr --devices cpu --repeat 1 --csv out", "out"),
+    ("bench small.mtx -k 1 --kernels serial_csr --devices cpu --repeat 1 --markdown out", "out"),
+    ("run small.mtx -k 1 --repeat 1 --trace out", "out"),
+    ("plan small.mtx -k 1 --save out", "out"),
+    ("run small.mtx -k 1 --repeat 1 --output out.mtx", "out.mtx"),
+    ("run small.mtx -k 1 --repeat 1 --output out.npy", "out.npy"),
+    ("inspect small.mtx --spy out", "out"),
+    ("convert small.mtx out.mtx", "out.mtx"),
+    ("convert small.mtx out.mtx.gz", "out.mtx.gz"),
+    ("convert small.mtx out.npz", "out.npz"),
+    ("generate stencil5,n=4 out.rlm", "out.rlm"),
+    ("man .", "rowloom-run.1"),
+];
+
+#[test]
+fn a_file_of_somebody_else_is_replaced_only_with_force() {
+    for (words, file) in OUTPUTS {
+        let place = small();
+        for precious in ["precious\n", "{\"version\": 1}\n", SMALL, "\u{1f}\u{8b}", "PK\u{3}\u{4}"] {
+            place.write(file, precious);
+            place.fail(words, 2, "--force");
+            place.fail(words, 2, file);
+            assert_eq!(place.read(file), precious, "{words}");
+        }
+        place.succeed(&format!("{words} --force"));
+        // What the program wrote itself is replaced without a question, and so is an empty file.
+        place.succeed(words);
+        place.write(file, "");
+        place.succeed(words);
+    }
+}
+
+#[test]
+fn outputs_of_another_kind_are_kept() {
+    let place = small();
+    place.succeed("run small.mtx -k 1 --repeat 1 --json=report --trace trace --output y.mtx");
+    place.fail("plan small.mtx -k 1 --save report", 2, "not a plan that rowloom wrote");
+    place.fail("run small.mtx -k 1 --repeat 1 --json=trace", 2, "not a JSON report that rowloom wrote");
+    place.fail("convert small.mtx y.mtx", 2, "not a matrix that rowloom wrote");
+    place.write("model.toml", "[[device]]\nname = \"cpu\"\n");
+    place.fail("calibrate --devices emu:0 --seconds 0.1 --output model.toml", 2, "--force");
+}
+
+#[test]
+fn folders_with_files_of_somebody_else_are_refused_before_any_work() {
+    let place = small();
+    for (file, words) in [
+        ("demo/y.npy", "demo demo"),
+        ("demo/study.toml", "demo demo"),
+        ("demo/study/report.html", "demo demo"),
+        ("out/results.csv", "study study.toml --output out"),
+        ("out/speedup.svg", "study study.toml --output out"),
+        ("pages/rowloom-plan.1", "man pages"),
+    ] {
+        std::fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
+        place.write(file, "precious");
+        place.fail(words, 2, file);
+        assert_eq!(place.read(file), "precious");
+        std::fs::remove_file(place.path(file)).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(place.path("demo")).unwrap().count(), 1, "only the empty folder of the study");
+}
+
+#[test]
+fn pipes_and_devices_are_written_to_as_they_are() {
+    let place = small();
+    place.succeed("run small.mtx -k 1 --repeat 1 --json=/dev/null --trace /dev/null");
+    let report = place.json("inspect small.mtx -q --json=/dev/stdout --spy /dev/null");
+    assert_eq!(report["command"], "inspect");
+    std::process::Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
+    let pipe = place.path("pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    place.succeed("devices --json=pipe");
+    assert!(reader.join().unwrap().contains("\"command\": \"devices\""));
+}
