@@ -1,4 +1,4 @@
-//! `rowloom completions`: a script that teaches a shell the commands and flags.
+//! `rowloom completions`: a script that completes commands and flags in a shell.
 
 use clap::CommandFactory;
 

@@ -1,4 +1,4 @@
-//! `rowloom convert`: a matrix in another format, and the conversions checked.
+//! `rowloom convert`: writes a matrix in another format, or checks the conversions.
 
 use super::args::ConvertArguments;
 use super::console::Console;

@@ -1,4 +1,4 @@
-//! `rowloom convert --check`: the parallel conversions against their serial twins, bit for bit, with times.
+//! `rowloom convert --check`: compares the parallel conversions with the serial ones, bit for bit, and times both.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::table::{Table, seconds};
 use crate::error::{Error, Result};
 use crate::matrix::{Coo, Csr, CsrView, EllPadded, EllUnpadded, Scalar, convert, convert_serial};
 
-/// One conversion, done twice.
+/// The comparison of one conversion.
 #[derive(Debug, Serialize)]
 pub struct Check {
     conversion: &'static str,
@@ -21,11 +21,11 @@ pub struct Check {
     refused: Option<String>,
 }
 
-/// Converts both ways and compares.
+/// Runs each conversion serially and in parallel, and compares the results.
 pub fn check<T: Scalar>(matrix: &CsrView<'_, T>, session: &Session, console: &Console) -> Result<Vec<Check>> {
     let _spinner = console.spinner("checking conversions");
     let coo = by_columns(matrix)?;
-    // Both results are held at once, beside the matrix and its coordinates.
+    // Both results are in memory at once, with the matrix and its coordinates.
     let limit = session.memory_limit_bytes() / 3;
     let mut checks = Vec::new();
     checks.push(compare(
@@ -54,7 +54,7 @@ pub fn check<T: Scalar>(matrix: &CsrView<'_, T>, session: &Session, console: &Co
     Ok(checks)
 }
 
-/// The checks for people.
+/// The checks as a table.
 pub fn table(checks: &[Check]) -> Table {
     let mut table = Table::columns(["conversion", "serial", "parallel", "speed-up", "equal"], &[1, 2, 3]);
     for check in checks {
@@ -75,7 +75,7 @@ pub fn table(checks: &[Check]) -> Table {
     table
 }
 
-/// Why conversions were refused, a sentence each.
+/// A sentence for each conversion that was refused.
 pub fn refusals(checks: &[Check]) -> impl Iterator<Item = String> {
     checks.iter().filter_map(|check| Some(format!("{}: {}", check.conversion, check.refused.as_ref()?)))
 }
@@ -126,7 +126,7 @@ fn compare<M: Send>(
     }
 }
 
-/// Bits, not numbers: NaN equals itself, and zero has a sign.
+/// Compares bits, not numbers: NaN equals itself, and zero has a sign.
 fn same_bits<T: bytemuck::Pod>(left: &[T], right: &[T]) -> bool {
     bytemuck::cast_slice::<T, u8>(left) == bytemuck::cast_slice::<T, u8>(right)
 }
@@ -140,14 +140,14 @@ pub fn same_csr<T: Scalar>(left: &Csr<T>, right: &Csr<T>) -> bool {
         && same_bits(left.values(), right.values())
 }
 
-/// The same for padded rows.
+/// The same for padded ELL.
 pub fn same_padded<T: Scalar>(left: &EllPadded<T>, right: &EllPadded<T>) -> bool {
     (left.rows(), left.cols(), left.width()) == (right.rows(), right.cols(), right.width())
         && left.columns() == right.columns()
         && same_bits(left.values(), right.values())
 }
 
-/// The same for rows at their own length.
+/// The same for unpadded ELL.
 pub fn same_unpadded<T: Scalar>(left: &EllUnpadded<T>, right: &EllUnpadded<T>) -> bool {
     left.cols() == right.cols()
         && left.row_starts() == right.row_starts()
@@ -156,7 +156,7 @@ pub fn same_unpadded<T: Scalar>(left: &EllUnpadded<T>, right: &EllUnpadded<T>) -
         && same_bits(left.values(), right.values())
 }
 
-/// The entries column by column, as most files list them: rows come in no helpful order.
+/// The entries column by column, as most files list them.
 pub fn by_columns<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Coo<T>> {
     let mut next = zeros::<u64>(matrix.cols() + 1)?;
     for &column in matrix.columns() {
@@ -171,11 +171,11 @@ pub fn by_columns<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Coo<T>> {
     for row in 0..matrix.rows() {
         let (row_columns, row_values) = matrix.row(row);
         for (&column, &value) in row_columns.iter().zip(row_values) {
-            let place = next[column as usize] as usize;
+            let position = next[column as usize] as usize;
             next[column as usize] += 1;
-            rows[place] = row as u32;
-            columns[place] = column;
-            values[place] = value;
+            rows[position] = row as u32;
+            columns[position] = column;
+            values[position] = value;
         }
     }
     Coo::try_new(matrix.rows(), matrix.cols(), rows, columns, values)
@@ -187,7 +187,7 @@ fn zeros<N: bytemuck::Pod>(length: usize) -> Result<Vec<N>> {
         what: "the matrix as coordinates".into(),
         needed_bytes: (length as u64).saturating_mul(size_of::<N>() as u64),
         limit_bytes: 0,
-        advice: "the system refused the memory; free some or take a smaller matrix".into(),
+        advice: "the system refused the memory; free some or use a smaller matrix".into(),
     })?;
     values.resize(length, N::zeroed());
     Ok(values)

@@ -1,4 +1,4 @@
-//! `rowloom generate`: makes a matrix and writes it.
+//! `rowloom generate`: generates a matrix and writes it.
 
 use super::args::GenerateArguments;
 use super::console::Console;

@@ -1,4 +1,4 @@
-//! `rowloom inspect`: what a matrix looks like and what it would cost.
+//! `rowloom inspect`: the shape, the row statistics and the memory of a matrix.
 
 use super::args::InspectArguments;
 use super::console::{Console, check_target, write_file};
@@ -10,7 +10,7 @@ use crate::matrix::spy::spy_svg;
 use crate::matrix::statistics::{Footprints, LONG_ROW, RowStatistics};
 use crate::matrix::{Dtype, MatrixInfo, Scalar, Symmetry};
 
-/// Reads, looks and draws.
+/// Reads the matrix, computes its statistics and draws it if asked.
 pub fn run(arguments: &InspectArguments, console: &Console) -> Result<()> {
     match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
@@ -24,7 +24,7 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
-    let spinner = console.spinner("looking at every row");
+    let spinner = console.spinner("computing row statistics");
     let statistics = session.pool.install(|| RowStatistics::of(&matrix));
     if let Some(path) = &arguments.spy {
         let title =
@@ -96,7 +96,7 @@ fn add_rows(table: &mut Table, statistics: &RowStatistics) {
     );
     table.fact(
         "repeated rows",
-        format!("{} have the columns of the row before", percent(s.repeated_row_share)),
+        format!("{} have the same columns as the row before", percent(s.repeated_row_share)),
     );
     table.fact("reuse of X", format!("{} of nearby rows' columns are new", percent(s.distinct_column_share)));
 }

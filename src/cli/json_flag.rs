@@ -1,6 +1,6 @@
-//! `--json` takes its file behind an equals sign only; the separate word of earlier versions is refused.
+//! `--json` takes its file after an equals sign only; the separate word of earlier versions is refused.
 //!
-//! A word behind a bare `--json` is an ordinary argument, so that no input is taken for an output. It is refused where it
+//! A word after a bare `--json` is an ordinary argument, so that no input is taken for an output. It is refused where it
 //! was surely meant as the file: it is surplus, it ends in `.json` where the command reads no JSON, or it stands where a
 //! matrix should and is none.
 
@@ -14,9 +14,9 @@ use super::args::Command;
 /// Endings of matrix files.
 const MATRIX_ENDINGS: [&str; 5] = [".mtx", ".gz", ".npz", ".rlm", ".npy"];
 
-/// The word behind a bare `--json` that is meant as its file, if `command` was typed that way.
+/// The word after a bare `--json` that is meant as its file, if `command` was typed that way.
 pub fn misplaced_file(words: &[OsString], command: &Command) -> Option<String> {
-    let word = word_behind(words)?;
+    let word = word_after(words)?;
     let text = word.to_string_lossy();
     let is_json = text.to_lowercase().ends_with(".json");
     let misplaced = match command {
@@ -32,9 +32,9 @@ pub fn misplaced_file(words: &[OsString], command: &Command) -> Option<String> {
     misplaced.then(|| text.into_owned())
 }
 
-/// The word behind a bare `--json`, where clap refused the words because of it.
+/// The word after a bare `--json`, where clap refused the words because of it.
 pub fn refused_file(words: &[OsString], error: &clap::Error) -> Option<String> {
-    let word = word_behind(words)?.to_string_lossy();
+    let word = word_after(words)?.to_string_lossy();
     let named = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -53,10 +53,10 @@ pub fn refused_file(words: &[OsString], error: &clap::Error) -> Option<String> {
 
 /// The sentence that names the form to write.
 pub fn advice(word: &str) -> String {
-    format!("--json takes its file behind an equals sign: write '--json={word}'")
+    format!("--json takes its file after an equals sign: write '--json={word}'")
 }
 
-fn word_behind(words: &[OsString]) -> Option<&OsStr> {
+fn word_after(words: &[OsString]) -> Option<&OsStr> {
     let flags = words.split(|word| word == "--").next()?;
     let pair = flags.windows(2).find(|pair| pair[0] == "--json")?;
     let is_flag = pair[1].len() > 1 && pair[1].as_encoded_bytes().starts_with(b"-");

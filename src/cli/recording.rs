@@ -1,4 +1,4 @@
-//! `--trace FILE`: records what the program and its devices do and writes it as one timeline.
+//! `--trace FILE`: records the program and its devices and writes one timeline.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::matrix::Scalar;
 use crate::runtime::{Round, RunReport, Timeline};
 use crate::trace::{Clock, HostSpans, Trace};
 
-/// A timeline in the making.
+/// A timeline that is being recorded.
 pub struct Recording {
     path: PathBuf,
     spans: HostSpans,
@@ -21,7 +21,7 @@ impl Recording {
         Ok(Self { path: path.to_owned(), spans: HostSpans::start(clock)? })
     }
 
-    /// Adds what the devices did, in preparing and in `traced` and the last run, and writes the file.
+    /// Adds the work of the devices, during set-up, in `traced` and in the last run, and writes the file.
     pub fn finish<T: Scalar>(
         self,
         outcome: &Outcome<'_, T>,

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::paths::is_dash;
 use super::args::RunArguments;
 use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};
@@ -219,7 +220,10 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
         table.fact("Y", "none: simulated devices take time and compute nothing");
     }
     if let Some(hash) = &outcome.y_hash {
-        let file = arguments.output.as_ref().map(|path| format!(", in {}", path.display()));
+        let file = arguments.output.as_ref().map(|path| match is_dash(path) {
+            true => ", on standard output".into(),
+            false => format!(", in {}", path.display()),
+        });
         table.fact("Y", format!("xxh3 {hash}{}", file.unwrap_or_default()));
     }
     if let Some(path) = &arguments.trace {

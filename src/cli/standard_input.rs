@@ -24,10 +24,12 @@ pub fn open(path: &Path, limit_bytes: u64) -> Result<Input> {
     }
     let failed = |error| Error::read(NAME, error);
     let mut copy = COPY.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = match copy.take() {
+    let mut file = match copy.take() {
         Some(file) => file,
         None => as_file(limit_bytes)?,
     };
+    // Clones of a file share its position.
+    file.rewind().map_err(failed)?;
     let input = Input { file: file.try_clone().map_err(failed)?, path: NAME.into() };
     *copy = Some(file);
     Ok(input)

@@ -113,8 +113,8 @@ fn flags_without_effect_and_a_missing_gpu_are_told() {
 }
 
 #[test]
-fn what_is_no_text_is_not_taken_for_text_with_other_line_ends() {
+fn binary_data_is_not_taken_for_text_with_other_line_ends() {
     let place = Place::new();
     place.write("a.mtx", b"\x01\x02\x00\r\x03\n");
-    place.fail("run a.mtx -k 1", 3, "is no text");
+    place.fail("run a.mtx -k 1", 3, "is not text");
 }

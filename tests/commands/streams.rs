@@ -39,9 +39,12 @@ fn a_dash_reads_a_matrix_from_standard_input_by_its_content() {
         assert_eq!(hash(&report), expected, "{file}");
         assert_eq!(report["matrix"]["name"], "standard input");
     }
-    for words in
-        ["inspect -", "plan - -k 1", "bench - -k 1 --kernels serial_csr --devices cpu --repeat 1", "convert - b.mtx"]
-    {
+    for words in [
+        "inspect -",
+        "plan - -k 1",
+        "bench - -k 1 --kernels serial_csr --devices cpu --repeat 1",
+        "convert - b.mtx",
+    ] {
         let (code, output, said) = fed(&place, words, SMALL.as_bytes());
         assert_eq!(code, 0, "{words}: {said}");
         assert!(!output.is_empty(), "{words}");
@@ -61,7 +64,8 @@ fn bad_standard_input_is_named_in_the_error() {
         assert!(said.starts_with("error: standard input"), "{said}");
         assert!(output.is_empty());
     }
-    let (code, _, said) = fed(&place, "run small.mtx --x -", b"%%MatrixMarket matrix array real general\n1 1\n1\n");
+    let (code, _, said) =
+        fed(&place, "run small.mtx --x -", b"%%MatrixMarket matrix array real general\n1 1\n1\n");
     assert_eq!((code, said.contains("standard input: X has 1 rows")), (3, true), "{said}");
 }
 
@@ -201,7 +205,11 @@ fn a_signal_ends_every_write_within_a_second_and_leaves_the_old_file() {
         ("generate stencil27,n=60 out.mtx.gz", "out.mtx.gz", "TERM"),
         ("convert gen:stencil27,n=60 out.npz", "out.npz", "INT"),
         ("convert gen:stencil27,n=60 out.rlm", "out.rlm", "INT"),
-        ("run gen:diagonal,rows=1000000 -k 8 --repeat 1 --warmup 0 --devices cpu --output out.mtx", "out.mtx", "INT"),
+        (
+            "run gen:diagonal,rows=1000000 -k 8 --repeat 1 --warmup 0 --devices cpu --output out.mtx",
+            "out.mtx",
+            "INT",
+        ),
     ] {
         let place = Place::new();
         place.succeed(&words.replace("n=60", "n=2").replace("=1000000", "=3"));

@@ -53,7 +53,8 @@ fn declared_sizes_are_refused_without_allocating() {
     }
     for size in ["1000000 1000000", "18446744073709551615 4294967295"] {
         fs::write(&path, format!("%%MatrixMarket matrix array real general\n{size}\n1\n")).unwrap();
-        let error = read_dense::<f64>(&path, &ReadOptions::default()).map(|dense| dense.values.k()).unwrap_err();
+        let error =
+            read_dense::<f64>(&path, &ReadOptions::default()).map(|dense| dense.values.k()).unwrap_err();
         assert!(matches!(error, Error::Input { .. }), "{size}: {error}");
     }
     // A matrix that fits is read in the same process.

@@ -1,8 +1,8 @@
-//! The matrix inside a SuiteSparse archive: `Name/Name.mtx`, found as the archive streams by.
+//! Reads the matrix `Name/Name.mtx` of a SuiteSparse archive from a stream.
 //!
-//! Side files (`Name_b.mtx`, notes) are skipped. Nothing is ever unpacked; all the same an archive with a link or
-//! with a path that leaves its folder is refused, because no honest archive of the collection holds one. The archive
-//! is read to its end, so that damage behind the matrix is seen too.
+//! Other files (`Name_b.mtx`, notes) are skipped. Nothing is unpacked to disk. An archive with a link or with a path that
+//! leaves its folder is refused all the same, because no archive of the collection has one. The archive is read to its
+//! end, so that damage after the matrix is found too.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use tar::EntryType;
 use crate::error::{Error, Place, Result};
 use crate::matrix::io::read_error;
 
-/// How far into a tar archive its magic word ends.
+/// Offset in a tar archive at which its magic word ends.
 pub const MAGIC_END: usize = 262;
 
 /// Whether the first bytes of a file are those of a tar archive.
@@ -21,28 +21,32 @@ pub fn is_tar(first_bytes: &[u8]) -> bool {
     first_bytes.get(MAGIC_END - 5..MAGIC_END) == Some(b"ustar")
 }
 
-/// Hands the matrix inside the archive `reader`, and its path there, to `take`.
+/// Calls `take` with the path of the matrix in the archive `reader` and a reader of its text.
 pub fn with_matrix(
     reader: impl Read,
     path: &Path,
     take: impl FnOnce(&str, &mut dyn Read) -> Result<()>,
 ) -> Result<()> {
     let source = path.display().to_string();
-    let unreadable = |error: io::Error| read_error(path, &source, worded(error));
+    let unreadable = |error: io::Error| read_error(path, &source, as_damage(error));
     let refuse = |reason: String| Err(Error::input(Place::file(path), reason));
     let mut archive = tar::Archive::new(reader);
     let mut take = Some(take);
-    // Raw entries: a long-name record of any size is then skipped like a side file, never gathered in memory.
+    // Raw entries: a long-name record of any size is then skipped like other files, and never held in memory.
     for entry in archive.entries().map_err(unreadable)?.raw(true) {
         let mut entry = entry.map_err(unreadable)?;
         let inner = entry.path().map_err(unreadable)?.into_owned();
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::Link | EntryType::Symlink) {
-            return refuse(format!("the archive holds a link, {}; it is not to be trusted", inner.display()));
+            return refuse(format!(
+                "the archive holds a link, {}; the archive is not trustworthy",
+                inner.display()
+            ));
         }
         let inside = |part: Component| matches!(part, Component::Normal(_) | Component::CurDir);
         if !inner.components().all(inside) {
-            let reason = format!("the path {} leaves the archive; it is not to be trusted", inner.display());
+            let reason =
+                format!("the path {} leaves the archive; the archive is not trustworthy", inner.display());
             return refuse(reason);
         }
         if !matches!(kind, EntryType::Regular | EntryType::Continuous) || !is_matrix(&inner) {
@@ -73,8 +77,8 @@ fn is_matrix(path: &Path) -> bool {
     }
 }
 
-/// The tar reader's own complaints about an archive are damage, as the gzip reader's are.
-fn worded(error: io::Error) -> io::Error {
+/// The error with its kind set to `InvalidData` where the tar reader found damage.
+fn as_damage(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidData => error,
         io::ErrorKind::Other | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {

@@ -1,13 +1,13 @@
-//! The binary cache, `.rlm`: a matrix as it lies in memory, opened by mapping instead of parsing.
+//! The binary cache `.rlm`: the arrays of a matrix as they are in memory, opened by mapping instead of parsing.
 //!
 //! A header with the shape, then what is known of the matrix as JSON, then row pointers, columns and values, each
 //! starting at a multiple of 64 bytes. Numbers are in the byte order of the machine that wrote them, which a mark
 //! tells. Every part has a checksum: the xxh3 hash of the hashes of its 1 MiB blocks, so that cores can share the
 //! work. A cache that opens is complete, unchanged and sound.
 //!
-//! Columns and values stay in the mapped file. Row pointers are copied, being few: kernels rely on them without
-//! checking, and zeros in their middle, as a file cut short later would show, would break them. A column or value
-//! that turns zero stays sound, and [`Csr::is_intact`] tells.
+//! Columns and values stay in the mapped file. Row pointers are copied, because kernels use them without a check: a file
+//! that is cut short later would turn some to zero. A column or value that turns to zero is still valid, and
+//! [`Csr::is_intact`] reports it.
 
 use std::io::Write;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::Mapping;
 use super::write::write_file;
-use super::{Input, ReadOptions};
+use super::{Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
@@ -69,7 +69,7 @@ impl Header {
     }
 }
 
-/// Where the parts lie; follows from the shape alone.
+/// The offsets of the parts, which follow from the shape.
 #[derive(Debug, PartialEq)]
 struct Layout {
     row_pointers: Range<u64>,
@@ -91,7 +91,7 @@ impl Layout {
     }
 }
 
-/// Writes a matrix whose rows are sorted and free of duplicates; whatever `path` held before stays if that fails.
+/// Writes a matrix whose rows are sorted and free of duplicates. If that fails, an existing file keeps its content.
 pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixInfo) -> Result<()> {
     let ascending = |row: usize| csr.row(row).0.windows(2).all(|pair| pair[0] < pair[1]);
     if !(0..csr.rows()).into_par_iter().with_min_len(1 << 10).all(ascending) {
@@ -150,7 +150,7 @@ pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixIn
     })
 }
 
-/// Opens a cache: checks all of it, parses and copies next to nothing. Values of the other precision are converted.
+/// Opens a cache and checks all of it, without parsing. Values of the other precision are converted.
 pub fn read_cache<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> {
     read_cache_input(&Input::open(path)?, options)
 }
@@ -159,7 +159,7 @@ pub fn read_cache<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loade
 pub(super) fn read_cache_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
     let mapping = Arc::new(Mapping::of(input)?);
     let result = open(&input.path, &mapping, options);
-    // What looks like damage may be a file that is being cut short, and what looks sound may just have been.
+    // The file may have been cut short during the checks, whatever their result.
     if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
 }
 
@@ -181,11 +181,13 @@ fn open<T: Scalar>(path: &Path, mapping: &Arc<Mapping>, options: &ReadOptions) -
     };
     if non_finite > 0 {
         if options.finite {
-            let reason =
-                format!("{non_finite} values are infinite or not numbers, and --finite refuses them");
+            let reason = format!(
+                "{}, and --finite refuses this",
+                counted(non_finite, "value is not finite", "values are not finite")
+            );
             return Err(Error::input(Place::file(path), reason));
         }
-        notes.push(format!("{non_finite} values are infinite or not numbers"));
+        notes.push(counted(non_finite, "value is not finite", "values are not finite"));
     }
     let info_range = HEADER_BYTES..HEADER_BYTES + header.info_bytes as usize;
     let info = checked_part(path, mapping, info_range, header.info_hash, "description")?;
@@ -198,7 +200,8 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
     if !bytes.starts_with(&MAGIC) {
         return Err(refused(
-            "this is no Rowloom cache; make one from a matrix with `rowloom convert MATRIX FILE.rlm`".into(),
+            "this is not a Rowloom cache; make one from a matrix with `rowloom convert MATRIX FILE.rlm`"
+                .into(),
         ));
     }
     let header: Header = match bytes.get(..HEADER_BYTES) {
@@ -209,7 +212,7 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
         return Err(refused(format!("the cache is from a machine of another byte order; {AGAIN}")));
     }
     if header.byte_order != BYTE_ORDER {
-        return Err(damaged(path, "its header is not what was written"));
+        return Err(damaged(path, "the checksum of its header is wrong"));
     }
     if header.version != VERSION {
         return Err(refused(format!(
@@ -218,7 +221,7 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
         )));
     }
     if header.header_hash != header.own_hash() {
-        return Err(damaged(path, "its header is not what was written"));
+        return Err(damaged(path, "the checksum of its header is wrong"));
     }
     let layout = Layout::of(header.rows, header.nnz, header.value_bytes, header.info_bytes);
     let fits = matches!(header.value_bytes, 4 | 8)
@@ -240,7 +243,7 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// Refuses what would take more memory than allowed, before it does.
+/// Refuses a matrix beyond the memory limit before anything is allocated.
 fn check_memory(path: &Path, header: &Header, asked: Dtype, options: &ReadOptions) -> Result<()> {
     // A conversion copies everything; as it is, only the row pointers take memory.
     let as_it_is = header.value_bytes as usize == asked.bytes();
@@ -251,7 +254,7 @@ fn check_memory(path: &Path, header: &Header, asked: Dtype, options: &ReadOption
             what: format!("{}: a matrix of {} rows and {} nonzeros", path.display(), header.rows, header.nnz),
             needed_bytes,
             limit_bytes: options.memory_limit_bytes,
-            advice: "raise the limit or take a smaller matrix".into(),
+            advice: "raise the limit or use a smaller matrix".into(),
         });
     }
     Ok(())
@@ -266,14 +269,14 @@ fn matrix_of<S: Scalar>(path: &Path, mapping: &Arc<Mapping>, header: &Header) ->
     let column_range = range(header.columns_at, header.nnz, 4);
     let value_range = range(header.values_at, header.nnz, size_of::<S>());
 
-    // Copied first and checked then, so that what was checked is what is kept.
+    // Copied before the check, so that the checked bytes are those that are used.
     let mut row_pointers = AlignedBuffer::<u64>::zeroed(header.rows as usize + 1)?;
     bytemuck::cast_slice_mut::<u64, u8>(&mut row_pointers)
         .par_chunks_mut(BLOCK_BYTES)
         .zip(mapping.bytes()[pointer_range].par_chunks(BLOCK_BYTES))
         .for_each(|(to, from)| to.copy_from_slice(from));
     if block_hash(bytemuck::cast_slice(&row_pointers)) != header.row_pointers_hash {
-        return Err(damaged(path, "its row pointers are not what was written"));
+        return Err(damaged(path, "the checksum of its row pointers is wrong"));
     }
     checked_part(path, mapping, column_range.clone(), header.columns_hash, "list of columns")?;
     checked_part(path, mapping, value_range.clone(), header.values_hash, "list of values")?;
@@ -286,7 +289,7 @@ fn matrix_of<S: Scalar>(path: &Path, mapping: &Arc<Mapping>, header: &Header) ->
         .map_err(|_| unsound())
 }
 
-/// A part of the file, if it is what was written.
+/// A part of the file, if its checksum agrees.
 fn checked_part<'a>(
     path: &Path,
     mapping: &'a Mapping,
@@ -296,7 +299,7 @@ fn checked_part<'a>(
 ) -> Result<&'a [u8]> {
     match mapping.bytes().get(range) {
         Some(bytes) if block_hash(bytes) == hash => Ok(bytes),
-        _ => Err(damaged(path, &format!("its {name} is not what was written"))),
+        _ => Err(damaged(path, &format!("the checksum of its {name} is wrong"))),
     }
 }
 

@@ -1,15 +1,16 @@
-//! The text inside a gzip file: several members read as one, and any damage is an error.
+//! Reads the text of a gzip file. Several members read as one; any damage is an error.
 //!
-//! Cut-off data, a checksum that does not agree, bytes behind the last member, and data that expands beyond all
-//! reason are each refused in their own words; the words travel as an `InvalidData` error.
+//! Truncated data, a wrong checksum, bytes after the last member and excessive expansion each give an `InvalidData` error
+//! with its own message.
 
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Real matrices compress three- to twentyfold; a thousandfold, the most that deflate can do, is only found in bombs.
+/// Largest accepted ratio of text to compressed bytes. Real matrices reach 3 to 20; deflate reaches 1000 only for data made
+/// to exhaust memory.
 const MOST_EXPANSION: u64 = 256;
-/// Whatever the ratio, this much text harms nobody.
+/// Text that is accepted at any ratio.
 const ALWAYS_ALLOWED_BYTES: u64 = 64 << 20;
 
 /// Most bytes of text that are accepted from a gzip file of this size.
@@ -33,7 +34,7 @@ impl<R: BufRead> Members<R> {
 impl<R: BufRead> Read for Members<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(decoder) = &mut self.decoder {
-            let count = decoder.read(buffer).map_err(worded)?;
+            let count = decoder.read(buffer).map_err(as_damage)?;
             if count > 0 || buffer.is_empty() {
                 self.allowed_bytes = self.allowed_bytes.checked_sub(count as u64).ok_or_else(|| {
                     damage(format!(
@@ -43,13 +44,15 @@ impl<R: BufRead> Read for Members<R> {
                 })?;
                 return Ok(count);
             }
-            // The member is over and its checksum agreed; another one may follow, and nothing else.
+            // The member has ended and its checksum agrees; only another member may follow.
             if let Some(mut reader) = self.decoder.take().map(GzDecoder::into_inner) {
                 match reader.fill_buf()?.first() {
                     None => {}
                     Some(0x1f) => self.decoder = Some(GzDecoder::new(reader)),
                     Some(_) => {
-                        return Err(damage("trailing junk follows the gzip data; fetch the file again"));
+                        return Err(damage(
+                            "other data follows the gzip data (trailing junk); fetch the file again",
+                        ));
                     }
                 }
             }
@@ -62,7 +65,7 @@ fn damage(reason: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason.into())
 }
 
-fn worded(error: io::Error) -> io::Error {
+fn as_damage(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => damage("the gzip data is cut off; fetch the file again"),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_last_member_are_refused() {
+    fn bytes_after_the_last_member_are_refused() {
         for junk in [&b"x"[..], b"\0\0\0\0", b"more than a gzip header is long"] {
             assert!(refusal(&[&packed(b"text")[..], junk].concat()).contains("trailing junk"));
         }

@@ -1,11 +1,11 @@
-//! Files mapped into memory, safe against being cut short while they are mapped.
+//! Files mapped into memory. A file that is cut short while it is mapped gives an error, not a crash.
 //!
 //! Reading a mapped page that its file no longer has raises SIGBUS, which would end the program. A handler, installed
-//! with the first mapping, instead puts zero pages in place of the lost ones and marks the mapping: the reader sees
-//! zeros, then asks [`Mapping::is_intact`] and reports an error. Any other SIGBUS goes where it went before.
+//! with the first mapping, replaces the lost pages by zero pages and marks the mapping: the reader sees zeros, checks
+//! [`Mapping::is_intact`] and reports an error. Any other SIGBUS is passed to the previous handler.
 //!
-//! What a mapping cannot notice is a file that is rewritten in place at the same length. Rowloom never does that: its
-//! writers replace files by renaming, and a mapping keeps the file it was opened on.
+//! A file that is rewritten in place at the same length is not noticed. Rowloom never does that: its writers replace files
+//! by renaming, and a mapping keeps the file that it was opened on.
 
 #![allow(unsafe_code)] // maps files and answers SIGBUS
 
@@ -61,8 +61,8 @@ impl Mapping {
 
     /// Whether the file still has all the bytes it was opened with.
     ///
-    /// The handler sees lost pages only; the rest of a page at the file's new end turns to zero without a signal, so
-    /// the length is asked for as well.
+    /// The handler sees lost pages only. The rest of the last page turns to zero without a signal, so the length is
+    /// checked too.
     pub fn is_intact(&self) -> bool {
         let long_enough = self.file.metadata().is_ok_and(|now| now.len() >= self.map.len() as u64);
         long_enough && !REGISTRY[self.registration.0].lost.load(Ordering::Acquire)

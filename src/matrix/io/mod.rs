@@ -1,7 +1,7 @@
-//! Matrices and multivectors from files and into files.
+//! Reads and writes matrices and multivectors.
 //!
-//! What a file is, its first bytes say, not its name. A file is read whole and right or refused with a reason: no
-//! panic, no hang, nothing allocated because a damaged header said so.
+//! The first bytes of a file decide its format, not its name. A damaged file is refused with a reason: a reader never
+//! panics or hangs, and allocates nothing because a damaged header asks for it.
 
 pub mod archive;
 pub mod cache;
@@ -26,14 +26,14 @@ use super::multivector::MultiVector;
 use super::scalar::Scalar;
 use crate::error::{Error, Place, Result};
 
-/// What a reader may and may not accept.
+/// Limits of a reader.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadOptions<'a> {
-    /// Most bytes of memory a matrix may take while it is read.
+    /// Most bytes of memory that a matrix may take while it is read.
     pub memory_limit_bytes: u64,
     /// Refuse NaN and infinities.
     pub finite: bool,
-    /// Is told of the bytes that were read of a text, compressed or not.
+    /// Counts the bytes that are read of a text, compressed or not.
     pub progress: Option<Progress<'a>>,
 }
 
@@ -80,7 +80,7 @@ pub enum ArrayFormat {
     },
 }
 
-/// What a file is, by its first bytes.
+/// The format of a file.
 enum Kind {
     Cache,
     Gzip,
@@ -144,7 +144,7 @@ pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resu
 
 /// Opens a regular file; a folder, a pipe or a device is refused without waiting for it.
 fn open(path: &Path) -> Result<File> {
-    // A named pipe without a writer would hold up a plain open for ever.
+    // A plain open of a named pipe without a writer would never return.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = file.map_err(|error| Error::read(path, error))?;
     let kind = file.metadata().map_err(|error| Error::read(path, error))?.file_type();
@@ -174,7 +174,7 @@ fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>> {
     Ok(bytes[..filled].to_vec())
 }
 
-/// What reading said: damage that a reader found and worded itself, or the system's own error.
+/// The error of a failed read: damage that a reader described, or the error of the system.
 pub(crate) fn read_error(path: &Path, source: &str, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::InvalidData && error.get_ref().is_some() {
         Error::input(Place { source: source.into(), line: None, column: None }, error.to_string())
@@ -183,7 +183,7 @@ pub(crate) fn read_error(path: &Path, source: &str, error: io::Error) -> Error {
     }
 }
 
-/// A file's name without its endings: `cant` of `matrices/cant.mtx.gz`.
+/// A file's name without its endings: `cant` for `matrices/cant.mtx.gz`.
 pub(crate) fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for ending in [".gz", ".tar", ".mtx"] {
@@ -192,6 +192,11 @@ pub(crate) fn name_of(path: &Path) -> String {
         }
     }
     name
+}
+
+/// `1 value is`, `2 values are`: a count with the words for one or for several.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[cfg(test)]

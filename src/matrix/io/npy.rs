@@ -1,8 +1,7 @@
-//! NumPy's `.npy`: dense vectors and matrices of real numbers, read as multivectors and written from them.
+//! NumPy's `.npy`: reads dense vectors and matrices as multivectors, and writes them.
 //!
-//! Also the parts `.npz` needs: the header, and decoding of elements. Real numbers, whole numbers and booleans of
-//! either byte order are read; complex numbers, text and Python objects are refused by name. A shape is believed
-//! only as far as the bytes that are there.
+//! `.npz` uses the header and the decoding of elements too. Real numbers, integers and booleans of either byte order are
+//! read; complex numbers, text and Python objects are refused by name. A shape is checked against the bytes that follow.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -11,7 +10,7 @@ use rayon::prelude::*;
 
 use super::mapping::Mapping;
 use super::write::write_file;
-use super::{ArrayFormat, Dense, Input, ReadOptions};
+use super::{ArrayFormat, Dense, Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
 use crate::files::Target;
 use crate::matrix::{Dtype, MultiVector, Scalar};
@@ -25,7 +24,7 @@ const OWN_HEADER_BYTES: usize = 256;
 /// Bytes before the text of the header: magic, version, length.
 const PREFIX_BYTES: usize = 10;
 
-/// What the header says: the type of the elements, their order and their number in each dimension.
+/// The header: type and order of the elements, and their number in each dimension.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     pub element: Element,
@@ -34,12 +33,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Elements in all; `None` beyond 2^64.
+    /// Number of elements; `None` beyond 2^64.
     pub fn count(&self) -> Option<u64> {
         self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length))
     }
 
-    /// Reads the header, and only it; the error is the reason alone.
+    /// Reads the header and nothing after it; the error is the reason without a place.
     pub fn read(input: &mut impl Read) -> std::result::Result<Self, String> {
         let mut bytes = |length: usize| -> std::result::Result<Vec<u8>, String> {
             let mut bytes = vec![0; length];
@@ -51,7 +50,7 @@ impl Header {
         };
         let start = bytes(8)?;
         if !start.starts_with(MAGIC) {
-            return Err("this is no .npy array; its first bytes are not NumPy's".into());
+            return Err("this is not a .npy array; its first bytes are not NumPy's".into());
         }
         let length = match start[6] {
             1 => bytes(2)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
@@ -89,7 +88,7 @@ fn entry<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(rest.trim_start().strip_prefix(':')?.trim_start())
 }
 
-/// What one element is.
+/// The type of an element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Element {
     pub kind: Kind,
@@ -118,9 +117,9 @@ pub(super) enum Number {
 }
 
 impl Element {
-    /// From what stands behind `descr`, such as `'<f8', ...`.
+    /// The type that the text after `descr` names, such as `'<f8', ...`.
     fn parse(descr: &str) -> std::result::Result<Self, String> {
-        const READ: &str = "float32, float64, whole numbers and booleans are read";
+        const READ: &str = "float32, float64, integers and booleans are read";
         let quote = descr.chars().next().filter(|first| matches!(first, '\'' | '"'));
         let name = quote.and_then(|quote| descr[1..].split(quote).next());
         let Some(name) = name else {
@@ -227,10 +226,10 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
             what: format!("{}: {rows} x {k} {}", path.display(), T::DTYPE),
             needed_bytes,
             limit_bytes: options.memory_limit_bytes,
-            advice: "raise the limit or take fewer columns".into(),
+            advice: "raise the limit or use fewer columns".into(),
         });
     }
-    // One of the two may still be huge where the other is zero.
+    // One length may exceed memory where the other is zero.
     let size = |length: u64| usize::try_from(length).map_err(|_| refused("its shape is impossible".into()));
     let (rows, k) = (size(rows)?, size(k)?);
     let mut result = MultiVector::<T>::zeros(rows, k)?;
@@ -252,10 +251,17 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
         })
         .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     if too_large > 0 {
-        return Err(refused(format!("{too_large} values overflow {}; read it as f64", T::DTYPE)));
+        return Err(refused(format!(
+            "{} {}; use --dtype f64",
+            counted(too_large, "value overflows", "values overflow"),
+            T::DTYPE
+        )));
     }
     if options.finite && bad > 0 {
-        return Err(refused(format!("{bad} values are infinite or not numbers, and --finite refuses them")));
+        return Err(refused(format!(
+            "{}, and --finite refuses this",
+            counted(bad, "value is not finite", "values are not finite")
+        )));
     }
     let one_dimensional = shape.len() == 1;
     Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional } })
@@ -292,7 +298,7 @@ pub(super) fn real_type<T: Scalar>() -> String {
     format!("{order}f{bytes}")
 }
 
-/// What stands before the elements of an array: `bytes` bytes, a multiple of 64, with blanks after the header's text.
+/// The `bytes` bytes before the elements of an array, a multiple of 64; blanks pad the header's text.
 pub(super) fn header_bytes(descr: &str, shape: &str, bytes: usize) -> Vec<u8> {
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let text = format!("{text:<width$}\n", width = bytes - PREFIX_BYTES - 1);

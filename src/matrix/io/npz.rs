@@ -1,8 +1,7 @@
-//! SciPy's `.npz`: matrices that `scipy.sparse.save_npz` wrote as csr, csc or coo, stored or deflated.
+//! Reads SciPy's `.npz`: csr, csc and coo matrices of `scipy.sparse.save_npz`, stored or deflated.
 //!
-//! Nothing is believed that the bytes do not bear out: arrays grow as their bytes arrive, never to a declared size;
-//! every index is checked against the shape. Rows that are not sorted are sorted, duplicates are summed, and both
-//! are noted.
+//! Declared sizes are not trusted: arrays grow as their bytes arrive, and every index is checked against the shape.
+//! Unsorted rows are sorted, duplicates are summed, and both are noted.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -14,7 +13,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::npy::{Element, Header, Kind, Number};
-use super::{Input, ReadOptions};
+use super::{Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
 use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
@@ -48,16 +47,18 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
             let Values { mut values, field } = archive.values::<T>(&mut notes)?;
             let entries = archive.check_pointers(&pointers, indices.len(), values.len())?;
             if entries < indices.len() {
-                notes.push(format!(
-                    "{} entries behind the last pointer were left out",
-                    indices.len() - entries
+                let surplus = (indices.len() - entries) as u64;
+                notes.push(counted(
+                    surplus,
+                    "entry after the last pointer was left out",
+                    "entries after the last pointer were left out",
                 ));
                 indices.truncate(entries);
                 values.truncate(entries);
             }
             let order = worst_order(&pointers, &indices);
             if by_rows && order == Ordering::Greater {
-                notes.push("rows were not sorted by column; they are now".into());
+                notes.push("rows were not sorted by column and have been sorted".into());
             }
             let (matrix, duplicates) = if by_rows && order == Ordering::Less {
                 (Csr::try_new(rows as usize, cols as usize, pointers, indices, values)?, 0)
@@ -88,7 +89,8 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
         }
     };
     if duplicates > 0 {
-        notes.push(format!("{duplicates} duplicate entries were summed"));
+        let (one, many) = ("duplicate entry was summed", "duplicate entries were summed");
+        notes.push(counted(duplicates, one, many));
     }
     let info = MatrixInfo {
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -101,7 +103,7 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
     Ok(Loaded { matrix, info, notes })
 }
 
-/// How the columns of each row follow each other, at worst: less if all rows ascend.
+/// The largest comparison of neighbouring columns in any row: `Less` if all rows ascend.
 fn worst_order(pointers: &[u64], indices: &[u32]) -> Ordering {
     let row_order = |pair: &[u64]| {
         let row = &indices[pair[0] as usize..pair[1] as usize];
@@ -126,7 +128,8 @@ impl<'a> Archive<'a> {
         let path = &input.path;
         let file = input.file.try_clone().map_err(|error| Error::read(path, error))?;
         let zip = ZipArchive::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| {
-            let reason = format!("this is no .npz, or a damaged one ({error}); save it again with save_npz");
+            let reason =
+                format!("this is not a .npz file, or it is damaged ({error}); save it again with save_npz");
             Error::input(Place::file(path), reason)
         })?;
         Ok(Self { path, options, zip })
@@ -147,7 +150,7 @@ impl<'a> Archive<'a> {
         check_memory(self.path, self.options, &format!("a matrix of {rows} rows"), needed_bytes)
     }
 
-    /// Decodes all elements of an array; `accept` turns the element at a position into what is kept, or says why not.
+    /// Decodes all elements of an array; `accept` converts an element, or returns why it is refused.
     fn array<V: Pod>(
         &mut self,
         name: &str,
@@ -160,7 +163,7 @@ impl<'a> Archive<'a> {
             Ok(member) => member,
             Err(ZipError::FileNotFound) => {
                 let reason =
-                    format!("there is no {name}.npy in it; this is no matrix of scipy.sparse.save_npz");
+                    format!("there is no {name}.npy in it; this is not a matrix of scipy.sparse.save_npz");
                 return Err(Error::input(Place::file(path), reason));
             }
             Err(error) => return Err(refused(format!("the archive is damaged ({error})"))),
@@ -179,7 +182,9 @@ impl<'a> Archive<'a> {
             let step = left.min(STEP_ELEMENTS as u64) as usize;
             let bytes = &mut bytes[..step * header.element.bytes];
             member.read_exact(bytes).map_err(|error| {
-                refused(format!("{count} elements are declared, and it ends or breaks before ({error})"))
+                refused(format!(
+                    "{count} elements are declared, but it ends or is damaged before the last ({error})"
+                ))
             })?;
             values.try_reserve(step).map_err(|_| refused("the system refused the memory".into()))?;
             for element in bytes.chunks_exact(header.element.bytes) {
@@ -192,7 +197,7 @@ impl<'a> Archive<'a> {
         // Reading to the end also checks the archive's checksum.
         match member.read(&mut [0]) {
             Ok(0) => Ok((header, values)),
-            Ok(_) => Err(refused(format!("there are bytes behind its {count} elements; it is damaged"))),
+            Ok(_) => Err(refused(format!("there are bytes after its {count} elements; it is damaged"))),
             Err(error) => Err(refused(format!("the archive is damaged ({error})"))),
         }
     }
@@ -204,7 +209,7 @@ impl<'a> Archive<'a> {
             let width = match element.kind {
                 Kind::Bytes => 1,
                 Kind::Unicode => 4,
-                _ => return Err("not a text".into()),
+                _ => return Err("not text".into()),
             };
             // Characters of ASCII have one byte that is not zero, in either byte order.
             let characters = bytes.chunks(width).map(|one| one.iter().copied().max().unwrap_or(0));
@@ -219,7 +224,7 @@ impl<'a> Archive<'a> {
         let [rows, cols] = lengths[..] else {
             return Err(self.refused(&format!("unsupported: {} dimensions; a matrix has two", lengths.len())));
         };
-        // Rows become indices, too, on the way from csc or coo, and in other formats.
+        // Conversions from csc and coo store rows as indices too.
         let most = MOST_COLUMNS as u64;
         if rows > most || cols > most {
             return Err(self.refused(&format!("unsupported: {rows} x {cols}; at most {most} each")));
@@ -236,7 +241,7 @@ impl<'a> Archive<'a> {
         Ok(pointers)
     }
 
-    /// The number of entries the pointers speak of, if they are sound.
+    /// The number of entries, if the pointers are valid.
     fn check_pointers(&self, pointers: &[u64], indices: usize, values: usize) -> Result<usize> {
         let last = pointers.last().copied().unwrap_or(0);
         let sound = pointers.first() == Some(&0) && pointers.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -264,7 +269,7 @@ impl<'a> Archive<'a> {
             let number = element.decode(bytes);
             let value = number.to_scalar::<T>();
             if number.overflows::<T>() {
-                return Err(format!("a value overflows {}; read it as f64", T::DTYPE));
+                return Err(format!("a value overflows {}; use --dtype f64", T::DTYPE));
             }
             if !value.to_f64().is_finite() {
                 if finite {
@@ -278,10 +283,11 @@ impl<'a> Archive<'a> {
             Ok(value)
         })?;
         if not_finite > 0 {
-            notes.push(format!("{not_finite} values are infinite or not numbers"));
+            notes.push(counted(not_finite, "value is not finite", "values are not finite"));
         }
         if inexact > 0 {
-            notes.push(format!("{inexact} whole numbers have no exact {} and were rounded", T::DTYPE));
+            let note = counted(inexact, "integer was rounded", "integers were rounded");
+            notes.push(format!("{note} to {}", T::DTYPE));
         }
         let field = if header.element.kind == Kind::Real { Field::Real } else { Field::Integer };
         Ok(Values { values, field })
@@ -294,21 +300,21 @@ fn check_memory(path: &Path, options: &ReadOptions, what: &str, needed_bytes: u6
             what: format!("{}: {what}", path.display()),
             needed_bytes,
             limit_bytes: options.memory_limit_bytes,
-            advice: "raise the limit or take a smaller matrix".into(),
+            advice: "raise the limit or use a smaller matrix".into(),
         });
     }
     Ok(())
 }
 
-/// A whole number from zero to below `bound`.
+/// An integer from 0 to below `bound`.
 fn whole(element: Element, bytes: &[u8], bound: u64) -> std::result::Result<u64, String> {
     if !matches!(element.kind, Kind::Signed | Kind::Unsigned) {
-        return Err("not a whole number".into());
+        return Err("not an integer".into());
     }
     match element.decode(bytes) {
         Number::Whole(value) if (0..i128::from(bound)).contains(&value) => Ok(value as u64),
         Number::Whole(value) => Err(format!("{value} is outside 0..{bound}; the file is damaged")),
-        Number::Real(_) => Err("not a whole number".into()),
+        Number::Real(_) => Err("not an integer".into()),
     }
 }
 

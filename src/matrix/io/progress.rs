@@ -1,14 +1,14 @@
-//! How far reading or writing has come, told to whoever wants to know.
+//! Progress of reading and writing, reported through a callback.
 
 use std::fmt;
 use std::io::{self, Read};
 
-/// Is told of every part that is done, from any thread.
+/// A callback that is given the amount of each finished part, from any thread.
 #[derive(Clone, Copy)]
 pub struct Progress<'a>(pub &'a (dyn Fn(u64) + Sync));
 
 impl Progress<'_> {
-    /// So much more is done.
+    /// Reports a finished part.
     pub fn advance(self, amount: u64) {
         (self.0)(amount);
     }
@@ -20,11 +20,11 @@ impl fmt::Debug for Progress<'_> {
     }
 }
 
-/// Tells of every byte that is read through it.
+/// A reader that reports the bytes read through it.
 pub(super) struct Counted<'a, R> {
-    /// What is read.
+    /// The reader.
     pub inner: R,
-    /// Who is told.
+    /// The callback.
     pub progress: Option<Progress<'a>>,
 }
 
@@ -49,24 +49,24 @@ mod tests {
     use crate::matrix::io::{ReadOptions, read};
 
     #[test]
-    fn every_byte_of_a_text_and_of_a_compressed_file_is_told_of() {
+    fn progress_counts_every_byte_of_plain_and_compressed_text() {
         let folder = tempfile::tempdir().unwrap();
         let made = generate::<f64>("stencil5,n=40", 1, 1 << 30).unwrap();
         for name in ["a.mtx", "a.mtx.gz"] {
             let path = folder.path().join(name);
-            let told = AtomicU64::new(0);
-            let tell = |amount| {
-                told.fetch_add(amount, Ordering::Relaxed);
+            let reported = AtomicU64::new(0);
+            let report = |amount| {
+                reported.fetch_add(amount, Ordering::Relaxed);
             };
-            let progress = Some(Progress(&tell));
+            let progress = Some(Progress(&report));
             write_matrix_market(&path, &made.matrix.view(), &made.info, progress).unwrap();
-            assert_eq!(told.swap(0, Ordering::Relaxed), made.matrix.nnz() as u64, "lines of {name}");
+            assert_eq!(reported.swap(0, Ordering::Relaxed), made.matrix.nnz() as u64, "lines of {name}");
             let options = ReadOptions { progress, ..ReadOptions::default() };
             let read: Csr<f64> = read(&path, &options).unwrap().matrix;
             assert_eq!(read.nnz(), made.matrix.nnz());
-            let (told, bytes) = (told.into_inner(), path.metadata().unwrap().len());
+            let (reported, bytes) = (reported.into_inner(), path.metadata().unwrap().len());
             // The head of a text is read before its entries.
-            assert!(told <= bytes && told + 200 > bytes, "{told} of {bytes} bytes of {name}");
+            assert!(reported <= bytes && reported + 200 > bytes, "{reported} of {bytes} bytes of {name}");
         }
     }
 }

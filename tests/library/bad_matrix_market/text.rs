@@ -37,7 +37,7 @@ fn minor_deviations_are_accepted_with_a_note() {
         (format!("{}1 1 1\n1 1 3\n", &REAL[1..]), "the banner has one % instead of two"),
         (format!(" {REAL}1 1 1\n1 1 3\n"), "1 line starts with blanks"),
         (format!("{REAL}  1 1 1\n\t1 1 3\n"), "2 lines start with blanks"),
-        (format!("{REAL}1 1 1\n% a\n1 1 3\n  % b\n"), "2 comments stand among the entries"),
+        (format!("{REAL}1 1 1\n% a\n1 1 3\n  % b\n"), "2 comments are among the entries"),
     ] {
         let loaded = accepted(&text);
         assert_eq!(dense_rows(&loaded), [[3.0]]);
@@ -135,7 +135,7 @@ fn sizes_beyond_the_memory_limit_are_refused_before_allocating() {
 fn duplicates_are_summed_and_counted() {
     let loaded = accepted(format!("{REAL}2 2 4\n1 1 3\n2 2 1\n1 1 4\n1 1 0.5\n"));
     assert_eq!(dense_rows(&loaded), [[7.5, 0.0], [0.0, 1.0]]);
-    assert_eq!(loaded.notes, ["2 duplicate entries were added to the earlier ones at their places"]);
+    assert_eq!(loaded.notes, ["2 duplicate entries were added to the earlier ones"]);
     assert_eq!((loaded.matrix.nnz(), loaded.info.stored_entries), (2, 4));
 }
 
@@ -145,12 +145,8 @@ fn bytes_that_are_not_text_are_accepted_in_comments_only() {
     assert_eq!(dense_rows(&accepted(comment)), [[3.0]]);
     refused([REAL.as_bytes(), b"1 1 1\n1 1 3\xff\n"].concat(), 3, "byte 0xff is not text");
     refused([REAL.as_bytes(), b"1 1 1\n\xa01 1 3\n"].concat(), 3, "byte 0xa0 is not text");
-    refused([REAL.as_bytes(), b"1 1 1\n1 1 3\0\n"].concat(), 3, "a NUL byte stands among the entries");
-    refused(
-        [REAL.as_bytes(), b"1 1 1\n", &[0; 10_000][..]].concat(),
-        3,
-        "a NUL byte stands among the entries",
-    );
+    refused([REAL.as_bytes(), b"1 1 1\n1 1 3\0\n"].concat(), 3, "a NUL byte among the entries");
+    refused([REAL.as_bytes(), b"1 1 1\n", &[0; 10_000][..]].concat(), 3, "a NUL byte among the entries");
 }
 
 #[test]
@@ -160,7 +156,7 @@ fn a_comment_of_five_megabytes_is_skipped() {
     for bytes in [text.clone().into_bytes(), packed(&text)] {
         let loaded = accepted(bytes);
         assert_eq!(dense_rows(&loaded), [[3.0, 0.0], [0.0, 4.0]]);
-        assert_eq!(loaded.notes, ["2 comments stand among the entries"]);
+        assert_eq!(loaded.notes, ["2 comments are among the entries"]);
     }
     refused(format!("{REAL}%{long}\n2 2 2\n1 1 3\n%{long}\n9 2 4\n"), 6, "row 9 is outside");
 }

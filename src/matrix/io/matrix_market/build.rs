@@ -1,9 +1,9 @@
-//! Entries by bucket to CSR, in time and memory proportional to the entries and rows.
+//! Builds CSR from buckets of entries, in time and memory proportional to entries and rows.
 //!
-//! Each bucket owns consecutive rows, so it owns consecutive stretches of all three arrays and is built by one task
-//! with no other's help: count, place in file order, drop the pieces on the way. Most files list entries by row or
-//! by column and rows come out ascending; only rows that do not are sorted, stably, so that duplicates are summed in
-//! file order.
+//! A bucket holds consecutive rows, hence consecutive ranges of all three arrays, and one task builds it independently of
+//! the others: it counts, places entries in file order and frees the pieces as it goes. Most files list entries by row or
+//! by column, and their rows come out ascending. Other rows are sorted with a stable sort, so that duplicates are summed
+//! in file order.
 
 use rayon::prelude::*;
 
@@ -14,16 +14,16 @@ use crate::matrix::csr::Csr;
 use crate::matrix::info::Symmetry;
 use crate::matrix::scalar::Scalar;
 
-/// What the entries are of.
+/// The matrix that is built.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// Number of rows.
     pub rows: usize,
     /// Number of columns.
     pub cols: usize,
-    /// What the file left out (the pieces hold it).
+    /// The symmetry that the file declares; the pieces hold the mirrored entries too.
     pub symmetry: Symmetry,
-    /// Whether entries of both triangles are there, so that a place may be listed in both.
+    /// Whether the file lists entries of both triangles, so that one position may be listed twice.
     pub both_triangles: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Shape {
 pub enum BuildFault {
     /// Row and column, counted from one, of an entry whose mirror image was listed too.
     BothListed(u64, u64),
-    /// Memory.
+    /// Any other error, such as too little memory.
     Other(Error),
 }
 
@@ -42,7 +42,7 @@ impl From<Error> for BuildFault {
     }
 }
 
-/// One bucket's share of the work: its entries and its stretches of the arrays.
+/// The work of one bucket: its entries and its ranges of the arrays.
 struct Share<'a, T> {
     first_row: usize,
     pieces: Vec<Piece<T>>,
@@ -52,10 +52,10 @@ struct Share<'a, T> {
     values: &'a mut [T],
 }
 
-/// What became of a bucket.
+/// The result of a bucket.
 #[derive(Debug, Clone, Copy)]
 struct Built {
-    /// Entries of different places.
+    /// Entries after duplicates are summed.
     kept: usize,
     /// Entries of the file that were added to an earlier one.
     duplicates: u64,
@@ -128,7 +128,7 @@ fn close_gaps<T: Scalar>(
 }
 
 impl<T: Scalar> Share<'_, T> {
-    /// Fills the stretches; ends of rows count from the bucket's first entry.
+    /// Fills the ranges; ends of rows count from the bucket's first entry.
     fn build(mut self, shape: Shape) -> std::result::Result<Built, BuildFault> {
         if shape.both_triangles {
             self.refuse_listed_mirrors()?;
@@ -231,6 +231,6 @@ fn no_scratch<T>(entries: usize) -> Error {
         what: "sorting a row".into(),
         needed_bytes: (entries * size_of::<(u32, T)>()) as u64,
         limit_bytes: 0,
-        advice: "the system refused the memory; free some or take a smaller matrix".into(),
+        advice: "the system refused the memory; free some or use a smaller matrix".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Array files: all values, column after column, to a row-major multivector.
+//! Reads array files: all values, column by column, as a row-major multivector.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -58,10 +58,10 @@ fn read_array<T: Scalar>(
             what: format!("the {} by {} array of {source}", header.rows, header.cols),
             needed_bytes,
             limit_bytes: options.memory_limit_bytes,
-            advice: "take a machine with more memory or raise the limit".into(),
+            advice: "use a machine with more memory or raise the limit".into(),
         });
     }
-    // Both fit: their product was just found to.
+    // Both fit, since their product does.
     let (rows, k) = (header.rows as usize, header.cols as usize);
     let mut dense = MultiVector::zeros(rows, k)?;
     let mut blocks = LineBlocks::new(text, BLOCK_BYTES);
@@ -120,7 +120,7 @@ fn array_value<T: Scalar>(
         return Err(format!("the line is longer than {LONGEST_LINE} bytes; a number this long overflows"));
     }
     if word.iter().any(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(format!("{} is more than one word; an array has one value a line", shown(word)));
+        return Err(format!("{} is more than one word; an array has one value on each line", shown(word)));
     }
     careful_value(header.field, header.unsigned, finite, word, tally).map(Some)
 }

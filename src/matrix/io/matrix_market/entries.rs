@@ -1,8 +1,7 @@
-//! The entry lines of a coordinate file.
+//! Parses the entry lines of a coordinate file.
 //!
-//! A fast path reads what nearly all lines look like: two indices and a plain number, single spellings, one line
-//! end. Whatever it does not recognise goes to the careful path, which alone decides what is refused and why; so the
-//! fast path may be as narrow as it likes but must never accept what the careful path refuses.
+//! A fast path reads the usual form of a line: two indices and a plain number. Any other line goes to the careful path,
+//! which alone decides what is refused and why. The fast path may accept less than the careful path, never more.
 
 use memchr::memchr;
 
@@ -20,11 +19,11 @@ use crate::matrix::scalar::Scalar;
 pub enum Fault {
     /// What is wrong on a line, counted from one within the part.
     Line(u64, String),
-    /// Something that is no line's fault.
+    /// An error that belongs to no line.
     Whole(Error),
 }
 
-/// What a part of a file held.
+/// The parsed content of a part of a file.
 pub struct Part<T> {
     /// Entries by bucket.
     pub pieces: Vec<Vec<Piece<T>>>,
@@ -32,7 +31,7 @@ pub struct Part<T> {
     pub entries: u64,
     /// Lines of any kind.
     pub lines: u64,
-    /// What was noticed.
+    /// Counts of repairs and oddities.
     pub tally: Tally,
 }
 
@@ -52,7 +51,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         Self { header, finite, sorter, entries: 0, lines: 0, tally: Tally::default() }
     }
 
-    /// Takes the entries of `text`, whole lines, each with its line feed.
+    /// Parses `text`: whole lines, each with its line feed.
     pub fn parse(&mut self, text: &[u8]) -> Result<(), Fault> {
         match self.header.field {
             Field::Real => self.parse_with(text, fast_real::<T>),
@@ -62,7 +61,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         }
     }
 
-    /// What all blocks together held.
+    /// The content of all blocks.
     pub fn finish(self) -> Result<Part<T>, Fault> {
         let Self { sorter, entries, lines, tally, .. } = self;
         Ok(Part { pieces: sorter.finish().map_err(Fault::Whole)?, entries, lines, tally })
@@ -93,7 +92,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         Ok(())
     }
 
-    /// Takes an entry inside the matrix, and its mirror image where the file leaves that out.
+    /// Adds an entry, and its mirror image where the file omits it.
     #[inline(always)]
     fn take(&mut self, row: u64, column: u64, value: T) -> Result<(), Fault> {
         self.entries += 1;
@@ -168,22 +167,22 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         };
         match words.next() {
             None => Ok((row, column, value)),
-            Some(extra) => Err(format!("{} follows the entry; one entry a line is read", shown(extra))),
+            Some(extra) => Err(format!("{} follows the entry; a line holds one entry", shown(extra))),
         }
     }
 }
 
-/// Refuses bytes that no number is written with; `line` is no comment.
+/// Refuses bytes that occur in no number; `line` must not be a comment.
 pub fn check_text(line: &[u8]) -> Result<(), String> {
     let strange = |byte: u8| !(byte.is_ascii_graphic() || is_blank(byte) || byte == b'\r');
     match line.iter().find(|byte| strange(**byte)) {
-        Some(0) => Err("a NUL byte stands among the entries; the file is damaged".into()),
+        Some(0) => Err("there is a NUL byte among the entries; the file is damaged".into()),
         Some(byte) => Err(format!("byte 0x{byte:02x} is not text; the file is damaged")),
         None => Ok(()),
     }
 }
 
-/// The value of a word, as a `T`, with everything unusual counted.
+/// The value of a word; `tally` counts what is unusual about it.
 pub fn careful_value<T: Scalar>(
     field: Field,
     unsigned: bool,
@@ -198,14 +197,11 @@ pub fn careful_value<T: Scalar>(
     let rounded = T::from_f64(value);
     if !value.is_finite() {
         if finite {
-            return Err(format!(
-                "value {} is not finite, and only finite values were asked for",
-                shown(word)
-            ));
+            return Err(format!("value {} is not finite, and --finite refuses it", shown(word)));
         }
         tally.non_finite += 1;
     } else if !rounded.to_f64().is_finite() {
-        return Err(format!("value {} overflows {}; read it as f64", shown(word), T::DTYPE));
+        return Err(format!("value {} overflows {}; use --dtype f64", shown(word), T::DTYPE));
     }
     tally.inexact += u64::from(inexact);
     tally.underflowed += u64::from(underflowed || (value != 0.0 && rounded == T::ZERO));

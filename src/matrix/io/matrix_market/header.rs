@@ -1,7 +1,7 @@
-//! The head of a Matrix Market file: banner, comments, size line.
+//! Reads the header of a Matrix Market file: banner, comments, size line.
 //!
-//! A header that exists names a kind of file that is supported here and a shape that makes sense; whether the
-//! declared entries are there is for the readers of the body to find out.
+//! A [`Header`] always describes a supported kind of file and a possible shape. The readers of the body check that the
+//! declared entries follow.
 
 use std::io::{self, BufRead};
 
@@ -23,44 +23,44 @@ pub enum Format {
     Array,
 }
 
-/// What the head of a file declares.
+/// The declarations of a header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
     /// How entries are listed.
     pub format: Format,
-    /// What entries are.
+    /// The type of the entries.
     pub field: Field,
     /// Whether the file says that no value is negative.
     pub unsigned: bool,
-    /// What is left out.
+    /// The symmetry, which says what the file omits.
     pub symmetry: Symmetry,
     /// Number of rows.
     pub rows: u64,
     /// Number of columns.
     pub cols: u64,
-    /// Number of entry lines that follow; saturated for an array beyond all memory.
+    /// Number of entry lines that follow; saturated for an array beyond 2^64 values.
     pub entries: u64,
-    /// The line that says so, counted from one; it is the last line of the head.
+    /// The number of the size line, counted from one; it is the last line of the header.
     pub size_line: u64,
-    /// Bytes of the head.
+    /// Bytes of the header.
     pub bytes: u64,
     /// A comment says that the matrix was generated.
     pub synthetic: bool,
-    /// What was noticed.
+    /// Counts of repairs and oddities.
     pub tally: Tally,
 }
 
-/// Why a head was refused: by the reader, or by what it says on a line (none for the file as a whole).
+/// Why a header is refused.
 #[derive(Debug)]
 pub enum HeaderFault {
     /// The system's or the decompressor's error.
     Read(io::Error),
-    /// What is wrong on which line.
+    /// The line (none for the file as a whole), and what is wrong with it.
     Line(Option<u64>, String),
 }
 
 impl HeaderFault {
-    /// The error, of a source's name; `read` turns an error of reading into ours.
+    /// The error for a source; `read` converts a failed read.
     pub fn named(self, source: &str, read: impl FnOnce(io::Error) -> Error) -> Error {
         match self {
             Self::Read(error) => read(error),
@@ -73,11 +73,10 @@ impl HeaderFault {
 
 type Outcome<T> = std::result::Result<T, HeaderFault>;
 
-const NO_TEXT: &str =
-    "the first line is no text, so not a %%MatrixMarket banner; give .mtx, .mtx.gz, .tar.gz, .npz or .rlm";
+const NO_TEXT: &str = "the first line is not text, so it is not a %%MatrixMarket banner; give .mtx, .mtx.gz, .tar.gz, .npz or .rlm";
 
 impl Header {
-    /// Reads the head and leaves `reader` at the first byte of the body.
+    /// Reads the header and leaves `reader` at the first byte of the body.
     pub fn read(reader: &mut impl BufRead) -> Outcome<Self> {
         let mut lines = HeadLines { reader, lines: 0, bytes: 0 };
         let mut tally = Tally::default();
@@ -155,7 +154,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty())
 }
 
-/// What a download that needed a login, or a wrong address, leaves behind.
+/// A failed download often leaves an HTML page in the file.
 const LOOKS_LIKE_HTML: &str = "this looks like HTML, not a matrix; fetch the matrix file itself";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -184,7 +183,7 @@ fn banner(line: &[u8], tally: &mut Tally) -> std::result::Result<(Format, Field,
         _ => return Err(no_banner(trimmed)),
     }
     if *object != b"matrix" {
-        return Err(format!("unsupported: {} objects; a matrix is read", shown(object)));
+        return Err(format!("unsupported: {} objects; only 'matrix' is supported", shown(object)));
     }
     let [format, field, symmetry] = rest else {
         return Err("the banner needs the words matrix, format, field and symmetry, and no more".into());
@@ -218,7 +217,10 @@ fn banner(line: &[u8], tally: &mut Tally) -> std::result::Result<(Format, Field,
 }
 
 fn no_banner(line: &[u8]) -> String {
-    format!("the first line is {}, not a %%MatrixMarket banner; this is no Matrix Market file", shown(line))
+    format!(
+        "the first line is {}, not a %%MatrixMarket banner; this is not a Matrix Market file",
+        shown(line)
+    )
 }
 
 fn size(line: &[u8], format: Format) -> std::result::Result<(u64, u64, u64), String> {
@@ -243,7 +245,7 @@ fn size(line: &[u8], format: Format) -> std::result::Result<(u64, u64, u64), Str
     }
 }
 
-/// Lines of the head, of which a long one is kept in part only.
+/// The lines of a header; of a long line only the start is kept.
 struct HeadLines<'a, R> {
     reader: &'a mut R,
     lines: u64,
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_starts_behind_the_size_line() {
+    fn the_body_starts_after_the_size_line() {
         let text = b"%%MatrixMarket matrix coordinate integer symmetric\n% note\n\n 3 3 2\n1 1 5\n";
         let read = header(text);
         assert_eq!((read.rows, read.cols, read.entries, read.size_line), (3, 3, 2, 4));

@@ -1,7 +1,7 @@
-//! Text cut into blocks of whole lines, from any reader, with bounded memory.
+//! Divides text from any reader into blocks of whole lines, with bounded memory.
 //!
-//! Every block ends with a line feed (the last line gets one if it has none), and blocks keep the number of lines.
-//! A comment longer than a block arrives shortened. Any other line that long arrives cut off; it is longer than
+//! Every block ends with a line feed (the last line gets one if it has none), and the number of lines is preserved. A
+//! comment longer than a block is shortened. Any other line of that length is cut off; it is still longer than
 //! [`LONGEST_LINE`], which its reader refuses.
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use memchr::{memchr, memrchr};
 
-/// Most bytes an entry, a banner or a size line may take: three numbers of any sane spelling and blanks around them.
+/// Most bytes of an entry, banner or size line: enough for three numbers and blanks.
 pub const LONGEST_LINE: usize = 4096;
 
 const READ_BYTES: usize = 64 << 10;
@@ -29,7 +29,7 @@ pub fn is_comment(line: &[u8]) -> bool {
 pub struct LineBlocks<R> {
     reader: R,
     block_bytes: usize,
-    /// The start of a line whose end was not there yet.
+    /// The start of a line whose end is not read yet.
     carry: Vec<u8>,
     ended: bool,
 }
@@ -85,7 +85,7 @@ impl<R: Read> LineBlocks<R> {
         Ok(())
     }
 
-    /// Leaves of a comment its first sign, its line feed, and what came behind it in the same reads.
+    /// Shortens a comment to its first character and its line feed; keeps the text after it.
     fn skip_rest_of_comment(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
         while !self.ended {
             block.clear();
@@ -100,13 +100,13 @@ impl<R: Read> LineBlocks<R> {
     }
 }
 
-/// A stretch of a file, read at its own position so that threads can share the file.
+/// A range of a file, read at its own position, so that threads can share the file.
 pub struct FileRange<'a> {
     /// The file.
     pub file: &'a File,
     /// Where the next read starts.
     pub position: u64,
-    /// Where the stretch ends.
+    /// Where the range ends.
     pub end: u64,
 }
 
@@ -126,9 +126,9 @@ impl Read for FileRange<'_> {
     }
 }
 
-/// Cuts a stretch of a file into spans of about `span_bytes` at line starts; returns where each starts, and the end.
+/// Divides a range of a file into spans of about `span_bytes` that start at line starts; returns all starts, and the end.
 ///
-/// A span may be longer where lines are: every byte belongs to exactly one span, and is looked at at most once here.
+/// A span may be longer if its lines are. Every byte belongs to exactly one span, and is read at most once here.
 pub fn spans(file: &File, start: u64, end: u64, span_bytes: u64) -> io::Result<Vec<u64>> {
     let mut starts = vec![start];
     let mut buffer = vec![0; 4096];

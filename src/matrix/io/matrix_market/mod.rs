@@ -1,8 +1,7 @@
-//! Matrix Market files: coordinate ones to CSR, arrays to dense multivectors.
+//! Reads Matrix Market: coordinate files as CSR, array files as multivectors.
 //!
-//! Coordinate text is parsed on all threads of the pool this is called in, span by span, into entries sorted roughly
-//! by row, and built into CSR bucket by bucket. A line that is refused is named by its number in the file; if there
-//! are several, the first.
+//! All threads of the current pool parse coordinate text, span by span, into buckets of consecutive rows; each bucket then
+//! becomes its part of the CSR arrays. An error names the first line that is refused, by its number in the file.
 
 mod build;
 mod dense;
@@ -37,13 +36,13 @@ use crate::matrix::scalar::Scalar;
 pub(crate) use self::dense::{read_array_gzip, read_array_plain};
 pub(crate) use self::stream::read_gzip;
 
-/// Bytes of an entry line, more or less: only how memory is asked for depends on it.
+/// Estimated bytes of an entry line. Only the sizes of allocations depend on it.
 const TYPICAL_LINE_BYTES: u64 = 24;
 
-/// How text is cut up; tests cut it finer.
+/// How text is divided; tests divide it finer.
 #[derive(Debug, Clone, Copy)]
 struct Cuts {
-    /// Bytes of text that a task takes at once.
+    /// Bytes of text of one task.
     span_bytes: u64,
     /// Bytes read at once within a span: few enough to stay in a core's own cache.
     block_bytes: usize,
@@ -113,7 +112,7 @@ fn read_plain_cut<T: Scalar>(
     assembly.finish(name_of(path))
 }
 
-/// A matrix coming together from its parts, in file order.
+/// A matrix that is assembled from its parts, in file order.
 struct Assembly<T> {
     source: String,
     header: Header,
@@ -129,7 +128,7 @@ struct Assembly<T> {
 }
 
 impl<T: Scalar> Assembly<T> {
-    /// Checks what the head declares against the limit and against the text there can be.
+    /// Checks the declared sizes against the memory limit and against the bytes of text.
     fn begin(
         source: String,
         header: Header,
@@ -231,7 +230,7 @@ impl<T: Scalar> Assembly<T> {
     }
 }
 
-/// Refuses more entries than the text could hold, each on its own line of the fewest bytes.
+/// Refuses more entries than the text can hold if each has the shortest possible line.
 fn check_text_holds(source: &str, header: &Header, text_bytes: u64) -> Result<()> {
     let least = match (header.format, header.field) {
         (Format::Coordinate, Field::Pattern) => "1 1\n".len(),
@@ -251,7 +250,7 @@ fn check_text_holds(source: &str, header: &Header, text_bytes: u64) -> Result<()
     Err(Error::input(Place::line(source, header.size_line), reason))
 }
 
-/// Refuses a CSR beyond the limit.
+/// Refuses a CSR matrix beyond the memory limit.
 fn check_fits(source: &str, rows: u64, nonzeros: u64, value_bytes: usize, limit_bytes: u64) -> Result<()> {
     let pointers = rows.saturating_add(1).saturating_mul(8);
     let needed_bytes = pointers.saturating_add(nonzeros.saturating_mul(4 + value_bytes as u64));
@@ -262,6 +261,6 @@ fn check_fits(source: &str, rows: u64, nonzeros: u64, value_bytes: usize, limit_
         what: format!("{source} with {rows} rows and {nonzeros} nonzeros"),
         needed_bytes,
         limit_bytes,
-        advice: "take a machine with more memory or raise the limit".into(),
+        advice: "use a machine with more memory or raise the limit".into(),
     })
 }

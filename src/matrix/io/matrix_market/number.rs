@@ -1,12 +1,11 @@
-//! The words of a line as numbers: exact about what is a number and what is not.
+//! Parses the words of a line as numbers, and decides what is a number.
 //!
-//! This is the careful reading. The common spellings are read by the fast path in `entries`, which accepts nothing
-//! that is refused here.
+//! This is the careful path. The fast path in `entries` reads the usual forms and accepts nothing that is refused here.
 
 /// Largest power of two below which every whole number is an `f64`.
 const EXACT_INTEGERS: u128 = 1 << 53;
 
-/// A value and what happened to it on the way to `f64`.
+/// A value and how its conversion to `f64` changed it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
     /// The nearest `f64`.
@@ -17,7 +16,7 @@ pub struct Value {
     pub underflowed: bool,
 }
 
-/// A word for a message: printable, and short even if the word is not.
+/// A word as a message shows it: printable and shortened.
 pub fn shown(word: &[u8]) -> String {
     const LONGEST: usize = 40;
     let start = String::from_utf8_lossy(&word[..word.len().min(LONGEST)]).escape_debug().to_string();

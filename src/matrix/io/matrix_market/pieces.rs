@@ -1,8 +1,8 @@
-//! Entries on their way from text to CSR, sorted roughly: by bucket, a bucket being some consecutive rows.
+//! Parsed entries, sorted by bucket. A bucket is a range of consecutive rows.
 //!
-//! Each bucket of each span of text has its own pieces of memory, in file order. A piece is a mapping of its own, so
-//! pages never written cost nothing and dropping a piece gives its memory back to the system at once: that is what
-//! keeps the peak near the size of the entries, while the CSR arrays grow as the pieces go.
+//! Each bucket of each span of text has its own pieces of memory, in file order. A piece is a separate mapping: pages that
+//! are never written cost nothing, and dropping a piece returns its memory to the system at once. The peak therefore stays
+//! near the size of the entries while the CSR arrays grow and the pieces are dropped.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::matrix::scalar::Scalar;
 
 /// Entries gathered for a bucket before they are copied out together.
 const STAGED: usize = 32;
-/// Entries of a piece, within bounds: a page or two at least, and never so many that a piece is a burden of its own.
+/// Fewest and most entries of a piece: at least a page or two, and a bounded maximum.
 const SMALLEST_PIECE: usize = 512;
 const LARGEST_PIECE: usize = 1 << 20;
 /// Set in the key of an entry that the file did not list but that follows by symmetry.
@@ -22,7 +22,7 @@ const MIRRORED: u64 = 1 << 63;
 /// Rows of a bucket are counted in 31 bits.
 const MOST_SHIFT: u32 = 31;
 
-/// Which bucket a row belongs to, and what of an entry is kept.
+/// The buckets: which rows each holds, and whether entries have values.
 #[derive(Debug, Clone, Copy)]
 pub struct Buckets {
     /// Bucket of a row: the row shifted right by this.
@@ -53,7 +53,7 @@ impl Buckets {
     }
 }
 
-/// Where an entry belongs: row within its bucket, column, and whether it is a mirror image.
+/// The position of an entry: row within its bucket, column, and whether it is a mirror image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(u64);
 
@@ -85,13 +85,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Nothing used yet.
+    /// A budget of which nothing is used.
     pub fn new(limit_bytes: u64) -> Self {
         Self { used: AtomicU64::new(0), limit_bytes }
     }
 
     fn take(&self, bytes: u64) -> Result<()> {
-        // Relaxed: only the sum matters, no other memory is read on its account.
+        // Relaxed: only the sum matters, no other memory depends on it.
         let used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if used <= self.limit_bytes {
             return Ok(());
@@ -100,7 +100,7 @@ impl Budget {
             what: "the entries of the matrix".into(),
             needed_bytes: used,
             limit_bytes: self.limit_bytes,
-            advice: "take a machine with more memory or raise the limit".into(),
+            advice: "use a machine with more memory or raise the limit".into(),
         })
     }
 }
@@ -122,12 +122,12 @@ impl<T: Scalar> Piece<T> {
             what: "the entries of the matrix".into(),
             needed_bytes: bytes as u64,
             limit_bytes: 0,
-            advice: "the system refused the memory; free some or take a smaller matrix".into(),
+            advice: "the system refused the memory; free some or use a smaller matrix".into(),
         })?;
         Ok(Self { memory, capacity, length: 0, with_values, value: PhantomData })
     }
 
-    /// Takes as many entries as there is room for; returns how many.
+    /// Appends as many entries as fit and returns their number.
     fn extend(&mut self, keys: &[u64], values: &[T]) -> usize {
         let count = keys.len().min(self.capacity - self.length);
         let (key_bytes, value_bytes) = self.memory.split_at_mut(self.capacity * 8);

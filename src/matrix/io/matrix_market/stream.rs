@@ -1,7 +1,7 @@
-//! Compressed coordinate files: one thread decompresses, the pool parses.
+//! Reads compressed coordinate files: one thread decompresses, the pool parses.
 //!
-//! The decompressor is a thread of its own and never waits for the pool, only for room in a bounded channel; so the
-//! pool may wait for it, even a pool of one thread.
+//! The decompressor is a separate thread that waits only for a free place in a bounded channel, never for the pool. The
+//! pool may therefore wait for it, even with one thread.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
@@ -20,14 +20,14 @@ use crate::matrix::io::progress::Counted;
 use crate::matrix::io::{Progress, ReadOptions, archive, name_of, read_error};
 use crate::matrix::scalar::Scalar;
 
-/// Text is handed over in blocks of this size, each of which becomes one part.
+/// Bytes of text in a message; each block becomes one part.
 const BLOCK_BYTES: usize = 4 << 20;
-/// Most blocks that wait, and most that are parsed together: decompressing is slower than a few threads' parsing.
+/// Most blocks in the channel, and most that are parsed together. Decompressing is slower than parsing on a few threads.
 const MOST_BLOCKS: usize = 4;
 
-/// What the decompressing thread says.
+/// A message of the decompressing thread.
 enum Message {
-    /// The matrix's source, for messages, its name, and its head: the first message.
+    /// The first message: the source for errors, the matrix's name, and the header.
     Head(String, String, Box<Header>),
     /// Whole lines of the body.
     Block(Vec<u8>),
@@ -54,7 +54,7 @@ pub(super) fn read_gzip_cut<T: Scalar>(
                 decompress(file, file_bytes, path, cuts.block_bytes, options.progress, &sender)
             })
             .map_err(|error| Error::Internal(format!("no thread to decompress with: {error}")))?;
-        // The receiver is used up, so a decompressor that still sends is told to stop.
+        // `parse` consumes the receiver, so a decompressor that still sends stops.
         let parsed = parse(receiver, most_text_bytes(file_bytes), options, cuts);
         let decompressed =
             decompressor.join().unwrap_or_else(|_| Err(Error::Internal("the decompressor panicked".into())));
@@ -68,7 +68,7 @@ pub(super) fn read_gzip_cut<T: Scalar>(
 
 type Finish<T> = Box<dyn FnOnce() -> Result<Loaded<T>>>;
 
-/// Parses what arrives; the matrix is only built once the decompressor has found no damage either.
+/// Parses the blocks that arrive. The matrix is built later, once the decompressor has found no damage.
 fn parse<T: Scalar>(
     receiver: Receiver<Message>,
     text_bytes: u64,
@@ -132,7 +132,7 @@ fn decompress(
     }
 }
 
-/// Sends head and blocks; that nobody listens any more is no error here, the listener has its own.
+/// Sends the header and the blocks. A closed channel is not an error here: the receiver reports its own.
 fn send_text(
     text: impl Read,
     path: &Path,

@@ -1,8 +1,10 @@
-//! What was noticed while reading: counted line by line, told once.
+//! Counts of repairs and oddities of a file, reported once.
 
 use std::ops::AddAssign;
 
-/// Counts of everything that is repaired or worth knowing.
+use crate::matrix::io::counted;
+
+/// The counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Files that start with a UTF-8 byte order mark.
@@ -23,7 +25,7 @@ pub struct Tally {
     pub lower: u64,
     /// Entries strictly above it.
     pub upper: u64,
-    /// Entries added to an earlier one at the same place.
+    /// Entries added to an earlier one at the same position.
     pub duplicates: u64,
 }
 
@@ -45,22 +47,18 @@ impl AddAssign for Tally {
 impl Tally {
     /// A sentence for each count that is not zero.
     pub fn notes(&self) -> Vec<String> {
-        let counted = |count: u64, one: &str, many: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            _ => Some(format!("{count} {many}")),
-        };
+        let counted = |count: u64, one: &str, many: &str| (count > 0).then(|| counted(count, one, many));
         [
             (self.byte_order_marks > 0).then(|| "the file starts with a UTF-8 byte order mark".to_owned()),
             (self.short_banners > 0).then(|| "the banner has one % instead of two".to_owned()),
             counted(self.indented_lines, "line starts with blanks", "lines start with blanks"),
-            counted(
-                self.body_comments,
-                "comment stands among the entries",
-                "comments stand among the entries",
-            ),
+            counted(self.body_comments, "comment is among the entries", "comments are among the entries"),
             counted(self.non_finite, "value is not finite", "values are not finite"),
-            counted(self.underflowed, "value too small became zero", "values too small became zero"),
+            counted(
+                self.underflowed,
+                "value below the smallest number became zero",
+                "values below the smallest number became zero",
+            ),
             counted(self.inexact, "integer beyond 2^53 was rounded", "integers beyond 2^53 were rounded"),
             counted(
                 self.upper,
@@ -69,8 +67,8 @@ impl Tally {
             ),
             counted(
                 self.duplicates,
-                "duplicate entry was added to the earlier one at its place",
-                "duplicate entries were added to the earlier ones at their places",
+                "duplicate entry was added to the earlier one",
+                "duplicate entries were added to the earlier ones",
             ),
         ]
         .into_iter()
@@ -84,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_count_is_told_once() {
+    fn each_count_gives_one_note() {
         assert!(Tally::default().notes().is_empty());
         let mut tally = Tally { duplicates: 1, upper: 2, ..Tally::default() };
         tally += Tally { duplicates: 2, ..Tally::default() };
