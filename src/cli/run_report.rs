@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::paths::is_dash;
 use super::args::RunArguments;
+use super::paths::is_dash;
 use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, count, percent, seconds};
