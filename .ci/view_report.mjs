@@ -65,6 +65,14 @@ async function pictures(page, complain, where) {
   faults.forEach((fault) => complain(`${where}: ${fault}`));
 }
 
+/** No table needs to scroll sideways. */
+async function tablesFit(page, complain) {
+  const wide = await page.$$eval('.table .box', (boxes) => boxes
+    .filter((box) => box.scrollWidth > box.clientWidth)
+    .map((box) => `${box.getAttribute('aria-label')}: ${box.scrollWidth} in ${box.clientWidth}`));
+  wide.forEach((table) => complain(`a table is cut: ${table}`));
+}
+
 async function tips(page, complain) {
   let tried = 0;
   for (const svg of await page.$$('.figures svg.plot.wide')) {
@@ -257,6 +265,7 @@ async function report(page, url, complain, save) {
   await page.goto(url);
   await settle(page);
   await pictures(page, complain, 'desk');
+  await tablesFit(page, complain);
   const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   await save('light');
   const counts = {

@@ -213,7 +213,8 @@ impl Study<'_> {
                 Err(error @ Error::Usage(_)) if self.held.is_none() => return Err(error),
                 Err(error @ (Error::Usage(_) | Error::Device { .. } | Error::DoesNotFit { .. })) => {
                     // Not kept: with another driver or more memory it may work.
-                    self.records.extend(group.iter().map(|case| refused(case, &error)));
+                    let facts = self.held.as_ref().map(|held| (held.name.clone(), held.facts.clone()));
+                    self.records.extend(group.iter().map(|case| refused(case, facts.as_ref(), &error)));
                 }
                 Err(error) => return Err(error),
             }
@@ -358,11 +359,17 @@ impl Study<'_> {
     }
 }
 
-/// A case that could not be measured.
-fn refused(case: &Case, error: &Error) -> Record {
+/// The record of a case that could not be measured. `loaded` is the matrix in memory, which names it as other records do.
+fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -> Record {
+    let facts = loaded.filter(|(name, _)| *name == case.matrix).map(|(_, facts)| facts.clone());
+    let is_run = case.subject == StudySubject::Run;
     Record {
         sweep: case.sweep.clone(),
-        matrix: MatrixFacts { name: case.matrix.clone(), ..MatrixFacts::default() },
+        matrix: facts.unwrap_or_else(|| MatrixFacts { name: case.matrix.clone(), ..MatrixFacts::default() }),
+        mode: Some(case.mode.clone()).filter(|_| is_run),
+        schedule: Some(case.schedule.clone()),
+        transfer: Some(case.transfer.clone()).filter(|_| is_run),
+        cpu_share: case.cpu_share,
         dtype: Some(case.dtype),
         k: case.k,
         devices: case.devices.clone(),

@@ -1,4 +1,4 @@
-//! What a report shows, as plain data: nothing here knows how a study was run or how a picture is drawn.
+//! The content of a report as plain data: nothing here knows how a study was run or how a figure is drawn.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,26 +7,48 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// The heading.
     pub title: String,
-    /// One line under it.
+    /// One line under the heading.
     pub subtitle: String,
+    /// The answers to the report's questions, one for each.
+    pub answers: Vec<Answer>,
+    /// Reasons to doubt a number, in groups: throttling, outliers, cases that were not measured.
+    pub warnings: Vec<WarningGroup>,
     /// Groups of names and values: the machine, the program, the study.
     pub facts: Vec<(String, Vec<(String, String)>)>,
     /// The resolved configuration, as TOML.
     pub configuration: String,
-    /// What a shell command does, and the command.
+    /// A description of each shell command, and the command.
     pub commands: Vec<(String, String)>,
-    /// What a reader should know before trusting a number: throttling, outliers, missing peers.
-    pub notes: Vec<String>,
-    /// Plots, in the order of reading.
+    /// Figures, in the order of reading.
     pub figures: Vec<Figure>,
     /// Tables, in the order of reading.
     pub tables: Vec<Table>,
-    /// Runs to look into.
+    /// Timelines of single runs.
     pub timelines: Vec<Timeline>,
 }
 
-/// One plot: one question.
+/// The answer to one question.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// The question.
+    pub question: String,
+    /// The answer in a sentence or two.
+    pub sentence: String,
+    /// One row for each case: the winner, the next, and whether their difference exceeds the noise.
+    pub cases: Option<Table>,
+}
+
+/// Warnings with one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WarningGroup {
+    /// The cause.
+    pub cause: String,
+    /// The results that it concerns.
+    pub items: Vec<String>,
+}
+
+/// One figure: one question, in one or more panels.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Figure {
     /// The stem of its file's name.
     pub id: String,
@@ -34,8 +56,33 @@ pub struct Figure {
     pub title: String,
     /// A sentence or two under it.
     pub caption: String,
-    /// The picture.
+    /// Small multiples: each has its own axes, all share one legend.
+    pub panels: Vec<Panel>,
+    /// Series that are not in the figure, and why.
+    pub missing: Vec<Missing>,
+    /// Colour numbers of series by name, as [`share_colours`](super::share_colours) assigns them. A series that is not
+    /// named here takes the first number that is free.
+    pub colours: Vec<(String, usize)>,
+}
+
+/// One plot of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Panel {
+    /// The heading, such as the matrix; empty where a figure has one panel.
+    pub title: String,
+    /// The plot.
     pub plot: Plot,
+}
+
+/// A series that is not in a figure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The name of the series.
+    pub name: String,
+    /// Whether it was measured and is left out, or was not measured.
+    pub measured: bool,
+    /// The reason.
+    pub reason: String,
 }
 
 /// The kinds of plots.
@@ -47,22 +94,22 @@ pub enum Plot {
     HeatMap(HeatMap),
     /// Arithmetic rates under the bounds that bandwidth and arithmetic set.
     Roofline(Roofline),
-    /// Values beside one another.
+    /// Values by category.
     Bars(Bars),
 }
 
 /// One axis of a plot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// How values lie on it.
+    /// The scale.
     pub scale: Scale,
-    /// Whether zero is on it; means nothing for logarithms.
+    /// Whether a linear axis includes zero; logarithmic axes ignore it.
     pub from_zero: bool,
 }
 
-/// How values lie on an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Scale {
     /// Equal steps add.
@@ -80,37 +127,37 @@ pub struct Series {
     pub name: String,
     /// Its points.
     pub points: Vec<Point>,
-    /// Where it comes from, and so how it is drawn.
+    /// Its origin, which decides how it is drawn.
     pub style: SeriesStyle,
 }
 
-/// Where a series comes from.
+/// The origin of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum SeriesStyle {
-    /// Seen; solid, with markers.
+    /// Measured or simulated; solid, with markers.
     Measured,
-    /// What could be had at best; dashed and grey.
+    /// An upper bound; dashed and grey.
     Reference,
-    /// Computed beforehand; dotted.
+    /// Predicted by the cost model; dotted.
     Predicted,
 }
 
-/// One value, with what is known of its spread.
+/// One value with its error bar.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Where on the horizontal axis.
+    /// The value on the horizontal axis.
     pub x: f64,
-    /// Where on the vertical axis.
+    /// The value on the vertical axis.
     pub y: f64,
     /// The lower end of its error bar.
     pub low: Option<f64>,
     /// The upper end of its error bar.
     pub high: Option<f64>,
-    /// What more there is to say about it.
+    /// Details for its tooltip.
     pub label: Option<String>,
 }
 
-/// Values against a variable: scaling beside the ideal line, efficiency, rates by K, time by share.
+/// Values against a variable: speed-up with its ideal line, efficiency, rate by K, time by CPU share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lines {
     /// The variable.
@@ -124,28 +171,28 @@ pub struct Lines {
 /// Values over two choices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeatMap {
-    /// What the columns are.
+    /// The quantity in the columns.
     pub x_label: String,
-    /// What the rows are.
+    /// The quantity in the rows.
     pub y_label: String,
-    /// What the values are, with their unit.
+    /// The quantity in the cells, with its unit.
     pub value_label: String,
     /// Names of the columns, from the left.
     pub columns: Vec<String>,
     /// Names of the rows, from the top.
     pub rows: Vec<String>,
-    /// `values[row][column]`; `None` where there is none.
+    /// `values[row][column]`; `None` where nothing was measured.
     pub values: Vec<Vec<Option<f64>>>,
-    /// Whether the best of a row is its largest value.
+    /// Whether the best of a column is its largest value.
     pub larger_is_better: bool,
 }
 
-/// Arithmetic rates under the bounds of the machine, both axes logarithmic.
+/// Arithmetic rates under the bounds of the machine; both axes are logarithmic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Roofline {
     /// The bounds.
     pub ceilings: Vec<Ceiling>,
-    /// What was measured.
+    /// The measurements.
     pub points: Vec<RooflinePoint>,
 }
 
@@ -156,7 +203,7 @@ pub struct Ceiling {
     pub name: String,
     /// Bandwidth.
     pub gb_per_s: f64,
-    /// The most arithmetic there is, where known.
+    /// Peak arithmetic rate, where known.
     pub peak_gflops: Option<f64>,
 }
 
@@ -165,15 +212,15 @@ pub struct Ceiling {
 pub struct RooflinePoint {
     /// Its name, such as the kernel and the matrix.
     pub name: String,
-    /// What shares its colour and marker.
+    /// The series it belongs to: points of a group share colour and marker.
     pub group: String,
     /// Arithmetic intensity.
     pub flops_per_byte: f64,
-    /// The rate reached.
+    /// The measured rate.
     pub gflops: f64,
 }
 
-/// Values beside one another; one group of bars for each category.
+/// Values by category: one group of bars for each.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bars {
     /// The values.
@@ -184,16 +231,18 @@ pub struct Bars {
     pub series: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// A table that can be sorted.
+/// A table; the page can sort it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
     /// The stem of its file's name.
     pub id: String,
-    /// What it lists.
+    /// Its heading.
     pub title: String,
+    /// A sentence under the heading; empty for none.
+    pub caption: String,
     /// Its columns, from the left.
     pub columns: Vec<Column>,
-    /// Its rows, from the top; a short row ends in empty cells.
+    /// Its rows, from the top; missing cells of a short row are empty.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -204,60 +253,60 @@ pub struct Column {
     pub name: String,
     /// The unit of its values.
     pub unit: Option<String>,
-    /// Whether it holds numbers, which stand to the right.
+    /// Whether it holds numbers, which are aligned right.
     pub numeric: bool,
 }
 
 /// One cell of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A number, and how many digits are shown after its point.
+    /// A number, and its digits after the decimal point.
     Number(f64, usize),
-    /// Nothing; sorts behind everything.
+    /// No value; sorted last.
     Empty,
 }
 
 /// An interactive timeline of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Which run it is.
+    /// The run's name.
     pub title: String,
-    /// What to look at.
+    /// A sentence or two under it.
     pub caption: String,
-    /// Where spans lie, from the top.
+    /// Its lanes, from the top.
     pub lanes: Vec<Lane>,
-    /// What happened.
+    /// Its spans, in any order.
     pub spans: Vec<Span>,
 }
 
 /// One row of a timeline: a stream of a device, or a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lane {
-    /// The device or process it belongs to; neighbours of the same one stand under one heading.
+    /// The device or process it belongs to; adjacent lanes of one process share a heading.
     pub process: String,
     /// Its own name.
     pub name: String,
 }
 
-/// One thing that took time.
+/// One task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// The lane it lies in, counted from zero.
+    /// The index of its lane.
     pub lane: usize,
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// What kind of work: `upload`, `kernel`, `download`, `host` and so on; decides the colour.
+    /// The kind of work, which decides the colour: `upload`, `kernel`, `download`, `host` and so on.
     pub kind: String,
     /// Its start.
     pub start_s: f64,
     /// Its end.
     pub end_s: f64,
-    /// When it was to start.
+    /// Its predicted start.
     pub predicted_start_s: Option<f64>,
-    /// When it was to end.
+    /// Its predicted end.
     pub predicted_end_s: Option<f64>,
-    /// More about it, as names and values.
+    /// Details for its tooltip, as names and values.
     pub details: Vec<(String, String)>,
 }

@@ -1,25 +1,29 @@
-//! One page that holds everything and asks nothing of the network.
+//! A report as one page that needs no network.
 //!
-//! All that can be read is in the page itself; the script adds sorting, tips, zoom and copying. A policy in the head
-//! forbids every request.
+//! All content is in the page itself and is readable without JavaScript; the script adds sorting, tooltips, zoom and copying. A
+//! content security policy in the head forbids every request.
 
-use super::data::{Cell, Column, Figure, Report, Table, Timeline};
-use super::picture::{Canvas, embedded};
+use super::canvas::{Canvas, embedded};
+use super::data::{Answer, Cell, Column, Figure, Report, Table, Timeline, WarningGroup};
 use super::text::{escape, fixed, script_json};
 
-/// Width of a plot in a column of the page, of one that takes both columns, and of one on a phone.
+/// Width of a figure in one column of the page, in both columns, and on a phone.
 const COLUMN: f64 = 540.0;
 const BOTH_COLUMNS: f64 = 1110.0;
 const PHONE: f64 = 320.0;
+/// Rows up to which the cases of an answer are shown without a click.
+const OPEN_ROWS: usize = 12;
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The page of a report: one file, no requests, readable without JavaScript.
+/// The page of a report: one file that makes no requests. It opens with the answers.
 pub fn html(report: &Report) -> String {
     let sections = [
-        ("facts", "Where and with what", facts(report)),
+        ("answer", "Answer", report.answers.iter().enumerate().map(answer).collect()),
+        ("warnings", "Warnings", warnings(&report.warnings)),
         ("figures", "Figures", figures(&report.figures)),
         ("timelines", "Timelines", timelines(&report.timelines)),
         ("tables", "Tables", report.tables.iter().map(table).collect()),
+        ("facts", "Machine, program and study", facts(report)),
         ("reproduce", "How to reproduce it", reproduce(report)),
     ];
     let shown = || sections.iter().filter(|(_, _, body)| !body.is_empty());
@@ -40,11 +44,10 @@ pub fn html(report: &Report) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{figure_sheet}{page_sheet}</style>\n</head>\n<body>\n\
          <header>\n<h1>{title}</h1>\n{subtitle}<nav aria-label=\"Sections\">\n{links}</nav>\n</header>\n<main>\n\
-         {notes}{bodies}</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n\
+         {bodies}</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n\
          <script type=\"application/json\" id=\"timeline-data\">{data}</script>\n\
          <script>\n{script}</script>\n<script>\n{timeline_script}</script>\n</body>\n</html>\n",
         title = escape(&report.title),
-        notes = notes(&report.notes),
         data = script_json(&data),
         figure_sheet = include_str!("assets/figure.css"),
         page_sheet = include_str!("assets/report.css"),
@@ -53,14 +56,45 @@ pub fn html(report: &Report) -> String {
     )
 }
 
-fn notes(notes: &[String]) -> String {
-    if notes.is_empty() {
-        return String::new();
-    }
-    let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+fn answer((index, answer): (usize, &Answer)) -> String {
+    let (question, sentence) = (escape(&answer.question), escape(&answer.sentence));
+    let cases = answer.cases.as_ref().map_or(String::new(), |cases| {
+        let rows = cases.rows.len();
+        let open = if rows <= OPEN_ROWS { " open" } else { "" };
+        let title = escape(&cases.title);
+        format!("<details{open}>\n<summary>{title}</summary>\n{}</details>\n", table_body(cases))
+    });
+    let class = if answer.cases.is_some() { " table" } else { "" };
     format!(
-        "<aside class=\"notes\" aria-label=\"Notes\">\n<h2>Before you read the numbers</h2>\n<ul>\n{items}</ul>\n</aside>\n"
+        "<div class=\"card answer{class}\" id=\"answer-{index}\">\n<h3>{question}</h3>\n\
+         <p class=\"sentence\">{sentence}</p>\n{cases}</div>\n"
     )
+}
+
+/// Groups of warnings, folded: a cause and a count each.
+fn warnings(groups: &[WarningGroup]) -> String {
+    let group = |group: &WarningGroup| {
+        let items: String = group.items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
+        let (cause, count) = (escape(&group.cause), group.items.len());
+        match count {
+            0 => format!("<p>{cause}</p>\n"),
+            _ => format!("<details>\n<summary>{cause} ({count})</summary>\n<ul>\n{items}</ul>\n</details>\n"),
+        }
+    };
+    let all: String = groups.iter().map(group).collect();
+    let count: usize = groups.iter().map(|group| group.items.len().max(1)).sum();
+    match groups {
+        [] => String::new(),
+        _ => {
+            let (warnings, causes) = (counted(count, "warning"), counted(groups.len(), "cause"));
+            format!("<details class=\"warnings\">\n<summary>{warnings} with {causes}</summary>\n{all}</details>\n")
+        }
+    }
+}
+
+/// `1 warning`, `2 warnings`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn facts(report: &Report) -> String {
@@ -81,17 +115,17 @@ fn figures(figures: &[Figure]) -> String {
 }
 
 fn figure(figure: &Figure) -> String {
-    // One for each width of the page that calls for another; the sheet shows one at a time.
-    let (class, widths): (_, &[(&str, f64)]) = match super::has_many_names(&figure.plot) {
+    // One drawing for each width of the page; the style sheet shows one at a time.
+    let (class, widths): (_, &[(&str, f64)]) = match super::panels::is_wide(figure) {
         true => (" both", &[("wide", BOTH_COLUMNS), ("middle", COLUMN), ("narrow", PHONE)]),
         false => ("", &[("wide", COLUMN), ("narrow", PHONE)]),
     };
-    let mut pictures = String::new();
-    for (class, room) in widths {
+    let mut drawings = String::new();
+    for (class, width) in widths {
         let mut canvas = Canvas::default();
-        let height = super::draw(&figure.plot, &mut canvas, *room);
-        pictures += &embedded(class, &figure.title, *room, &canvas.into_svg(), height);
-        pictures.push('\n');
+        let height = super::panels::draw(figure, &mut canvas, *width);
+        drawings += &embedded(class, &figure.title, *width, &canvas.into_svg(), height);
+        drawings.push('\n');
     }
     let caption = match figure.caption.is_empty() {
         true => String::new(),
@@ -99,7 +133,7 @@ fn figure(figure: &Figure) -> String {
     };
     let (id, title) = (escape(&figure.id), escape(&figure.title));
     format!(
-        "<figure class=\"card{class}\" id=\"figure-{id}\">\n<h3>{title}</h3>\n{pictures}{caption}</figure>\n"
+        "<figure class=\"card{class}\" id=\"figure-{id}\">\n<h3>{title}</h3>\n{drawings}{caption}</figure>\n"
     )
 }
 
@@ -118,6 +152,13 @@ fn timelines(timelines: &[Timeline]) -> String {
 }
 
 fn table(table: &Table) -> String {
+    let (id, title) = (escape(&table.id), escape(&table.title));
+    let body = table_body(table);
+    format!("<div class=\"card table\" id=\"table-{id}\">\n<h3>{title}</h3>\n{body}</div>\n")
+}
+
+/// The caption and the cells of a table.
+fn table_body(table: &Table) -> String {
     let heads: String = table.columns.iter().map(head).collect();
     let mut rows = String::new();
     for row in &table.rows {
@@ -131,11 +172,14 @@ fn table(table: &Table) -> String {
         rows =
             format!("<tr class=\"none\"><td colspan=\"{}\">No data</td></tr>\n", table.columns.len().max(1));
     }
-    let (id, title) = (escape(&table.id), escape(&table.title));
+    let title = escape(&table.title);
+    let caption = match table.caption.is_empty() {
+        true => String::new(),
+        false => format!("<p class=\"caption\">{}</p>\n", escape(&table.caption)),
+    };
     format!(
-        "<div class=\"card table\" id=\"table-{id}\">\n<h3>{title}</h3>\n\
-         <div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table>\n\
-         <thead>\n<tr>{heads}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n</div>\n"
+        "{caption}<div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table>\n\
+         <thead>\n<tr>{heads}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
     )
 }
 
@@ -150,7 +194,7 @@ fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => format!("<td>{}</td>", escape(text)),
         Cell::Number(value, digits) if value.is_finite() => {
-            // More digits than a double has say nothing.
+            // A double has no more than 17 significant digits.
             format!(
                 "<td class=\"numeric\" data-value=\"{value}\">{}</td>",
                 fixed(*value, (*digits).min(17), false)
@@ -171,7 +215,7 @@ fn reproduce(report: &Report) -> String {
     }
     if !report.configuration.is_empty() {
         body += &format!(
-            "<details class=\"command\">\n<summary>Configuration, every value resolved</summary>\n\
+            "<details class=\"command\">\n<summary>Configuration with all defaults</summary>\n\
              <pre tabindex=\"0\"><code>{}</code></pre>\n</details>\n",
             escape(&report.configuration)
         );

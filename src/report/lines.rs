@@ -1,41 +1,42 @@
 //! Values against a variable.
 
+use super::appearance::Appearance;
+use super::canvas::{Canvas, Frame, footnote, no_data, px};
 use super::data::{Lines, Point, Series, SeriesStyle};
-use super::picture::{Canvas, Frame, Look, Symbol, footnote, legend, no_data, px};
+use super::legend::{Legend, Symbol, line_class};
 use super::text::number;
-use super::ticks::{Ticks, lies_on, most_across, most_up};
+use super::ticks::{Ticks, can_show, most_across, most_up};
 
-/// How far, as a share of the axis, an error bar may reach over its end.
-const OVER: f64 = 0.02;
+/// The share of the axis by which an error bar may reach over its end.
+const ERROR_BAR_OVERHANG: f64 = 0.02;
 /// Half the width of the caps of an error bar.
 const CAP: f64 = 3.5;
 
-pub(super) fn draw(lines: &Lines, canvas: &mut Canvas, room: f64) -> f64 {
-    let shown = |point: &&Point| lies_on(lines.x.scale, point.x) && lies_on(lines.y.scale, point.y);
+/// Draws the plot; returns its height.
+pub(super) fn draw(lines: &Lines, legend: &Legend, canvas: &mut Canvas, width: f64) -> f64 {
+    let shown = |point: &&Point| can_show(lines.x.scale, point.x) && can_show(lines.y.scale, point.y);
     let points = || lines.series.iter().flat_map(|series| &series.points).filter(shown);
     let ends = |point: &Point| [Some(point.y), point.low, point.high];
-    let x = Ticks::around(&lines.x, points().map(|point| point.x), most_across(lines.x.scale, room));
+    let x = Ticks::around(&lines.x, points().map(|point| point.x), most_across(lines.x.scale, width));
     let most = most_up(lines.y.scale);
-    // An error bar may reach a little over the axis; where it reaches far, the axis makes room for it.
+    // An error bar may reach a little over the end of the axis; for a longer one the axis is extended.
     let y = Ticks::around(&lines.y, points().map(|point| point.y), most)
         .filter(|y| {
             let mut shares = points().flat_map(ends).flatten().filter_map(|value| y.share(value));
-            shares.all(|share| (-OVER..=1.0 + OVER).contains(&share))
+            shares.all(|share| (-ERROR_BAR_OVERHANG..=1.0 + ERROR_BAR_OVERHANG).contains(&share))
         })
         .or_else(|| Ticks::around(&lines.y, points().flat_map(ends).flatten(), most));
-    let (Some(x), Some(y)) = (x, y) else { return no_data(canvas, room, 0.0) };
-    let looks = looks(&lines.series);
-    let entries: Vec<_> = lines
-        .series
-        .iter()
-        .zip(&looks)
-        .map(|(series, look)| (symbol(series, *look), series.name.clone()))
-        .collect();
-    let top = legend(canvas, &entries, room, 0.0);
-    let frame = Frame::vertical(canvas, room, top, &lines.y, &y);
+    let (Some(x), Some(y)) = (x, y) else { return no_data(canvas, width) };
+    let frame = Frame::vertical(canvas, width, &lines.y, &y);
     let mut bottom = frame.horizontal(canvas, &lines.x, &x);
-    for (index, (series, look)) in lines.series.iter().zip(&looks).enumerate() {
-        let colour = if series.style == SeriesStyle::Reference { String::new() } else { look.class() };
+    for series in &lines.series {
+        let (index, appearance) = match legend.find(&series.name) {
+            Some((index, Symbol::Line(appearance, _))) => (index, *appearance),
+            Some((index, _)) => (index, Appearance(0)),
+            None => continue,
+        };
+        let is_reference = series.style == SeriesStyle::Reference;
+        let colour = if is_reference { String::new() } else { appearance.colour() };
         canvas.put(format_args!(r#"<g class="series {colour}" data-series="{index}">"#));
         let mut places: Vec<(f64, f64, &Point)> = Vec::new();
         for point in series.points.iter().filter(shown) {
@@ -47,7 +48,7 @@ pub(super) fn draw(lines: &Lines, canvas: &mut Canvas, room: f64) -> f64 {
         if let Some((first, rest)) = places.split_first() {
             canvas.put(format_args!(
                 r#"<path class="{}" d="M{} {}"#,
-                class(series.style),
+                line_class(appearance, series.style),
                 px(first.0),
                 px(first.1)
             ));
@@ -66,10 +67,10 @@ pub(super) fn draw(lines: &Lines, canvas: &mut Canvas, room: f64) -> f64 {
                 ));
             }
         }
-        if series.style != SeriesStyle::Reference {
+        if !is_reference {
             for (x, y, point) in &places {
                 canvas.marker(
-                    *look,
+                    appearance,
                     series.style == SeriesStyle::Predicted,
                     (*x, *y),
                     &tip(lines, series, point),
@@ -81,50 +82,11 @@ pub(super) fn draw(lines: &Lines, canvas: &mut Canvas, room: f64) -> f64 {
     let all: usize = lines.series.iter().map(|series| series.points.len()).sum();
     let left_out = all - points().count();
     if left_out > 0 {
-        let values = if left_out == 1 { "value has" } else { "values have" };
-        bottom = footnote(canvas, &format!("{left_out} {values} no place on these axes."), room, bottom);
+        let values = if left_out == 1 { "value" } else { "values" };
+        let text = format!("{left_out} {values} cannot be shown on these axes.");
+        bottom = footnote(canvas, &text, width, bottom);
     }
     bottom
-}
-
-/// Reference lines have no colour of their own; a prediction has that of what it predicts, known by the name it
-/// begins with.
-fn looks(series: &[Series]) -> Vec<Look> {
-    let mut next = 0;
-    let mut looks: Vec<Look> = Vec::new();
-    let mut measured: Vec<(&str, Look)> = Vec::new();
-    for one in series {
-        let known =
-            measured.iter().filter(|(name, _)| one.name.starts_with(name)).max_by_key(|(name, _)| name.len());
-        let look = match (one.style, known) {
-            (SeriesStyle::Reference, _) => Look(0),
-            (SeriesStyle::Predicted, Some((_, look))) => *look,
-            _ => {
-                next += 1;
-                Look(next - 1)
-            }
-        };
-        if one.style == SeriesStyle::Measured {
-            measured.push((&one.name, look));
-        }
-        looks.push(look);
-    }
-    looks
-}
-
-fn class(style: SeriesStyle) -> &'static str {
-    match style {
-        SeriesStyle::Measured => "line",
-        SeriesStyle::Reference => "line reference",
-        SeriesStyle::Predicted => "line predicted",
-    }
-}
-
-fn symbol(series: &Series, look: Look) -> Symbol {
-    match series.style {
-        SeriesStyle::Reference => Symbol::Plain(class(series.style)),
-        style => Symbol::Line(look, class(style), style == SeriesStyle::Predicted),
-    }
 }
 
 fn tip(lines: &Lines, series: &Series, point: &Point) -> String {

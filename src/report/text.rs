@@ -1,8 +1,6 @@
-//! Words and numbers as pictures and pages need them: escaped, short, and of a known width.
+//! Text and numbers for figures and pages: escaped, rounded, wrapped, and of a known width.
 
-use std::fmt::Write;
-
-/// `text` as it may stand in XML or HTML, in elements and in quoted attributes.
+/// `text` escaped for XML and HTML, in elements and in quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -13,7 +11,7 @@ pub(super) fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(character),
-            // No XML document may hold these, not even escaped.
+            // XML forbids these characters, even escaped.
             c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
@@ -21,7 +19,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// JSON as it may stand inside a `<script>` element: nothing in it can close the element.
+/// JSON for a `<script>` element: no value can close the element.
 pub(super) fn script_json(value: &serde_json::Value) -> String {
     value
         .to_string()
@@ -32,12 +30,12 @@ pub(super) fn script_json(value: &serde_json::Value) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// Whether a value can be drawn; beyond these bounds sums and differences could overflow.
+/// Whether a value can be drawn: it is finite, and sums and differences cannot overflow.
 pub(super) fn drawable(value: f64) -> bool {
     value.is_finite() && value.abs() < 1e100
 }
 
-/// A value to four significant digits.
+/// A value with four significant digits.
 pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "not a number".into();
@@ -52,7 +50,7 @@ pub(super) fn number(value: f64) -> String {
     fixed(value, usize::try_from(3 - magnitude).unwrap_or(0), true)
 }
 
-/// A value to four significant digits, times a power of ten.
+/// A value as a mantissa of up to four digits times a power of ten.
 pub(super) fn scientific(value: f64) -> String {
     let text = format!("{value:.3e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -62,7 +60,7 @@ pub(super) fn scientific(value: f64) -> String {
     }
 }
 
-/// A value with at most (`trimmed`) or exactly that many digits after its point, thousands apart.
+/// A value with at most (`trimmed`) or exactly that many digits after its decimal point, and thousands separated.
 pub(super) fn fixed(value: f64, digits: usize, trimmed: bool) -> String {
     if !value.is_finite() {
         return "not a number".into();
@@ -80,7 +78,7 @@ pub(super) fn fixed(value: f64, digits: usize, trimmed: bool) -> String {
     let mut grouped = String::from(sign);
     for (index, digit) in integer.chars().enumerate() {
         if index > 0 && (integer.len() - index) % 3 == 0 && integer.len() > 4 {
-            // Narrow and not to be broken.
+            // A narrow space that does not break.
             grouped.push('\u{202f}');
         }
         grouped.push(digit);
@@ -88,7 +86,7 @@ pub(super) fn fixed(value: f64, digits: usize, trimmed: bool) -> String {
     signed(&(grouped + fraction))
 }
 
-/// The factor from seconds, and the name, of the unit in which times of this size read best.
+/// The unit for times of this size: its factor from seconds, and its name.
 pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
     match seconds {
         s if s >= 1.0 || s == 0.0 => (1.0, "s"),
@@ -98,7 +96,7 @@ pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// `base` raised to `exponent`, as it is printed.
+/// `base` with `exponent` as a superscript.
 pub(super) fn power(base: u32, exponent: i32) -> String {
     format!("{base}{}", superscript(&exponent.to_string()))
 }
@@ -126,8 +124,8 @@ fn signed(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// About how wide `text` is in a sans serif of `size`: no less than in any common one.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+/// An upper estimate of the width of `text` in common sans serif fonts of `size`.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let em = |character: char| match character {
         'i' | 'j' | 'l' | '\'' | '|' | '!' | ' ' | '.' | ',' | ':' | ';' | '\u{202f}' => 0.34,
         'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | '/' | 'I' => 0.43,
@@ -140,35 +138,39 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// `text`, or as much of it as fits and an ellipsis.
-pub(super) fn shortened(text: &str, size: f64, room: f64) -> String {
-    if width(text, size) <= room {
-        return text.into();
-    }
-    let mut short = String::new();
-    for character in text.chars() {
-        short.push(character);
-        if width(&short, size) + size > room {
-            short.pop();
-            break;
-        }
-    }
-    short.truncate(short.trim_end().len());
-    short.push('…');
-    short
-}
-
-/// `text` in lines that fit; a word longer than a line is shortened.
-pub(super) fn wrapped(text: &str, size: f64, room: f64) -> Vec<String> {
+/// `text` in lines no wider than `width`. Lines break at spaces; a longer word breaks after punctuation, and anywhere
+/// where it has none. Nothing is left out.
+pub(super) fn wrapped(text: &str, size: f64, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let word = shortened(word, size, room);
+        let mut pieces = broken(word, size, width).into_iter();
+        let Some(first) = pieces.next() else { continue };
         match lines.last_mut() {
-            Some(line) if width(line, size) + width(" ", size) + width(&word, size) <= room => {
-                let _ = write!(line, " {word}");
+            Some(line)
+                if text_width(line, size) + text_width(" ", size) + text_width(&first, size) <= width =>
+            {
+                line.push(' ');
+                line.push_str(&first);
             }
-            _ => lines.push(word),
+            _ => lines.push(first),
         }
+        lines.extend(pieces);
     }
     lines
+}
+
+/// A word in pieces no wider than `width`, of one character at least.
+fn broken(word: &str, size: f64, width: f64) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut piece = String::new();
+    for character in word.chars() {
+        if !piece.is_empty() && text_width(&piece, size) + text_width(&character.to_string(), size) > width {
+            let end = piece.rfind(|c| ",;:/_-=".contains(c)).map_or(piece.len(), |at| at + 1);
+            let rest = piece.split_off(end);
+            pieces.push(std::mem::replace(&mut piece, rest));
+        }
+        piece.push(character);
+    }
+    pieces.push(piece);
+    pieces
 }

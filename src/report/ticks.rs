@@ -1,27 +1,27 @@
-//! Axes: which round numbers stand on them, and where a value lies.
+//! Axes: their ticks, the labels of the ticks in one notation, and the position of a value.
 
 use super::data::{Axis, Scale};
 use super::text;
 
-/// Most ticks on an axis.
+/// Upper limit of ticks on an axis.
 pub(super) const MOST: usize = 9;
 
 /// An axis with its ends and ticks; the first and last tick are its ends.
 #[derive(Debug)]
 pub(super) struct Ticks {
     scale: Scale,
-    /// Where ticks stand, ascending.
+    /// Values of the ticks, ascending.
     pub values: Vec<f64>,
-    /// What stands beside them.
+    /// Labels of the ticks.
     pub labels: Vec<String>,
 }
 
 impl Ticks {
-    /// Ticks around every value of `values` that can lie on `axis`, at most `most` of them; `None` without any value.
+    /// Ticks that enclose every value of `values` that `axis` can show, at most `most` of them; `None` without a value.
     pub fn around(axis: &Axis, values: impl Iterator<Item = f64>, most: usize) -> Option<Self> {
         let mut ends: Option<(f64, f64)> = None;
         let mut whole = true;
-        for value in values.filter(|value| lies_on(axis.scale, *value)) {
+        for value in values.filter(|value| can_show(axis.scale, *value)) {
             let (low, high) = ends.unwrap_or((value, value));
             ends = Some((low.min(value), high.max(value)));
             whole &= value.fract() == 0.0;
@@ -36,13 +36,13 @@ impl Ticks {
         })
     }
 
-    /// How far along the axis a value lies, 0 at its start and 1 at its end; `None` if it can have no place there.
+    /// The position of a value: 0 at the start of the axis, 1 at its end; `None` if the axis cannot show it.
     pub fn share(&self, value: f64) -> Option<f64> {
         let position = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Log2 | Scale::Log10 => value.log2(),
         };
-        if !lies_on(self.scale, value) {
+        if !can_show(self.scale, value) {
             return None;
         }
         let (low, high) = (position(self.low()), position(self.high()));
@@ -60,28 +60,28 @@ impl Ticks {
     }
 }
 
-/// Whether an axis of this kind has a place for `value`.
-pub(super) fn lies_on(scale: Scale, value: f64) -> bool {
+/// Whether an axis of this scale can show `value`.
+pub(super) fn can_show(scale: Scale, value: f64) -> bool {
     text::drawable(value) && (scale == Scale::Linear || value > 1e-100)
 }
 
-/// Most ticks of a horizontal axis of a plot `room` wide. Labels of powers can be left out between others, so that no
-/// end of such an axis need lie further away than the next power.
-pub(super) fn most_across(scale: Scale, room: f64) -> usize {
-    if scale == Scale::Linear { (room / 58.0) as usize } else { MOST }
+/// Upper limit of ticks of a horizontal axis in a plot of `width`. A logarithmic axis may skip labels, so that it can end at the
+/// next power.
+pub(super) fn most_across(scale: Scale, width: f64) -> usize {
+    if scale == Scale::Linear { (width / 58.0) as usize } else { MOST }
 }
 
-/// Most ticks of a vertical axis.
+/// Upper limit of ticks of a vertical axis.
 pub(super) fn most_up(scale: Scale) -> usize {
     if scale == Scale::Linear { 7 } else { MOST }
 }
 
-/// Steps of 1, 2, 2.5 or 5 times a power of ten: those that leave the least of the axis empty, and of such the finest.
-/// Where all values are whole, ticks are.
+/// Steps of 1, 2, 2.5 or 5 times a power of ten: those with the least empty axis, and of these the finest. Ticks of integers are
+/// integers.
 fn linear(mut low: f64, mut high: f64, whole: bool, most: usize) -> Ticks {
     let size = low.abs().max(high.abs());
     if high - low <= size * 1e-9 {
-        // One value, or as good as one: an axis from zero to it.
+        // A single value: the axis reaches from zero to it.
         (low, high) = if size == 0.0 { (0.0, 1.0) } else { (low.min(0.0), high.max(0.0)) };
     }
     let magnitude = ((high - low) / most as f64).log10().floor() as i32;
@@ -103,13 +103,28 @@ fn linear(mut low: f64, mut high: f64, whole: bool, most: usize) -> Ticks {
         if step < 1.0 { multiple / (1.0 / step) } else { multiple * step }
     };
     let values: Vec<f64> = (0..=(last - first) as usize).map(exact).collect();
-    let digits = usize::try_from(-(step.log10() + 1e-9).floor() as i64).unwrap_or(0);
-    let digits = if is_quarter(step) && step < 10.0 { digits + 1 } else { digits };
-    let label = |value: &f64| match size >= 1e7 || digits > 6 {
-        true => text::number(*value),
-        false => text::fixed(*value, digits, false),
+    let labels = if size >= 1e7 || step < 1e-6 {
+        // One exponent for the whole axis: 0, 0.5×10⁷, 1.0×10⁷.
+        let exponent = size.log10().floor() as i32;
+        let digits = digits_of(product(step, -exponent));
+        let label = |value: &f64| match *value == 0.0 {
+            true => "0".to_string(),
+            false => {
+                let mantissa = text::fixed(product(*value, -exponent), digits, false);
+                format!("{mantissa}×{}", text::power(10, exponent))
+            }
+        };
+        values.iter().map(label).collect()
+    } else {
+        values.iter().map(|value| text::fixed(*value, digits_of(step), false)).collect()
     };
-    Ticks { scale: Scale::Linear, labels: values.iter().map(label).collect(), values }
+    Ticks { scale: Scale::Linear, labels, values }
+}
+
+/// Digits after the decimal point that multiples of `step` need.
+fn digits_of(step: f64) -> usize {
+    let digits = usize::try_from(-(step.log10() + 1e-9).floor() as i64).unwrap_or(0);
+    if is_quarter(step) && step < 10.0 { digits + 1 } else { digits }
 }
 
 fn is_quarter(step: f64) -> bool {
@@ -119,10 +134,11 @@ fn is_quarter(step: f64) -> bool {
 
 fn log2(low: f64, high: f64, most: usize) -> Ticks {
     let exponents = exponents(low.log2(), high.log2(), most);
-    let label = |exponent: &i32| match exponent {
-        0..=16 => text::fixed(2f64.powi(*exponent), 0, false),
-        -3..0 => text::fixed(2f64.powi(*exponent), 3, true),
-        _ => text::power(2, *exponent),
+    // One notation for the whole axis.
+    let plain = exponents.iter().all(|exponent| (-6..=16).contains(exponent));
+    let label = |exponent: &i32| match plain {
+        true => text::fixed(2f64.powi(*exponent), usize::try_from(-exponent).unwrap_or(0), true),
+        false => text::power(2, *exponent),
     };
     Ticks {
         scale: Scale::Log2,
@@ -138,7 +154,7 @@ fn log10(low: f64, high: f64, most: usize) -> Ticks {
         ladders.into_iter().map(|mantissas| ladder(mantissas, low, high)).find(|values| values.len() <= most);
     let values =
         fine.unwrap_or_else(|| exponents(low.log10(), high.log10(), most).into_iter().map(ten).collect());
-    // All of an axis plain, or all as powers.
+    // One notation for the whole axis.
     let plain = values.iter().all(|value| (1e-4..1e5).contains(value));
     let label = |value: &f64| match plain {
         true => text::number(*value),
@@ -157,7 +173,7 @@ fn exponents(low: f64, high: f64, most: usize) -> Vec<i32> {
     (0..=count).map(|index| first + index * step).collect()
 }
 
-/// `mantissas` times powers of ten, from the last not above `low` to the first not below `high`.
+/// `mantissas` times powers of ten, from the last that is not above `low` to the first that is not below `high`.
 fn ladder(mantissas: &[f64], low: f64, high: f64) -> Vec<f64> {
     let first = (low.log10() + 1e-9).floor() as i32;
     let last = (high.log10() - 1e-9).ceil() as i32 + 1;
@@ -178,7 +194,7 @@ fn ten(exponent: i32) -> f64 {
     product(1.0, exponent)
 }
 
-/// `mantissa` times a power of ten, as exactly as there is a number for it.
+/// `mantissa` times a power of ten, correctly rounded for negative exponents too.
 fn product(mantissa: f64, exponent: i32) -> f64 {
     if exponent < 0 { mantissa / 10f64.powi(-exponent) } else { mantissa * 10f64.powi(exponent) }
 }

@@ -1,25 +1,27 @@
-//! Runs as lanes of spans: a picture that stands still, and the data from which the page draws one that moves.
+//! Runs as lanes of spans: a static figure, and the data for the page's interactive one.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::appearance::Appearance;
+use super::canvas::{Anchor, Canvas, FONT, LINE, SMALL, SMALL_LINE, no_data, px};
 use super::data::{Axis, Scale, Span, Timeline};
-use super::picture::{Anchor, Canvas, FONT, LINE, Look, SMALL, Symbol, legend, no_data, px};
-use super::text::{drawable, shortened, time_unit, width};
+use super::legend::{self, Symbol};
+use super::text::{drawable, text_width, time_unit, wrapped};
 use super::ticks::Ticks;
 
-/// Kinds that always look the same, and the series whose colour they have.
+/// Kinds with a fixed colour, and the number of that colour.
 const KNOWN_KINDS: [(&str, usize); 4] = [("upload", 0), ("download", 1), ("kernel", 2), ("host", 7)];
 /// Colours of other kinds, in the order in which they appear.
-const OTHER_COLOURS: [usize; 4] = [6, 4, 3, 5];
-/// Height of one row of spans, of a bar in it, and of the outline of its prediction.
+const OTHER_COLOURS: [usize; 8] = [6, 4, 3, 5, 8, 9, 10, 11];
+/// Heights of a row of spans, of a bar in it, and of the outline of its prediction.
 const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
 const OUTLINE: f64 = 5.0;
 
-/// A timeline whose spans can all be drawn: kinds have colours, and overlapping spans of a lane have rows.
-struct Laid<'a> {
+/// The layout of a timeline: a colour for each kind, and a row for each of the overlapping spans of a lane.
+struct Layout<'a> {
     timeline: &'a Timeline,
     spans: Vec<(&'a Span, usize, usize)>,
     kinds: Vec<(&'a str, usize)>,
@@ -28,8 +30,8 @@ struct Laid<'a> {
     end_s: f64,
 }
 
-impl<'a> Laid<'a> {
-    fn out(timeline: &'a Timeline) -> Self {
+impl<'a> Layout<'a> {
+    fn new(timeline: &'a Timeline) -> Self {
         let possible =
             |span: &&Span| drawable(span.start_s) && drawable(span.end_s) && span.end_s >= span.start_s;
         let mut kinds: Vec<(&str, usize)> = Vec::new();
@@ -51,7 +53,7 @@ impl<'a> Laid<'a> {
         let mut spans = Vec::new();
         let mut rows_of_lane = Vec::new();
         for lane in &mut by_lane {
-            // Of two that begin together the longer is the outer one.
+            // Of two spans with the same start the longer one gets the first row.
             lane.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(b.end_s.total_cmp(&a.end_s)));
             let mut ends: Vec<f64> = Vec::new();
             for span in lane {
@@ -78,68 +80,74 @@ impl<'a> Laid<'a> {
     }
 }
 
-/// When a span was to begin and end, if that is known and can be drawn.
+/// The predicted start and end of a span, if both are known and can be drawn.
 fn prediction(span: &Span) -> Option<(f64, f64)> {
     let (start, end) = (span.predicted_start_s?, span.predicted_end_s?);
     (drawable(start) && drawable(end) && end >= start).then_some((start, end))
 }
 
-pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, room: f64) -> f64 {
-    let laid = Laid::out(timeline);
-    if laid.spans.is_empty() {
-        return no_data(canvas, room, 0.0);
+/// Draws the timeline; returns its height.
+pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, width: f64) -> f64 {
+    let layout = Layout::new(timeline);
+    if layout.spans.is_empty() {
+        return no_data(canvas, width);
     }
-    let mut entries: Vec<(Symbol, String)> = laid
+    let mut entries: Vec<(Symbol, String)> = layout
         .kinds
         .iter()
-        .map(|(name, colour)| (Symbol::Square(format!("bar {}", Look(*colour).class())), (*name).to_string()))
+        .map(|(name, colour)| (Symbol::Square(format!("bar {}", Appearance(*colour).colour())), (*name).to_string()))
         .collect();
-    if laid.spans.iter().any(|(span, ..)| prediction(span).is_some()) {
+    if layout.spans.iter().any(|(span, ..)| prediction(span).is_some()) {
         entries.push((Symbol::Square("outline c7".into()), "predicted".into()));
     }
-    let mut y = legend(canvas, &entries, room, 0.0);
-    let names = timeline.lanes.iter().map(|lane| width(&lane.name, SMALL) + 8.0);
-    let left = names.fold(40.0, f64::max).min(room * 0.25) + 8.0;
-    let lasting = (laid.end_s - laid.start_s).max(1e-9);
-    let (factor, unit) = time_unit(lasting);
-    let axis = Axis { label: format!("time, {unit}"), scale: Scale::Linear, from_zero: true };
-    let Some(ticks) = Ticks::around(&axis, [0.0, lasting * factor].into_iter(), 9) else { return y };
-    // The picture ends with the run, not with the last tick.
-    let at = |seconds: f64| left + (seconds - laid.start_s) / lasting * (room - left - 12.0);
+    let mut y = legend::draw(canvas, &entries, width, 0.0);
+    let names = timeline.lanes.iter().map(|lane| text_width(&lane.name, SMALL) + 8.0);
+    let left = names.fold(40.0, f64::max).min(width * 0.25) + 8.0;
+    let duration_s = (layout.end_s - layout.start_s).max(1e-9);
+    let (factor, unit) = time_unit(duration_s);
+    let axis = Axis { label: format!("time ({unit})"), scale: Scale::Linear, from_zero: true };
+    let Some(ticks) = Ticks::around(&axis, [0.0, duration_s * factor].into_iter(), 9) else { return y };
+    // The time axis ends with the run, not with the last tick.
+    let at = |seconds: f64| left + (seconds - layout.start_s) / duration_s * (width - left - 12.0);
 
     let top = y;
     let mut tops = Vec::new();
     for (index, lane) in timeline.lanes.iter().enumerate() {
         let headed = index.checked_sub(1).and_then(|before| timeline.lanes.get(before));
         if headed.is_none_or(|before| before.process != lane.process) {
-            let shown = shortened(&lane.process, FONT, room);
-            canvas.text("strong", 0.0, y + 15.0, Anchor::Start, &shown);
-            y += LINE + 6.0;
+            for line in wrapped(&lane.process, FONT, width) {
+                canvas.text("strong", 0.0, y + 15.0, Anchor::Start, &line);
+                y += LINE;
+            }
+            y += 6.0;
         }
-        let high = ROW * laid.rows_of_lane.get(index).copied().unwrap_or(1) as f64;
-        let (x, upper, wide, full) = (px(left), px(y), px(room - left), px(high - 2.0));
+        let names = wrapped(&lane.name, SMALL, left - 14.0);
+        let rows = layout.rows_of_lane.get(index).copied().unwrap_or(1) as f64;
+        let high = (ROW * rows).max(SMALL_LINE * names.len() as f64 + 4.0);
+        let (x, upper, wide, full) = (px(left), px(y), px(width - left), px(high - 2.0));
         canvas
             .put(format_args!(r#"<rect class="lane" x="{x}" y="{upper}" width="{wide}" height="{full}"/>"#));
-        let shown = shortened(&lane.name, SMALL, left - 14.0);
-        canvas.text("tick", left - 8.0, y + 12.5, Anchor::End, &shown);
+        for (row, line) in names.iter().enumerate() {
+            canvas.text("tick", left - 8.0, y + 12.5 + SMALL_LINE * row as f64, Anchor::End, line);
+        }
         tops.push(y);
         y += high;
     }
     for (value, label) in ticks.values.iter().zip(&ticks.labels) {
-        let x = at(laid.start_s + value / factor);
-        if x <= room - 11.0 {
+        let x = at(layout.start_s + value / factor);
+        if x + text_width(label, SMALL) / 2.0 <= width {
             canvas.line("grid", (x, top), (x, y + 4.0));
             canvas.text("tick", x, y + 17.0, Anchor::Middle, label);
         }
     }
-    spans(&laid, &tops, canvas, at);
-    canvas.text("label", (left + room) / 2.0, y + 34.0, Anchor::Middle, &axis.label);
+    spans(&layout, &tops, canvas, at);
+    canvas.text("label", f64::midpoint(left, width), y + 34.0, Anchor::Middle, &axis.label);
     y + 40.0
 }
 
-/// Spans as one path for each lane and kind; what is narrower than half a pixel joins its neighbour, so that the
-/// size of a picture is bounded by its width.
-fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) -> f64) {
+/// Spans as one path for each lane and kind. Spans narrower than half a pixel are merged with their neighbour, so that the width
+/// bounds the size of the file.
+fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) -> f64) {
     let mut bars: HashMap<(usize, usize, usize), Vec<(f64, f64)>> = HashMap::new();
     let mut outlines = bars.clone();
     let mut names = Vec::new();
@@ -150,14 +158,14 @@ fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) ->
             _ => pieces.push((start, end.max(start + 0.5))),
         }
     };
-    for (span, row, kind) in &laid.spans {
+    for (span, row, kind) in &layout.spans {
         let key = (span.lane, *kind, *row);
         let (start, end) = (at(span.start_s), at(span.end_s));
         add(&mut bars, key, start, end);
         if let Some((start, end)) = prediction(span) {
             add(&mut outlines, key, at(start), at(end));
         }
-        if width(&span.name, 10.0) + 6.0 <= end - start {
+        if text_width(&span.name, 10.0) + 6.0 <= end - start {
             names.push((key, start, end, span.name.as_str()));
         }
     }
@@ -165,7 +173,7 @@ fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) ->
         tops.get(lane).copied().unwrap_or(0.0) + ROW * row as f64 + 1.5
     };
     let colour =
-        |kind: usize| laid.kinds.get(kind).map_or(String::new(), |(_, colour)| Look(*colour).class());
+        |kind: usize| layout.kinds.get(kind).map_or(String::new(), |(_, colour)| Appearance(*colour).colour());
     for (pieces, class, below, high) in
         [(&outlines, "outline", BAR + 2.5, OUTLINE - 1.0), (&bars, "bar", 0.0, BAR)]
     {
@@ -175,7 +183,7 @@ fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) ->
             canvas.put(format_args!(r#"<path class="{class} {}" d=""#, colour(key.1)));
             let (y, high) = (px(top(key) + below), px(high));
             for (start, end) in pieces.get(&key).into_iter().flatten() {
-                // A gap where there is room for one keeps neighbours apart.
+                // A gap separates wide neighbours.
                 let wide = if end - start > 3.0 { end - start - 1.0 } else { end - start };
                 let wide = px(wide);
                 canvas.put(format_args!("M{} {y}h{wide}v{high}h-{wide}z", px(*start)));
@@ -188,9 +196,9 @@ fn spans(laid: &Laid<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) ->
     }
 }
 
-/// What the page's script draws: every word once, times in microseconds from the start.
+/// Data for the page's script: every word once, times in microseconds from the start.
 pub(super) fn script_data(timeline: &Timeline) -> Value {
-    let laid = Laid::out(timeline);
+    let layout = Layout::new(timeline);
     let mut words: Vec<&str> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut word = |text| {
@@ -199,10 +207,10 @@ pub(super) fn script_data(timeline: &Timeline) -> Value {
             words.len() - 1
         })
     };
-    // Whole nanoseconds: what a trace resolves.
-    let time = |seconds: f64| ((seconds - laid.start_s) * 1e9).round() / 1e3;
+    // Whole nanoseconds, the resolution of a trace.
+    let time = |seconds: f64| ((seconds - layout.start_s) * 1e9).round() / 1e3;
     let mut spans = Vec::new();
-    for (span, row, kind) in &laid.spans {
+    for (span, row, kind) in &layout.spans {
         let predicted = prediction(span);
         let details: Vec<usize> =
             span.details.iter().flat_map(|(name, value)| [word(name), word(value)]).collect();
@@ -218,15 +226,15 @@ pub(super) fn script_data(timeline: &Timeline) -> Value {
             details
         ]));
     }
-    let lanes: Vec<Value> = laid
+    let lanes: Vec<Value> = layout
         .timeline
         .lanes
         .iter()
-        .zip(&laid.rows_of_lane)
+        .zip(&layout.rows_of_lane)
         .map(|(lane, rows)| json!({"process": lane.process, "name": lane.name, "rows": rows}))
         .collect();
     let kinds: Vec<Value> =
-        laid.kinds.iter().map(|(name, colour)| json!({"name": name, "colour": colour})).collect();
-    let end = if spans.is_empty() { 0.0 } else { time(laid.end_s) };
+        layout.kinds.iter().map(|(name, colour)| json!({"name": name, "colour": colour})).collect();
+    let end = if spans.is_empty() { 0.0 } else { time(layout.end_s) };
     json!({"lanes": lanes, "kinds": kinds, "words": words, "spans": spans, "end": end})
 }

@@ -1,5 +1,6 @@
 //! Measurements: every kernel alone on its device, checked, beside the vendor's library.
 
+mod answer;
 mod bench;
 mod check;
 mod config;
@@ -10,6 +11,7 @@ mod figures;
 mod host;
 mod host_memory;
 mod journal;
+mod noise;
 mod oracle;
 mod page;
 mod provenance;
@@ -24,6 +26,7 @@ mod timeline;
 mod times;
 mod welford;
 
+pub use answer::answers;
 pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, bench_kernels};
 pub use check::{Checked, Expected, Sizes};
 pub use config::{Case, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
@@ -34,6 +37,7 @@ pub use figures::figures;
 pub use host::HostBench;
 pub use host_memory::measure_host;
 pub use journal::{Journal, key_of};
+pub use noise::{Difference, difference, noise_interval};
 pub use oracle::{FormTime, OracleCase, OracleSettings, RIGHT, Regret, consult, forms_by_name, time_forms};
 pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};

@@ -79,6 +79,21 @@ fn the_quick_study_leaves_everything_it_promises() {
         assert!(!place.read(&format!("out/{file}")).is_empty(), "{file}");
     }
     let html = place.read("out/report.html");
+    let body = html.split("<main>").nth(1).unwrap();
+    assert!(body.trim_start().starts_with("<section id=\"answer\">"), "the report does not open with its answer");
+    for answer in [
+        "threads: which number of threads is fastest?",
+        "kernels: which kernel is fastest?",
+        "overlap: which chunk size is fastest?",
+        "share: which CPU share is fastest?",
+        "what if: which combination of devices and mode is fastest?",
+        "conversions: which combination of variant and number of threads is fastest?",
+        "× faster than",
+        "simulated, without noise",
+        "the noise in",
+    ] {
+        assert!(body.split("id=\"figures\"").next().unwrap().contains(answer), "{answer}");
+    }
     for word in ["A quick look at this machine", "operating system", "revision", "rowloom study", "affinity"]
     {
         assert!(html.contains(word), "{word}");
@@ -177,7 +192,9 @@ fn devices_that_are_not_here_are_named_and_left_out() {
     let report = place.json("study a.toml --json");
     assert_eq!(report["cases"], serde_json::json!({"all": 2, "finished": 1, "kept": 0}));
     assert!(report["records"][1]["reason"].as_str().unwrap().contains("cuda:77"), "{report}");
-    assert!(place.read("rowloom-a/report.html").contains("cuda:77"));
+    let html = place.read("rowloom-a/report.html");
+    assert!(html.contains("1 result was not measured: device cuda:77"), "the answer does not say why");
+    assert!(html.contains("<summary>Not measured: device cuda:77"), "no warning names the device");
 }
 
 #[test]

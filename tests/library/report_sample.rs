@@ -1,13 +1,14 @@
-//! A report with everything that can be in one, left in `target/tmp` for `.ci/view_report` to open in a browser.
+//! A report with every kind of content, written to `target/tmp`, so that `.ci/view_report` can open it in a browser.
 //!
-//! Its numbers are made up: they are for looking at the report, not at a machine.
+//! Its numbers are made up: they show the report, not a machine.
 
 use std::fs;
 use std::path::Path;
 
 use rowloom::report::{
-    Axis, Bars, Ceiling, Cell, Column, Figure, HeatMap, Lane, Lines, Plot, Point, Report, Roofline,
-    RooflinePoint, Scale, Series, SeriesStyle, Span, Table, Timeline, html, svg, timeline_svg,
+    Answer, Axis, Bars, Ceiling, Cell, Column, Figure, HeatMap, Lane, Lines, Missing, Panel, Plot, Point, Report,
+    Roofline, RooflinePoint, Scale, Series, SeriesStyle, Span, Table, Timeline, WarningGroup, html, share_colours, svg,
+    timeline_svg,
 };
 
 const KERNELS: [&str; 10] = [
@@ -44,10 +45,37 @@ fn with_spread(mut series: Series, share: f64) -> Series {
 }
 
 fn figure(id: &str, title: &str, caption: &str, plot: Plot) -> Figure {
-    Figure { id: id.into(), title: title.into(), caption: caption.into(), plot }
+    let panels = vec![Panel { title: String::new(), plot }];
+    let (missing, colours) = (Vec::new(), Vec::new());
+    Figure { id: id.into(), title: title.into(), caption: caption.into(), panels, missing, colours }
 }
 
-/// A number between 0 and 1 that looks random and is always the same.
+/// Small multiples: the same series on six matrices, with two kernels that were not measured.
+fn panels() -> Figure {
+    let widths = [1.0, 8.0, 64.0];
+    let panel = |(row, matrix): (usize, &&str)| {
+        let line = |index: usize| widths.map(|k| (k, 10f64.powi(row as i32) * k / (k + 3.0 + index as f64)));
+        let series = KERNELS.iter().enumerate();
+        let series = series.map(|(index, name)| series_of(name, line(index))).collect();
+        let (x, y) = (axis("K, columns of X", Scale::Log2), axis("rate (GFLOP/s)", Scale::Linear));
+        Panel { title: (*matrix).into(), plot: Plot::Lines(Lines { x, y, series }) }
+    };
+    let missing = |name: &str| Missing { name: name.into(), measured: false, reason: "needs a GPU".into() };
+    Figure {
+        id: "panels".into(),
+        title: "How does the rate depend on K?".into(),
+        caption: "One panel for each matrix, with axes of its own.".into(),
+        panels: MATRICES.iter().enumerate().map(panel).collect(),
+        missing: vec![missing("csr_vector"), missing("csr_adaptive_subblocks")],
+        colours: Vec::new(),
+    }
+}
+
+fn series_of(name: &str, points: [(f64, f64); 3]) -> Series {
+    series(name, SeriesStyle::Measured, points)
+}
+
+/// A pseudo-random number between 0 and 1, the same for the same seed.
 fn noise(seed: usize) -> f64 {
     (seed as f64 * 12.9898).sin().mul_add(43758.5453, 0.0).rem_euclid(1.0)
 }
@@ -57,8 +85,8 @@ fn scaling() -> Figure {
     let amdahl = |serial: f64| threads.map(|t| (t, 1.0 / (serial + (1.0 - serial) / t)));
     figure(
         "scaling",
-        "How far do threads help?",
-        "Speed-up over one thread, median of the samples; bars from the 5th to the 95th percentile.",
+        "How much faster are more threads?",
+        "Rate over the rate with one thread. Error bars: noise of the median (95 %).",
         Plot::Lines(Lines {
             x: axis("threads", Scale::Log2),
             y: axis("speed-up over one thread", Scale::Log2),
@@ -82,11 +110,11 @@ fn efficiency() -> Figure {
     }
     figure(
         "efficiency",
-        "How much of each thread is used?",
-        "Ten kernels, more than there are colours: markers tell them apart.",
+        "How efficient are more threads?",
+        "Ten kernels, each with a colour and a marker of its own.",
         Plot::Lines(Lines {
             x: axis("threads", Scale::Linear),
-            y: axis("efficiency, %", Scale::Linear),
+            y: axis("efficiency (%)", Scale::Linear),
             series: figure_series,
         }),
     )
@@ -101,10 +129,10 @@ fn rate_by_k() -> Figure {
     figure(
         "rate-by-k",
         "Which kernel is fastest at which K?",
-        "Two of the values are not numbers, and say so.",
+        "Two of the values are not finite; the figure counts them.",
         Plot::Lines(Lines {
             x: axis("K, columns of X", Scale::Log2),
-            y: axis("rate, GFLOP/s", Scale::Linear),
+            y: axis("rate (GFLOP/s)", Scale::Linear),
             series: vec![
                 with_spread(series("csr-scalar", SeriesStyle::Measured, line(40.0)), 0.03),
                 with_spread(
@@ -122,11 +150,11 @@ fn share_against_time() -> Figure {
     let time = |share: f64| (share * 0.31).max((100.0 - share) * 0.12) + 1.4;
     figure(
         "cpu-share",
-        "Which share of the rows should the CPU take?",
-        "The planner's choice is where both finish together.",
+        "Which CPU share is fastest?",
+        "Time of one product by the share of it that the CPU computes.",
         Plot::Lines(Lines {
-            x: axis("CPU's share of the nonzeros, %", Scale::Linear),
-            y: axis("time of one product, ms", Scale::Linear),
+            x: axis("CPU's share of the nonzeros (%)", Scale::Linear),
+            y: axis("time of one product (ms)", Scale::Linear),
             series: vec![
                 with_spread(
                     series(
@@ -149,15 +177,15 @@ fn heat_map(columns: usize) -> Figure {
     };
     figure(
         &format!("kernels-{columns}"),
-        "Which kernel wins on which matrix?",
+        "Which kernel is fastest?",
         "K = 32, f64, 16 threads.",
         Plot::HeatMap(HeatMap {
-            x_label: "kernel".into(),
-            y_label: "matrix".into(),
-            value_label: "rate, GFLOP/s".into(),
-            columns: KERNELS.iter().take(columns).map(|name| (*name).to_string()).collect(),
-            rows: MATRICES.map(String::from).to_vec(),
-            values: (0..MATRICES.len())
+            x_label: "matrix".into(),
+            y_label: "kernel".into(),
+            value_label: "rate (GFLOP/s)".into(),
+            columns: MATRICES.iter().cycle().take(columns).map(|name| (*name).to_string()).collect(),
+            rows: KERNELS.map(String::from).to_vec(),
+            values: (0..KERNELS.len())
                 .map(|row| (0..columns).map(|column| value(row, column)).collect())
                 .collect(),
             larger_is_better: true,
@@ -182,8 +210,8 @@ fn roofline() -> Figure {
     let ceiling = |name: &str, gb_per_s, peak_gflops| Ceiling { name: name.into(), gb_per_s, peak_gflops };
     figure(
         "roofline",
-        "How near is each kernel to what the machine allows?",
-        "Bytes: A once, X and Y once.",
+        "How near to the roofline is each kernel?",
+        "Bytes: A, X and Y once each.",
         Plot::Roofline(Roofline {
             ceilings: vec![
                 ceiling("memory", 180.0, Some(1100.0)),
@@ -203,10 +231,10 @@ fn bars(id: &str, categories: usize, kinds: usize) -> Figure {
     };
     figure(
         id,
-        "How does it stand beside the vendors' libraries?",
-        "Median of at least ten samples.",
+        "How does Rowloom compare with the vendors' libraries?",
+        "Median of at least ten runs.",
         Plot::Bars(Bars {
-            y: axis("rate, GFLOP/s", Scale::Linear),
+            y: axis("rate (GFLOP/s)", Scale::Linear),
             categories: names
                 .map(|(index, name)| if index < 6 { (*name).into() } else { format!("{name}-{index}") })
                 .collect(),
@@ -241,6 +269,7 @@ fn conversions() -> Table {
     Table {
         id: "cases".into(),
         title: "Every case".into(),
+        caption: "In all rows: type f64, threads 16.".into(),
         columns: vec![
             column("Matrix", None, false),
             column("Kernel", None, false),
@@ -259,6 +288,7 @@ fn short_table() -> Table {
     Table {
         id: "hostile".into(),
         title: "Names that try to leave the page: </script><img src=x onerror=alert(1)>".into(),
+        caption: String::new(),
         columns: vec![column("Name", false), column("Value", true)],
         rows: vec![
             row("</td></table><script>document.title='broken'</script>", Cell::Number(10.0, 1)),
@@ -270,19 +300,19 @@ fn short_table() -> Table {
     }
 }
 
-/// Chunks that pass over a GPU's three streams while the CPU computes.
+/// Chunks on the three streams of a GPU, while the CPU computes.
 fn run(title: &str, chunks: usize) -> Timeline {
     let lane = |process: &str, name: &str| Lane { process: process.into(), name: name.into() };
     let mut spans = Vec::new();
-    let mut add = |lane: usize, kind: &str, chunk: usize, [start_s, length]: [f64; 2], foreseen: [f64; 2]| {
+    let mut add = |lane: usize, kind: &str, chunk: usize, [start_s, length]: [f64; 2], predicted: [f64; 2]| {
         spans.push(Span {
             lane,
             name: format!("{kind} {chunk}"),
             kind: kind.into(),
             start_s,
             end_s: start_s + length,
-            predicted_start_s: Some(foreseen[0]),
-            predicted_end_s: Some(foreseen[0] + foreseen[1]),
+            predicted_start_s: Some(predicted[0]),
+            predicted_end_s: Some(predicted[0] + predicted[1]),
             details: vec![
                 ("chunk".into(), chunk.to_string()),
                 ("rows".into(), format!("{}..{}", chunk * 4096, (chunk + 1) * 4096)),
@@ -290,7 +320,7 @@ fn run(title: &str, chunks: usize) -> Timeline {
             ],
         });
     };
-    // When each stream is free again, as measured and as foreseen.
+    // The measured and the predicted time at which each stream is free.
     let mut free = [[0.0; 2]; 4];
     for chunk in 0..chunks {
         let length = |kind: usize| [180e-6 * (0.8 + 0.5 * noise(chunk * 3 + kind)), 185e-6];
@@ -312,7 +342,7 @@ fn run(title: &str, chunks: usize) -> Timeline {
     }
     Timeline {
         title: title.into(),
-        caption: "Uploads, kernels and downloads overlap; outlines are what the planner foresaw.".into(),
+        caption: "Uploads, kernels and downloads overlap; outlines show the predicted times.".into(),
         lanes: vec![
             lane("cuda:0", "upload"),
             lane("cuda:0", "compute"),
@@ -329,7 +359,7 @@ fn sample() -> Report {
         pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect::<Vec<_>>()
     };
     let nothing =
-        Lines { x: axis("K", Scale::Log2), y: axis("rate, GFLOP/s", Scale::Linear), series: Vec::new() };
+        Lines { x: axis("K", Scale::Log2), y: axis("rate (GFLOP/s)", Scale::Linear), series: Vec::new() };
     Report {
         title: "A sample report".into(),
         subtitle: "Every kind of plot, table and timeline; the numbers are made up".into(),
@@ -360,11 +390,27 @@ fn sample() -> Report {
                 "rowloom run 'gen:stencil27,n=64' --k 32 --devices cpu,emu:0 --mode stream --verify --trace timeline.json --repeat 10 --seed 1",
             ),
         ]),
-        notes: vec![
-            "The clock fell by 12 % during 3 of 60 cases: the machine was throttling.".into(),
-            "mkl is not installed; its bars are missing.".into(),
+        answers: vec![
+            Answer {
+                question: "kernels: which kernel is fastest?".into(),
+                sentence: "The fastest is sell-32 in 4 of 6 cases; tiled in 2. The difference exceeds the noise in 5 of 6 measured cases.".into(),
+                cases: Some(Table { title: "The winner of each of the 5 cases".into(), ..short_table() }),
+            },
+            Answer {
+                question: "devices: which set of devices is fastest?".into(),
+                sentence: "Nothing was measured. 12 results were not measured: there is no CUDA driver.".into(),
+                cases: None,
+            },
+        ],
+        warnings: vec![
+            WarningGroup {
+                cause: "The clock frequency fell: the machine was throttling".into(),
+                items: vec!["csr-scalar on cant: 12 %".into(), "sell-32 on olafu: 8 %".into()],
+            },
+            WarningGroup { cause: "mkl is not installed".into(), items: Vec::new() },
         ],
         figures: vec![
+            panels(),
             scaling(),
             efficiency(),
             rate_by_k(),
@@ -375,7 +421,7 @@ fn sample() -> Report {
             heat_map(4),
             bars("single", 6, 1),
             bars("many", 20, 4),
-            figure("nothing", "What is shown where nothing was measured?", "", Plot::Lines(nothing)),
+            figure("nothing", "A figure without data", "", Plot::Lines(nothing)),
         ],
         tables: vec![
             conversions(),
@@ -392,9 +438,10 @@ fn sample() -> Report {
 }
 
 #[test]
-fn a_report_with_everything_is_left_for_a_browser() {
+fn a_report_with_every_kind_of_content_is_written_for_the_browser_check() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let report = sample();
+    let mut report = sample();
+    share_colours(&mut report.figures);
     let spans: usize = report.timelines.iter().map(|timeline| timeline.spans.len()).sum();
     assert!(spans > 20_000, "only {spans} spans");
     fs::write(folder.join("sample-report.html"), html(&report)).unwrap();

@@ -1,9 +1,9 @@
-// Tips, legends that hide series, tables that sort, buttons that copy. The page reads well without any of it.
+// Tooltips, legends that hide series, sortable tables, copy buttons. The page is readable without this script.
 'use strict';
 
 const report = {};
 
-/** An element with properties and children; text is never taken for HTML. */
+/** Makes an element with properties and children; strings become text nodes, never HTML. */
 report.make = (name, properties = {}, ...children) => {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -14,17 +14,17 @@ report.make = (name, properties = {}, ...children) => {
   return element;
 };
 
-/** The one tip of the page. */
+/** The tooltip of the page. */
 report.tip = (() => {
   const box = document.getElementById('tip');
   const MARGIN = 8;
-  const AWAY = 14;
+  const OFFSET = 14;
   const hide = () => { box.hidden = true; };
-  // A finger leaves when it has tapped: what it asked for stays until the next tap, or until the page moves.
+  // After a tap the tooltip stays until the next tap or until the page scrolls.
   document.addEventListener('pointerdown', hide, true);
   document.addEventListener('scroll', hide, { passive: true });
   return {
-    /** Shows a heading over lines or over rows of name and value, beside a point of the window. */
+    /** Shows a heading and below it lines, or rows of name and value, near a point of the window. */
     show(x, y, heading, lines) {
       box.replaceChildren(report.make('b', {}, heading));
       const rows = lines.filter((line) => Array.isArray(line));
@@ -36,10 +36,10 @@ report.tip = (() => {
       box.hidden = false;
       const { width, height } = box.getBoundingClientRect();
       const { clientWidth, clientHeight } = document.documentElement;
-      let left = x + AWAY;
-      if (left + width > clientWidth - MARGIN) left = x - AWAY - width;
-      let top = y + AWAY;
-      if (top + height > clientHeight - MARGIN) top = y - AWAY - height;
+      let left = x + OFFSET;
+      if (left + width > clientWidth - MARGIN) left = x - OFFSET - width;
+      let top = y + OFFSET;
+      if (top + height > clientHeight - MARGIN) top = y - OFFSET - height;
       box.style.left = `${Math.max(MARGIN, Math.min(left, clientWidth - MARGIN - width))}px`;
       box.style.top = `${Math.max(MARGIN, top)}px`;
     },
@@ -47,7 +47,7 @@ report.tip = (() => {
   };
 })();
 
-/** Copies text, also where a page from a file may not use the clipboard's own interface. */
+/** Copies text; falls back to a selection where a local file may not use the clipboard API. */
 report.copy = async (text, button) => {
   let done = false;
   try {
@@ -72,18 +72,18 @@ report.copy = async (text, button) => {
 // Figures.
 for (const svg of document.querySelectorAll('.figures svg.plot')) {
   const marks = [...svg.querySelectorAll('.mark')];
-  // The page's own tip takes the place of the browser's.
+  // The page's tooltip replaces the browser's.
   for (const mark of marks) {
     const title = mark.querySelector('title');
     mark.tip = title?.textContent.split('\n') ?? [];
     title?.remove();
   }
-  const REACH = 28;
+  const MAX_DISTANCE = 28;
   const nearest = (x, y) => {
     const hit = document.elementFromPoint(x, y)?.closest('.mark');
     if (hit && svg.contains(hit)) return hit;
     let best = null;
-    let least = REACH;
+    let least = MAX_DISTANCE;
     for (const mark of marks) {
       if (!mark.hasAttribute('transform') || mark.closest('.off')) continue;
       const box = mark.getBoundingClientRect();
@@ -113,7 +113,7 @@ for (const svg of document.querySelectorAll('.figures svg.plot')) {
   });
 }
 
-// Legends: the wide and the narrow picture of a figure show the same series.
+// Legends: one entry hides a series in all drawings of a figure.
 for (const figure of document.querySelectorAll('.figures figure')) {
   const toggle = (number) => {
     const hidden = !figure.querySelector(`.series[data-series="${number}"]`)?.classList.contains('off');
@@ -141,7 +141,7 @@ for (const figure of document.querySelectorAll('.figures figure')) {
 
 // Tables.
 const MANY_ROWS = 20;
-/** A cell as it sorts: numbers before words, and nothing behind both whatever the direction. */
+/** The sort key of a cell: numbers before text, empty cells last in both directions. */
 const key = (cell) => {
   if (cell.dataset.value !== undefined) return { rank: 0, value: Number(cell.dataset.value) };
   const text = cell.textContent;
@@ -178,6 +178,8 @@ for (const card of document.querySelectorAll('.table')) {
     });
   });
 
+  // The cases of an answer are few: no filter, no copy.
+  if (card.classList.contains('answer')) continue;
   const tools = report.make('div', { className: 'tools' });
   if (rows.length > MANY_ROWS) {
     const filter = report.make('input', { type: 'search', placeholder: 'Filter rows', ariaLabel: 'Filter rows' });

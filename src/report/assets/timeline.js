@@ -308,11 +308,10 @@
       if (span.predictedStart === null) rows.push(['start', timeText(span.start)], ['lasted', timeText(lasted)]);
       else {
         const late = span.start - span.predictedStart;
-        const foreseen = span.predictedEnd - span.predictedStart;
-        const than = foreseen > 0 ? `, ${(lasted / foreseen).toFixed(2)} × the` : ',';
+        const predictedTime = span.predictedEnd - span.predictedStart;
         rows.push(
           ['start', `${timeText(span.start)}, ${timeText(Math.abs(late))} ${late < 0 ? 'earlier' : 'later'} than predicted`],
-          ['lasted', `${timeText(lasted)}${than} predicted ${timeText(foreseen)}`]);
+          ['lasted', `${timeText(lasted)}, predicted ${timeText(predictedTime)}`]);
       }
       for (let index = 0; index < span.details.length; index += 2) {
         rows.push([data.words[span.details[index]], data.words[span.details[index + 1]]]);

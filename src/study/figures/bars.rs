@@ -1,64 +1,103 @@
-//! Figures with words on the horizontal axis.
+//! Figures with names on the horizontal axis.
 
 use super::super::record::Record;
-use super::Swept;
-use super::series::{MOST_SERIES, groups};
-use crate::report::{Axis, Bars, Figure, Plot, Scale};
+use super::series::{Unit, by_matrix, figure};
+use super::{Swept, is_serial};
+use crate::report::{Axis, Bars, Figure, Panel, Plot, Scale};
 
-/// GFLOP/s of each choice.
+/// The name of a series, and its value in each category.
+type Values = (String, Vec<Option<f64>>);
+
+/// GFLOP/s of each choice of the attribute `name`.
 pub fn choices(swept: &Swept<'_>, name: &str, of: impl Fn(&Record) -> String) -> Option<Figure> {
-    let mut categories: Vec<String> = Vec::new();
-    for record in &swept.records {
-        if !categories.contains(&of(record)) {
-            categories.push(of(record));
-        }
-    }
-    let mut series: Vec<(String, Vec<Option<f64>>)> = Vec::new();
-    for (label, members) in groups(&swept.records, &[name]) {
+    let categories = distinct(swept, &of);
+    let panels = by_matrix(swept, &[name], |label, members| {
         let value = |category: &String| members.iter().find(|record| of(record) == *category)?.gflops();
-        series.push((label, categories.iter().map(value).collect()));
-    }
-    series.truncate(MOST_SERIES);
-    Some(Figure {
-        id: swept.id(&format!("rate by {name}")),
-        title: format!("Which {name} is fastest? ({})", swept.sweep.name),
-        caption: "GFLOP/s of a product, at the median time.".into(),
-        plot: Plot::Bars(Bars { y: axis("GFLOP/s"), categories, series }),
-    })
+        Ok::<Values, String>((label.into(), categories.iter().map(value).collect()))
+    });
+    let caption = format!("2 × nonzeros × K operations over the {}.", swept.time_noun());
+    figure(
+        swept,
+        (&format!("rate by {name}"), format!("Which {} is fastest?", noun(name)), caption),
+        bar_panels(panels.units, "rate (GFLOP/s)", &categories),
+        panels.missing,
+    )
 }
 
-/// Times of conversions, serial beside parallel, with the most threads that were tried.
+/// The noun for an attribute of which one is chosen.
+fn noun(name: &str) -> &str {
+    match name {
+        "devices" => "set of devices",
+        other => other,
+    }
+}
+
+/// Times of conversions: serial, and parallel with the largest number of threads.
 pub fn conversions(swept: &Swept<'_>) -> Option<Figure> {
     let most = swept.records.iter().map(|record| record.threads).max()?;
-    let several = swept.values(|record| record.matrix.name.clone()) > 1;
-    let mut categories: Vec<String> = Vec::new();
-    let (mut serial, mut parallel): (Vec<Option<f64>>, Vec<Option<f64>>) = (Vec::new(), Vec::new());
-    for record in &swept.records {
-        let Some((conversion, way)) = record.kernel.rsplit_once(", ") else { continue };
-        let category =
-            if several { format!("{}: {conversion}", record.matrix.name) } else { conversion.to_string() };
-        let place = categories.iter().position(|known| *known == category).unwrap_or_else(|| {
-            categories.push(category);
-            serial.push(None);
-            parallel.push(None);
-            categories.len() - 1
-        });
-        let milliseconds = record.times.median.map(|median| 1e3 * median);
-        match way {
-            "serial" => serial[place] = milliseconds,
-            _ if record.threads == most => parallel[place] = milliseconds,
-            _ => {}
-        }
-    }
-    let series = vec![("serial".into(), serial), (format!("parallel, {most} threads"), parallel)];
-    Some(Figure {
-        id: swept.id("conversions"),
-        title: format!("How long do conversions take? ({})", swept.sweep.name),
-        caption: "Median time; entries come column by column, as most files list them.".into(),
-        plot: Plot::Bars(Bars { y: axis("time (ms)"), categories, series }),
-    })
+    let categories = distinct(swept, &|record| conversion(record).0.to_string());
+    let wanted: Vec<&Record> = swept
+        .records
+        .iter()
+        .copied()
+        .filter(|record| is_serial(record) || record.threads == most)
+        .collect();
+    let wanted = Swept { sweep: swept.sweep, records: wanted };
+    // Serial conversions are measured again with every number of threads; the threads of a series are part of its name.
+    let panels = by_matrix(&wanted, &["kernel", "threads"], |_, members| {
+        let milliseconds = |way: &str, category: &String| {
+            let is_it = |record: &&&Record| conversion(record) == (category.as_str(), way);
+            Some(1e3 * members.iter().find(is_it)?.times.median?)
+        };
+        let series = |name: String, way: &str| -> Values {
+            (name, categories.iter().map(|category| milliseconds(way, category)).collect())
+        };
+        Ok::<[Values; 2], String>([
+            series("serial".into(), "serial"),
+            series(format!("parallel, {}", super::count(most, "thread")), "parallel"),
+        ])
+    });
+    let flat = |unit: Unit<[Values; 2]>| Unit {
+        matrix: unit.matrix,
+        series: unit.series.into_iter().flatten().collect::<Vec<Values>>(),
+    };
+    figure(
+        swept,
+        (
+            "conversions",
+            "How long do conversions take?".into(),
+            "Median time. The input lists the entries column by column, as most files do.".into(),
+        ),
+        bar_panels(panels.units.into_iter().map(flat).collect(), "time (ms)", &categories),
+        panels.missing,
+    )
 }
 
-fn axis(label: &str) -> Axis {
-    Axis { label: label.into(), scale: Scale::Linear, from_zero: true }
+/// The conversion of a record, and whether it is `serial` or `parallel`.
+fn conversion(record: &Record) -> (&str, &str) {
+    record.kernel.rsplit_once(", ").unwrap_or((&record.kernel, ""))
+}
+
+/// The distinct values of the records that have times, in the order in which they appear.
+fn distinct(swept: &Swept<'_>, of: &impl Fn(&Record) -> String) -> Vec<String> {
+    let mut values: Vec<String> = Vec::new();
+    for record in swept.timed() {
+        let value = of(record);
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+fn bar_panels(units: Vec<Unit<Values>>, label: &str, categories: &[String]) -> Vec<Panel> {
+    let panel = |unit: Unit<Values>| Panel {
+        title: unit.matrix,
+        plot: Plot::Bars(Bars {
+            y: Axis { label: label.into(), scale: Scale::Linear, from_zero: true },
+            categories: categories.to_vec(),
+            series: unit.series,
+        }),
+    };
+    units.into_iter().map(panel).collect()
 }

@@ -1,22 +1,47 @@
-//! The figures of a study: one for each question that its sweeps can answer.
+//! The figures of a study: one for each question that its sweeps answer.
 
 mod bars;
 mod kernels;
 mod lines;
 mod series;
 
+pub(super) use series::{Naming, grouped, short_reason, size};
+
 use super::config::{StudyConfig, Subject, Sweep};
 use super::record::{Measured, Record};
-use crate::report::Figure;
+use crate::report::{Figure, share_colours};
 
-/// The records of one sweep that have times.
+/// The records of one sweep, with and without times.
 struct Swept<'a> {
     sweep: &'a Sweep,
     records: Vec<&'a Record>,
 }
 
-impl Swept<'_> {
-    /// Whether matrices grow along an axis, so that their names say nothing.
+impl<'a> Swept<'a> {
+    /// The records with times.
+    fn timed(&self) -> impl Iterator<Item = &'a Record> {
+        self.records.iter().copied().filter(|record| record.times.median.is_some())
+    }
+
+    /// The noun for the times: measured ones are medians, simulated ones are not.
+    fn time_noun(&self) -> &'static str {
+        let (simulated, measured): (Vec<&Record>, Vec<&Record>) = self.timed().partition(|r| r.simulated);
+        match (simulated.is_empty(), measured.is_empty()) {
+            (true, _) => "median time",
+            (false, true) => "simulated time",
+            (false, false) => "median time or simulated time",
+        }
+    }
+
+    /// A sentence on the error bars, where there are any.
+    fn error_bars(&self) -> &'static str {
+        match self.timed().all(|record| record.simulated) {
+            true => "",
+            false => " Error bars: noise of the median (95 %).",
+        }
+    }
+
+    /// Whether matrices grow along an axis: then all of them belong to one series.
     fn grows(&self) -> bool {
         self.sweep.matrices.iter().any(|matrix| matrix.contains('{'))
     }
@@ -31,10 +56,10 @@ impl Swept<'_> {
         format!("{}-{}", word(&self.sweep.name), word(question))
     }
 
-    /// How many values something takes.
+    /// The number of distinct values in the records with times.
     fn values<K: PartialEq>(&self, of: impl Fn(&Record) -> K) -> usize {
         let mut known: Vec<K> = Vec::new();
-        for record in &self.records {
+        for record in self.timed() {
             let value = of(record);
             if !known.contains(&value) {
                 known.push(value);
@@ -44,16 +69,16 @@ impl Swept<'_> {
     }
 }
 
-/// A word that a case is asked for with: its name, and what a record has of it.
+/// The name of a choice, and its value in a record.
 type Choice = (&'static str, fn(&Record) -> Option<String>);
 
-/// Every figure that the records can fill; what was not swept is not asked.
+/// The figures of all sweeps, with one colour for each series name.
 pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for sweep in &config.sweep {
-        let timed = |record: &&Record| record.sweep == sweep.name && record.times.median.is_some();
-        let swept = Swept { sweep, records: records.iter().filter(timed).collect() };
-        if swept.records.is_empty() {
+        let records = records.iter().filter(|record| record.sweep == sweep.name);
+        let swept = Swept { sweep, records: records.collect() };
+        if swept.timed().next().is_none() {
             continue;
         }
         if sweep.subject == Subject::Conversion {
@@ -94,12 +119,20 @@ pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
             }
         }
     }
+    share_colours(&mut figures);
     figures
 }
 
-/// Whether a record is of a serial kernel, which threads do not matter to.
+/// Whether a record is of a serial kernel or conversion.
 fn is_serial(record: &Record) -> bool {
-    record.kernel.starts_with("serial_") || record.measured == Measured::Peer && record.kernel == "scipy"
+    record.kernel.starts_with("serial_")
+        || record.kernel.ends_with(", serial")
+        || record.measured == Measured::Peer && record.kernel == "scipy"
+}
+
+/// `1 thread`, `2 threads`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]
