@@ -53,7 +53,8 @@ pub fn share_colours(figures: &mut [Figure]) {
         if assigned.iter().any(|(known, _)| known == name) {
             continue;
         }
-        let neighbours: Vec<&String> = names.iter().filter(|figure| figure.contains(name)).flatten().collect();
+        let neighbours: Vec<&String> =
+            names.iter().filter(|figure| figure.contains(name)).flatten().collect();
         let taken = |number: usize| {
             assigned.iter().any(|(known, used)| *used == number && neighbours.contains(&known))
         };
@@ -61,8 +62,7 @@ pub fn share_colours(figures: &mut [Figure]) {
         assigned.push((name.clone(), number));
     }
     for (figure, names) in figures.iter_mut().zip(names) {
-        figure.colours =
-            assigned.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
+        figure.colours = assigned.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bar charts: one group of bars for each category.
 
-use super::data::{Bars, Scale};
 use super::canvas::{Anchor, Canvas, Frame, footnote, no_data, px};
+use super::data::{Bars, Scale};
 use super::legend::{Legend, Symbol};
 use super::text::{escape, number, text_width};
 use super::ticks::{Ticks, can_show, most_up};

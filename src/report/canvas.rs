@@ -9,6 +9,7 @@ use super::appearance::Appearance;
 use super::data::Axis;
 use super::text::{escape, text_width, wrapped};
 use super::ticks::Ticks;
+use crate::files::MARK;
 
 /// Size of most text.
 pub(super) const FONT: f64 = 12.0;
@@ -164,7 +165,8 @@ impl Frame {
         let middle = |index: usize| self.left + part * (index as f64 + 0.5);
         let lines: Vec<Vec<String>> = names.iter().map(|name| wrapped(name, SMALL, part - 6.0)).collect();
         let most = lines.iter().map(Vec::len).max().unwrap_or(0);
-        let word_fits = |name: &String| name.split([' ', ',']).all(|word| text_width(word, SMALL) <= part - 10.0);
+        let word_fits =
+            |name: &String| name.split([' ', ',']).all(|word| text_width(word, SMALL) <= part - 10.0);
         if most <= 1 || (most <= MOST_NAME_LINES && names.iter().all(word_fits)) {
             for (index, lines) in lines.iter().enumerate() {
                 for (row, line) in lines.iter().enumerate() {
@@ -229,7 +231,7 @@ pub(super) fn document(title: &str, caption: &str, width: f64, body: &str, heigh
     let (title, caption, sheet) = (escape(title), escape(caption), include_str!("assets/figure.css"));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{wide}\" height=\"{high}\" \
-         viewBox=\"0 0 {wide} {high}\" role=\"img\">\n<title>{title}</title>\n<desc>{caption}</desc>\n\
+         viewBox=\"0 0 {wide} {high}\" role=\"img\">\n<!-- {MARK} -->\n<title>{title}</title>\n<desc>{caption}</desc>\n\
          <style>\n{sheet}</style>\n<rect class=\"paper\" width=\"{wide}\" height=\"{high}\"/>\n{heading}\n\
          <g transform=\"translate({margin} {top})\">{body}</g>\n</svg>\n"
     )

@@ -42,7 +42,8 @@ fn heat_map(rows: &[String], columns: &[String]) -> Plot {
 }
 
 fn roofline(names: &[String]) -> Plot {
-    let ceiling = Ceiling { name: "memory of cpu, 16 threads".into(), gb_per_s: 180.0, peak_gflops: Some(900.0) };
+    let ceiling =
+        Ceiling { name: "memory of cpu, 16 threads".into(), gb_per_s: 180.0, peak_gflops: Some(900.0) };
     let point = |name: &String| RooflinePoint {
         name: name.clone(),
         group: name.clone(),
@@ -62,7 +63,9 @@ fn named(word: &str, count: usize) -> Vec<String> {
 }
 
 fn long_names(count: usize) -> Vec<String> {
-    (0..count).map(|index| format!("csr_adaptive_subblocks_{index} on uniform,rows=2000000,degree=16")).collect()
+    (0..count)
+        .map(|index| format!("csr_adaptive_subblocks_{index} on uniform,rows=2000000,degree=16"))
+        .collect()
 }
 
 fn has_class(node: &Node<'_, '_>, class: &str) -> bool {
@@ -71,12 +74,10 @@ fn has_class(node: &Node<'_, '_>, class: &str) -> bool {
 
 #[test]
 fn every_series_is_drawn_and_in_the_legend_and_missing_ones_are_named_with_the_reason() {
-    let mut figure = figure(vec![("cant", lines(&named("kernel", 30), 9.0)), ("olafu", lines(&named("kernel", 30), 5.0))]);
-    let missing = |name: &str, measured, reason: &str| Missing {
-        name: name.into(),
-        measured,
-        reason: reason.into(),
-    };
+    let mut figure =
+        figure(vec![("cant", lines(&named("kernel", 30), 9.0)), ("olafu", lines(&named("kernel", 30), 5.0))]);
+    let missing =
+        |name: &str, measured, reason: &str| Missing { name: name.into(), measured, reason: reason.into() };
     figure.missing = vec![
         missing("csr_vector", false, "needs a GPU"),
         missing("serial_csr", true, "runs on one thread"),
@@ -127,7 +128,10 @@ fn the_colours_of_the_sheet_are_far_apart_on_light_and_on_dark() {
         .filter_map(|line| {
             let (number, rest) = line.trim().strip_prefix(".plot .c")?.split_once(" { color: #")?;
             let value = i32::from_str_radix(rest.get(..6)?, 16).ok()?;
-            assert!(page.contains(&format!("--c{number}: #{};", &rest[..6])), "the page has another c{number}");
+            assert!(
+                page.contains(&format!("--c{number}: #{};", &rest[..6])),
+                "the page has another c{number}"
+            );
             Some((number.parse().ok()?, [value >> 16, value >> 8 & 255, value & 255]))
         })
         .collect();
@@ -185,7 +189,12 @@ fn corners(node: Node<'_, '_>) -> Vec<(f64, f64)> {
         _ => 0.0,
     };
     let (x, y) = (number("x"), number("y"));
-    let mut points = vec![(x + from, y), (x + from + width, y), (x + from, y - 0.8 * size), (x + from + width, y - 0.8 * size)];
+    let mut points = vec![
+        (x + from, y),
+        (x + from + width, y),
+        (x + from, y - 0.8 * size),
+        (x + from + width, y - 0.8 * size),
+    ];
     for ancestor in node.ancestors() {
         let Some(transform) = ancestor.attribute("transform") else { continue };
         let numbers: Vec<f64> = transform
@@ -210,7 +219,11 @@ fn every_label_is_whole_and_inside_the_figure() {
     for names in [&short, &long] {
         let figures = [
             figure(vec![("", lines(names, 9.0))]),
-            figure(vec![(&names[0], lines(names, 2e9)), (&names[1], lines(names, 3e-9)), ("c", lines(names, 1.0))]),
+            figure(vec![
+                (&names[0], lines(names, 2e9)),
+                (&names[1], lines(names, 3e-9)),
+                ("c", lines(names, 1.0)),
+            ]),
             figure(vec![("", bars(&names[..4], &names[..2]))]),
             figure(vec![("", bars(names, &names[..4]))]),
             figure(vec![("a", heat_map(names, &named("K = ", 5))), ("b", heat_map(&names[..3], names))]),
@@ -263,15 +276,20 @@ fn tick_labels_of_an_axis_have_one_notation() {
         let powers = labels.iter().filter(|label| is_power(label)).count();
         assert!(powers == 0 || powers == labels.len(), "{:?}", ticks.labels);
         if scale == Scale::Linear {
-            let decimals = |label: &&&String| label.split('×').next().unwrap().split('.').nth(1).map_or(0, str::len);
-            assert!(labels.iter().all(|label| decimals(&label) == decimals(&labels.first().unwrap())), "{labels:?}");
+            let decimals =
+                |label: &&&String| label.split('×').next().unwrap().split('.').nth(1).map_or(0, str::len);
+            assert!(
+                labels.iter().all(|label| decimals(&label) == decimals(&labels.first().unwrap())),
+                "{labels:?}"
+            );
         }
     }
 }
 
 #[test]
 fn each_panel_has_its_own_axis() {
-    let picture = svg(&figure(vec![("small", lines(&named("k", 1), 1.0)), ("large", lines(&named("k", 1), 1000.0))]));
+    let picture =
+        svg(&figure(vec![("small", lines(&named("k", 1), 1.0)), ("large", lines(&named("k", 1), 1000.0))]));
     let document = Document::parse(&picture).unwrap();
     let places = |panel: Node<'_, '_>| -> Vec<String> {
         let marks = panel.descendants().filter(|node| has_class(node, "mark"));
@@ -311,7 +329,10 @@ fn a_page_opens_with_its_answers_and_folds_its_warnings() {
     let at = |text: &str| body.find(text).unwrap_or_else(|| panic!("{text} is not in the page"));
     assert!(body.trim_start().starts_with("<section id=\"answer\">"), "the answer is not first");
     assert!(at("The fastest is cpu_sell.") < at("<details class=\"warnings\">"));
-    assert!(at("<details class=\"warnings\">") < at("id=\"figures\"") && at("id=\"figures\"") < at("id=\"facts\""));
+    assert!(
+        at("<details class=\"warnings\">") < at("id=\"figures\"")
+            && at("id=\"figures\"") < at("id=\"facts\"")
+    );
     assert!(body.contains("<summary>2 warnings with 1 cause</summary>"));
     assert!(body.contains("<summary>No GPU (2)</summary>"));
 }

@@ -152,7 +152,8 @@ pub(super) fn colour_bar(value_label: &str, canvas: &mut Canvas, width: f64, top
         // Rectangles overlap, so that no seam shows.
         let overlap = if step + 1 < BAR_STEPS { 1.0 } else { 0.0 };
         let (x, y, w) = (px(part * f64::from(step)), px(top + 2.0), px(part + overlap));
-        canvas.put(format_args!(r#"<rect fill="{fill}" x="{x}" y="{y}" width="{w}" height="{BAR_HEIGHT}"/>"#));
+        canvas
+            .put(format_args!(r#"<rect fill="{fill}" x="{x}" y="{y}" width="{w}" height="{BAR_HEIGHT}"/>"#));
     }
     let below = top + BAR_HEIGHT + 15.0;
     for (share, anchor) in [(0.0, Anchor::Start), (0.5, Anchor::Middle), (1.0, Anchor::End)] {

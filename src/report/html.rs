@@ -87,7 +87,9 @@ fn warnings(groups: &[WarningGroup]) -> String {
         [] => String::new(),
         _ => {
             let (warnings, causes) = (counted(count, "warning"), counted(groups.len(), "cause"));
-            format!("<details class=\"warnings\">\n<summary>{warnings} with {causes}</summary>\n{all}</details>\n")
+            format!(
+                "<details class=\"warnings\">\n<summary>{warnings} with {causes}</summary>\n{all}</details>\n"
+            )
         }
     }
 }

@@ -46,7 +46,10 @@ impl Legend {
     pub fn of(figure: &Figure) -> Self {
         let colours = colours_of(figure);
         let colour = |name: &str| {
-            colours.iter().find(|(known, _)| known == name).map_or(Appearance(0), |(_, appearance)| *appearance)
+            colours
+                .iter()
+                .find(|(known, _)| known == name)
+                .map_or(Appearance(0), |(_, appearance)| *appearance)
         };
         let mut legend = Self { entries: Vec::new() };
         for panel in &figure.panels {
@@ -69,7 +72,8 @@ impl Legend {
                 }
                 Plot::Roofline(roofline) => {
                     for ceiling in &roofline.ceilings {
-                        let ceilings = legend.entries.iter().filter(|entry| matches!(entry.symbol, Symbol::Plain(_)));
+                        let ceilings =
+                            legend.entries.iter().filter(|entry| matches!(entry.symbol, Symbol::Plain(_)));
                         let class = CEILINGS[ceilings.count() % CEILINGS.len()];
                         legend.add(&ceiling_name(ceiling), Symbol::Plain(class));
                     }
@@ -181,7 +185,8 @@ pub(super) fn draw(canvas: &mut Canvas, entries: &[(Symbol, String)], width: f64
 fn draw_symbol(canvas: &mut Canvas, symbol: &Symbol) {
     match symbol {
         Symbol::Line(appearance, style) => {
-            let (colour, shape, class) = (appearance.colour(), appearance.marker(), line_class(*appearance, *style));
+            let (colour, shape, class) =
+                (appearance.colour(), appearance.marker(), line_class(*appearance, *style));
             let hollow = if *style == SeriesStyle::Predicted { " hollow" } else { "" };
             canvas.put(format_args!(
                 r#"<g class="{colour}"><path class="{class}" d="M1 9H27"/><path class="marker{hollow}" transform="translate(14 9)" d="{shape}"/></g>"#

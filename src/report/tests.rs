@@ -69,7 +69,13 @@ fn roofline(ceilings: &[(f64, Option<f64>)], measured: &[(f64, f64)]) -> Plot {
 
 fn figure(panels: Vec<(&str, Plot)>) -> Figure {
     let panels = panels.into_iter().map(|(title, plot)| Panel { title: title.into(), plot }).collect();
-    Figure { id: "figure".into(), title: HOSTILE.into(), caption: HOSTILE.into(), panels, ..Figure::default() }
+    Figure {
+        id: "figure".into(),
+        title: HOSTILE.into(),
+        caption: HOSTILE.into(),
+        panels,
+        ..Figure::default()
+    }
 }
 
 fn drawn(plot: Plot) -> String {

@@ -95,7 +95,9 @@ pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, width: f64) -> f64 
     let mut entries: Vec<(Symbol, String)> = layout
         .kinds
         .iter()
-        .map(|(name, colour)| (Symbol::Square(format!("bar {}", Appearance(*colour).colour())), (*name).to_string()))
+        .map(|(name, colour)| {
+            (Symbol::Square(format!("bar {}", Appearance(*colour).colour())), (*name).to_string())
+        })
         .collect();
     if layout.spans.iter().any(|(span, ..)| prediction(span).is_some()) {
         entries.push((Symbol::Square("outline c7".into()), "predicted".into()));
@@ -172,8 +174,9 @@ fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64
     let top = |(lane, _, row): (usize, usize, usize)| {
         tops.get(lane).copied().unwrap_or(0.0) + ROW * row as f64 + 1.5
     };
-    let colour =
-        |kind: usize| layout.kinds.get(kind).map_or(String::new(), |(_, colour)| Appearance(*colour).colour());
+    let colour = |kind: usize| {
+        layout.kinds.get(kind).map_or(String::new(), |(_, colour)| Appearance(*colour).colour())
+    };
     for (pieces, class, below, high) in
         [(&outlines, "outline", BAR + 2.5, OUTLINE - 1.0), (&bars, "bar", 0.0, BAR)]
     {

@@ -30,8 +30,17 @@ struct Question<'a> {
 /// The attributes that name a case. A growing matrix is part of the choice.
 const CASE: [&str; 3] = ["matrix", "k", "dtype"];
 /// The attributes that name a choice.
-const CHOICE: [&str; 9] =
-    ["kernel", "devices", "kind of devices", "threads", "mode", "schedule", "transfer", "chunk_bytes", "cpu_share"];
+const CHOICE: [&str; 9] = [
+    "kernel",
+    "devices",
+    "kind of devices",
+    "threads",
+    "mode",
+    "schedule",
+    "transfer",
+    "chunk_bytes",
+    "cpu_share",
+];
 
 /// The fastest choice of a case, and the next.
 struct Ranking<'a> {
@@ -107,8 +116,10 @@ impl<'a> Question<'a> {
 
     fn answer(&self, records: &[&Record]) -> Answer {
         let timed: Vec<&Record> = records.iter().copied().filter(|record| is_ranked(record)).collect();
-        let rankings: Vec<Ranking<'_>> =
-            grouped(&timed, |record| self.case_of(record)).into_iter().filter_map(|case| self.rank(case)).collect();
+        let rankings: Vec<Ranking<'_>> = grouped(&timed, |record| self.case_of(record))
+            .into_iter()
+            .filter_map(|case| self.rank(case))
+            .collect();
         let mut sentences = Vec::new();
         match &rankings[..] {
             [] => sentences.push("Nothing was measured.".into()),
@@ -201,8 +212,10 @@ impl<'a> Question<'a> {
         if measured.is_empty() {
             sentences.push("All times are simulated and have no noise.".into());
         } else {
-            let exceeding =
-                measured.iter().filter(|ranking| self.difference(ranking) == Difference::ExceedsNoise).count();
+            let exceeding = measured
+                .iter()
+                .filter(|ranking| self.difference(ranking) == Difference::ExceedsNoise)
+                .count();
             sentences.push(format!(
                 "The difference exceeds the noise in {exceeding} of {}.",
                 count(measured.len(), "measured case")
@@ -253,7 +266,8 @@ impl<'a> Question<'a> {
             column("verdict", false),
         ];
         let cell = |record: &Record| {
-            let value = if self.grows { record.gflops() } else { record.times.median.map(|median| 1e3 * median) };
+            let value =
+                if self.grows { record.gflops() } else { record.times.median.map(|median| 1e3 * median) };
             value.map_or(Cell::Empty, |value| Cell::Number(value, if self.grows { 1 } else { 4 }))
         };
         let row = |ranking: &Ranking<'_>| {
@@ -430,6 +444,10 @@ mod tests {
         let sweep = config("matrices = ['gen:uniform,rows={1000*threads}']\nthreads = [1, 2]");
         let answer = answers(&sweep, &[on("rows=1", 1, 1e9, 1.0), on("rows=2", 2, 2e9, 1.25)]).remove(0);
         assert_eq!(answer.question, "s: which number of threads has the highest rate?");
-        assert!(answer.sentence.contains("2 threads (1.60 GFLOP/s), 1.60× faster than 1 thread"), "{}", answer.sentence);
+        assert!(
+            answer.sentence.contains("2 threads (1.60 GFLOP/s), 1.60× faster than 1 thread"),
+            "{}",
+            answer.sentence
+        );
     }
 }

@@ -39,7 +39,8 @@ pub fn page(results: Results<'_>) -> Result<Report> {
         Some(repeat) => format!("{repeat} runs"),
         None => "at least 10 runs and 0.5 s, until the standard deviation is 0.5 % of the mean".into(),
     };
-    let warmup = if measure.warmup == 1 { "1 warm-up run".into() } else { format!("{} warm-up runs", measure.warmup) };
+    let warmup =
+        if measure.warmup == 1 { "1 warm-up run".into() } else { format!("{} warm-up runs", measure.warmup) };
     facts.push((
         "Study".into(),
         vec![
@@ -55,7 +56,8 @@ pub fn page(results: Results<'_>) -> Result<Report> {
     ));
     let mut warnings = Vec::new();
     if finished < cases {
-        let cause = format!("{} of {cases} cases are not finished; the same command continues.", cases - finished);
+        let cause =
+            format!("{} of {cases} cases are not finished; the same command continues.", cases - finished);
         warnings.push(WarningGroup { cause, items: Vec::new() });
     }
     warnings.extend(grouped_warnings(records));
@@ -276,14 +278,18 @@ mod tests {
     use crate::matrix::Dtype;
     use crate::study::{Checked, Times};
 
-    /// Width of a table's card at 1280 px, in characters of the table's font with the padding of a cell.
-    const CARD_CHARACTERS: usize = 1126 / 8;
-    const PADDING_CHARACTERS: usize = 2;
+    /// Pixels inside the card of a table on a page of 1280 px, of a character, and of the padding of a cell.
+    const CARD: usize = 1126;
+    const CHARACTER: usize = 8;
+    const PADDING: usize = 12;
 
     fn record(index: usize) -> Record {
         Record {
             sweep: "s".into(),
-            matrix: MatrixFacts { name: format!("uniform,rows={}000,degree=16", index + 1), ..MatrixFacts::default() },
+            matrix: MatrixFacts {
+                name: format!("uniform,rows={}000,degree=16", index + 1),
+                ..MatrixFacts::default()
+            },
             dtype: Some(if index % 2 == 0 { Dtype::F64 } else { Dtype::F32 }),
             k: Some(1 << index),
             devices: if index % 2 == 0 { "cpu".into() } else { "cpu,cuda:0".into() },
@@ -323,10 +329,10 @@ mod tests {
             });
             let unit = column.unit.as_deref().unwrap_or_default();
             let head = unbreakable(&format!("{} {unit}", column.name)) + 1;
-            cells.max().unwrap_or(0).max(head) + PADDING_CHARACTERS
+            cells.max().unwrap_or(0).max(head) * CHARACTER + PADDING
         });
         let width: usize = widths.sum();
-        assert!(width <= CARD_CHARACTERS, "{width} characters of {CARD_CHARACTERS}");
+        assert!(width <= CARD, "{width} px of {CARD}");
     }
 
     #[test]
@@ -336,7 +342,11 @@ mod tests {
         let table = results_table("s", &records);
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(names, ["K", "kernel"]);
-        assert!(table.caption.contains("type f64") && table.caption.contains("threads 1"), "{}", table.caption);
+        assert!(
+            table.caption.contains("type f64") && table.caption.contains("threads 1"),
+            "{}",
+            table.caption
+        );
         assert!(table.caption.contains("time 123.500 ms"), "{}", table.caption);
     }
 
@@ -350,7 +360,8 @@ mod tests {
             doubtful(2, "2 of 12 samples are outliers, up to 2.1 times the median"),
             refused(3),
         ]);
-        let causes: Vec<(&str, usize)> = groups.iter().map(|group| (group.cause.as_str(), group.items.len())).collect();
+        let causes: Vec<(&str, usize)> =
+            groups.iter().map(|group| (group.cause.as_str(), group.items.len())).collect();
         assert_eq!(
             causes,
             [

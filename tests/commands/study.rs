@@ -80,7 +80,10 @@ fn the_quick_study_leaves_everything_it_promises() {
     }
     let html = place.read("out/report.html");
     let body = html.split("<main>").nth(1).unwrap();
-    assert!(body.trim_start().starts_with("<section id=\"answer\">"), "the report does not open with its answer");
+    assert!(
+        body.trim_start().starts_with("<section id=\"answer\">"),
+        "the report does not open with its answer"
+    );
     for answer in [
         "threads: which number of threads is fastest?",
         "kernels: which kernel is fastest?",

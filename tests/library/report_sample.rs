@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use rowloom::report::{
-    Answer, Axis, Bars, Ceiling, Cell, Column, Figure, HeatMap, Lane, Lines, Missing, Panel, Plot, Point, Report,
-    Roofline, RooflinePoint, Scale, Series, SeriesStyle, Span, Table, Timeline, WarningGroup, html, share_colours, svg,
-    timeline_svg,
+    Answer, Axis, Bars, Ceiling, Cell, Column, Figure, HeatMap, Lane, Lines, Missing, Panel, Plot, Point,
+    Report, Roofline, RooflinePoint, Scale, Series, SeriesStyle, Span, Table, Timeline, WarningGroup, html,
+    share_colours, svg, timeline_svg,
 };
 
 const KERNELS: [&str; 10] = [
@@ -304,22 +304,23 @@ fn short_table() -> Table {
 fn run(title: &str, chunks: usize) -> Timeline {
     let lane = |process: &str, name: &str| Lane { process: process.into(), name: name.into() };
     let mut spans = Vec::new();
-    let mut add = |lane: usize, kind: &str, chunk: usize, [start_s, length]: [f64; 2], predicted: [f64; 2]| {
-        spans.push(Span {
-            lane,
-            name: format!("{kind} {chunk}"),
-            kind: kind.into(),
-            start_s,
-            end_s: start_s + length,
-            predicted_start_s: Some(predicted[0]),
-            predicted_end_s: Some(predicted[0] + predicted[1]),
-            details: vec![
-                ("chunk".into(), chunk.to_string()),
-                ("rows".into(), format!("{}..{}", chunk * 4096, (chunk + 1) * 4096)),
-                ("bytes".into(), format!("{:.1} MiB", 1.0 + 4.0 * noise(chunk))),
-            ],
-        });
-    };
+    let mut add =
+        |lane: usize, kind: &str, chunk: usize, [start_s, length]: [f64; 2], predicted: [f64; 2]| {
+            spans.push(Span {
+                lane,
+                name: format!("{kind} {chunk}"),
+                kind: kind.into(),
+                start_s,
+                end_s: start_s + length,
+                predicted_start_s: Some(predicted[0]),
+                predicted_end_s: Some(predicted[0] + predicted[1]),
+                details: vec![
+                    ("chunk".into(), chunk.to_string()),
+                    ("rows".into(), format!("{}..{}", chunk * 4096, (chunk + 1) * 4096)),
+                    ("bytes".into(), format!("{:.1} MiB", 1.0 + 4.0 * noise(chunk))),
+                ],
+            });
+        };
     // The measured and the predicted time at which each stream is free.
     let mut free = [[0.0; 2]; 4];
     for chunk in 0..chunks {

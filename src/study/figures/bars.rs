@@ -36,12 +36,8 @@ fn noun(name: &str) -> &str {
 pub fn conversions(swept: &Swept<'_>) -> Option<Figure> {
     let most = swept.records.iter().map(|record| record.threads).max()?;
     let categories = distinct(swept, &|record| conversion(record).0.to_string());
-    let wanted: Vec<&Record> = swept
-        .records
-        .iter()
-        .copied()
-        .filter(|record| is_serial(record) || record.threads == most)
-        .collect();
+    let wanted: Vec<&Record> =
+        swept.records.iter().copied().filter(|record| is_serial(record) || record.threads == most).collect();
     let wanted = Swept { sweep: swept.sweep, records: wanted };
     // Serial conversions are measured again with every number of threads; the threads of a series are part of its name.
     let panels = by_matrix(&wanted, &["kernel", "threads"], |_, members| {

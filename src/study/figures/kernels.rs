@@ -74,7 +74,9 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
             }
         };
         // The missing kernels of the device; the cells are filled below.
-        let missing = by_matrix(&part, &["k", "dtype", "devices", "threads", "schedule"], |_, _| Ok::<(), String>(())).missing;
+        let missing =
+            by_matrix(&part, &["k", "dtype", "devices", "threads", "schedule"], |_, _| Ok::<(), String>(()))
+                .missing;
         let kernels = ranked(&part);
         let groups = match by_matrix_only {
             true => vec![(String::new(), part.records.clone())],
@@ -82,7 +84,8 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
         };
         let mut panels = Vec::new();
         for (matrix, records) in groups {
-            let timed: Vec<&Record> = records.into_iter().filter(|record| record.gflops().is_some()).collect();
+            let timed: Vec<&Record> =
+                records.into_iter().filter(|record| record.gflops().is_some()).collect();
             let column_of = |record: &Record| match by_matrix_only {
                 true => record.matrix.name.clone(),
                 false => column(record),
@@ -93,7 +96,8 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
                 let value = |kernel: &String, members: &[&Record]| {
                     members.iter().find(|record| record.kernel == *kernel)?.gflops()
                 };
-                let row = |kernel: &String| columns.iter().map(|(_, members)| value(kernel, members)).collect();
+                let row =
+                    |kernel: &String| columns.iter().map(|(_, members)| value(kernel, members)).collect();
                 let title = match parts {
                     1 => matrix.clone(),
                     _ => format!("{matrix} (part {} of {parts})", index + 1).trim_start().into(),
@@ -119,7 +123,10 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
     };
     let timed: Vec<&Record> = swept.records.clone();
     let devices = grouped(&timed, device).into_iter();
-    devices.filter(|(_, records)| records.iter().any(|r| r.times.median.is_some())).filter_map(of_device).collect()
+    devices
+        .filter(|(_, records)| records.iter().any(|r| r.times.median.is_some()))
+        .filter_map(of_device)
+        .collect()
 }
 
 /// Kernels with times, the one with the largest rate first.

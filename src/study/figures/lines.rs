@@ -130,12 +130,14 @@ pub fn speedup_by_threads(swept: &Swept<'_>) -> Option<Figure> {
 /// GFLOP/s by K.
 pub fn rate_by_k(swept: &Swept<'_>) -> Option<Figure> {
     let panels = by_matrix(swept, &["k"], |name, members| {
-        let of = |record: &&Record| Some(point(record.k? as f64, record.gflops()?, rate_spread(record), record));
+        let of =
+            |record: &&Record| Some(point(record.k? as f64, record.gflops()?, rate_spread(record), record));
         let points: Vec<Point> = members.iter().filter_map(of).collect();
         if points.is_empty() { Err("has no rate".into()) } else { Ok((measured(name, points), None)) }
     });
     let plot = |series: Vec<Series>| {
-        let (x, y) = (axis("K, columns of X", Scale::Log2, false), axis("rate (GFLOP/s)", scale_for(&series), true));
+        let (x, y) =
+            (axis("K, columns of X", Scale::Log2, false), axis("rate (GFLOP/s)", scale_for(&series), true));
         Plot::Lines(Lines { x, y, series })
     };
     let caption =
@@ -166,9 +168,8 @@ pub fn overlap_by_chunk(swept: &Swept<'_>) -> Vec<Figure> {
         }
     };
     let hidden = by_matrix(swept, &["chunk_bytes"], |name, members| {
-        let of = |record: &&Record| {
-            Some(point(mebibytes(record)?, 100.0 * record.hidden_fraction?, None, record))
-        };
+        let of =
+            |record: &&Record| Some(point(mebibytes(record)?, 100.0 * record.hidden_fraction?, None, record));
         let points: Vec<Point> = members.iter().filter_map(of).collect();
         match points.is_empty() {
             true => Err("copies nothing, so nothing can overlap".into()),

@@ -24,7 +24,9 @@ const ATTRIBUTES: [Attribute; 12] = [
     ("schedule", |r| r.schedule.clone().unwrap_or_default()),
     ("transfer", |r| r.transfer.clone().unwrap_or_default()),
     ("chunk_bytes", |r| r.chunk_bytes.map_or(String::new(), |bytes| format!("{} chunks", size(bytes)))),
-    ("cpu_share", |r| r.cpu_share.map_or(String::new(), |share| format!("{:.0} % on the CPU", share * 100.0))),
+    ("cpu_share", |r| {
+        r.cpu_share.map_or(String::new(), |share| format!("{:.0} % on the CPU", share * 100.0))
+    }),
 ];
 
 /// `64 KiB`, `1.5 MiB`.
@@ -147,7 +149,8 @@ pub fn by_matrix<S>(
     let mut panels = Panels { units: Vec::new(), missing: Vec::new() };
     let mut absent: Vec<(Missing, String)> = Vec::new();
     for (matrix, records) in matrices {
-        let mut unit = Unit { matrix: if several { matrix.clone() } else { String::new() }, series: Vec::new() };
+        let mut unit =
+            Unit { matrix: if several { matrix.clone() } else { String::new() }, series: Vec::new() };
         for (name, members) in grouped(&records, |record| naming.name(record)) {
             let (timed, untimed): (Vec<&Record>, Vec<&Record>) =
                 members.iter().partition(|record| record.times.median.is_some());
@@ -208,7 +211,8 @@ fn merged(absent: Vec<(Missing, String)>, panels: usize) -> Vec<Missing> {
 
 /// Libraries that the sweep asks for and that have no records.
 fn absent_peers(swept: &Swept<'_>) -> Vec<Missing> {
-    let is_absent = |peer: &&String| swept.records.iter().all(|record| !record.kernel.starts_with(peer.as_str()));
+    let is_absent =
+        |peer: &&String| swept.records.iter().all(|record| !record.kernel.starts_with(peer.as_str()));
     let missing = |peer: &String| Missing {
         name: peer.clone(),
         measured: false,
@@ -235,7 +239,8 @@ pub fn line_panels(units: Vec<Unit<Pair>>, plot: impl Fn(Vec<Series>) -> Plot) -
                 1 => matrix.clone(),
                 _ => format!("{matrix} (part {} of {parts})", index + 1).trim_start().into(),
             };
-            let both = part.iter().flat_map(|(measured, predicted)| [Some(measured.clone()), predicted.clone()]);
+            let both =
+                part.iter().flat_map(|(measured, predicted)| [Some(measured.clone()), predicted.clone()]);
             panels.push(Panel { title, plot: plot(both.flatten().collect()) });
         }
     }

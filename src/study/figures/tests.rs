@@ -98,7 +98,10 @@ fn kernels_alone_give_rates_a_roofline_and_a_map() {
     let figures = figures(&config("kernel"), &records);
     assert_eq!(ids(&figures), ["my-sweep-rate-by-k", "my-sweep-roofline", "my-sweep-kernels-cpu-1-thread"]);
     let Plot::HeatMap(map) = &figures[2].panels[0].plot else { panic!("a map") };
-    assert_eq!((&map.rows[..], &map.columns[..]), (&["cpu_csr", "cpu_sell"].map(String::from)[..], &["K = 1", "K = 8"].map(String::from)[..]));
+    assert_eq!(
+        (&map.rows[..], &map.columns[..]),
+        (&["cpu_csr", "cpu_sell"].map(String::from)[..], &["K = 1", "K = 8"].map(String::from)[..])
+    );
     assert_eq!(map.values, [vec![Some(1.0), Some(2.0)], vec![Some(0.5), None]]);
     let Plot::Roofline(roofline) = &figures[1].panels[0].plot else { panic!("a roofline") };
     assert_eq!((roofline.ceilings.len(), roofline.points.len()), (1, 3));
@@ -154,7 +157,8 @@ fn matrices_are_panels_with_axes_of_their_own() {
 #[test]
 fn growing_matrices_are_one_series_of_weak_scaling() {
     let on = |rows: u64, devices: &str, device_count, seconds| {
-        let record = Record { devices: devices.into(), device_count, simulated: true, ..record("My sweep!", seconds) };
+        let record =
+            Record { devices: devices.into(), device_count, simulated: true, ..record("My sweep!", seconds) };
         on_matrix(&format!("uniform,rows={rows}"), record)
     };
     let records = [on(1, "sim:h200", 1, 1.0), on(2, "sim:h200x2", 2, 1.0), on(4, "sim:h200x4", 4, 1.0)];
@@ -248,17 +252,28 @@ fn simulated_figures_do_not_mention_medians_or_error_bars() {
     assert_eq!(figures.len(), 6, "{:?}", ids(&figures));
     for figure in &figures {
         let text = svg(figure).to_lowercase();
-        assert!(!text.contains("median") && !text.contains("error bars"), "{}: {}", figure.id, figure.caption);
+        assert!(
+            !text.contains("median") && !text.contains("error bars"),
+            "{}: {}",
+            figure.id,
+            figure.caption
+        );
         assert!(!text.contains("class=\"error\""), "{} has error bars", figure.id);
     }
-    let measured: Vec<Record> = records.into_iter().map(|record| Record { simulated: false, ..record }).collect();
-    let captions: String = super::figures(&config("run"), &measured).into_iter().map(|figure| figure.caption).collect();
+    let measured: Vec<Record> =
+        records.into_iter().map(|record| Record { simulated: false, ..record }).collect();
+    let captions: String =
+        super::figures(&config("run"), &measured).into_iter().map(|figure| figure.caption).collect();
     assert!(captions.contains("median"), "{captions}");
 }
 
 #[test]
 fn slow_and_fast_series_share_a_logarithmic_axis() {
-    let of = |kernel: &str, k, seconds| Record { kernel: kernel.into(), k: Some(k), ..record("My sweep!", seconds) };
+    let of = |kernel: &str, k, seconds| Record {
+        kernel: kernel.into(),
+        k: Some(k),
+        ..record("My sweep!", seconds)
+    };
     let scale = |slow: f64| {
         let records = [of("fast", 1, 1.0), of("fast", 8, 1.0), of("slow", 1, slow), of("slow", 8, slow)];
         let figures = figures(&config("kernel"), &records);
