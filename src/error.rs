@@ -1,17 +1,17 @@
-//! The one error type of the project and the exit code each kind of error ends the program with.
+//! The error type of the project and the exit code of each kind of error.
 //!
-//! Every message names the place, the reason and, where one exists, the next action.
+//! Every message names the place, the reason and, where there is one, the next action.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What every fallible function of Rowloom returns.
+/// The result of every fallible function of Rowloom.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Where in an input something was found: a file, and a line and column of it where they are known.
+/// A place in an input: a file, and the line and column where they are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file, or the words that named a generated matrix.
+    /// The file, or the description of a generated matrix.
     pub source: String,
     /// Line of the file, counted from one.
     pub line: Option<u64>,
@@ -50,7 +50,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Everything that can go wrong, by kind.
+/// An error, by kind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -58,34 +58,34 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
 
-    /// An input is damaged, of an unknown kind, or not what was asked for.
+    /// An input is damaged, of an unknown kind, or does not fit the request.
     #[error("{place}: {reason}")]
     Input {
-        /// Where.
+        /// The place.
         place: Place,
-        /// What is wrong, and what to do about it.
+        /// The reason, and what to do about it.
         reason: String,
     },
 
-    /// An input could not be read at all.
+    /// An input could not be read.
     #[error("{}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
 
-    /// Something would need more memory than there is; said before it is allocated.
+    /// Something needs more memory than the limit; reported before it is allocated.
     #[error("{what} needs {} but the limit is {}; {advice}", Bytes(*needed_bytes), Bytes(*limit_bytes))]
     DoesNotFit {
-        /// What would have been allocated.
+        /// The object to be allocated.
         what: String,
-        /// How much it needs.
+        /// The bytes it needs.
         needed_bytes: u64,
-        /// How much there may be.
+        /// The limit in bytes.
         limit_bytes: u64,
-        /// What to do instead.
+        /// The next action.
         advice: String,
     },
 
@@ -94,20 +94,24 @@ pub enum Error {
     Device {
         /// The device's name, as `--devices` takes it.
         device: String,
-        /// What happened, and what to do about it.
+        /// The reason, and what to do about it.
         reason: String,
     },
 
-    /// Y is not the product, within the rounding bound.
+    /// A study ended without a single measurement.
+    #[error("no case could be measured: {0}")]
+    NothingMeasured(String),
+
+    /// Y differs from the product by more than the rounding bound.
     #[error("verification failed: {0}")]
     Verification(String),
 
-    /// A result could not be written; what was there before is still there.
+    /// A result could not be written; an earlier file of that name is unchanged.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
 
@@ -115,7 +119,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
 
-    /// A promise of the program to itself was broken.
+    /// An invariant of the program was violated.
     #[error("internal error: {0}; please report it")]
     Internal(String),
 }
@@ -142,7 +146,7 @@ impl Error {
             Self::Write { .. } => 1,
             Self::Usage(_) => 2,
             Self::Input { .. } | Self::Read { .. } | Self::DoesNotFit { .. } => 3,
-            Self::Device { .. } => 4,
+            Self::Device { .. } | Self::NothingMeasured(_) => 4,
             Self::Verification(_) => 5,
             Self::Internal(_) => 70,
             Self::Interrupted => 130,
@@ -150,7 +154,7 @@ impl Error {
     }
 }
 
-/// A byte count written for people: `1.5 GiB`.
+/// A byte count with its binary unit: `1.5 GiB`.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes(pub u64);
 

@@ -6,7 +6,9 @@
 //! | layer | module | contents |
 //! |---|---|---|
 //! | 0 | [`error`] | the error type, exit codes |
+//! | 0 | [`suggest`] | the nearest known name to a misspelt one |
 //! | 1 | [`files`] | atomic replacement of files |
+//! | 1 | [`toml_file`] | TOML files; errors name file and line |
 //! | 1 | [`report`] | plots and a self-contained HTML page from plain data |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; thread binding |
@@ -105,6 +107,8 @@ pub mod plan;
 pub mod report;
 pub mod runtime;
 pub mod study;
+pub mod suggest;
+pub mod toml_file;
 pub mod trace;
 pub mod work;
 

@@ -306,7 +306,7 @@ def write_weights(path, data, weights, logarithms, found):
     lines = [
         f"# Weights that predict the times of kernels on this card, one list for each shape of their forms, from {(~data.missing).sum()} times of",
         f"# {wide} matrices in {len(data.matrix)} cases (rowloom bench, kernels alone, A resident): least squares on logarithms, then moved a little",
-        "# towards fewer wrong choices. Made by benches/fit; what they leave over is in the file of cases beside this.",
+        "# towards fewer wrong choices. Made by benches/fit; the residuals are in h200-cases.csv.",
         "# In their order:",
     ]
     for name in data.numbers:

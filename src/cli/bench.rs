@@ -6,6 +6,7 @@ use super::args::BenchArguments;
 use super::bench_report;
 use super::console::{Bar, Console, check_target, write_file};
 use super::kernel_bench::{CaseSink, KernelBench, Place, check_names, facts};
+use super::no_effect;
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact};
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use crate::study::{
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
+    no_effect::of_bench(arguments).iter().for_each(|note| console.note(note));
     if arguments.oracle {
         return oracle::run(arguments, console);
     }

@@ -10,6 +10,7 @@ use super::args::{CalibrateArguments, PlanningArguments};
 use super::console::{Console, check_target};
 use super::kept::{self, Names};
 use super::kernel_bench::Place;
+use super::no_effect;
 use super::options::XSource;
 use super::planning::resolve;
 use super::report::{Report, machine_report};
@@ -80,6 +81,7 @@ struct Fitted {
 
 /// Measures, fits and writes.
 pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
+    no_effect::of_calibrate(arguments).iter().for_each(|note| console.note(note));
     let output = match &arguments.output {
         Some(path) => path.clone(),
         None => Model::of_user()

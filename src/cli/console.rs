@@ -4,6 +4,7 @@
 //! output, tables go to standard error. Nothing here panics when a stream is closed: a result that cannot be written is an
 //! [`Error::Write`], a note that cannot be written is dropped.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -44,6 +45,8 @@ pub struct Console {
     color_errors: bool,
     /// Collects notes that are not shown at once.
     gathered: Option<Arc<Mutex<Vec<String>>>>,
+    /// The notes so far, shared by the consoles of one command.
+    told: Arc<Mutex<BTreeSet<String>>>,
     /// The progress bar that is shown.
     bar: Option<ProgressBar>,
 }
@@ -75,6 +78,7 @@ impl Console {
             color_output: color(io::stdout().is_terminal()),
             color_errors: color(io::stderr().is_terminal()),
             gathered: None,
+            told: Arc::default(),
             bar: None,
         }
     }
@@ -84,8 +88,14 @@ impl Console {
         Self { json: common.json.clone().map(JsonTarget::File), ..self.clone() }
     }
 
-    /// Shows a note on standard error, unless `--quiet` was given.
+    /// Shows a note on standard error, unless `--quiet` was given. The same text is shown once.
     pub fn note(&self, text: &str) {
+        if let Ok(mut told) = self.told.lock() {
+            if told.contains(text) {
+                return;
+            }
+            told.insert(text.to_owned());
+        }
         if let Some(mut gathered) = self.gathered.as_ref().and_then(|gathered| gathered.lock().ok()) {
             gathered.push(text.into());
         }
@@ -176,7 +186,7 @@ impl Console {
     /// The same console without progress, which collects notes instead of showing them: for work under a bar.
     pub fn gathering(&self) -> (Self, Arc<Mutex<Vec<String>>>) {
         let notes = Arc::new(Mutex::new(Vec::new()));
-        (Self { quiet: true, gathered: Some(notes.clone()), ..self.clone() }, notes)
+        (Self { quiet: true, gathered: Some(notes.clone()), told: Arc::default(), ..self.clone() }, notes)
     }
 
     /// Shows a table.

@@ -4,6 +4,7 @@ use super::args::ConvertArguments;
 use super::console::Console;
 use super::convert_check;
 use super::files::{MatrixFile, written};
+use super::no_effect;
 use super::report::{MatrixReport, Report};
 use super::session::{MatrixSource, Session, check_intact, describe};
 use super::table::{Table, seconds};
@@ -20,6 +21,7 @@ pub fn run(arguments: &ConvertArguments, console: &Console) -> Result<()> {
 
 fn run_typed<T: Scalar>(arguments: &ConvertArguments, console: &Console) -> Result<()> {
     let file = arguments.output.as_deref().map(MatrixFile::new).transpose()?;
+    no_effect::of_convert(arguments).iter().for_each(|note| console.note(note));
     let session = Session::open(&arguments.matrix_arguments)?;
     let source = MatrixSource::new(&arguments.input);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;

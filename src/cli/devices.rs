@@ -1,4 +1,4 @@
-//! `rowloom devices`: the machine, what may be used of it, and what is missing.
+//! `rowloom devices`: the machine, the resources this process may use, and missing libraries.
 
 use super::args::DevicesArguments;
 use super::console::Console;
@@ -8,18 +8,18 @@ use crate::device::cuda::{CardRates, Library, libraries, measure_card};
 use crate::error::{Bytes, Result};
 use crate::machine::{CacheLevel, Machine};
 
-/// A card, measured.
+/// The measured rates of a GPU.
 #[derive(Debug, serde::Serialize)]
 struct Card {
-    /// As `--devices` takes it.
+    /// The name that `--devices` takes.
     name: String,
-    /// None where it could not be measured.
+    /// The rates; none where the measurement failed.
     measured: Option<CardRates>,
-    /// Why not.
+    /// Why the measurement failed.
     error: Option<String>,
 }
 
-/// Looks at the machine, measures its cards, and shows it.
+/// Detects the machine, measures its GPUs, and prints both.
 pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
     let machine = Machine::detect();
     for note in &machine.notes {
@@ -79,21 +79,21 @@ fn table(machine: &Machine, cards: &[Card], libraries: &[Library]) -> Table {
         table.fact("GPUs", "none");
     }
     for Library { name, found, use_for, advice } in libraries {
-        let missing = || format!("missing; it is for {use_for}; {advice}");
+        let missing = || format!("missing; needed for {use_for}; {advice}");
         table.fact(name, found.clone().unwrap_or_else(missing));
     }
-    table.fact("told by", machine.topology.source);
+    table.fact("detected by", machine.topology.source);
     table
 }
 
-/// What was measured, in GB/s of 10^9 bytes.
+/// Adds the measured rates, in GB/s of 10^9 bytes.
 fn add_rates(table: &mut Table, card: &Card) {
     let Some(rates) = &card.measured else {
         table.fact("", card.error.as_deref().unwrap_or("not measured"));
         return;
     };
     let link = format!(
-        "{:.1} GB/s to it, {:.1} from it, {:.1} both at once; from pageable memory {:.1} and {:.1}",
+        "page-locked: {:.1} GB/s to the GPU, {:.1} from it, {:.1} both at once; pageable: {:.1} and {:.1}",
         rates.to_device_gb_per_s,
         rates.from_device_gb_per_s,
         rates.both_gb_per_s,
@@ -101,29 +101,29 @@ fn add_rates(table: &mut Table, card: &Card) {
         rates.pageable_from_device_gb_per_s
     );
     table.fact("  link", link);
-    table.fact("  page-locking", format!("{:.3} s for each GB, where it lies", rates.register_s_per_gb));
-    table.fact("  its memory", format!("{:.0} GB/s, copied within it", rates.memory_gb_per_s));
+    table.fact("  page-locking", format!("{:.3} s to register 1 GB", rates.register_s_per_gb));
+    table.fact("  memory", format!("{:.0} GB/s (copy within the GPU)", rates.memory_gb_per_s));
 }
 
 fn counted(number: usize, thing: &str) -> String {
     format!("{} {thing}{}", count(number as u64), if number == 1 { "" } else { "s" })
 }
 
-/// How many threads are started, and what holds them down where something does.
+/// The number of threads that are started, and the limits that reduce it.
 fn threads(machine: &Machine) -> String {
     let mut text = count(machine.usable_threads as u64);
     if machine.usable_cpus.len() < machine.hardware_threads {
         text += &format!("; the affinity mask allows {}", count(machine.usable_cpus.len() as u64));
     }
     if let Some(cpus) = machine.cgroup_cpus {
-        text += &format!("; the control group allows the time of {cpus:.1}");
+        text += &format!("; the control group allows {cpus:.1} CPUs of time");
     }
     text
 }
 
 fn describe_cache(cache: &CacheLevel) -> String {
     let shared = counted(cache.shared_by, "hardware thread");
-    format!("{} x {}, each for {shared}", count(cache.count as u64), Bytes(cache.size_bytes))
+    format!("{} x {}, each shared by {shared}", count(cache.count as u64), Bytes(cache.size_bytes))
 }
 
 fn memory(machine: &Machine) -> String {

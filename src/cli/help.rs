@@ -1,39 +1,162 @@
-//! What `--help` says beyond the flags: lists made from the tables of kernels and generators, and examples.
+//! Text behind the flags in help: examples, and tables of the kernels and generators.
 
 use crate::kernel::TABLE;
 use crate::matrix::generate::KINDS;
+
+/// Columns of the tables below; clap would wrap longer lines without an indent.
+const COLUMNS: usize = 78;
+
+/// Behind `rowloom -h`.
+pub const ROOT: &str = "\
+Examples:
+  rowloom demo                                  a short tour on a small matrix
+  rowloom run cant.mtx -k 32 --verify           multiply, check, show the speed
+  rowloom run gen:stencil27,n=64 --json         a generated matrix; print JSON
+  rowloom run cant.mtx --json=report.json       write JSON to a file
+  rowloom inspect cant.mtx --spy cant.svg       shape, row lengths, a picture
+  rowloom convert cant.mtx cant.rlm             a cache that opens at once
+
+Exit codes: 0 done, 1 output not written, 2 wrong usage, 3 wrong input,
+4 device failed or nothing measured, 5 verification failed, 70 internal
+error, 130 interrupted, 141 reader of standard output gone (as in | head).";
+
+/// Behind `rowloom run -h`.
+pub const RUN_SHORT: &str = "\
+Examples:
+  rowloom run cant.mtx -k 32 --verify
+  rowloom run gen:rmat,scale=17,degree=16 -k 8 --dtype f32 --repeat 50
+  rowloom run cant.mtx --x x.npy --output y.npy --json=report.json
+
+`rowloom run --help` shows all flags and kernels.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   rowloom run cant.mtx -k 32 --verify
   rowloom run gen:rmat,scale=17,degree=16 -k 8 --dtype f32 --repeat 50
   rowloom run cant.mtx --x x.npy --output y.npy --json=report.json
+  rowloom run cant.mtx --devices cpu,cuda:0 --trace trace.json
 
-Ctrl-C stops after the current repeat and still writes the report; a second one stops at once.";
+Ctrl-C stops after the current product and still writes the report; a second
+Ctrl-C stops at once.";
 
-/// The kernels and examples, for `--help`.
-pub fn kernels() -> String {
-    let mut help = String::from("Kernels:\n");
+/// Behind `rowloom plan -h`.
+pub const PLAN: &str = "\
+Examples:
+  rowloom plan cant.mtx -k 32 --devices cpu,emu:0
+  rowloom plan gen:rmat,scale=20,degree=16 --devices sim:h200x4 --repeat 1
+  rowloom plan cant.mtx --chunks 64 --save cant.plan --json=cant.json";
+
+/// Behind `rowloom bench -h`.
+pub const BENCH: &str = "\
+A is copied to the device and converted to every format before timing begins.
+Times are of the kernel alone. Every Y is compared with the CPU's product,
+which is compared with the serial reference.
+
+Examples:
+  rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
+  rowloom bench a.mtx gen:stencil27,n=128 --dtype f64,f32 --json=bench.json
+  rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector \\
+    --devices emu:0";
+
+/// Behind `rowloom calibrate -h`.
+pub const CALIBRATE: &str = "\
+Kernels are timed on generated matrices for less than a minute. No other
+program should run meanwhile.
+
+Examples:
+  rowloom calibrate
+  rowloom calibrate --devices cpu --output cpu.toml
+  rowloom run cant.mtx --model cpu.toml";
+
+/// Behind `rowloom study -h`.
+pub const STUDY: &str = "\
+The folder gets report.html (opens in any browser), one .svg for each figure,
+results.csv, results.json and cases.jsonl, which keeps every finished case: the
+same command continues after Ctrl-C or a crash. The exit code is 4 if no case
+could be measured.
+
+Examples:
+  rowloom study configs/quick.toml
+  rowloom study configs/scaling-threads.toml --output scaling";
+
+/// Behind `rowloom convert -h`.
+pub const CONVERT: &str = "\
+Examples:
+  rowloom convert cant.mtx cant.rlm     a cache: mapped, checked, not parsed
+  rowloom convert cant.mtx cant.npz     for scipy.sparse.load_npz
+  zcat cant.mtx.gz | rowloom convert - cant.rlm
+  rowloom convert cant.mtx --check      compare conversions, write nothing";
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  rowloom generate stencil27,n=64 stencil.mtx
+  rowloom generate like,name=cant cant.rlm
+
+The same KIND and seed give the same matrix on every machine.";
+
+/// Behind `rowloom trace -h`.
+pub const TRACE: &str = "\
+Of several products the one with the median time is described. The same file
+opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.";
+
+/// Behind `rowloom completions -h`.
+pub const COMPLETIONS: &str = "\
+Examples:
+  rowloom completions bash > \\
+    ~/.local/share/bash-completion/completions/rowloom
+  rowloom completions zsh > \"${fpath[1]}/_rowloom\"
+  rowloom completions fish > ~/.config/fish/completions/rowloom.fish";
+
+/// Behind `rowloom man -h`.
+pub const MAN: &str = "\
+Examples:
+  rowloom man | man -l -
+  rowloom man ~/.local/share/man/man1";
+
+/// Behind `rowloom run --help`: the kernels and examples.
+pub fn run() -> String {
+    let mut text = String::from("Kernels:\n");
     for kernel in TABLE {
-        help.push_str(&format!("  {}\n        {}\n", kernel.name, kernel.summary));
+        text += &entry(kernel.name, kernel.summary);
     }
-    format!("{help}\n{RUN_EXAMPLES}")
+    format!("{text}\n{RUN_EXAMPLES}")
 }
 
-/// The generators, for `--help`.
-pub fn kinds() -> String {
-    let mut help = String::from("Kinds, with keys in [brackets] optional:\n");
+/// Behind `rowloom generate -h`: the names of the kinds.
+pub fn generate_short() -> String {
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    let names = wrapped(&names.join(", "), 2);
+    format!(
+        "Kinds (`rowloom generate --help` describes them and their keys):\n{names}\n\n{GENERATE_EXAMPLES}"
+    )
+}
+
+/// Behind `rowloom generate --help`: the kinds with their keys.
+pub fn generate() -> String {
+    let mut text = String::from("Kinds; keys in [brackets] are optional:\n");
     for kind in KINDS {
-        let keys: Vec<String> = kind
-            .keys
-            .iter()
-            .map(|key| if key.required { format!("{}=", key.name) } else { format!("[{}=]", key.name) })
-            .collect();
-        help.push_str(&format!("  {},{}\n        {}\n", kind.name, keys.join(","), kind.about));
+        text += &entry(&kind.usage(), kind.about);
     }
-    help.push_str(
-        "\nExamples:\n  rowloom generate stencil27,n=64 stencil.mtx\n  rowloom generate like,name=cant cant.rlm\n\n\
-         The same words and seed give the same matrix everywhere.",
-    );
-    help
+    format!("{text}\n{GENERATE_EXAMPLES}")
+}
+
+/// A name and, on the next lines, what it is.
+fn entry(name: &str, about: &str) -> String {
+    format!("  {name}\n{}\n", wrapped(about, 6))
+}
+
+/// `text` in lines of at most [`COLUMNS`] characters, each behind `indent` blanks.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() == indent => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{}{word}", " ".repeat(indent))),
+        }
+    }
+    lines.join("\n")
 }

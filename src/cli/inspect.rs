@@ -2,6 +2,7 @@
 
 use super::args::InspectArguments;
 use super::console::{Console, check_target, write_file};
+use super::no_effect;
 use super::report::{MatrixReport, Report};
 use super::session::{MatrixSource, Session, check_intact, describe};
 use super::table::{Table, count, percent, seconds};
@@ -20,6 +21,7 @@ pub fn run(arguments: &InspectArguments, console: &Console) -> Result<()> {
 
 fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Result<()> {
     arguments.spy.as_deref().map(check_target).transpose()?;
+    no_effect::of_inspect(arguments).iter().for_each(|note| console.note(note));
     let session = Session::open(&arguments.matrix_arguments)?;
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;

@@ -1,4 +1,4 @@
-//! The command line: what was typed, what it means, one file for each command.
+//! The command line: the grammar, the meaning of the flags, one file for each command.
 
 mod args;
 mod bench;
@@ -19,6 +19,7 @@ mod json_flag;
 mod kept;
 mod kernel_bench;
 mod man;
+mod no_effect;
 mod options;
 mod oracle;
 mod overwrite;
@@ -35,7 +36,9 @@ mod session;
 mod sharing;
 mod standard_input;
 mod study;
+mod study_check;
 mod study_conversion;
+mod study_estimate;
 mod study_output;
 mod study_run;
 mod table;
@@ -48,8 +51,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
 
 pub use args::{Arguments, Command};
 pub use console::Console;
@@ -59,10 +62,10 @@ use interrupt::Interrupt;
 use crate::error::{Error, Result};
 use crate::files::STANDARD_OUTPUT;
 
-/// The parsed command line; an exit code where help was asked for or the words make no command.
+/// The parsed command line, or the exit code where help was printed or the words are wrong.
 pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
     let words: Vec<OsString> = words.collect();
-    let parsed = Arguments::try_parse_from(&words).and_then(|arguments| {
+    let parsed = Arguments::read(&words).and_then(|arguments| {
         match json_flag::misplaced_file(&words, &arguments.command) {
             Some(word) => {
                 let mut program = Arguments::command().bin_name("rowloom");
@@ -120,7 +123,7 @@ pub fn is_broken_pipe(error: &Error) -> bool {
         if path.as_os_str() == STANDARD_OUTPUT && source.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Says in one line what went wrong inside.
+/// Reports a panic in one line.
 pub fn tell_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let message = payload

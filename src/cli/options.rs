@@ -1,43 +1,44 @@
-//! What the flags of `run` and `plan` mean.
+//! The values of the flags of `run` and `plan`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::cost::preset;
+use crate::cost::{preset, preset_names};
 use crate::device::EmulatedOptions;
 use crate::device::cuda::{self, CudaOptions};
 use crate::error::{Error, Result};
+use crate::suggest::nearest;
 
-/// Where to compute.
+/// The devices to compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Devices {
-    /// On whatever this machine has.
+    /// The CPU and all CUDA GPUs of this machine.
     Auto,
-    /// On these devices.
+    /// These devices.
     List(Vec<DeviceWord>),
 }
 
-/// One word of a list of devices.
+/// One name in a list of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceWord {
-    /// The CPU's cores.
+    /// The CPU.
     Cpu,
-    /// A device on a CUDA card, or on each of them.
+    /// A device on one CUDA GPU, or on each of them.
     Cuda {
-        /// The card's number; none for all of them.
+        /// The GPU's number; none for all GPUs.
         card: Option<u32>,
-        /// What was typed behind the question mark, `key=value` pairs.
+        /// The options behind the question mark, `key=value` pairs.
         options: Vec<(String, String)>,
     },
     /// An emulated GPU.
     Emulated {
         /// Its number.
         index: u32,
-        /// What was typed behind the question mark, `key=value` pairs.
+        /// The options behind the question mark, `key=value` pairs.
         options: Vec<(String, String)>,
     },
-    /// A machine that is simulated.
+    /// A simulated machine.
     Simulated {
         /// Its name.
         machine: String,
@@ -45,7 +46,7 @@ pub enum DeviceWord {
 }
 
 impl DeviceWord {
-    /// As typed, without options.
+    /// The name, without options.
     pub fn name(&self) -> String {
         match self {
             Self::Cpu => "cpu".into(),
@@ -64,21 +65,21 @@ impl DeviceWord {
     }
 }
 
-/// A device on a CUDA card.
+/// A device on a CUDA GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaWord {
-    /// The number of the word that asks for it.
+    /// The index of its name in the list.
     pub word: usize,
     /// Its name.
     pub name: String,
-    /// The number of the card.
+    /// The GPU's number.
     pub card: u32,
-    /// What is special about it.
+    /// Its options.
     pub options: CudaOptions,
 }
 
 impl Devices {
-    /// As typed.
+    /// The text that was typed.
     pub fn name(&self) -> String {
         match self {
             Self::Auto => "auto".into(),
@@ -86,7 +87,7 @@ impl Devices {
         }
     }
 
-    /// The words; for `auto` the CPU and, where there is a driver that shows some, every CUDA card.
+    /// The names in the list; for `auto` the CPU and, where the driver lists any, all CUDA GPUs.
     pub fn words(&self) -> &[DeviceWord] {
         static CPU: [DeviceWord; 1] = [DeviceWord::Cpu];
         static ALL: [DeviceWord; 2] = [DeviceWord::Cpu, DeviceWord::Cuda { card: None, options: Vec::new() }];
@@ -97,13 +98,12 @@ impl Devices {
         }
     }
 
-    /// An error if a card is asked for that is not there.
+    /// An error if a GPU in the list does not exist.
     pub fn check_known(&self) -> Result<()> {
         self.cuda().map(|_| ())
     }
 
-    /// The devices on CUDA cards among them, each with the number of its word. Several on one card have names of their
-    /// own.
+    /// The devices on CUDA GPUs. Several devices on one GPU get different names.
     pub fn cuda(&self) -> Result<Vec<CudaWord>> {
         let mut devices: Vec<CudaWord> = Vec::new();
         for (word, typed) in self.words().iter().enumerate() {
@@ -115,7 +115,10 @@ impl Devices {
                 None => 0..driver.cards,
                 Some(card) if card < driver.cards => card..card + 1,
                 Some(_) => {
-                    return Err(missing(format!("the driver shows {} cards, from cuda:0 on", driver.cards)));
+                    return Err(missing(match driver.cards {
+                        1 => "the driver lists one GPU, cuda:0".to_string(),
+                        cards => format!("the driver lists {cards} GPUs, from cuda:0 on"),
+                    }));
                 }
             };
             for card in cards {
@@ -127,7 +130,7 @@ impl Devices {
         Ok(devices)
     }
 
-    /// What is special about the emulated devices among them, by name.
+    /// The options of the emulated devices, by name.
     pub fn emulated(&self) -> Result<Vec<(String, EmulatedOptions)>> {
         let special = self.words().iter().filter_map(|word| match word {
             DeviceWord::Emulated { options, .. } => Some((word.name(), options)),
@@ -150,7 +153,7 @@ impl FromStr for Devices {
         }
         let words = text.split(',').map(str::parse).collect::<std::result::Result<Vec<DeviceWord>, _>>()?;
         for (index, word) in words.iter().enumerate() {
-            // Naming a CUDA device twice gives two devices on one card; nothing else can be had twice.
+            // A CUDA GPU named twice gives two devices on it; every other name may occur once.
             let again = words[..index].iter().any(|before| before.name() == word.name());
             if again && !matches!(word, DeviceWord::Cuda { .. }) {
                 return Err(format!("{} is named twice", word.name()));
@@ -160,7 +163,8 @@ impl FromStr for Devices {
         let mixes = |word: &DeviceWord| simulated(word) || *word == DeviceWord::Cpu;
         if words.iter().any(simulated) && !words.iter().all(mixes) {
             return Err(
-                "simulated machines mix with cpu, which is then simulated too, and with nothing else".into(),
+                "a simulated machine (sim:) can only be combined with cpu, which is then simulated too"
+                    .into(),
             );
         }
         Ok(Self::List(words))
@@ -172,10 +176,12 @@ impl FromStr for DeviceWord {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let unknown = || {
-            let word = if text.is_empty() { "an empty word".into() } else { format!("'{text}'") };
-            format!(
-                "{word} is no device; there are auto, cpu, cuda, cuda:0, emu:0 and sim:h200, and lists of them"
-            )
+            let words =
+                "devices are auto, cpu, cuda (all GPUs), cuda:0, emu:0 and sim:h200, or a list with commas";
+            match text {
+                "" => format!("a device is missing between two commas; {words}"),
+                _ => format!("unknown device '{text}'{}; {words}", device_meant(text)),
+            }
         };
         let number = |digits: &str| match digits.parse() {
             Ok(index) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(index),
@@ -184,12 +190,12 @@ impl FromStr for DeviceWord {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda { card: None, options: Vec::new() }),
-            None if text == "auto" => Err("auto stands alone".into()),
+            None if text == "auto" => Err("auto cannot be combined with other devices".into()),
             Some((kind @ ("cuda" | "emu"), rest)) => {
                 let (index, options) = rest.split_once('?').unwrap_or((rest, ""));
                 let pairs = options.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
                     let (key, value) = pair.split_once('=').ok_or_else(|| {
-                        format!("'{pair}' is no option of {text}; options are key=value, with & between them")
+                        format!("'{pair}' is not an option of {text}; options are key=value, joined by &")
                     })?;
                     Ok((key.to_owned(), value.to_owned()))
                 });
@@ -209,7 +215,29 @@ impl FromStr for DeviceWord {
     }
 }
 
-/// A number of bytes: `8GiB`, `512MiB`, `100MB`, `4096`.
+/// ` (did you mean 'cuda:0'?)` for a device that does not exist, or nothing where no device is near.
+fn device_meant(typed: &str) -> String {
+    let (kind, rest) = typed.split_once(':').map_or((typed, None), |(kind, rest)| (kind, Some(rest)));
+    if let Some(machine) = preset_names().find(|machine| kind.starts_with(machine)) {
+        return format!(" (did you mean 'sim:{}'?)", if kind == machine { machine } else { typed });
+    }
+    let letters = kind.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = rest.unwrap_or(&kind[letters.len()..]);
+    let kind = match letters {
+        "gpu" | "nvidia" => Some("cuda"),
+        _ => nearest(letters, ["auto", "cpu", "cuda", "emu", "sim"]),
+    };
+    let meant = match kind {
+        None => return String::new(),
+        Some("emu") => format!("emu:{}", if number.is_empty() { "0" } else { number }),
+        Some("sim") => "sim:h200".into(),
+        Some("cuda") if !number.is_empty() => format!("cuda:{number}"),
+        Some(kind) => kind.into(),
+    };
+    if meant == typed { String::new() } else { format!(" (did you mean '{meant}'?)") }
+}
+
+/// The number of bytes in `8GiB`, `512MiB`, `100MB`, `4096`.
 pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [
         ("KiB", 1 << 10),
@@ -222,7 +250,7 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
         ("TB", 1_000_000_000_000),
         ("B", 1),
     ];
-    let wrong = || "a number of bytes such as 8GiB, 512MiB or 4096 is needed".to_string();
+    let wrong = || "the size must be a number of bytes, such as 8GiB, 512MiB or 4096".to_string();
     let (digits, unit) = UNITS
         .iter()
         .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|digits| (digits, *bytes)))
@@ -232,7 +260,7 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
         false => return Err(wrong()),
     };
     let bytes = number * unit as f64;
-    // Whole numbers stay exact where floating point would round them.
+    // A whole number stays exact where floating point would round it.
     let exact = digits.parse::<u64>().ok().map(|number| number.checked_mul(unit));
     match exact {
         Some(Some(bytes @ 1..)) => Ok(bytes),
@@ -242,11 +270,11 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// How A is to be stored while products are computed.
+/// The storage format of A during products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormatChoice {
-    /// As the kernel wants it.
+    /// The format of the chosen kernel.
     #[default]
     Auto,
     /// Compressed sparse rows.
@@ -257,10 +285,10 @@ pub enum FormatChoice {
     Sell,
 }
 
-/// Where X comes from.
+/// The source of X.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum XSource {
-    /// Uniform numbers from -1 to 1, from the seed.
+    /// Uniform random numbers from -1 to 1.
     Random,
     /// All ones.
     Ones,
@@ -269,7 +297,7 @@ pub enum XSource {
 }
 
 impl XSource {
-    /// As typed.
+    /// The text that was typed.
     pub fn name(&self) -> String {
         match self {
             Self::Random => "random".into(),
@@ -294,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_by_name_are_told_from_nonsense() {
+    fn wrong_device_lists_are_refused() {
         assert_eq!("cpu".parse(), Ok(Devices::List(vec![DeviceWord::Cpu])));
         for nonsense in [
             "",
@@ -321,13 +349,34 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_option_of_a_card_is_usage_whether_the_card_is_there_or_not() {
+    fn an_unknown_device_suggests_the_nearest() {
+        for (typed, meant) in [
+            ("gpu", "cuda"),
+            ("gpu:1", "cuda:1"),
+            ("cuda0", "cuda:0"),
+            ("cdua:3", "cuda:3"),
+            ("cpu0", "cpu"),
+            ("emu", "emu:0"),
+            ("h200", "sim:h200"),
+            ("h200x4", "sim:h200x4"),
+            ("sim:h20", "sim:h200"),
+            ("sim:h20x4", "sim:h200x4"),
+            ("sim", "sim:h200"),
+        ] {
+            let error = typed.parse::<Devices>().unwrap_err();
+            assert!(error.contains(&format!("(did you mean '{meant}'?)")), "{error}");
+        }
+        assert!(!"zzzzz".parse::<Devices>().unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_wrong_option_of_a_gpu_is_a_usage_error_with_or_without_that_gpu() {
         let devices: Devices = "cuda:0?fail_launch=3".parse().unwrap();
         assert_eq!(devices.cuda().unwrap_err().exit_code(), 2);
     }
 
     #[test]
-    fn cards_are_there_or_an_error_of_the_device() {
+    fn a_missing_gpu_is_a_device_error() {
         for (words, names) in [
             ("cuda:0", &["cuda:0"][..]),
             ("cpu,cuda:0,cuda:0?illegal_address_at_launch=2", &["cuda:0", "cuda:0#2"]),
@@ -349,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_devices_come_back_as_typed() {
+    fn lists_of_devices_keep_their_text() {
         for words in [
             "auto",
             "cpu",

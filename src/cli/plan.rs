@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::PlanArguments;
 use super::console::{Console, check_target};
+use super::no_effect;
 use super::planning::{kernel, notes, request, resolve};
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe, work};
@@ -36,7 +37,8 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     arguments.save.as_deref().map(check_target).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let mut resolved = resolve(planning, &session)?;
-    let told = notes(planning, &resolved);
+    let mut told = notes(planning, &resolved);
+    told.extend(no_effect::of_plan(arguments, resolved.kinds()));
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();

@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::path::PathBuf;
 
 use super::args::PlanningArguments;
+use super::no_effect::DeviceKinds;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
 use crate::cost::{
@@ -25,6 +26,15 @@ pub struct Resolved {
     pub host: HostRates,
     /// Where what runs tell is kept; none where it is not.
     pub refined: Option<PathBuf>,
+    /// Whether a cost model of this machine is used.
+    pub has_model: bool,
+}
+
+impl Resolved {
+    /// The devices, as far as the effect of flags depends on them.
+    pub fn kinds(&self) -> DeviceKinds {
+        DeviceKinds { has_model: self.has_model, ..DeviceKinds::of(&self.devices) }
+    }
 }
 
 /// Finds out what the devices that were named can do.
@@ -102,22 +112,15 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
             _ => {}
         }
     }
-    Ok(Resolved { devices, host, refined })
+    Ok(Resolved { devices, host, refined, has_model: model_path.is_some() })
 }
 
-/// What was asked for and is not there, or has no effect on these devices.
+/// Notes on devices that `auto` looked for and that are not there.
 pub fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
     let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
-    let has_cpu = gpus < resolved.devices.len();
     let mut notes = Vec::new();
     if arguments.devices == Devices::Auto && gpus == 0 {
-        notes.push("no GPU can be used (rowloom devices says why); the CPU computes everything".into());
-    }
-    if arguments.cpu_share.is_some() && (gpus == 0 || !has_cpu) {
-        notes.push("--cpu-share has no effect: it is about a CPU beside other devices".into());
-    }
-    if arguments.mem_limit.is_some() && gpus == 0 {
-        notes.push("--mem-limit has no effect: it is about devices with memory of their own".into());
+        notes.push("no GPU can be used; the CPU computes everything (`rowloom devices` says why)".into());
     }
     notes
 }

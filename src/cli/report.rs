@@ -65,7 +65,7 @@ pub fn hash<T: Scalar>(matrix: &CsrView<'_, T>) -> String {
     format!("{:016x}", hash.digest())
 }
 
-/// The machine in the few words that reports of results need; `rowloom devices` has them all.
+/// The parts of the machine's description that reports of results need; `rowloom devices` prints all of it.
 pub fn machine_report(machine: &Machine) -> Value {
     json!({
         "host": machine.host,

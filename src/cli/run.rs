@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::files::DenseFile;
+use super::no_effect::{self, DeviceKinds};
 use super::planning::{kernel, notes, request, resolve};
 use super::recording::Recording;
 use super::replan::{Seen, replanned};
@@ -234,11 +235,13 @@ fn decide<'a, T: Kernels>(
     let k = work.k();
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
-        return Ok(Decided { plan: ToMake::Saved(plan), refined: None, told: Vec::new() });
+        let told = no_effect::of_run(arguments, DeviceKinds::of_plan(&plan));
+        return Ok(Decided { plan: ToMake::Saved(plan), refined: None, told });
     }
     let planning = &arguments.planning;
     let mut resolved = resolve(planning, session)?;
-    let told = notes(planning, &resolved);
+    let mut told = notes(planning, &resolved);
+    told.extend(no_effect::of_run(arguments, resolved.kinds()));
     let refined = resolved.refined.take();
     if planning.tune {
         tune(&planning.devices, session, console, matrix, k, &mut resolved)?;

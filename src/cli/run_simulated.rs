@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::args::RunArguments;
 use super::console::Console;
+use super::no_effect::{self, DeviceKinds};
 use super::options::DeviceWord;
 use super::planning::{notes, request, resolve};
 use super::recording::Recording;
@@ -54,10 +55,15 @@ pub fn run<T: Scalar>(
     let plan = {
         let _span = tracing::info_span!("plan").entered();
         match saved {
-            Some(plan) => plan,
+            Some(plan) => {
+                let told = no_effect::of_run(arguments, DeviceKinds::of_plan(&plan));
+                told.iter().for_each(|note| console.note(note));
+                plan
+            }
             None => {
                 let resolved = resolve(&arguments.planning, session)?;
-                let told = notes(&arguments.planning, &resolved);
+                let mut told = notes(&arguments.planning, &resolved);
+                told.extend(no_effect::of_run(arguments, resolved.kinds()));
                 let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
                 let request = request(&arguments.planning, resolved, work, products)?;
                 let plan = session.pool.install(|| make(&request))?;

@@ -1,4 +1,4 @@
-//! What every command that works on a matrix shares: the machine, the pool of threads, the signals, and loading.
+//! What the commands on matrices share: the machine, the thread pool, signal handling, and loading a matrix.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -24,12 +24,12 @@ use crate::work::{Features, Work};
 pub enum MatrixSource {
     /// A file, or `-` for standard input.
     File(PathBuf),
-    /// A generator, with its words as typed behind `gen:`.
+    /// A generator; the text behind `gen:`.
     Generated(String),
 }
 
 impl MatrixSource {
-    /// What was typed.
+    /// The source that `text` names.
     pub fn new(text: &OsStr) -> Self {
         match text.to_str().and_then(|text| text.strip_prefix("gen:")) {
             Some(spec) => Self::Generated(spec.to_owned()),
@@ -37,12 +37,12 @@ impl MatrixSource {
         }
     }
 
-    /// Fails now where it would fail later, after much was measured: no such file, no such kind of matrix.
+    /// An error for a missing file or an unknown generator, without loading anything.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::File(path) if is_dash(path) => Ok(()),
             Self::File(path) => std::fs::metadata(path).map(drop).map_err(|error| Error::read(path, error)),
-            // With no memory to take, a right description is refused before anything is made.
+            // Without memory a valid description is refused before anything is allocated.
             Self::Generated(spec) => match generate::<f64>(spec, 1, 0) {
                 Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
                 Err(error) => Err(error),
@@ -64,23 +64,23 @@ impl MatrixSource {
 pub struct Session {
     /// This machine.
     pub machine: Machine,
-    /// The threads that all parallel work runs on.
+    /// The thread pool for all parallel work.
     pub pool: Pool,
-    /// Whether to stop.
+    /// Whether a signal asked the program to stop.
     pub interrupt: &'static Interrupt,
-    /// Seed of everything random.
+    /// Seed of generated matrices and of X.
     pub seed: u64,
-    /// Where results come from.
+    /// The program, machine and arguments that results come from.
     pub provenance: Provenance,
 }
 
 impl Session {
-    /// Looks at the machine, starts the threads, watches for signals.
+    /// Detects the machine, starts the threads and installs the signal handlers.
     pub fn open(arguments: &MatrixArguments) -> Result<Self> {
         Self::with(arguments.threads, arguments.seed)
     }
 
-    /// The same with as many threads, or all, and that seed.
+    /// The same with `threads` threads (all usable ones without it) and `seed`.
     pub fn with(threads: Option<usize>, seed: u64) -> Result<Self> {
         let interrupt = Interrupt::watch()?;
         let machine = Machine::detect();
@@ -89,12 +89,12 @@ impl Session {
         Ok(Self { machine, pool, interrupt, seed, provenance })
     }
 
-    /// Most memory that anything may take.
+    /// The most memory that one allocation may take.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.machine.memory_limit_bytes()
     }
 
-    /// Reads or generates a matrix, tells what was noticed, and gives the seconds it took.
+    /// Reads or generates a matrix, prints its notes, and returns it with the seconds that took.
     pub fn load<T: Scalar>(
         &self,
         source: &MatrixSource,
@@ -125,16 +125,16 @@ impl Session {
     }
 }
 
-/// An error if the file that `matrix` is a window of was cut short meanwhile, which makes every result worthless.
+/// An error if the memory-mapped file of `matrix` was truncated meanwhile, which invalidates every result.
 pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result<()> {
     if matrix.is_intact() {
         return Ok(());
     }
     let place = Place { source: source.name(), line: None, column: None };
-    Err(Error::input(place, "the file was cut short while it was in use; restore it and run again"))
+    Err(Error::input(place, "the file was truncated while it was in use; restore it and run again"))
 }
 
-/// The product of a matrix that was loaded, with what its cache knows of its rows.
+/// The product with a loaded matrix, with the features of its rows where its cache file has them.
 pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
     let known = info.features.clone().and_then(|features| serde_json::from_value::<Features>(features).ok());
     Ok(Work::spmm(matrix, k)?.with_features(known))

@@ -1,19 +1,20 @@
-//! `rowloom study`: sweeps to a folder with tables, plots and one page; what is finished is never measured again.
+//! `rowloom study`: measures the cases of a study file and writes a folder with tables, plots and one page. A finished case
+//! is never measured again.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::args::{StudyArguments, TRANSFERS};
+use super::args::StudyArguments;
 use super::bench::place_of;
 use super::console::{Bar, Console};
-use super::kernel_bench::{CaseSink, KernelBench, PEERS, Place, check_names, facts};
-use super::options::{DeviceWord, Devices, parse_bytes};
+use super::kernel_bench::{CaseSink, KernelBench, Place, check_names, facts};
+use super::options::{DeviceWord, Devices};
 use super::overwrite::Output;
-use super::planning::kernel;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_output::{self, Finished};
-use super::{study_conversion, study_run};
+use super::table::count_of;
+use super::{study_check, study_conversion, study_estimate, study_run};
 use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
@@ -22,49 +23,55 @@ use crate::study::{
     key_of, records_of, used_columns,
 };
 
-/// The cost model: what `rowloom calibrate` wrote, if anything.
+/// The cost model that plans are made with: the one that `rowloom calibrate` wrote, where there is one.
 const MODEL: &str = "auto";
 
-/// Finished cases, a line each.
+/// The file of finished cases, one line each.
 const JOURNAL: &str = "cases.jsonl";
 
-/// Measures what is not finished, and writes the folder.
+/// Reasons for missing results that are printed; results.csv has all of them.
+const SHOWN_REASONS: usize = 4;
+
+/// Measures the cases that are not finished, and writes the folder.
 pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
-    let config = StudyConfig::read(&arguments.config)?;
-    check_words(&config)?;
+    let (config, file) = StudyConfig::read(&arguments.config)?;
+    study_check::check_names(&config, &file)?;
     let session = Session::with(None, config.seed)?;
     let provenance = session.provenance.clone();
     let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
     std::fs::create_dir_all(&folder).map_err(|source| Error::write(&folder, source))?;
     let cases = config.cases(session.machine.usable_threads, count_devices)?;
+    study_check::check_matrices(&config, &file, &cases)?;
     let journal = Journal::open(&folder.join(JOURNAL))?;
     let (inner, notes) = console.gathering();
     let mut study = Study {
         config: &config,
-        place: json!([place_of(&session), model_of()?]),
+        environment: json!([place_of(&session), model_of()?]),
         session,
         console: &inner,
         journal,
-        held: None,
+        loaded: None,
         records: Vec::new(),
         finished: 0,
         kept: 0,
     };
+    console.note(&study.estimate(&cases));
     let bar = console.bar(cases.len() as u64, "cases");
     let ended = study.measure(&cases, &bar);
     drop(bar);
     if study.records.is_empty() {
-        // There is nothing to show, and what was shown before stays.
+        // There is nothing to write; the results of an earlier study stay.
         return ended;
     }
     let kept = |case: &Case| study.journal.find(&timeline_key(&study.key(case)));
-    let timelines = representatives(&cases).into_iter().filter_map(kept).collect();
+    let timelines = timeline_cases(&cases).into_iter().filter_map(kept).collect();
     let mut notes: Vec<String> = notes.lock().map(|notes| notes.clone()).unwrap_or_default();
     notes.sort();
     notes.dedup();
     for note in &notes {
         console.note(note);
     }
+    let (is_measured, refusals) = (study.records.iter().any(is_measured), refusals(&study.records));
     let finished = Finished {
         config: &config,
         file: &arguments.config,
@@ -79,7 +86,41 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
         interrupted: matches!(ended, Err(Error::Interrupted)),
     };
     study_output::write(finished, console)?;
-    ended
+    ended?;
+    match refusals {
+        Some(reasons) if !is_measured => Err(Error::NothingMeasured(reasons)),
+        Some(reasons) => {
+            console.note(&format!("not measured: {reasons}"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether there is a time.
+fn is_measured(record: &Record) -> bool {
+    record.times.median.is_some()
+}
+
+/// Why results are missing: each reason with the number of results it explains; none where every result is there.
+fn refusals(records: &[Record]) -> Option<String> {
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for reason in records.iter().filter_map(|record| record.reason.as_deref()) {
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    let more = reasons.len().saturating_sub(SHOWN_REASONS);
+    let mut parts: Vec<String> = reasons
+        .iter()
+        .take(SHOWN_REASONS)
+        .map(|(reason, count)| format!("{} ({reason})", count_of(*count, "result", "results")))
+        .collect();
+    if more > 0 {
+        parts.push(format!("and {} in results.csv", count_of(more as u64, "more reason", "more reasons")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// The files that a study may replace.
@@ -101,7 +142,7 @@ fn default_folder(config: &Path) -> PathBuf {
     format!("rowloom-{stem}").into()
 }
 
-/// How many devices a list of them is; those that cannot be known before they are looked for count as one.
+/// The number of devices in a list. `cuda`, whose number is unknown before the driver is asked, counts as one.
 fn count_devices(devices: &str) -> usize {
     let count = |word: &DeviceWord| match word {
         DeviceWord::Simulated { machine } => preset(machine).map_or(1, |preset| preset.gpus.len()),
@@ -110,38 +151,8 @@ fn count_devices(devices: &str) -> usize {
     devices.parse().map_or(1, |devices: Devices| devices.words().iter().map(count).sum())
 }
 
-/// An error for a word of the study that means nothing.
-fn check_words(config: &StudyConfig) -> Result<()> {
-    for sweep in &config.sweep {
-        let wrong = |what: String| Error::Usage(format!("sweep {}: {what}", sweep.name));
-        for devices in &sweep.devices {
-            devices.parse::<Devices>().map_err(wrong)?;
-        }
-        for bytes in &sweep.chunk_bytes {
-            parse_bytes(bytes).map_err(wrong)?;
-        }
-        for (name, words, known) in [
-            ("mode", &sweep.mode, &["auto", "resident", "oneshot", "stream"][..]),
-            ("transfer", &sweep.transfer, &TRANSFERS),
-            ("schedule", &sweep.schedule, &["balanced", "equal-rows"]),
-            ("against", &sweep.against, &PEERS),
-        ] {
-            if let Some(word) = words.iter().find(|word| !known.contains(&word.as_str())) {
-                return Err(wrong(format!("{name}: there is no '{word}'; there are {}", known.join(", "))));
-            }
-        }
-        match sweep.subject {
-            StudySubject::Kernel => drop(KernelNames::new(&sweep.kernels)?),
-            StudySubject::Run => sweep.kernels.iter().try_for_each(|name| kernel(name).map(drop))?,
-            StudySubject::Conversion => {}
-        }
-    }
-    Ok(())
-}
-
-/// The runs that are looked into: of those that compute and of those that are simulated the one on most devices, the last
-/// of several.
-fn representatives(cases: &[Case]) -> Vec<&Case> {
+/// The runs whose timelines the report shows: the one on most devices of the real runs, and likewise of the simulated runs.
+fn timeline_cases(cases: &[Case]) -> Vec<&Case> {
     let is_simulated = |case: &&Case| case.devices.contains("sim:");
     let runs = || cases.iter().filter(|case| case.subject == StudySubject::Run);
     let devices = |case: &&Case| count_devices(&case.devices);
@@ -154,8 +165,8 @@ fn timeline_key(key: &str) -> String {
     format!("{key} timeline")
 }
 
-/// A matrix in both precisions, as needed.
-struct Held {
+/// The loaded matrix, in single precision too once a case needs it.
+struct LoadedMatrix {
     name: String,
     double: Csr<f64>,
     single: Option<Csr<f32>>,
@@ -163,23 +174,23 @@ struct Held {
     used_columns: u64,
 }
 
-/// A study in the making.
+/// A study in progress.
 struct Study<'a> {
     config: &'a StudyConfig,
-    /// The program and the machine.
-    place: Value,
+    /// The program, the machine and the cost model, as part of every case's key.
+    environment: Value,
     session: Session,
     console: &'a Console,
     journal: Journal,
-    held: Option<Held>,
+    loaded: Option<LoadedMatrix>,
     records: Vec<Record>,
     finished: usize,
-    /// Cases that were finished before.
+    /// Cases that an earlier run finished.
     kept: usize,
 }
 
 impl Study<'_> {
-    /// Everything that defines a case, in one word.
+    /// A hash of everything that defines a case.
     fn key(&self, case: &Case) -> String {
         let file = match MatrixSource::new(case.matrix.as_ref()) {
             MatrixSource::File(path) => std::fs::metadata(path).ok().map(|file| {
@@ -190,13 +201,31 @@ impl Study<'_> {
             MatrixSource::Generated(_) => None,
         };
         let StudyConfig { measure, seed, .. } = self.config;
-        key_of(&json!({"case": case, "file": file, "measure": measure, "seed": seed, "where": self.place}))
+        key_of(
+            &json!({"case": case, "file": file, "measure": measure, "seed": seed, "where": self.environment}),
+        )
     }
 
-    /// All cases in order; those of kernels that share a matrix and a device together.
+    /// How many cases are left to measure, and about how long they take.
+    fn estimate(&self, cases: &[Case]) -> String {
+        let left: Vec<&Case> =
+            cases.iter().filter(|case| self.journal.find::<Vec<Record>>(&self.key(case)).is_none()).collect();
+        let kept = match cases.len() - left.len() {
+            0 => String::new(),
+            kept => format!("; {} finished earlier", count_of(kept as u64, "case", "cases")),
+        };
+        if left.is_empty() {
+            return format!("no case to measure{kept}");
+        }
+        let (settings, verify) = (study_run::settings(self.config), self.config.measure.verify);
+        let span = study_estimate::estimate(left.iter().copied(), settings, verify, &self.session);
+        format!("{} to measure, {span}{kept}", count_of(left.len() as u64, "case", "cases"))
+    }
+
+    /// Measures all cases in order; cases of kernels that differ only in K are measured together.
     fn measure(&mut self, cases: &[Case], bar: &Bar) -> Result<()> {
-        cases.iter().try_for_each(|case| MatrixSource::new(case.matrix.as_ref()).check())?;
-        let look_into: Vec<String> = representatives(cases).into_iter().map(|case| self.key(case)).collect();
+        let timeline_keys: Vec<String> =
+            timeline_cases(cases).into_iter().map(|case| self.key(case)).collect();
         let mut left = cases;
         while let Some(first) = left.first() {
             self.session.interrupt.check()?;
@@ -207,13 +236,14 @@ impl Study<'_> {
             let (group, rest) = left.split_at(count);
             left = rest;
             bar.say(&format!("{} on {}", first.matrix, first.devices));
-            match self.group(group, &look_into) {
+            match self.group(group, &timeline_keys) {
                 Ok(()) => {}
-                // A matrix that cannot be had is a mistake in the study; what cannot be done with it is a result.
-                Err(error @ Error::Usage(_)) if self.held.is_none() => return Err(error),
+                // A matrix that cannot be loaded is a mistake in the study; a product that cannot be computed is a result.
+                Err(error @ Error::Usage(_)) if self.loaded.is_none() => return Err(error),
                 Err(error @ (Error::Usage(_) | Error::Device { .. } | Error::DoesNotFit { .. })) => {
-                    // Not kept: with another driver or more memory it may work.
-                    let facts = self.held.as_ref().map(|held| (held.name.clone(), held.facts.clone()));
+                    // Not kept in the journal: with another driver or more memory the case may work.
+                    let facts =
+                        self.loaded.as_ref().map(|loaded| (loaded.name.clone(), loaded.facts.clone()));
                     self.records.extend(group.iter().map(|case| refused(case, facts.as_ref(), &error)));
                 }
                 Err(error) => return Err(error),
@@ -226,14 +256,14 @@ impl Study<'_> {
             Some(record) => {
                 let (kernel, matrix) = (&record.kernel, &record.matrix.name);
                 Err(Error::Verification(format!(
-                    "{kernel} computed a wrong result on {matrix}; see results.csv"
+                    "{kernel} computed a wrong result for {matrix}; results.csv has the details"
                 )))
             }
         }
     }
 
-    /// Cases that differ in K only, or one case.
-    fn group(&mut self, group: &[Case], look_into: &[String]) -> Result<()> {
+    /// Measures cases that differ only in K, or one case.
+    fn group(&mut self, group: &[Case], timeline_keys: &[String]) -> Result<()> {
         let mut open = Vec::new();
         for case in group {
             match self.journal.find::<Vec<Record>>(&self.key(case)) {
@@ -250,22 +280,22 @@ impl Study<'_> {
             self.session = Session::with(Some(first.threads), self.config.seed)?;
         }
         self.session.interrupt.defer();
-        self.hold(first)?;
+        self.load(first)?;
         match first.subject {
             StudySubject::Kernel => self.kernels(&open),
-            StudySubject::Run => self.run(first, look_into),
+            StudySubject::Run => self.run(first, timeline_keys),
             StudySubject::Conversion => self.conversions(first),
         }
     }
 
-    /// Loads the matrix of a case unless it is there.
-    fn hold(&mut self, case: &Case) -> Result<()> {
-        if self.held.as_ref().is_none_or(|held| held.name != case.matrix) {
-            self.held = None;
+    /// Loads the matrix of a case unless it is loaded already.
+    fn load(&mut self, case: &Case) -> Result<()> {
+        if self.loaded.as_ref().is_none_or(|loaded| loaded.name != case.matrix) {
+            self.loaded = None;
             let source = MatrixSource::new(case.matrix.as_ref());
             let (loaded, _) = self.session.load::<f64>(&source, false, self.console)?;
             check_intact(&loaded.matrix, &source)?;
-            self.held = Some(Held {
+            self.loaded = Some(LoadedMatrix {
                 name: case.matrix.clone(),
                 facts: facts(&loaded.info.name, loaded.matrix.view()),
                 used_columns: used_columns(loaded.matrix.view()),
@@ -273,26 +303,26 @@ impl Study<'_> {
                 single: None,
             });
         }
-        if let (Dtype::F32, Some(held)) = (case.dtype, &mut self.held)
-            && held.single.is_none()
+        if let (Dtype::F32, Some(loaded)) = (case.dtype, &mut self.loaded)
+            && loaded.single.is_none()
         {
-            held.single = Some(self.session.pool.install(|| held.double.cast())?);
+            loaded.single = Some(self.session.pool.install(|| loaded.double.cast())?);
         }
         Ok(())
     }
 
-    fn held(&self) -> Result<&Held> {
-        self.held.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))
+    fn loaded(&self) -> Result<&LoadedMatrix> {
+        self.loaded.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))
     }
 
-    /// What every record of a case says of the matrix.
+    /// The fields that all records of a case share.
     fn base(&self, case: &Case) -> Result<Record> {
-        let held = self.held()?;
-        let MatrixFacts { rows, nnz, .. } = held.facts;
-        let bytes = case.k.map(|k| compulsory_bytes(rows, nnz, held.used_columns, k as u64, case.dtype));
+        let loaded = self.loaded()?;
+        let MatrixFacts { rows, nnz, .. } = loaded.facts;
+        let bytes = case.k.map(|k| compulsory_bytes(rows, nnz, loaded.used_columns, k as u64, case.dtype));
         Ok(Record {
             sweep: case.sweep.clone(),
-            matrix: held.facts.clone(),
+            matrix: loaded.facts.clone(),
             dtype: Some(case.dtype),
             devices: "cpu".into(),
             device_count: 1,
@@ -302,7 +332,7 @@ impl Study<'_> {
         })
     }
 
-    /// Keeps a finished case.
+    /// Adds a finished case to the journal and the results.
     fn keep(&mut self, case: &Case, records: Vec<Record>) -> Result<()> {
         self.journal.append(&self.key(case), &records)?;
         self.records.extend(records);
@@ -310,27 +340,27 @@ impl Study<'_> {
         Ok(())
     }
 
-    fn run(&mut self, case: &Case, look_into: &[String]) -> Result<()> {
-        let (base, held) = (self.base(case)?, self.held()?);
-        let ran = match (&held.single, case.dtype) {
+    fn run(&mut self, case: &Case, timeline_keys: &[String]) -> Result<()> {
+        let (base, loaded) = (self.base(case)?, self.loaded()?);
+        let ran = match (&loaded.single, case.dtype) {
             (Some(single), Dtype::F32) => study_run::run(case, self.config, &self.session, single, &base)?,
-            _ => study_run::run(case, self.config, &self.session, &held.double, &base)?,
+            _ => study_run::run(case, self.config, &self.session, &loaded.double, &base)?,
         };
         let key = self.key(case);
-        if look_into.contains(&key) {
+        if timeline_keys.contains(&key) {
             self.journal.append(&timeline_key(&key), &ran.timeline)?;
         }
         self.keep(case, vec![ran.record])
     }
 
     fn conversions(&mut self, case: &Case) -> Result<()> {
-        let (base, held) = (self.base(case)?, self.held()?);
+        let (base, loaded) = (self.base(case)?, self.loaded()?);
         let settings = study_run::settings(self.config);
-        let records = match (&held.single, case.dtype) {
+        let records = match (&loaded.single, case.dtype) {
             (Some(single), Dtype::F32) => {
                 study_conversion::measure(&single.view(), &self.session, settings, &base)?
             }
-            _ => study_conversion::measure(&held.double.view(), &self.session, settings, &base)?,
+            _ => study_conversion::measure(&loaded.double.view(), &self.session, settings, &base)?,
         };
         self.keep(case, records)
     }
@@ -338,8 +368,8 @@ impl Study<'_> {
     fn kernels(&mut self, cases: &[&Case]) -> Result<()> {
         let Some(&first) = cases.first() else { return Ok(()) };
         let keys: Vec<String> = cases.iter().map(|case| self.key(case)).collect();
-        let Self { config, session, console, journal, held, records, finished, .. } = self;
-        let held = held.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))?;
+        let Self { config, session, console, journal, loaded, records, finished, .. } = self;
+        let loaded = loaded.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))?;
         let devices: Devices = first.devices.parse().map_err(Error::Usage)?;
         let mut places = Place::open(&devices, MODEL, session)?;
         let names = KernelNames::new(&first.kernels)?;
@@ -348,12 +378,20 @@ impl Study<'_> {
         let schedule = study_run::schedule(&first.schedule)?;
         let bench = KernelBench::new(session, console, names, settings, schedule, &first.against, &places);
         let ks: Vec<usize> = cases.iter().filter_map(|case| case.k).collect();
-        let wanted = places.len();
-        let mut taken = Taken { cases, keys, wanted, journal, records, finished, pending: Vec::new() };
-        let (facts, used) = (&held.facts, held.used_columns);
-        match (&held.single, first.dtype) {
+        let device_count = places.len();
+        let mut taken = KernelCases {
+            cases,
+            keys,
+            devices: device_count,
+            journal,
+            records,
+            finished,
+            pending: Vec::new(),
+        };
+        let (facts, used) = (&loaded.facts, loaded.used_columns);
+        match (&loaded.single, first.dtype) {
             (Some(single), Dtype::F32) => bench.matrix(facts, single, used, &ks, &mut places, &mut taken)?,
-            _ => bench.matrix(facts, &held.double, used, &ks, &mut places, &mut taken)?,
+            _ => bench.matrix(facts, &loaded.double, used, &ks, &mut places, &mut taken)?,
         }
         session.interrupt.check()
     }
@@ -381,20 +419,20 @@ fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -
     }
 }
 
-/// Takes cases of kernels and keeps each as it is finished.
-struct Taken<'a> {
+/// Receives measured kernels and adds each finished case to the journal and the results.
+struct KernelCases<'a> {
     cases: &'a [&'a Case],
     keys: Vec<String>,
-    /// Devices that a case is measured on, one after the other.
-    wanted: usize,
+    /// The number of devices of a case, which are measured one after the other.
+    devices: usize,
     journal: &'a mut Journal,
     records: &'a mut Vec<Record>,
     finished: &'a mut usize,
-    /// What the present K gave on the devices so far.
+    /// Results for the current K on the devices so far.
     pending: Vec<CaseResult>,
 }
 
-impl CaseSink for Taken<'_> {
+impl CaseSink for KernelCases<'_> {
     fn wants(&mut self, _dtype: Dtype, _k: usize, _device: &str) -> bool {
         true
     }
@@ -402,14 +440,14 @@ impl CaseSink for Taken<'_> {
     fn take(&mut self, case: CaseResult) -> Result<()> {
         let k = case.k;
         self.pending.push(case);
-        if self.pending.len() < self.wanted {
+        if self.pending.len() < self.devices {
             return Ok(());
         }
         let done = std::mem::take(&mut self.pending);
         let place = self.cases.iter().position(|case| case.k == Some(k));
         let Some((case, key)) = place.and_then(|place| self.cases.get(place).zip(self.keys.get(place)))
         else {
-            return Err(Error::Internal(format!("nobody asked for k = {k}")));
+            return Err(Error::Internal(format!("k = {k} was measured but is not part of the study")));
         };
         let mut records: Vec<Record> = done.iter().flat_map(records_of).collect();
         for record in &mut records {
@@ -428,17 +466,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ready_study_asks_for_something_that_there_is() {
+    fn every_study_in_configs_names_only_what_exists() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
         let mut files = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "toml") {
-                let config = StudyConfig::read(&path).unwrap();
-                check_words(&config).unwrap();
+                let (config, file) = StudyConfig::read(&path).unwrap();
+                study_check::check_names(&config, &file).unwrap();
                 assert!(config.cases(4, count_devices).unwrap().len() > 1, "{}", path.display());
                 for sweep in config.sweep.iter().flat_map(|sweep| &sweep.matrices) {
-                    assert!(sweep.starts_with("gen:"), "{sweep}: ready studies need no files");
+                    assert!(sweep.starts_with("gen:"), "{sweep}: studies in configs/ need no files");
                 }
                 files += 1;
             }
@@ -447,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_counted_whether_they_are_here_or_not() {
+    fn devices_are_counted_whether_they_are_present_or_not() {
         let counts = ["cpu", "cpu,emu:0", "sim:h200x4", "cpu,sim:node8", "cuda:0,cuda:1", "nonsense"]
             .map(count_devices);
         assert_eq!(counts, [1, 2, 4, 9, 2, 1]);

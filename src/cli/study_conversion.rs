@@ -1,4 +1,4 @@
-//! Conversions as cases of a study: serial and parallel, both repeated, their results compared bit for bit.
+//! Conversions as cases of a study: serial and parallel, both repeated, the results compared bit for bit.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::matrix::{CsrView, Scalar, convert, convert_serial};
 use crate::study::{BenchSettings, Checked, Measured, Record, Sampler, Times, doubts};
 
-/// Measures all conversions of a matrix; `base` says everything else of the records.
+/// Measures all conversions of a matrix. `base` has the fields that all records share.
 pub fn measure<T: Scalar>(
     matrix: &CsrView<'_, T>,
     session: &Session,
@@ -19,21 +19,21 @@ pub fn measure<T: Scalar>(
     let limit = session.memory_limit_bytes() / 3;
     let mut records = Vec::new();
     let mut add = |pair: Result<[Record; 2]>| pair.map(|pair| records.extend(pair));
-    add(twins(
+    add(serial_and_parallel(
         "COO to CSR",
         (session, settings, base),
         || Ok(convert_serial::coo_to_csr(&coo)?.0),
         || Ok(convert::coo_to_csr(&coo)?.0),
         same_csr,
     ))?;
-    add(twins(
+    add(serial_and_parallel(
         "COO to ELL, padded",
         (session, settings, base),
         || convert_serial::coo_to_ell_padded(&coo, limit),
         || convert::coo_to_ell_padded(&coo, limit),
         same_padded,
     ))?;
-    add(twins(
+    add(serial_and_parallel(
         "COO to ELL, unpadded",
         (session, settings, base),
         || convert_serial::coo_to_ell_unpadded(&coo),
@@ -43,40 +43,42 @@ pub fn measure<T: Scalar>(
     Ok(records)
 }
 
-/// One conversion both ways.
-fn twins<M: Send>(
+/// One conversion, serial and parallel.
+fn serial_and_parallel<M: Send>(
     conversion: &str,
     (session, settings, base): (&Session, BenchSettings, &Record),
     serial: impl Fn() -> Result<M> + Sync,
     parallel: impl Fn() -> Result<M> + Sync,
     same: impl Fn(&M, &M) -> bool,
 ) -> Result<[Record; 2]> {
-    let named = |way: &str| Record {
+    let named = |variant: &str| Record {
         measured: Measured::Conversion,
-        kernel: format!("{conversion}, {way}"),
+        kernel: format!("{conversion}, {variant}"),
         ..base.clone()
     };
-    let (mut one, mut other) = (Record { threads: 1, ..named("serial") }, named("parallel"));
-    let (by_one, by_all) =
+    let (mut serial_record, mut parallel_record) =
+        (Record { threads: 1, ..named("serial") }, named("parallel"));
+    let (serial_result, parallel_result) =
         match (repeated(settings, &serial), repeated(settings, || session.pool.install(&parallel))) {
             (Ok(serial), Ok(parallel)) => (serial, parallel),
             (Err(refusal @ Error::DoesNotFit { .. }), _) | (_, Err(refusal @ Error::DoesNotFit { .. })) => {
-                one.reason = Some(refusal.to_string());
-                other.reason = Some(refusal.to_string());
-                return Ok([one, other]);
+                serial_record.reason = Some(refusal.to_string());
+                parallel_record.reason = Some(refusal.to_string());
+                return Ok([serial_record, parallel_record]);
             }
             (Err(error), _) | (_, Err(error)) => return Err(error),
         };
-    let equal = same(&by_one.1, &by_all.1);
-    for (record, times) in [(&mut one, by_one.0), (&mut other, by_all.0)] {
+    let equal = same(&serial_result.1, &parallel_result.1);
+    for (record, times) in [(&mut serial_record, serial_result.0), (&mut parallel_record, parallel_result.0)]
+    {
         record.doubts = doubts(&times);
         record.times = times;
         record.checked = Some(Checked { passed: equal, bitwise: equal, max_bound_ratio: 0.0 });
     }
-    Ok([one, other])
+    Ok([serial_record, parallel_record])
 }
 
-/// Times of repeated conversions, and the last result.
+/// The times of a repeated conversion, and its last result.
 fn repeated<M>(settings: BenchSettings, convert: impl Fn() -> Result<M>) -> Result<(Times, M)> {
     let mut sampler = Sampler::new(settings, f64::INFINITY);
     for _ in 0..settings.warmup.min(1) {

@@ -1,4 +1,4 @@
-//! What a study leaves behind: a folder with tables, plots, one page, and a few lines for people.
+//! The output of a study: a folder with tables, plots and one page, and a summary on standard output.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub fn outputs(folder: &Path, config: &Path) -> Vec<(PathBuf, Output)> {
         (folder.join("results.json"), Output::Json),
         (folder.join("report.html"), Output::Html),
     ];
-    // Which pictures there will be is known at the end only, so that all of the folder must be a study's.
+    // The figures are known at the end only, so every .svg file in the folder must be a study's.
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let pictures = entries.filter(|path| path.extension().is_some_and(|ending| ending == "svg"));
     outputs.extend(pictures.map(|path| (path, Output::Svg)));
@@ -33,33 +33,33 @@ pub fn outputs(folder: &Path, config: &Path) -> Vec<(PathBuf, Output)> {
     outputs
 }
 
-/// A study as far as it got.
+/// A study with its results so far.
 pub struct Finished<'a> {
-    /// What was asked for.
+    /// The study.
     pub config: &'a StudyConfig,
-    /// The file that asked.
+    /// The file it was read from.
     pub file: &'a Path,
-    /// Where results go.
+    /// The folder for the results.
     pub folder: &'a Path,
-    /// Where they come from.
+    /// The program, machine and arguments they come from.
     pub provenance: &'a Provenance,
     /// The results.
     pub records: Vec<Record>,
-    /// Cases that there are.
+    /// The number of cases.
     pub cases: usize,
-    /// Cases that are finished.
+    /// Finished cases, in this run or earlier.
     pub finished: usize,
-    /// Cases that were finished before.
+    /// Cases that an earlier run finished.
     pub kept: usize,
-    /// Runs to look into.
+    /// The timelines that the report shows.
     pub timelines: Vec<Timeline>,
-    /// What was noticed.
+    /// Notes.
     pub notes: Vec<String>,
-    /// Whether a signal ended it.
+    /// Whether a signal ended the study.
     pub interrupted: bool,
 }
 
-/// Writes the folder, and says what is in it.
+/// Writes the folder and prints the summary.
 pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     let Finished { config, file, folder, provenance, mut records, cases, kept, notes, .. } = finished;
     add_speedups(&mut records);
@@ -72,11 +72,11 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     let (output, again) = (shell(folder), shell(&configuration));
     let commands = vec![
         (
-            "Go on where this ended, or draw it again".into(),
+            "Continue this study, or draw the report again".into(),
             format!("rowloom study {} --output {output}", shell(file)),
         ),
         (
-            "Measure all of it anew, elsewhere".into(),
+            "Measure everything again, into another folder".into(),
             format!("rowloom study {again} --output {output}-again"),
         ),
     ];
@@ -119,15 +119,15 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
 
     let mut table = Table::facts();
     table.fact("study", &config.title);
-    let before = if kept > 0 { format!(", {kept} of them before") } else { String::new() };
+    let before = if kept > 0 { format!(", {kept} of them earlier") } else { String::new() };
     table.fact("cases", format!("{} of {cases} finished{before}", finished.finished));
-    table.fact("results", format!("{} lines", records.len()));
+    table.fact("results", records.len());
     if let Some((record, median)) = slowest(&records) {
         table.fact("longest", format!("{} on {}, {}", record.kernel, record.matrix.name, seconds(median)));
     }
     let refused = records.iter().filter(|record| record.reason.is_some()).count();
     if refused > 0 {
-        table.fact("not measured", format!("{refused}; results.csv says why"));
+        table.fact("not measured", format!("{refused} (results.csv has the reasons)"));
     }
     table.fact("folder", folder.display());
     table.fact("plots", shown.figures.len());
@@ -136,7 +136,7 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))
 }
 
-/// A record with what follows from its times.
+/// A record with the rates that follow from its times.
 fn record_json(record: &Record) -> serde_json::Value {
     let mut value = serde_json::to_value(record).unwrap_or_default();
     if let Some(keys) = value.as_object_mut() {

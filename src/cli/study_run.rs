@@ -20,31 +20,31 @@ use crate::study::{BenchSettings, Case, Checked, Record, Sampler, StudyConfig, T
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
-/// How long devices may stay silent before they count as hung.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time without progress after which a device counts as hung.
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Products that a plan is made for where nobody says how many will be measured.
+/// Products that a plan is made for where the study does not set `repeat`.
 const PLANNED_PRODUCTS: u32 = 20;
 
-/// Products of single numbers up to which a result is compared with the reference.
-const VERIFIED_PRODUCTS: usize = 1 << 26;
+/// Most multiplications of a product that is verified: the reference is slow.
+const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
 
-/// What a case gave.
-pub struct Ran {
-    /// Its numbers.
+/// The result of a case.
+pub struct CaseRun {
+    /// Its measurements.
     pub record: Record,
-    /// Its last run.
+    /// The timeline of its last product.
     pub timeline: report::Timeline,
 }
 
-/// Runs a case; `base` says what the matrix is.
+/// Runs a case. `base` has the fields that all records of the case share.
 pub fn run<T: Kernels>(
     case: &Case,
     config: &StudyConfig,
     session: &Session,
     matrix: &Csr<T>,
     base: &Record,
-) -> Result<Ran> {
+) -> Result<CaseRun> {
     let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
     let planning = planning(case, devices)?;
     let k = case.k.unwrap_or(1);
@@ -79,7 +79,7 @@ pub fn run<T: Kernels>(
         record.times = Times::new(&[report.seconds()]);
         let trace = traced(&plan, &descriptions, &report);
         fill(&mut record, &plan, &trace, &report);
-        return Ok(Ran { timeline: shown(case, &trace, None), record });
+        return Ok(CaseRun { timeline: report_timeline(case, &trace, None), record });
     }
 
     let limit = session.memory_limit_bytes().saturating_sub(view.bytes());
@@ -92,7 +92,7 @@ pub fn run<T: Kernels>(
     let settings = Settings {
         cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule },
         memory_limit_bytes: limit,
-        watchdog_timeout: PATIENCE,
+        watchdog_timeout: WATCHDOG_TIMEOUT,
         emulated: planning.devices.emulated()?,
         cuda: planning.devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect(),
     };
@@ -105,17 +105,17 @@ pub fn run<T: Kernels>(
     record.doubts.extend(faults.map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error)));
     let trace = traced(job.plan(), &prepared.descriptions(), &last);
     fill(&mut record, job.plan(), &trace, &last);
-    if config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_PRODUCTS {
+    if config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_MULTIPLICATIONS {
         let verification = session.pool.install(|| verify(view, x.view(), y.view()))?;
         let (passed, max_bound_ratio) = (verification.passed, verification.max_bound_ratio);
         record.checked = Some(Checked { passed, bitwise: false, max_bound_ratio });
     }
     let simulated = Simulated::new(job.plan())?;
     let predicted = traced(job.plan(), &simulated.descriptions(), &simulated.run()?);
-    Ok(Ran { timeline: shown(case, &trace, Some(&predicted)), record })
+    Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })
 }
 
-/// The flags that a case stands for.
+/// The planning flags of a case.
 fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
     let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
     Ok(PlanningArguments {
@@ -133,10 +133,12 @@ fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
 pub fn schedule(name: &str) -> Result<Schedule> {
     let known = [Schedule::Balanced, Schedule::EqualRows];
     let found = known.into_iter().find(|schedule| schedule.name() == name);
-    found.ok_or_else(|| Error::Usage(format!("'{name}' is no schedule; there are balanced and equal-rows")))
+    found.ok_or_else(|| {
+        Error::Usage(format!("unknown schedule '{name}'; schedules are balanced and equal-rows"))
+    })
 }
 
-/// How a study's cases are measured.
+/// The measurement settings of a study.
 pub fn settings(config: &StudyConfig) -> BenchSettings {
     let measure = &config.measure;
     BenchSettings {
@@ -147,7 +149,7 @@ pub fn settings(config: &StudyConfig) -> BenchSettings {
     }
 }
 
-/// Products until their time is known; an error where a signal came first.
+/// Repeats the product until its time is known; an error where a signal came first.
 fn repeat_until_known<T: Kernels>(
     config: &StudyConfig,
     session: &Session,
@@ -169,18 +171,18 @@ fn repeat_until_known<T: Kernels>(
         }
     })?;
     session.interrupt.check()?;
-    let last = last.ok_or_else(|| Error::Internal("nothing was run".into()))?;
+    let last = last.ok_or_else(|| Error::Internal("no product was run".into()))?;
     Ok((Times::new(&sampler.into_seconds()), last))
 }
 
-/// One run as a trace.
+/// One product as a trace.
 fn traced(plan: &Plan, descriptions: &[crate::device::Description], report: &RunReport) -> Trace {
     let mut trace = Trace::default();
     Timeline::new(&mut trace, plan, descriptions).add_run(&mut trace, report, 0);
     trace
 }
 
-/// What a run says beside its time.
+/// Fills in the plan and the trace of a run.
 fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     let summary = trace.summary();
     record.device_count = plan.computing().count();
@@ -197,13 +199,13 @@ fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     (record.to_device_bytes, record.from_device_bytes) = (Some(up), Some(down));
 }
 
-/// The run for people to look into.
-fn shown(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> report::Timeline {
+/// The timeline that the report shows.
+fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> report::Timeline {
     let k = case.k.unwrap_or(1);
     let title = format!("{} with K = {k} on {}", case.matrix, case.devices);
     let caption = match predicted {
-        Some(_) => "The last run; outlines are where the cost model had put each task.",
-        None => "Simulated: every task takes the time that the cost model gives it.",
+        Some(_) => "The last product. Outlines show when the cost model predicted each task.",
+        None => "Simulated: every task takes the time that the cost model predicts.",
     };
     timeline(title, caption.into(), trace, predicted)
 }

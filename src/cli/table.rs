@@ -1,20 +1,20 @@
-//! Short tables for people, and the way numbers are written in them.
+//! Short tables, and the formats of numbers in them.
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, presets};
 
-/// A table: facts (a name and what it is), or columns under headings.
+/// A table: facts (a name and a value), or columns under headings.
 #[derive(Debug)]
 pub struct Table {
     inner: comfy_table::Table,
 }
 
 impl Table {
-    /// A table of facts, one a line.
+    /// A table of facts, one per line.
     pub fn facts() -> Self {
         Self { inner: plain() }
     }
 
-    /// A table with headings; the columns named in `numbers` are set to the right.
+    /// A table with headings; the columns whose indices are in `numbers` are right-aligned.
     pub fn columns<const N: usize>(headings: [&str; N], numbers: &[usize]) -> Self {
         let mut inner = plain();
         inner.set_header(headings.map(|heading| Cell::new(heading).add_attribute(Attribute::Bold)));
@@ -56,7 +56,7 @@ fn plain() -> comfy_table::Table {
     table
 }
 
-/// A whole number with its thousands apart: `4,007,383`.
+/// A whole number with separated thousands: `4,007,383`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -67,6 +67,11 @@ pub fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number with its noun: `1 product`, `2,000 products`.
+pub fn count_of(number: u64, singular: &str, plural: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { singular } else { plural })
 }
 
 /// A share in percent: `12.5%`.
@@ -96,11 +101,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(4007383), "4,007,383");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!(count_of(1, "product", "products"), "1 product");
+        assert_eq!(count_of(1000, "product", "products"), "1,000 products");
     }
 
     #[test]

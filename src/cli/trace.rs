@@ -1,4 +1,4 @@
-//! `rowloom trace`: a trace summed up in a few short tables.
+//! `rowloom trace`: summarizes a trace in short tables.
 
 use super::args::TraceArguments;
 use super::console::Console;
@@ -7,17 +7,17 @@ use super::table::{Table, count, percent, seconds};
 use crate::error::Result;
 use crate::trace::{CriticalPath, Predictions, Summary, Trace};
 
-/// How many of the longest steps of the critical path are shown; the JSON object has all.
+/// Steps of the critical path that the table shows, the longest ones; the JSON object has all.
 const LONGEST_STEPS: usize = 5;
 
-/// Reads, sums up and shows.
+/// Reads the trace, summarizes it and prints the tables.
 pub fn run(arguments: &TraceArguments, console: &Console) -> Result<()> {
     let spinner = console.spinner(format!("reading {}", arguments.file.display()));
     let trace = Trace::read(&arguments.file)?;
     let summary = trace.summary();
     drop(spinner);
     if summary.tasks == 0 {
-        console.note("the trace holds no tasks, only steps of the program");
+        console.note("the trace has no tasks, only steps of the host program");
     }
     let mut tables = vec![overview(&trace, &summary)];
     if summary.tasks > 0 {
@@ -49,12 +49,12 @@ pub fn run(arguments: &TraceArguments, console: &Console) -> Result<()> {
     )
 }
 
-/// A name from the file, with nothing in it that a terminal would obey.
+/// A name from the file, without control characters.
 fn shown(name: &str) -> String {
     name.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 
-/// A share, or that there is none.
+/// A share in percent, or `-` where it is unknown.
 fn share(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), percent)
 }
@@ -64,7 +64,7 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     table.fact(
         "trace",
         format!(
-            "{} spans, {} arrows, {} counter values on {} lanes",
+            "{} spans, {} dependencies, {} counter values on {} lanes",
             count(trace.spans().len() as u64),
             count(trace.flows().len() as u64),
             count(trace.sample_count() as u64),
@@ -85,19 +85,19 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     }
     if summary.tasks_outside > 0 {
         let (tasks, time) = (count(summary.tasks_outside), seconds(summary.outside_s));
-        table.fact("outside", format!("{tasks} tasks before, between or after the runs, {time}"));
+        table.fact("outside", format!("{tasks} tasks outside the measured products, {time}"));
     }
     if summary.tasks > 0 {
         let hidden = share(summary.hidden_fraction);
-        table.fact("overlap", format!("{hidden} of the shorter of copy and compute hidden behind the other"));
-        table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
+        table.fact("overlap", format!("{hidden} of copying or computing, whichever is shorter, is hidden"));
+        table.fact("idle", format!("{} of the time of the devices", share(summary.idle_fraction)));
     }
     let moved = summary.adjustments;
     if moved.moved_spans > 0 || moved.dropped_flows > 0 {
         table.fact(
             "adjusted",
             format!(
-                "{} spans moved by at most {}, {} arrows left out: clocks of devices disagree",
+                "{} spans moved by at most {}, {} dependencies left out (device clocks differ)",
                 count(moved.moved_spans),
                 seconds(moved.most_moved_ns as f64 * 1e-9),
                 count(moved.dropped_flows)
@@ -123,7 +123,7 @@ fn devices(summary: &Summary) -> Table {
 }
 
 fn lanes(summary: &Summary) -> Table {
-    let mut table = Table::columns(["device", "lane", "tasks", "busy", "idle", "of the run"], &[2, 3, 4, 5]);
+    let mut table = Table::columns(["device", "lane", "tasks", "busy", "idle", "share"], &[2, 3, 4, 5]);
     let whole = summary.runs.map_or(0.0, |runs| runs.median_s);
     for device in &summary.devices {
         for lane in &device.lanes {
@@ -142,7 +142,7 @@ fn lanes(summary: &Summary) -> Table {
 }
 
 fn path_parts(path: &CriticalPath) -> Table {
-    let mut table = Table::columns(["critical path", "tasks", "time", "of the run"], &[1, 2, 3]);
+    let mut table = Table::columns(["critical path", "tasks", "time", "share"], &[1, 2, 3]);
     for part in &path.by_category {
         table.row([
             part.category.name().to_owned(),
@@ -160,7 +160,7 @@ fn longest_steps(path: &CriticalPath) -> Table {
     longest.sort_by(|a, b| b.share.total_cmp(&a.share));
     longest.truncate(LONGEST_STEPS);
     longest.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-    let headings = ["longest on the path", "device", "lane", "begins", "time", "of the run", "gap before"];
+    let headings = ["longest steps", "device", "lane", "start", "time", "share", "gap before"];
     let mut table = Table::columns(headings, &[3, 4, 5, 6]);
     for step in longest {
         table.row([
@@ -177,7 +177,7 @@ fn longest_steps(path: &CriticalPath) -> Table {
 }
 
 fn predictions(predictions: &Predictions) -> Table {
-    let headings = ["worst predictions", "device", "lane", "predicted", "measured", "ratio"];
+    let headings = ["worst predictions", "device", "lane", "predicted", "measured", "measured/predicted"];
     let mut table = Table::columns(headings, &[3, 4, 5]);
     for worst in &predictions.worst {
         table.row([
@@ -202,7 +202,7 @@ fn predictions(predictions: &Predictions) -> Table {
 }
 
 fn host(summary: &Summary) -> Table {
-    let mut table = Table::columns(["program", "times", "time", "without steps inside"], &[1, 2, 3]);
+    let mut table = Table::columns(["host program", "count", "time", "own time"], &[1, 2, 3]);
     for step in &summary.host {
         table.row([shown(&step.name), count(step.count), seconds(step.total_s), seconds(step.own_s)]);
     }

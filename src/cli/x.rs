@@ -8,10 +8,10 @@ use crate::error::{Error, Place, Result};
 use crate::matrix::io::{ArrayFormat, Dense, ReadOptions, read_dense_input};
 use crate::matrix::{MultiVector, Scalar};
 
-/// Columns of X where nobody says how many.
+/// Columns of X where neither -k nor a file gives them.
 const DEFAULT_K: usize = 32;
 
-/// X with `rows` rows, and `k` columns where `k` is given.
+/// X with `rows` rows, and with `k` columns where `k` is given.
 pub fn load<T: Scalar>(
     source: &XSource,
     rows: usize,
@@ -45,7 +45,7 @@ pub fn load_with_format<T: Scalar>(
     let x = &dense.values;
     let place = || Place::file(&input.path);
     if x.rows() != rows {
-        let reason = format!("X has {} rows but A has {rows} columns; they must be as many", x.rows());
+        let reason = format!("X has {} rows but A has {rows} columns; the numbers must be equal", x.rows());
         return Err(Error::input(place(), reason));
     }
     match k {
@@ -56,7 +56,7 @@ pub fn load_with_format<T: Scalar>(
     }
 }
 
-/// A note where a file's X has values that are no numbers or infinite; an error where only finite ones were asked for.
+/// A note where X from a file has NaN or infinite values; an error with --finite.
 pub fn check_finite<T: Scalar>(
     source: &XSource,
     x: &MultiVector<T>,
@@ -68,14 +68,14 @@ pub fn check_finite<T: Scalar>(
     match bad {
         0 => Ok(None),
         _ if only_finite => {
-            let reason = format!("{bad} {values} not finite, and only finite values were asked for");
+            let reason = format!("{bad} {values} not finite (--finite)");
             Err(Error::input(Place::file(path), reason))
         }
         _ => Ok(Some(format!("{bad} {values} not finite"))),
     }
 }
 
-/// Refuses a multivector that would not fit, before it is made.
+/// An error for a multivector that does not fit, before it is allocated.
 pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u64) -> Result<()> {
     let needed_bytes = (rows as u64).saturating_mul(k as u64).saturating_mul(size_of::<T>() as u64);
     if needed_bytes <= limit_bytes {
@@ -85,11 +85,12 @@ pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u
         what: format!("{what}, {rows} x {k},"),
         needed_bytes,
         limit_bytes,
-        advice: "take a smaller -k".into(),
+        advice: "use a smaller -k".into(),
     })
 }
 
-/// Uniform numbers from -1 to 1; each depends on the seed and its place only, so any number of threads gives the same.
+/// Fills `values` with uniform numbers from -1 to 1. Each depends on the seed and its index only, so every number of threads
+/// gives the same X.
 fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
     const PART: usize = 1 << 16;
     values.par_chunks_mut(PART).enumerate().for_each(|(part, values)| {
@@ -101,7 +102,7 @@ fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
     });
 }
 
-/// The finaliser of SplitMix64: neighbouring numbers come out unrelated.
+/// The finalizer of SplitMix64.
 fn scramble(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multivector_beyond_the_limit_is_refused_before_it_is_made() {
+    fn a_multivector_beyond_the_limit_is_refused_before_it_is_allocated() {
         let error = load::<f64>(&XSource::Ones, 1 << 40, Some(1 << 20), 1, 1 << 30).unwrap_err();
         assert_eq!(error.exit_code(), 3);
         assert!(load::<f32>(&XSource::Ones, 8, None, 1, 8 * 32 * 4).is_ok());

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::kernels::are_sound;
 use super::profile::{HostRates, Profile};
 use super::shape::SHAPES;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::files;
-use crate::matrix::generate::did_you_mean;
+use crate::suggest::did_you_mean;
+use crate::toml_file::{TomlError, TomlFile};
 
 /// By how much a shape may be slower on a machine than on another with the same card.
 const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
@@ -66,38 +67,31 @@ impl Model {
         path.map(|path| Self::load(&path).map(|model| (path, model))).transpose()
     }
 
-    /// Reads a model. A key that there is not is an error that names the nearest.
+    /// Reads a model. Errors name the line, and the nearest name where a key or a kernel shape is unknown.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
-        toml::from_str(&text)
-            .map_err(|error| {
-                let line = error
-                    .span()
-                    .map(|span| text.bytes().take(span.start).filter(|&b| b == b'\n').count() + 1);
-                let source = path.display().to_string();
-                let place = line.map_or_else(|| Place::file(path), |line| Place::line(source, line as u64));
-                let reason = format!("{}{}", error.message(), nearest(error.message()));
-                Error::input(
-                    place,
-                    format!("{reason}; rowloom calibrate writes such files, --model none does without"),
-                )
-            })
-            .and_then(|model: Self| {
-                let weights = model.devices.iter().flat_map(|device| &device.weights);
-                let factors = model.devices.iter().flat_map(|device| &device.factors);
-                let sound = weights.map(|(shape, weights)| (shape, are_sound(weights)));
-                let sound = sound.chain(factors.map(|(shape, factor)| (shape, FACTORS.contains(factor))));
-                for (shape, sound) in sound {
-                    let known = SHAPES.contains(&shape.as_str());
-                    if !known || !sound {
-                        let nearest =
-                            if known { String::new() } else { did_you_mean(shape, SHAPES.into_iter()) };
-                        let reason = format!("the weights of {shape} are not those of a kernel{nearest}");
-                        return Err(Error::input(Place::file(path), format!("{reason}; calibrate again")));
-                    }
-                }
-                Ok(model)
-            })
+        let file = TomlFile::read(path)?;
+        let model: Self = file.parse().map_err(|TomlError { place, reason, .. }| {
+            let advice = "`rowloom calibrate` writes such files; --model none plans without one";
+            Error::input(place, format!("{reason}; {advice}"))
+        })?;
+        for (number, device) in model.devices.iter().enumerate() {
+            let weights =
+                device.weights.iter().map(|(shape, weights)| ("weights", shape, are_sound(weights)));
+            let factors =
+                device.factors.iter().map(|(shape, factor)| ("factors", shape, FACTORS.contains(factor)));
+            for (key, shape, is_sound) in weights.chain(factors) {
+                let reason = if !SHAPES.contains(&shape.as_str()) {
+                    format!("unknown kernel shape '{shape}'{}", did_you_mean(shape, SHAPES))
+                } else if !is_sound {
+                    format!("the {key} of {shape} are outside their range")
+                } else {
+                    continue;
+                };
+                let place = file.place_of(&["device", &number.to_string(), key, shape]);
+                return Err(Error::input(place, format!("{reason}; run `rowloom calibrate` again")));
+            }
+        }
+        Ok(model)
     }
 
     /// Writes the model so that the file is there whole or as it was before.
@@ -128,15 +122,6 @@ impl Model {
             profile.cases = None;
         }
         true
-    }
-}
-
-/// What was probably meant, from serde's words about an unknown name.
-fn nearest(message: &str) -> String {
-    let mut words = message.split('`').skip(1).step_by(2);
-    match words.next() {
-        Some(typed) if message.starts_with("unknown") => did_you_mean(typed, words),
-        _ => String::new(),
     }
 }
 
@@ -177,7 +162,7 @@ mod tests {
         assert!(words.contains("did you mean 'threads'") && words.contains("model.toml:3"), "{words}");
         std::fs::write(&path, "[[device]]\nname = \"cpu\"\n[device.weights]\ncpu_crs = [1.0]\n").unwrap();
         let words = Model::load(&path).unwrap_err().to_string();
-        assert!(words.contains("did you mean 'cpu_csr'"), "{words}");
+        assert!(words.contains("did you mean 'cpu_csr'") && words.contains("model.toml:4"), "{words}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::profile::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
+use crate::suggest::nearest;
 
 /// Name and text of every machine that can be simulated.
 const MACHINES: [(&str, &str); 4] = [
@@ -122,8 +123,18 @@ pub fn preset(name: &str) -> Result<Preset> {
 
 fn unknown(name: &str) -> Error {
     let names: Vec<&str> = preset_names().collect();
+    let (base, count) = match name.rsplit_once('x') {
+        Some((base, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => (base, count),
+        _ => (name, ""),
+    };
+    let nearest = match nearest(base, names.iter().copied()) {
+        Some(machine) if machine == base => String::new(),
+        Some(machine) if count.is_empty() => format!(" (did you mean 'sim:{machine}'?)"),
+        Some(machine) => format!(" (did you mean 'sim:{machine}x{count}'?)"),
+        None => String::new(),
+    };
     Error::Usage(format!(
-        "unknown machine '{name}'; there are {}, and with a number of GPUs up to {MOST_GPUS} such as h200x4",
+        "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MOST_GPUS} GPUs may follow, as in h200x4",
         names.join(", ")
     ))
 }
@@ -201,6 +212,20 @@ mod tests {
             assert!(machine.host.copy_gb_per_s < machine.host.memory_gb_per_s, "{name}");
         }
         assert!(emulated_profile().unwrap().product_ns > 1.0);
+    }
+
+    #[test]
+    fn a_rate_said_to_be_as_in_h200_toml_is() {
+        let value = |line: &str| {
+            let (key, value) = line.split('#').next()?.split_once('=')?;
+            Some((key.trim().to_string(), value.trim().to_string()))
+        };
+        let h200: Vec<_> = MACHINES[0].1.lines().filter_map(value).collect();
+        for (name, text) in &MACHINES[1..] {
+            for line in text.lines().filter(|line| line.contains("as in h200.toml")) {
+                assert!(h200.contains(&value(line).unwrap()), "{name}: {line}");
+            }
+        }
     }
 
     #[test]

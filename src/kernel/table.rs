@@ -1,7 +1,9 @@
 //! The table of all kernels: name, processor, storage format of A, accumulation order, and the cases each one suits.
 
+use super::cuda::CUDA_KERNELS;
 use super::order::Order;
 use crate::error::{Error, Result};
+use crate::suggest::did_you_mean;
 
 /// A storage format of A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -350,11 +352,15 @@ impl KernelId {
         self.info().name
     }
 
-    /// The kernel called `name`; a usage error that lists all names if there is none.
+    /// The kernel of that name; for an unknown one the error suggests the nearest kernel or form of one.
     pub fn by_name(name: &str) -> Result<Self> {
         TABLE.iter().find(|info| info.name == name).map(|info| info.id).ok_or_else(|| {
-            let names: Vec<&str> = TABLE.iter().map(|info| info.name).collect();
-            Error::Usage(format!("unknown kernel '{name}'; there are auto, {}", names.join(", ")))
+            let forms = CUDA_KERNELS
+                .iter()
+                .flat_map(|kernel| kernel.variants.iter().map(|variant| kernel.variant_name(variant)));
+            let names: Vec<String> = TABLE.iter().map(|info| info.name.to_string()).chain(forms).collect();
+            let nearest = did_you_mean(name, names.iter().map(String::as_str));
+            Error::Usage(format!("unknown kernel '{name}'{nearest}; `rowloom run --help` lists the kernels"))
         })
     }
 }
@@ -373,8 +379,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
-        let error = KernelId::by_name("csr_magic").unwrap_err().to_string();
-        assert!(error.contains("csr_magic") && error.contains("cpu_sell"), "{error}");
+    fn an_unknown_name_suggests_the_nearest_kernel_or_form() {
+        let error = |name: &str| KernelId::by_name(name).unwrap_err().to_string();
+        assert!(error("csr_vektor").contains("'csr_vektor' (did you mean 'csr_vector'?)"));
+        assert!(error("csr_vector_subwarp_w44").contains("did you mean 'csr_vector_subwarp_w4'?"));
+        assert!(error("zzz").ends_with("unknown kernel 'zzz'; `rowloom run --help` lists the kernels"));
     }
 }

@@ -1,4 +1,4 @@
-//! Which hardware threads this thread may run on, and binding it to one.
+//! The affinity mask of the calling thread, and binding it to one hardware thread.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::files::{cpu_list, text, value_of};
 use crate::error::{Error, Result};
 
-/// Hardware threads the calling thread may run on, ascending; one at least.
+/// The hardware threads that the calling thread may run on, ascending; at least one.
 pub fn affinity() -> Vec<usize> {
     let mask = match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
-        // Machines with more hardware threads than the set holds: the kernel says it in words too.
+        // Where the machine has more hardware threads than the set holds, the kernel's text file has the list.
         Err(_) => text(Path::new("/proc/thread-self/status"))
             .and_then(|text| cpu_list(&value_of(&text, "Cpus_allowed_list")?))
             .unwrap_or_default(),
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_to_what_is_not_there_is_an_error() {
+    fn binding_to_a_missing_hardware_thread_is_an_error() {
         for cpu in [CpuSet::MAX_CPU - 1, CpuSet::MAX_CPU, usize::MAX] {
             if !affinity().contains(&cpu) {
                 assert!(matches!(bind_current_thread(cpu), Err(Error::Device { .. })), "{cpu}");

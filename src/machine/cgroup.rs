@@ -1,7 +1,6 @@
-//! What control groups allow this process: memory and processor time, versions 1 and 2.
+//! The limits of this process's control groups (versions 1 and 2): memory and CPU time.
 //!
-//! A limit may stand at any level above the process, so every level up to the mount is looked at and the smallest
-//! counts.
+//! Any level above the process may have a limit, so every level up to the mount is read and the smallest limit counts.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,12 +14,12 @@ const NO_LIMIT_FROM: u64 = 1 << 62;
 pub struct Limits {
     /// Memory.
     pub memory_bytes: Option<u64>,
-    /// Processor time per time: 1.5 is one and a half processors.
+    /// CPU time per time: 1.5 is one and a half CPUs.
     pub cpus: Option<f64>,
 }
 
 impl Limits {
-    /// Reads `proc/self` and the mounted control groups below `root`, which is `/` but in tests.
+    /// Reads `proc/self` and the mounted control groups below `root`, which is `/` except in tests.
     pub fn read(root: &Path) -> Self {
         let mounts = text(&root.join("proc/self/mountinfo")).unwrap_or_default();
         let groups = text(&root.join("proc/self/cgroup")).unwrap_or_default();
@@ -48,7 +47,7 @@ impl Limits {
             let (quota, period) = text.split_once(' ')?;
             Some((quota.parse().ok()?, period.parse().ok()?))
         });
-        // A quota of −1 is no number here, and so no limit.
+        // A quota of −1 means no limit and does not parse as unsigned.
         let version_1 =
             number(&folder.join("cpu.cfs_quota_us")).zip(number(&folder.join("cpu.cfs_period_us")));
         for (quota, period) in [version_2, version_1].into_iter().flatten() {
@@ -62,7 +61,7 @@ impl Limits {
 
 /// One mounted hierarchy of control groups.
 struct Mount {
-    /// The group that is seen at the mount point.
+    /// The group at the mount point.
     group: String,
     point: PathBuf,
     /// Controllers of version 1; none for version 2.
@@ -92,8 +91,8 @@ impl Mount {
         }
     }
 
-    /// Folders from the mount point down to the process's group. Inside a container the group's path may be told
-    /// as seen from outside; then only the part below the mounted group is there.
+    /// Folders from the mount point down to the process's group. Inside a container the group's path may be the one outside
+    /// of it; then only the part below the mounted group exists.
     fn levels(&self, root: &Path, path: &str) -> Vec<PathBuf> {
         let below = Path::new(path).strip_prefix(&self.group).unwrap_or(Path::new(path));
         let point = self.point.strip_prefix("/").unwrap_or(&self.point);

@@ -1,12 +1,12 @@
-//! Small text files of the kernel, read without ever failing: what is missing or damaged is `None`.
+//! Small text files of the kernel. Reading never fails: a missing or damaged file is `None`.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Files of `/proc` and `/sys` that are read are far smaller; what is larger is not one of them.
+/// Most bytes of a file that are read; the files of `/proc` and `/sys` are far smaller.
 const MOST_BYTES: u64 = 16 << 20;
-/// Processor numbers from here on are taken for damage.
+/// Processor numbers from here on count as damage.
 const MOST_CPUS: usize = 1 << 16;
 
 /// The whole text of a file.
@@ -21,7 +21,7 @@ pub fn number(path: &Path) -> Option<u64> {
     text(path)?.parse().ok()
 }
 
-/// What stands behind `key:` in a file of such lines.
+/// The value of `key: value` in a file of such lines.
 pub fn value_of(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;

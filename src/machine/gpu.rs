@@ -1,6 +1,6 @@
-//! The GPUs of the machine, asked of the CUDA driver where there is one.
+//! The GPUs of the machine, as the CUDA driver lists them.
 //!
-//! Without a driver the list is empty and a sentence says what is missing; nothing here fails or panics.
+//! Without a driver the list is empty and a sentence says what is missing. Nothing here fails or panics.
 
 #![allow(unsafe_code)] // asks the CUDA driver
 
@@ -21,33 +21,33 @@ pub struct Gpu {
     pub name: String,
     /// Its memory.
     pub memory_bytes: u64,
-    /// Version of the driver, with the CUDA version it serves.
+    /// Version of the driver, with its CUDA version.
     pub driver: String,
-    /// The name it keeps when devices are renumbered, where the driver tells.
+    /// Its UUID, which does not change when devices are renumbered; none where the driver does not report it.
     pub uuid: Option<String>,
-    /// The highest clock of its cores, where the driver tells.
+    /// The highest clock of its cores; none where the driver does not report it.
     pub clock_mhz: Option<u32>,
 }
 
-/// The GPUs found, and what is missing where none were.
+/// The GPUs, or what is missing where there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuList {
     /// The devices, by number.
     pub gpus: Vec<Gpu>,
-    /// Why there are none, and how to get them.
+    /// Why there are no GPUs, and what to install.
     pub missing: Option<String>,
 }
 
 impl GpuList {
     /// Asks the CUDA driver.
     pub fn detect() -> Self {
-        // cudarc panics where a symbol is missing from an old driver; here that only means that no GPU can be used.
+        // cudarc panics where an old driver lacks a symbol; here that only means that no GPU can be used.
         let found = std::panic::catch_unwind(query).unwrap_or_else(|_| {
             Err("the CUDA driver lacks functions that Rowloom needs; install a newer NVIDIA driver".into())
         });
         match found {
             Ok(gpus) if gpus.is_empty() => {
-                Self { gpus, missing: Some("the CUDA driver is there but shows no GPU".into()) }
+                Self { gpus, missing: Some("the CUDA driver is installed but lists no GPU".into()) }
             }
             Ok(gpus) => Self { gpus, missing: None },
             Err(missing) => Self { gpus: Vec::new(), missing: Some(missing) },
@@ -59,18 +59,18 @@ fn query() -> Result<Vec<Gpu>, String> {
     // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
     if !unsafe { sys::is_culib_present() } {
         return Err(
-            "no CUDA driver (libcuda.so.1) on this machine; install NVIDIA's driver to use its GPUs".into()
+            "no CUDA driver (libcuda.so.1) is installed; install the NVIDIA driver to use GPUs".into()
         );
     }
     let failed = |what: &str, error: result::DriverError| {
         format!("the CUDA driver is installed but {what} ({error:?}); check that nvidia-smi lists the GPUs")
     };
-    result::init().map_err(|error| failed("does not start", error))?;
-    let count = result::device::get_count().map_err(|error| failed("does not count its devices", error))?;
+    result::init().map_err(|error| failed("does not initialize", error))?;
+    let count = result::device::get_count().map_err(|error| failed("cannot count its devices", error))?;
     let driver = driver_version();
     (0..count)
         .map(|ordinal| {
-            let unreadable = |error| failed(&format!("device {ordinal} does not answer"), error);
+            let unreadable = |error| failed(&format!("cannot query device {ordinal}"), error);
             let device = result::device::get(ordinal).map_err(unreadable)?;
             // SAFETY: `device` came from the driver just now.
             let memory = unsafe { result::device::total_mem(device) }.map_err(unreadable)?;
@@ -96,7 +96,7 @@ fn clock_mhz(device: sys::CUdevice) -> Option<u32> {
     u32::try_from(khz / 1000).ok().filter(|&mhz| mhz > 0)
 }
 
-/// `580.65.06 (CUDA 13.0)`, or what of it is known.
+/// `580.65.06 (CUDA 13.0)`, or the known part of it.
 fn driver_version() -> String {
     let mut version: c_int = 0;
     // SAFETY: the driver writes one integer to the address of one.

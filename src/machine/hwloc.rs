@@ -1,4 +1,4 @@
-//! The topology as hwloc sees it, which knows more machines' quirks than sysfs tells.
+//! The topology from hwloc, which handles more unusual machines than sysfs alone.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use hwloc2::{Bitmap, ObjectType, TopologyObject};
 use super::topology::{Cache, Cpu, Topology, numa_nodes};
 
 impl Topology {
-    /// Asks hwloc about the machine this runs on; `None` where it cannot tell.
+    /// The topology from hwloc; `None` where hwloc cannot read it.
     pub fn from_hwloc() -> Option<Self> {
-        // The binding panics on object kinds it does not know; then sysfs has to do.
+        // The binding panics on unknown object kinds; the caller then reads sysfs.
         std::panic::catch_unwind(read).ok().flatten()
     }
 }
@@ -34,7 +34,7 @@ fn read() -> Option<Topology> {
                 id,
                 core: core.unwrap_or(id),
                 package: first_in(&packages, id).unwrap_or(0),
-                // Asking this binding for memory nodes panics; a hardware thread's own set of nodes is safe.
+                // This binding panics when asked for NUMA nodes; a hardware thread's own node set is safe.
                 numa_node: ids(unit.nodeset()).first().copied().unwrap_or(0),
             }
         })
@@ -57,9 +57,9 @@ fn read() -> Option<Topology> {
     Some(Topology { source: "hwloc", cpus, caches, numa_nodes: numa_nodes(Path::new("/")) })
 }
 
-/// Members of a set, ascending.
+/// The members of a set, ascending.
 fn ids(set: Option<Bitmap>) -> Vec<usize> {
-    // An infinite set (last member −1) would not end; no object of a loaded topology has one.
+    // Iterating an infinite set (last member −1) would not end; no object of a loaded topology has one.
     set.filter(|set| set.last() >= 0).into_iter().flatten().map(|id| id as usize).collect()
 }
 

@@ -1,6 +1,6 @@
-//! What the machine is: processors, caches, memory, limits and GPUs; and binding threads to processors.
+//! The machine: processors, caches, memory, limits and GPUs; and binding threads to processors.
 //!
-//! Detection never fails and never panics: what cannot be read is left at its simplest, with a note saying so.
+//! Detection never fails and never panics: a property that cannot be read gets its simplest value, and a note says so.
 
 mod affinity;
 mod cgroup;
@@ -22,7 +22,7 @@ use self::files::{kilobytes, text, value_of};
 pub use self::gpu::{Gpu, GpuList};
 pub use self::topology::{Cache, Cpu, NumaNode, Topology};
 
-/// Caches of one level that are alike.
+/// The caches of one level and size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CacheLevel {
     /// 1 is nearest to the core.
@@ -31,11 +31,11 @@ pub struct CacheLevel {
     pub size_bytes: u64,
     /// Hardware threads that share each.
     pub shared_by: usize,
-    /// How many there are.
+    /// The number of these caches.
     pub count: usize,
 }
 
-/// The machine this process runs on, and what it may use of it.
+/// The machine this process runs on, and the part of it that the process may use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
     /// Host name.
@@ -44,7 +44,7 @@ pub struct Machine {
     pub cpu: String,
     /// Name and version of the operating system's kernel.
     pub kernel: String,
-    /// The widest instructions to be used.
+    /// The widest instruction set in use.
     pub isa: Isa,
     /// Packages (sockets).
     pub packages: usize,
@@ -52,32 +52,32 @@ pub struct Machine {
     pub cores: usize,
     /// Hardware threads online.
     pub hardware_threads: usize,
-    /// Memory nodes.
+    /// NUMA nodes.
     pub numa_nodes: usize,
-    /// Data and unified caches, summed up by level.
+    /// Data and unified caches, by level.
     pub caches: Vec<CacheLevel>,
-    /// All of it one by one.
+    /// Every processor, cache and NUMA node.
     pub topology: Topology,
     /// The machine's memory.
     pub memory_bytes: Option<u64>,
     /// The smallest memory limit of the process's control groups.
     pub cgroup_memory_bytes: Option<u64>,
-    /// The processors' time that the control groups allow, in processors.
+    /// The CPU time that the control groups allow, in CPUs.
     pub cgroup_cpus: Option<f64>,
     /// Hardware threads this process may run on.
     pub usable_cpus: Vec<usize>,
-    /// Threads worth starting: the usable hardware threads, fewer where a quota allows less.
+    /// Threads to start: one for each usable hardware thread, fewer where the control groups allow less CPU time.
     pub usable_threads: usize,
     /// GPUs of the CUDA driver.
     pub gpus: Vec<Gpu>,
-    /// What is missing and how to get it.
+    /// What is missing, and how to install it.
     pub notes: Vec<String>,
 }
 
 impl Machine {
     /// The machine this runs on. Call it before threads are bound: the affinity mask is the calling thread's.
     pub fn detect() -> Self {
-        let _span = tracing::info_span!("look at the machine").entered();
+        let _span = tracing::info_span!("detect the machine").entered();
         let root = Path::new("/");
         #[cfg(feature = "hwloc")]
         let topology = Topology::from_hwloc().unwrap_or_else(|| Topology::from_sysfs(root));
@@ -90,13 +90,11 @@ impl Machine {
         machine
     }
 
-    /// The machine whose `/proc` and `/sys` lie below `root`, seen by a thread with this affinity mask; no GPUs.
+    /// The machine whose `/proc` and `/sys` are below `root`, for a thread with this affinity mask, without GPUs.
     fn read(root: &Path, mut topology: Topology, mask: &[usize]) -> Self {
         let mut notes = Vec::new();
         if topology.cpus.is_empty() {
-            notes.push(
-                "/sys tells nothing about processors; every hardware thread is taken for a core".into(),
-            );
+            notes.push("/sys describes no processors; every hardware thread is counted as a core".into());
             topology = Topology::from_mask(mask);
         }
         let is_online = |id: &usize| topology.cpus.iter().any(|cpu| cpu.id == *id);
@@ -137,8 +135,8 @@ impl Machine {
         smaller(self.memory_bytes, self.cgroup_memory_bytes)
     }
 
-    /// The hardware thread each of `threads` workers is bound to: a core each while there are cores, package by
-    /// package, then the cores' other hardware threads; from the start again when there are more workers than those.
+    /// The hardware thread that each of `threads` workers is bound to: first one thread of every core, package by package,
+    /// then the cores' other hardware threads. Further workers share hardware threads, from the first one on.
     pub fn placement(&self, threads: usize) -> Vec<usize> {
         let mut workers_of_core: BTreeMap<usize, usize> = BTreeMap::new();
         let mut order: Vec<(usize, usize, usize)> = self
@@ -156,13 +154,13 @@ impl Machine {
     }
 }
 
-/// Bytes this process may use, without looking at anything else of the machine.
+/// Bytes this process may use, without detecting the rest of the machine.
 pub fn memory_limit_bytes() -> u64 {
     let root = Path::new("/");
     smaller(total_memory(root), Limits::read(root).memory_bytes)
 }
 
-/// The most memory this process has had resident so far; `None` where the system does not tell.
+/// The peak resident memory of this process; `None` where the system does not report it.
 pub fn peak_rss_bytes() -> Option<u64> {
     kilobytes(&value_of(&text(Path::new("/proc/self/status"))?, "VmHWM")?)
 }
@@ -175,7 +173,7 @@ fn total_memory(root: &Path) -> Option<u64> {
     kilobytes(&value_of(&text(&root.join("proc/meminfo"))?, "MemTotal")?)
 }
 
-/// The processor's name; x86 and Arm kernels call it differently.
+/// The processor's name, whose key differs between x86 and Arm kernels.
 fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu model", "cpu"];
     let found = keys.iter().find_map(|key| value_of(cpuinfo, key)).filter(|name| !name.is_empty());

@@ -1,7 +1,7 @@
-//! Processors, cores, packages, caches and memory nodes, as plain data, and the reader that gets them from sysfs.
+//! Processors, cores, packages, caches and NUMA nodes as plain data, read from sysfs.
 //!
-//! The reader takes the root of the file system, so that it can be tested on a fabricated machine. It never fails:
-//! a file that is missing or damaged leaves its default, which is the simplest machine there is.
+//! The reader takes the root of the file system, so that it can be tested on a fabricated machine. It never fails: a
+//! missing or damaged file leaves the default, the simplest possible machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Cpu {
     pub core: usize,
     /// Its package (socket).
     pub package: usize,
-    /// Its memory node.
+    /// Its NUMA node.
     pub numa_node: usize,
 }
 
@@ -34,32 +34,32 @@ pub struct Cache {
     pub cpus: Vec<usize>,
 }
 
-/// One memory node.
+/// One NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NumaNode {
     /// The system's number for it.
     pub id: usize,
-    /// Hardware threads near it.
+    /// The hardware threads of the node.
     pub cpus: Vec<usize>,
     /// Its memory, where known.
     pub memory_bytes: Option<u64>,
 }
 
-/// How the machine is built.
+/// The processors, caches and NUMA nodes of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Who told: `sysfs`, `hwloc` or `affinity mask`.
+    /// The source: `sysfs`, `hwloc` or `affinity mask`.
     pub source: &'static str,
     /// Hardware threads that are online, by number.
     pub cpus: Vec<Cpu>,
     /// Caches, by level.
     pub caches: Vec<Cache>,
-    /// Memory nodes, by number.
+    /// NUMA nodes, by number.
     pub numa_nodes: Vec<NumaNode>,
 }
 
 impl Topology {
-    /// Reads sysfs below `root`, which is `/` but in tests.
+    /// Reads sysfs below `root`, which is `/` except in tests.
     pub fn from_sysfs(root: &Path) -> Self {
         let cpu_folder = root.join("sys/devices/system/cpu");
         let online = text(&cpu_folder.join("online")).and_then(|list| cpu_list(&list));
@@ -70,7 +70,7 @@ impl Topology {
         let numa_nodes = numa_nodes(root);
         let cpu = |id: usize| {
             let folder = cpu_folder.join(format!("cpu{id}/topology"));
-            // The newer kernels' name first.
+            // Newer kernels use the first name.
             let siblings = ["core_cpus_list", "thread_siblings_list"]
                 .iter()
                 .find_map(|name| cpu_list(&text(&folder.join(name))?).filter(|list| list.contains(&id)));
@@ -78,7 +78,7 @@ impl Topology {
             Cpu {
                 id,
                 core: siblings.and_then(|list| list.first().copied()).unwrap_or(id),
-                // Some virtual machines say −1.
+                // Some virtual machines report −1.
                 package: number(&folder.join("physical_package_id")).unwrap_or(0) as usize,
                 numa_node: node.map_or(0, |node| node.id),
             }
@@ -89,7 +89,7 @@ impl Topology {
         Self { source: "sysfs", cpus, caches: caches.into_iter().collect(), numa_nodes }
     }
 
-    /// What can be said when nothing but the affinity mask is known: each hardware thread is a core.
+    /// The topology where only the affinity mask is known: each hardware thread is a core.
     pub fn from_mask(mask: &[usize]) -> Self {
         let cpu = |&id: &usize| Cpu { id, core: id, package: 0, numa_node: 0 };
         Self { source: "affinity mask", cpus: mask.iter().map(cpu).collect(), ..Self::default() }
@@ -106,7 +106,7 @@ impl Topology {
     }
 }
 
-/// The memory nodes sysfs lists below `root`; none where the kernel knows none.
+/// The NUMA nodes that sysfs lists below `root`.
 pub fn numa_nodes(root: &Path) -> Vec<NumaNode> {
     let folder = root.join("sys/devices/system/node");
     let node = |id: usize| {

@@ -333,9 +333,11 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::study::{MatrixFacts, Times};
+    use crate::toml_file::TomlFile;
 
     fn config(sweep: &str) -> StudyConfig {
-        StudyConfig::parse(&format!("title = 't'\n[[sweep]]\nname = 's'\n{sweep}"), "t.toml").unwrap()
+        StudyConfig::parse(&TomlFile::new("t.toml", format!("title = 't'\n[[sweep]]\nname = 's'\n{sweep}")))
+            .unwrap()
     }
 
     /// Nine samples around `seconds`, `spread` apart.

@@ -1,9 +1,9 @@
-//! What Y must be, for many kernels on one matrix and one X.
+//! The expected Y of many kernels for one matrix and one X.
 //!
-//! The product of the CPU's kernel, of canonical order, is computed once and compared with the reference in twice the
-//! precision: wholly where that is quick, else on rows all over the matrix. Other kernels are compared with it. Those of
-//! canonical order must give the same bits; those of another order differ by no more than two roundings' bounds, as each
-//! is within one of the truth.
+//! The CPU kernel of canonical order computes Y once. Y is compared with the reference in twice the precision: all rows of
+//! a small product, sampled rows of a large one. Every other kernel is compared with this Y. A kernel of canonical order
+//! must give the same bits. A kernel of another order may differ by two rounding bounds, since each result is within one
+//! bound of the exact product.
 
 use rayon::prelude::*;
 
@@ -13,28 +13,28 @@ use crate::kernel::{KernelId, Order, verify};
 use crate::matrix::{Csr, CsrView, MultiVector, MultiVectorView};
 use crate::runtime::Pool;
 
-/// Products of single numbers that the reference may take.
-const REFERENCE_PRODUCTS: usize = 1 << 25;
+/// Most multiplications that the reference computes.
+const REFERENCE_MULTIPLICATIONS: usize = 1 << 25;
 
-/// Places of the matrix where rows are compared with the reference if not all are.
-const PLACES: usize = 64;
+/// Blocks of rows, evenly spaced, that are compared with the reference where not all rows are.
+const SAMPLED_BLOCKS: usize = 64;
 
-/// How a kernel's Y compares with what it must be.
+/// How a kernel's Y compares with the expected Y.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Checked {
-    /// It is right.
+    /// Whether Y is right.
     pub passed: bool,
-    /// It is the same bit for bit as that of canonical order.
+    /// Whether Y has the same bits as the product in canonical order.
     pub bitwise: bool,
-    /// Largest share of its rounding bound that an element's difference takes.
+    /// The largest difference of an element, as a fraction of its rounding bound.
     pub max_bound_ratio: f64,
 }
 
-/// A with the sizes of its values.
+/// A with the absolute values of its entries.
 pub struct Sizes<T: Kernels>(Csr<T>);
 
 impl<T: Kernels> Sizes<T> {
-    /// Those of `matrix`.
+    /// The absolute values of `matrix`.
     pub fn of(matrix: CsrView<'_, T>) -> Result<Self> {
         let values: Vec<T> = matrix.values().par_iter().map(|&value| size(value)).collect();
         let (pointers, columns) = (matrix.row_pointers().to_vec(), matrix.columns().to_vec());
@@ -42,16 +42,16 @@ impl<T: Kernels> Sizes<T> {
     }
 }
 
-/// What Y must be.
+/// The expected Y.
 pub struct Expected<'a, T: Kernels> {
     matrix: CsrView<'a, T>,
     y: MultiVector<T>,
-    /// For each element the sum of its terms' sizes.
+    /// |A| |X|: for each element the sum of the absolute values of its terms.
     sizes: MultiVector<T>,
 }
 
 impl<'a, T: Kernels> Expected<'a, T> {
-    /// Computes it on `pool`.
+    /// Computes the expected Y on `pool`.
     pub fn new(
         pool: &Pool,
         matrix: CsrView<'a, T>,
@@ -77,7 +77,7 @@ impl<'a, T: Kernels> Expected<'a, T> {
         })
     }
 
-    /// Compares `y`, which a kernel of that order computed; on the pool this is called in.
+    /// Compares `y`, computed by a kernel of that order. Runs on the pool that the caller is in.
     pub fn check(&self, order: Order, y: MultiVectorView<'_, T>) -> Checked {
         if y.rows() != self.y.rows() || y.k() != self.y.k() {
             return Checked { passed: false, bitwise: false, max_bound_ratio: f64::INFINITY };
@@ -98,7 +98,7 @@ impl<'a, T: Kernels> Expected<'a, T> {
         Checked { passed, bitwise, max_bound_ratio }
     }
 
-    /// Whether a row that differs in some bits is the same after all (NaN has many patterns), and its share of the bound.
+    /// Whether a row with other bits is still equal (NaN has many bit patterns), and the largest fraction of the bound.
     fn check_row(&self, row: usize, y: &[T]) -> (bool, f64) {
         let n = self.matrix.row_length(row) as f64;
         let gamma = n * T::UNIT_ROUNDOFF / (1.0 - n * T::UNIT_ROUNDOFF);
@@ -123,7 +123,7 @@ fn size<T: Kernels>(value: T) -> T {
     T::from_f64(value.to_f64().abs())
 }
 
-/// An error where rows of `y` are not those of the reference.
+/// An error where rows of `y` differ from the reference.
 fn check_against_reference<T: Kernels>(
     matrix: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
@@ -131,21 +131,23 @@ fn check_against_reference<T: Kernels>(
 ) -> Result<()> {
     let (rows, k) = (matrix.rows(), x.k());
     let products = matrix.nnz().saturating_mul(k).max(1);
-    let places = if products <= REFERENCE_PRODUCTS { 1 } else { PLACES };
-    let together = match places {
+    let blocks = if products <= REFERENCE_MULTIPLICATIONS { 1 } else { SAMPLED_BLOCKS };
+    let block_rows = match blocks {
         1 => rows,
-        _ => (rows / PLACES * (REFERENCE_PRODUCTS / 1024) / (products / 1024)).max(1),
+        _ => (rows / SAMPLED_BLOCKS * (REFERENCE_MULTIPLICATIONS / 1024) / (products / 1024)).max(1),
     };
-    for place in 0..places {
-        let begin = rows * place / places;
-        let piece = begin..(begin + together).min(rows);
+    for block in 0..blocks {
+        let begin = rows * block / blocks;
+        let piece = begin..(begin + block_rows).min(rows);
         let begin = (piece.start * y.leading_dimension()).min(y.data().len());
         let slice = MultiVectorView::try_new(&y.data()[begin..], piece.len(), k, y.leading_dimension())?;
         let verification = verify(matrix.slice_rows(piece.clone()), x, slice)?;
         if !verification.passed {
             let ratio = verification.max_bound_ratio;
-            let message =
-                format!("rows from {} on of the CPU's product are off by {ratio:.3} bounds", piece.start);
+            let message = format!(
+                "the CPU's product differs from the reference by {ratio:.3} rounding bounds, from row {}",
+                piece.start
+            );
             return Err(Error::Verification(message));
         }
     }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_passes_and_another_number_does_not() {
+    fn another_order_passes_and_a_wrong_value_does_not() {
         let pool = Pool::new(&Machine::detect(), Some(2)).unwrap();
         let a = generate::<f32>("uniform,rows=500,degree=40", 3, u64::MAX).unwrap().matrix;
         let x = MultiVector::from_fn(a.cols(), 3, |row, k| ((row * 7 + k) % 13) as f32 / 13.0 - 0.4).unwrap();
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_the_reference_are_noticed() {
+    fn rows_that_differ_from_the_reference_are_an_error() {
         let pool = Pool::new(&Machine::detect(), Some(2)).unwrap();
         let a = generate::<f64>("stencil5,n=40", 3, u64::MAX).unwrap().matrix;
         let x = MultiVector::from_fn(a.cols(), 2, |row, k| (row + k) as f64).unwrap();

@@ -1,20 +1,21 @@
-//! What makes measurements doubtful: outliers, and a machine that gets slower meanwhile.
+//! Warnings about measurements: outliers, and a machine that becomes slower.
 
 use super::times::{Times, percentile, sorted};
 
-/// Distances of so many median distances from the median are outliers; of a normal distribution one in ten million is.
+/// A sample further above the median than this many median absolute deviations is an outlier (5 standard deviations of a
+/// normal distribution).
 const OUTLIER_MADS: f64 = 5.0 * 1.4826;
 
-/// A few outliers are no news; this share is.
-const MANY_OUTLIERS: f64 = 0.1;
+/// Share of outliers above which there is a warning.
+const MOST_OUTLIERS: f64 = 0.1;
 
-/// The last third may be this much slower than the first.
-const DRIFT: f64 = 0.05;
+/// Slow-down from the first third of the samples to the last above which there is a warning.
+const MOST_DRIFT: f64 = 0.05;
 
-/// Fewer samples say nothing.
+/// Fewer samples give no warning.
 const LEAST_SAMPLES: usize = 9;
 
-/// A sentence for each doubt about these times.
+/// A sentence for each warning about these times.
 pub fn doubts(times: &Times) -> Vec<String> {
     let (Some(median), Some(mad)) = (times.median, times.mad) else { return Vec::new() };
     let samples = &times.samples;
@@ -24,10 +25,10 @@ pub fn doubts(times: &Times) -> Vec<String> {
     let mut doubts = Vec::new();
     let far = |value: &&f64| **value > median + (OUTLIER_MADS * mad).max(0.1 * median);
     let outliers = samples.iter().filter(far).count();
-    if outliers as f64 > MANY_OUTLIERS * samples.len() as f64 {
+    if outliers as f64 > MOST_OUTLIERS * samples.len() as f64 {
         let longest = times.max.unwrap_or(median) / median;
         doubts.push(format!(
-            "{outliers} of {} samples are outliers, up to {longest:.1} times the median; other programs may be running",
+            "{outliers} of {} samples are outliers of up to {longest:.1} times the median; other programs may be running",
             samples.len()
         ));
     }
@@ -37,7 +38,7 @@ pub fn doubts(times: &Times) -> Vec<String> {
     let early_mad = samples.get(..third).and_then(|first| Times::new(first).mad).unwrap_or(mad);
     if let Some((first, last)) = ends.and_then(|(first, last)| middle(first).zip(middle(last))) {
         let slower = last / first - 1.0;
-        if slower > DRIFT && last - first > 3.0 * early_mad {
+        if slower > MOST_DRIFT && last - first > 3.0 * early_mad {
             doubts.push(format!(
                 "the last third of the samples is {:.0}% slower than the first; the processor may be throttling",
                 slower * 100.0
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steady_samples_raise_no_doubt() {
+    fn steady_samples_give_no_warning() {
         let steady: Vec<f64> = (0..60).map(|n| 1.0 + 0.01 * f64::from(n * 7 % 5)).collect();
         assert!(doubts(&Times::new(&steady)).is_empty());
         assert!(doubts(&Times::new(&[1.0, 9.0])).is_empty());
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_falls_is_noticed_and_one_that_rises_is_not() {
+    fn a_falling_clock_gives_a_warning_and_a_rising_one_does_not() {
         let falling: Vec<f64> = (0..30).map(|n| if n < 15 { 1.0 } else { 1.2 }).collect();
         let said = doubts(&Times::new(&falling));
         assert!(said.iter().any(|doubt| doubt.contains("20% slower")), "{said:?}");

@@ -1,8 +1,8 @@
-//! What results say of a matrix.
+//! A matrix in results: its name, hash and size.
 
 use serde::{Deserialize, Serialize};
 
-/// A matrix as results name it.
+/// A matrix's name, hash and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatrixFacts {
     /// Its name.

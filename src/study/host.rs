@@ -1,4 +1,4 @@
-//! Kernels on the host's cores.
+//! The kernels of the CPU, for measurements.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::kernel::{KernelId, Processor, kernels_of};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView};
 use crate::runtime::Pool;
 
-/// The kernels of the host on one matrix.
+/// The CPU's kernels on one matrix.
 pub struct HostBench<'a, T: Kernels> {
     pool: &'a Pool,
     matrix: CsrView<'a, T>,
@@ -17,7 +17,7 @@ pub struct HostBench<'a, T: Kernels> {
     settings: CpuSettings,
     memory_limit_bytes: u64,
     y: Option<MultiVector<T>>,
-    /// The kernel that is ready, with its number.
+    /// The prepared kernel, with its index.
     product: Option<(usize, CpuProduct<'a, T>)>,
 }
 
@@ -68,7 +68,7 @@ impl<T: Kernels> Subject<T> for HostBench<'_, T> {
                 product.run(x, y.view_mut())?;
                 Ok(Ok(start.elapsed().as_secs_f64()))
             }),
-            _ => Err(Error::Internal("a kernel that is not ready".into())),
+            _ => Err(Error::Internal("a kernel was run before it was prepared".into())),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Finished cases on disk, a JSON object a line, each written whole before the next begins: a killed sweep goes on where it
-//! was. A line that was torn when the program died is ignored and its case done again.
+//! Finished cases on disk, one JSON object per line. Each line is on disk before the next case begins, so a killed sweep
+//! continues with the next case. An incomplete line is ignored, and its case is measured again.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Place, Result};
 
-/// What every line begins with.
+/// The first bytes of every line.
 const BEGINNING: &[u8] = b"{\"key\":";
 
 /// A file of finished cases.
@@ -31,7 +31,7 @@ struct Line {
 }
 
 impl Journal {
-    /// Opens the file, or makes it, and reads what is finished.
+    /// Opens or creates the file and reads the finished cases.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::write(path, source);
         let mut file = OpenOptions::new()
@@ -43,20 +43,20 @@ impl Journal {
             .map_err(failed)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
-        // Where the first case was torn, a beginning of it is there.
+        // An incomplete first line is a prefix of a line.
         let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         if !first.starts_with(BEGINNING) && !BEGINNING.starts_with(first) {
-            let reason = "this is no list of finished cases, and nothing is added to it; take another file";
+            let reason = "the file exists and is not a list of finished cases; choose another file";
             return Err(Error::input(Place::file(path), reason));
         }
         let mut done = HashMap::new();
         for line in bytes.split(|&byte| byte == b'\n') {
-            // Whatever is no whole line was torn, or is none of ours.
+            // A line that cannot be read is incomplete.
             if let Ok(Line { key, case }) = serde_json::from_slice(line) {
                 done.insert(key, case);
             }
         }
-        // A torn last line must not swallow the next.
+        // The next line must not be joined to an incomplete last line.
         file.seek(SeekFrom::End(0)).map_err(failed)?;
         if bytes.last().is_some_and(|&byte| byte != b'\n') {
             file.write_all(b"\n").map_err(failed)?;
@@ -64,22 +64,22 @@ impl Journal {
         Ok(Self { path: path.into(), file, done })
     }
 
-    /// How many cases are finished.
+    /// The number of finished cases.
     pub fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// Whether none are.
+    /// Whether no case is finished.
     pub fn is_empty(&self) -> bool {
         self.done.is_empty()
     }
 
-    /// What a finished case gave; none where it is not finished, or was of another shape.
+    /// The result of a finished case; none where it is not finished or cannot be read as `T`.
     pub fn find<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_value(self.done.get(key)?.clone()).ok()
     }
 
-    /// Adds a finished case, and returns when it is on disk.
+    /// Adds a finished case and returns once it is on disk.
     pub fn append(&mut self, key: &str, case: &impl Serialize) -> Result<()> {
         let internal = |error| Error::Internal(format!("a case cannot be written as JSON: {error}"));
         let case = serde_json::to_value(case).map_err(internal)?;
@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn cases_are_found_again_and_torn_lines_are_not() {
+    fn finished_cases_are_found_and_incomplete_lines_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cases.jsonl");
         let mut journal = Journal::open(&path).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn another_definition_has_another_key() {
+    fn different_definitions_have_different_keys() {
         assert_eq!(key_of(&json!({"k": 1})), key_of(&json!({"k": 1})));
         assert_ne!(key_of(&json!({"k": 1})), key_of(&json!({"k": 2})));
     }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod bench;
+mod cases;
 mod check;
 mod config;
 mod contest;
@@ -28,8 +29,9 @@ mod welford;
 
 pub use answer::answers;
 pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, bench_kernels};
+pub use cases::Case;
 pub use check::{Checked, Expected, Sizes};
-pub use config::{Case, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
+pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
 pub use contest::warm_up;
 pub use doubts::doubts;
 pub use facts::MatrixFacts;

@@ -1,4 +1,4 @@
-//! Where a result comes from: the program, the machine, the words that were typed and the time.
+//! The origin of a result: the program, the machine, the command line and the time.
 
 use std::time::SystemTime;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::machine::{Gpu, Machine};
 
-/// What the program was built from.
+/// The build of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
     /// Its version.
     pub version: &'static str,
-    /// The revision of the source; none where it was no checkout.
+    /// The git revision of the source; none outside of a checkout.
     pub revision: Option<&'static str>,
     /// Whether files differed from that revision.
     pub dirty: Option<bool>,
     /// The compiler.
     pub compiler: &'static str,
-    /// What it was compiled for.
+    /// The compilation target.
     pub target: &'static str,
     /// `release` or `debug`.
     pub profile: &'static str,
@@ -37,7 +37,7 @@ impl Program {
         }
     }
 
-    /// In one line.
+    /// The program in one line.
     pub fn line(&self) -> String {
         let revision = self.revision.map_or("without a revision".into(), |revision| {
             let dirty = if self.dirty == Some(true) { ", with changes" } else { "" };
@@ -54,7 +54,7 @@ pub struct Place {
     pub host: String,
     /// Processor model.
     pub cpu: String,
-    /// Widest instructions that were used.
+    /// The widest instruction set in use.
     pub isa: String,
     /// Physical cores.
     pub cores: usize,
@@ -66,29 +66,29 @@ pub struct Place {
     pub memory_bytes: Option<u64>,
     /// Name and version of the operating system's kernel.
     pub kernel: String,
-    /// Hardware threads that the program may run on.
+    /// Hardware threads that the process may run on.
     pub affinity: Vec<usize>,
     /// GPUs.
     pub gpus: Vec<Gpu>,
 }
 
-/// Where a result comes from.
+/// The origin of a result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Provenance {
     /// The program.
     pub program: Program,
     /// The machine.
     pub machine: Place,
-    /// The words that were typed.
+    /// The command line.
     pub arguments: Vec<String>,
-    /// Seed of everything random.
+    /// Seed of generated matrices and of X.
     pub seed: u64,
-    /// When it began, in universal time.
+    /// The start time, in UTC.
     pub started: String,
 }
 
 impl Provenance {
-    /// Of this program on `machine`, begun now.
+    /// The origin of results that this program computes on `machine` from now on.
     pub fn now(machine: &Machine, seed: u64) -> Self {
         let place = Place {
             host: machine.host.clone(),
@@ -111,7 +111,7 @@ impl Provenance {
         }
     }
 
-    /// Everything in names and values, in groups.
+    /// All names and values, in groups.
     pub fn facts(&self) -> Vec<(String, Vec<(String, String)>)> {
         let fact = |name: &str, value: String| (name.to_string(), value);
         let Place {
@@ -157,7 +157,7 @@ impl Provenance {
         vec![("Machine".into(), machine), ("Program".into(), program)]
     }
 
-    /// The same, a line each, for files that take only comments.
+    /// The same, one line each, for comments in files.
     pub fn lines(&self) -> Vec<String> {
         let facts = self.facts().into_iter().flat_map(|(_, facts)| facts);
         facts.map(|(name, value)| format!("{name}: {value}")).collect()

@@ -1,38 +1,38 @@
-//! Ratios over many cases, and the bytes that none can do without.
+//! Ratios over many cases, and compulsory memory traffic.
 
 use rayon::prelude::*;
 
 use crate::matrix::{CsrView, Dtype, Scalar};
 
-/// Ratios below this count as lost; nearer to one is noise.
-const LOST: f64 = 0.95;
+/// Ratios below this count as slower; a ratio nearer to 1 is within the noise.
+const SLOWER_BELOW: f64 = 0.95;
 
-/// What the ratios of all cases say together.
+/// The ratios of all cases, summarized.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Summary {
-    /// Cases with a ratio.
+    /// The number of cases with a ratio.
     pub cases: usize,
     /// Their geometric mean.
     pub geomean: f64,
-    /// The smallest.
+    /// The smallest ratio.
     pub worst: f64,
-    /// Which case has the smallest.
+    /// The case with the smallest ratio.
     pub worst_case: String,
-    /// How many are below 0.95.
+    /// The number of ratios below 0.95.
     pub below: usize,
 }
 
 impl Summary {
-    /// Of named ratios; nothing of none.
+    /// The summary of named ratios; none without ratios.
     pub fn of(ratios: &[(String, f64)]) -> Option<Self> {
         let (worst_case, worst) = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))?.clone();
         let geomean = (ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-        let below = ratios.iter().filter(|(_, ratio)| *ratio < LOST).count();
+        let below = ratios.iter().filter(|(_, ratio)| *ratio < SLOWER_BELOW).count();
         Some(Self { cases: ratios.len(), geomean, worst, worst_case, below })
     }
 }
 
-/// Columns of A with an entry: rows of X that are read.
+/// The number of columns of A with an entry, which is the number of rows of X that are read.
 pub fn used_columns<T: Scalar>(matrix: CsrView<'_, T>) -> u64 {
     let mut used = vec![false; matrix.cols()];
     for &column in matrix.columns() {
@@ -43,8 +43,8 @@ pub fn used_columns<T: Scalar>(matrix: CsrView<'_, T>) -> u64 {
     used.par_iter().filter(|used| **used).count() as u64
 }
 
-/// Bytes that must move once whatever the kernel: A with columns and row pointers of four bytes (eight where there are
-/// too many entries for that), the rows of X that are used, and Y.
+/// Bytes that every kernel must move once: A with four-byte column indices and row pointers (eight-byte pointers from 2^31
+/// entries on), the rows of X that are used, and Y.
 pub fn compulsory_bytes(rows: u64, nnz: u64, used_columns: u64, k: u64, dtype: Dtype) -> u64 {
     let value = dtype.bytes() as u64;
     let pointer = if nnz < 1 << 31 { 4 } else { 8 };
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn compulsory_bytes_are_those_of_the_vendors_arrays() {
+    fn compulsory_bytes_count_a_x_and_y_once() {
         // 3 x 4 with 6 entries in 3 columns, K = 2, double precision.
         assert_eq!(compulsory_bytes(3, 6, 3, 2, Dtype::F64), 6 * 12 + 4 * 4 + 16 * 3 + 16 * 3);
         assert_eq!(compulsory_bytes(0, 1 << 31, 0, 1, Dtype::F32), (8 << 31) + 8);

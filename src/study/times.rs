@@ -4,28 +4,28 @@ use serde::{Deserialize, Serialize};
 
 use super::welford::Welford;
 
-/// What repeated measurements say, in seconds; nothing is known of none, and no spread of one.
+/// Statistics of repeated measurements, in seconds. Without samples every statistic is none; with one, the spreads are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many there are.
+    /// The number of samples.
     pub n: usize,
-    /// The middle one.
+    /// The median.
     pub median: Option<f64>,
-    /// Their mean.
+    /// The mean.
     pub mean: Option<f64>,
-    /// Their standard deviation, as of a sample.
+    /// The sample standard deviation.
     pub stddev: Option<f64>,
-    /// Its square.
+    /// The sample variance.
     pub variance: Option<f64>,
     /// The shortest.
     pub min: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
-    /// 95 of 100 are no longer than this; between two of them it lies on the line that joins them.
+    /// The 95th percentile, linearly interpolated.
     pub p95: Option<f64>,
-    /// The median of their distances from the median: a spread that a few outliers do not move.
+    /// The median absolute deviation from the median, a spread that a few outliers do not change.
     pub mad: Option<f64>,
-    /// All of them, in the order they were taken.
+    /// All samples, in the order of measurement.
     pub samples: Vec<f64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The value below which that share of `sorted` lies, on the line between its two neighbours, as NumPy has it.
+/// The quantile `share` of `sorted`, linearly interpolated as NumPy does.
 pub(super) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (*sorted.get(place.floor() as usize)?, *sorted.get(place.ceil() as usize)?);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_lies_between() {
+    fn the_median_of_an_even_number_is_interpolated() {
         let times = Times::new(&[4.0, 1.0, 2.0, 9.0]);
         assert_eq!((times.median, times.mean), (Some(3.0), Some(4.0)));
         assert_eq!((times.min, times.max), (Some(1.0), Some(9.0)));
@@ -79,17 +79,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_left_out() {
+    fn statistics_without_enough_samples_are_none() {
         assert_eq!(Times::new(&[]), Times::default());
         let one = Times::new(&[2.0]);
         assert_eq!((one.n, one.median, one.stddev), (1, Some(2.0), None));
         assert_eq!((one.p95, one.mad), (Some(2.0), Some(0.0)));
     }
 
-    /// The other side of every number here is NumPy 2.4.6: `mean`, `var(ddof=1)`, `std(ddof=1)`, `median`,
+    /// The expected numbers are from NumPy 2.4.6: `mean`, `var(ddof=1)`, `std(ddof=1)`, `median`,
     /// `percentile(_, 95)` and `median(abs(x - median(x)))`.
     #[test]
-    fn fixed_samples_have_the_statistics_that_numpy_gives() {
+    fn fixed_samples_have_the_statistics_of_numpy() {
         for (samples, expected) in NUMPY {
             let times = Times::new(samples);
             let found = [times.mean, times.variance, times.stddev, times.median, times.p95, times.mad]

@@ -1,4 +1,4 @@
-//! Mean and variance in one pass (Welford 1962): each new value corrects both, so nothing is summed that could cancel.
+//! Mean and variance in one pass (Welford 1962), without the cancellation of summing squares.
 
 /// The mean and variance of the values seen so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Welford {
 }
 
 impl Welford {
-    /// Takes one more value.
+    /// Adds a value.
     pub fn push(&mut self, value: f64) {
         self.n += 1;
         let before = value - self.mean;
@@ -18,22 +18,22 @@ impl Welford {
         self.squares += before * (value - self.mean);
     }
 
-    /// How many values there were.
+    /// The number of values.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// Their mean; none of none.
+    /// The mean; none without values.
     pub fn mean(&self) -> Option<f64> {
         (self.n > 0).then_some(self.mean)
     }
 
-    /// Their variance, as of a sample; none of fewer than two.
+    /// The sample variance; none for fewer than two values.
     pub fn variance(&self) -> Option<f64> {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
-    /// Their standard deviation, as of a sample.
+    /// The sample standard deviation.
     pub fn stddev(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_spread_on_a_large_mean_is_kept() {
+    fn a_small_variance_around_a_large_mean_is_exact() {
         // The sum of squares minus the square of the sum would lose all digits here; the variance is exactly 30.
         let welford: Welford = [4.0, 7.0, 13.0, 16.0].map(|value| value + 1e9).into_iter().collect();
         assert_eq!((welford.n(), welford.mean()), (4, Some(1e9 + 10.0)));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_few_values_nothing_is_said() {
+    fn too_few_values_have_no_variance() {
         assert_eq!(Welford::default().mean(), None);
         let one: Welford = [2.0].into_iter().collect();
         assert_eq!((one.mean(), one.variance(), one.relative_stddev()), (Some(2.0), None, None));

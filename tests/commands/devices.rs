@@ -1,4 +1,4 @@
-//! `rowloom devices`: the machine, on whatever machine the tests run.
+//! `rowloom devices`: the machine that the tests run on.
 
 use crate::support::Place;
 
@@ -11,7 +11,7 @@ fn devices_shows_this_machine() {
     assert!(report["machine"]["numa_nodes"].as_u64().unwrap() >= 1);
     assert!(report["machine"]["gpus"].is_array());
     let gpus = report["machine"]["gpus"].as_array().unwrap().len();
-    assert_eq!(report["cards"].as_array().unwrap().len(), gpus, "every card is measured");
+    assert_eq!(report["cards"].as_array().unwrap().len(), gpus, "every GPU is measured");
     for library in report["libraries"].as_array().unwrap() {
         assert!(library["found"].is_string() || library["advice"].as_str().unwrap().contains("install"));
     }

@@ -1,4 +1,4 @@
-//! `rowloom study`: what it leaves behind, how it goes on after an end, and every way to ask for it wrongly.
+//! `rowloom study`: its output, continuing an interrupted study, and wrong usage.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::support::Place;
 use crate::support::python::{python, run_python, validate};
 use serde_json::Value;
 
-/// Many quick cases.
+/// A study with many short cases.
 const MANY: &str = "
 title = 'many'
 [measure]
@@ -38,7 +38,7 @@ fn start(place: &Place, words: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// Whole lines of the journal that are cases, by key.
+/// The complete lines of the journal that are cases, by key.
 fn kept(place: &Place) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(place.path("out/cases.jsonl")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -47,7 +47,7 @@ fn kept(place: &Place) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn the_quick_study_leaves_everything_it_promises() {
+fn the_quick_study_writes_every_documented_file() {
     let place = Place::new();
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/quick.toml");
     let report = place.json(&format!("study {} --output out --json", config.display()));
@@ -114,7 +114,7 @@ assert table.k.dropna().astype(int).min() == 1
         run_python(&python, script, &[&place.path("out/results.csv"), Path::new(&records.len().to_string())]);
     }
     validate("study.json", &place.path("out/results.json"));
-    // The folder's own configuration is the same study, and asks for the same figures.
+    // The configuration in the folder is the same study and gives the same figures.
     let again = place.json("study out/configuration.toml --output out --json");
     assert_eq!(again["cases"]["kept"], report["cases"]["all"]);
     assert_eq!(again["records"], report["records"]);
@@ -124,7 +124,7 @@ assert table.k.dropna().astype(int).min() == 1
 }
 
 #[test]
-fn bench_results_are_what_their_schema_says() {
+fn bench_results_follow_their_schema() {
     let place = Place::new();
     place.succeed(
         "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json=b.json",
@@ -133,20 +133,20 @@ fn bench_results_are_what_their_schema_says() {
 }
 
 #[test]
-fn a_killed_study_loses_the_case_in_flight_and_no_other() {
+fn a_killed_study_loses_only_the_current_case() {
     let place = Place::new();
     place.write("many.toml", MANY);
     let mut killed_within = 0;
     for round in 0..6u64 {
         let mut child = start(&place, "study many.toml --output out");
-        // Any moment will do; the process number makes it another one each time.
+        // Any moment will do; the process id varies it.
         let wait = 30 + (u64::from(child.id()) * 7919 + round * 104_729) % 400;
         std::thread::sleep(Duration::from_millis(wait));
         child.kill().unwrap();
         child.wait().unwrap();
         let before = kept(&place);
         killed_within += u64::from(!before.is_empty() && before.len() < CASES as usize);
-        // What was kept is there afterwards, the same to the last bit.
+        // Cases in the journal are still there afterwards, bit for bit.
         if round % 2 == 1 {
             let report = place.json("study many.toml --output out --json");
             assert_eq!(report["cases"]["kept"].as_u64(), Some(before.len() as u64), "round {round}");
@@ -162,7 +162,7 @@ fn a_killed_study_loses_the_case_in_flight_and_no_other() {
 }
 
 #[test]
-fn ctrl_c_leaves_what_is_finished_valid_and_the_rest_for_later() {
+fn ctrl_c_keeps_finished_cases_and_the_next_run_continues() {
     let place = Place::new();
     place.write("long.toml", MANY.replace("repeat = 3", "repeat = 4000\ntime_cap_s = 0.2"));
     let mut child = start(&place, "study long.toml --output out");
@@ -186,7 +186,7 @@ fn ctrl_c_leaves_what_is_finished_valid_and_the_rest_for_later() {
 }
 
 #[test]
-fn devices_that_are_not_here_are_named_and_left_out() {
+fn missing_devices_are_named_and_left_out() {
     let place = Place::new();
     place.write(
         "a.toml",
@@ -201,24 +201,102 @@ fn devices_that_are_not_here_are_named_and_left_out() {
 }
 
 #[test]
-fn wrong_studies_are_told_before_anything_is_measured() {
+fn a_study_that_measures_nothing_exits_with_4_and_says_why() {
+    let place = Place::new();
+    place.write(
+        "a.toml",
+        "title = 'a'\n[[sweep]]\nname = 's'\nmatrices = 'gen:stencil5,n=9'\nk = [1, 2]\ndevices = 'cuda:77'",
+    );
+    let outcome = place.run("study a.toml");
+    assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+    let said = outcome.stderr;
+    assert!(said.contains("error: no case could be measured: 2 results (device cuda:77: "), "{said}");
+    assert!(place.read("rowloom-a/report.html").contains("cuda:77"));
+}
+
+#[test]
+fn a_study_says_how_long_it_takes_before_it_starts() {
+    let place = Place::new();
+    let sweep = "title = 'a'\n[measure]\nrepeat = 3\n[sweep]\nname = 's'\nmatrices = 'gen:stencil5,n=9'";
+    place.write("a.toml", format!("{sweep}\nk = [1, 8]"));
+    let said = place.succeed("study a.toml").stderr;
+    assert!(said.starts_with("note: 2 cases to measure, about 1 s\n"), "{said}");
+    place.write("a.toml", format!("{sweep}\nk = [1, 2, 8]"));
+    let said = place.succeed("study a.toml").stderr;
+    assert!(said.starts_with("note: 1 case to measure, about 1 s; 2 cases finished earlier\n"), "{said}");
+    let said = place.succeed("study a.toml").stderr;
+    assert!(said.starts_with("note: no case to measure; 3 cases finished earlier\n"), "{said}");
+    assert_eq!(place.succeed("study a.toml --quiet").stderr, "");
+}
+
+#[test]
+fn one_value_in_a_study_is_a_list_of_one() {
+    let place = Place::new();
+    let lists =
+        "matrices = ['gen:stencil5,n=9']\nk = [8]\nthreads = [1]\ndtype = ['f32']\nkernels = ['cpu_csr']";
+    let head = "title = 'a'\n[measure]\nrepeat = 3\n[[sweep]]\nname = 's'\n";
+    place.write("list.toml", format!("{head}{lists}"));
+    place.write("one.toml", format!("{head}{}", lists.replace(['[', ']'], "")));
+    place.succeed("study list.toml");
+    place.succeed("study one.toml");
+    assert_eq!(place.read("rowloom-one/configuration.toml"), place.read("rowloom-list/configuration.toml"));
+}
+
+#[test]
+fn a_wrong_study_is_an_error_before_anything_is_measured() {
     let place = Place::new();
     place.write("many.toml", MANY);
+    // Every message names the file and the line.
     for (name, from, to, code, part) in [
-        ("key", "threads = ", "thread = ", 2, "did you mean 'threads'?"),
-        ("kernel", "'cpu_csr'", "'cpu_scr'", 2, "cpu_scr"),
-        ("devices", "threads = ", "devices = ['gpu']\nthreads = ", 2, "gpu"),
-        ("mode", "threads = ", "mode = ['fast']\nthreads = ", 2, "there are auto, resident"),
-        ("chunk", "threads = ", "chunk_bytes = ['many']\nthreads = ", 2, "number of bytes"),
-        ("syntax", "title", "= title", 3, "syntax.toml:"),
-        ("matrix", "gen:stencil5,n=100", "gen:stencil9,n=100", 2, "stencil9"),
-        ("file", "gen:stencil5,n=100", "none.mtx", 3, "none.mtx"),
+        ("key", "threads = ", "thread = ", 2, "key.toml:10: unknown key 'thread' (did you mean 'threads'?)"),
+        (
+            "kernel",
+            "'cpu_csr'",
+            "\n'cpu_scr'",
+            2,
+            "kernel.toml:17: sweep kernel: unknown kernel 'cpu_scr' (did you mean",
+        ),
+        (
+            "devices",
+            "threads = ",
+            "devices = ['gpu']\nthreads = ",
+            2,
+            "devices.toml:10: sweep run: unknown device 'gpu'",
+        ),
+        (
+            "mode",
+            "threads = ",
+            "mode = ['residnt']\nthreads = ",
+            2,
+            "mode.toml:10: sweep run: mode: unknown value",
+        ),
+        ("chunk", "threads = ", "chunk_bytes = ['many']\nthreads = ", 2, "chunk.toml:10: "),
+        ("zero", "k = [1, 2, 3,", "k = [0, 2, 3,", 2, "zero.toml:9: sweep run: k must be at least 1"),
+        (
+            "type",
+            "threads = ",
+            "dtype = 'f46'\nthreads = ",
+            2,
+            "type.toml:10: unknown value 'f46' (did you mean",
+        ),
+        ("repeat", "repeat = 3", "repeat = 0", 2, "repeat.toml:5: "),
+        ("syntax", "title", "= title", 3, "syntax.toml:2: "),
+        (
+            "matrix",
+            "gen:stencil5,n=100",
+            "gen:stencil9,n=100",
+            2,
+            "matrix.toml:8: unknown generator 'stencil9'",
+        ),
+        ("file", "'gen:stencil5,n=100'", "'none.mtx'", 3, "file.toml:8: none.mtx"),
     ] {
         place.write(&format!("{name}.toml"), MANY.replacen(from, to, 1));
         let outcome = place.run(&format!("study {name}.toml"));
         assert_eq!(outcome.code, code, "{name}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(part), "{name}: {}", outcome.stderr);
     }
+    place.write("model.toml", "[[device]]\nname = 'cpu'\n[device.weights]\ncpu_crs = [1.0]\n");
+    place.fail("run gen:stencil5,n=9 --model model.toml", 3, "model.toml:4: unknown kernel shape 'cpu_crs'");
     place.fail("study none.toml", 3, "none.toml");
     place.fail("study many.toml --output many.toml/inside", 1, "inside");
     assert_eq!(place.run("study").code, 2);

@@ -1,4 +1,4 @@
-//! Help, completions, manual, usage errors: the words of the program itself.
+//! Help, completions, manual page, usage errors and notes.
 
 use std::process::Command;
 
@@ -34,8 +34,93 @@ fn help_of_every_command_goes_to_standard_output() {
     assert_eq!(place.succeed("--version").stdout, format!("rowloom {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// Lines of help, in columns of characters.
+fn widest(help: &str) -> usize {
+    help.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
 #[test]
-fn nonsense_is_a_usage_error() {
+fn short_help_fits_one_screen_and_long_help_says_more() {
+    let place = Place::new();
+    for command in COMMANDS.into_iter().chain([""]) {
+        let short = place.succeed(&format!("{command} -h")).stdout;
+        let long = place.succeed(&format!("{command} --help")).stdout;
+        assert!(short.lines().count() <= 40, "{command} -h has {} lines", short.lines().count());
+        assert!(widest(&short) <= 80, "{command} -h is {} columns wide", widest(&short));
+        assert!(widest(&long) <= 100, "{command} --help is {} columns wide", widest(&long));
+        assert!(long.len() >= short.len(), "{command}");
+    }
+    let (short, long) = (place.succeed("run -h").stdout, place.succeed("run --help").stdout);
+    assert!(long.lines().count() > 2 * short.lines().count());
+    assert!(long.contains("csr_vector_subwarp") && !short.contains("csr_vector_subwarp"));
+}
+
+#[test]
+fn unknown_names_suggest_the_nearest() {
+    let place = Place::new();
+    let matrix = "gen:stencil5,n=9";
+    for (words, meant) in [
+        (format!("run {matrix} --kernel cpu_scr"), "cpu_csr"),
+        (format!("plan {matrix} --kernel csr_vektor"), "csr_vector"),
+        (format!("bench {matrix} --kernels csr_vektor"), "csr_vector"),
+        (format!("run {matrix} --devices gpu:0"), "cuda:0"),
+        (format!("plan {matrix} --devices sim:h20"), "sim:h200"),
+        ("run gen:stencl5,n=9".into(), "stencil5"),
+        ("generate stencil5,m=9 a.mtx".into(), "n"),
+        (format!("run {matrix} --mode residnt"), "resident"),
+        ("rum".into(), "run"),
+    ] {
+        let outcome = place.run(&words);
+        assert_eq!(outcome.code, 2, "{words}");
+        let said = outcome.stderr;
+        let suggested = said.contains(&format!("did you mean '{meant}'?")) || said.contains("similar");
+        assert!(suggested && said.contains(meant), "{words}: {said}");
+    }
+}
+
+#[test]
+fn no_command_takes_zero_columns() {
+    let place = Place::new();
+    for command in ["run", "plan", "bench"] {
+        place.fail(&format!("{command} gen:stencil5,n=9 -k 0"), 2, "at least 1");
+    }
+}
+
+#[test]
+fn a_flag_without_effect_is_noted_once() {
+    let place = Place::new();
+    place.write("a.mtx", crate::support::SMALL);
+    for (words, flags) in [
+        (
+            "run a.mtx --devices cpu --mode stream --transfer staged --mem-limit 1GiB --cpu-share 0.5 --x ones --seed 2",
+            &["mode", "transfer", "mem-limit", "cpu-share", "seed"][..],
+        ),
+        (
+            "run gen:stencil5,n=9 --devices sim:h200 --warmup 3 --schedule balanced --model none --tune --no-refine \
+             --threads 1 --finite --x ones",
+            &["warmup", "schedule", "model", "tune", "no-refine", "threads", "finite", "x"],
+        ),
+        ("run gen:stencil5,n=9 --devices emu:0 --schedule equal-rows --repeat 1", &["schedule"]),
+        ("plan a.mtx --devices cpu --mode resident --seed 3", &["mode", "seed"]),
+        ("inspect a.mtx --seed 3", &["seed"]),
+        ("inspect gen:stencil5,n=9 --finite", &["finite"]),
+        ("convert a.mtx b.rlm --seed 3", &["seed"]),
+        ("bench gen:stencil5,n=9 gen:stencil5,n=8 --devices cpu -k 1 --repeat 1 --model none", &["model"]),
+    ] {
+        let said = place.succeed(words).stderr;
+        for flag in flags {
+            let note = format!("note: --{flag} has no effect: ");
+            assert_eq!(said.matches(&note).count(), 1, "{words}: {flag}: {said}");
+        }
+        assert_eq!(said.matches("has no effect").count(), flags.len(), "{words}: {said}");
+    }
+    let quiet =
+        "run gen:stencil5,n=9 --devices cpu,emu:0 --mode resident --cpu-share 0.5 --repeat 1 --seed 2";
+    assert!(!place.succeed(quiet).stderr.contains("no effect"));
+}
+
+#[test]
+fn wrong_words_are_a_usage_error() {
     let place = Place::new();
     for words in
         ["weave", "run", "run --sideways a.mtx", "convert a.mtx", "completions klingon", "devices extra"]
@@ -57,6 +142,65 @@ fn completions_exist_for_every_shell() {
     }
     let report = place.json("completions fish --json");
     assert!(report["script"].as_str().unwrap().contains("rowloom"));
+}
+
+/// What bash offers for the last word of a line.
+fn bash_completions(script: &std::path::Path, line: &str) -> Option<Vec<String>> {
+    let ask = r#"
+        source "$1" || exit 1
+        COMP_LINE="$2" COMP_POINT="${#2}"
+        # As bash splits the line: at blanks, and at colons and equals signs, which are words of their own.
+        read -ra COMP_WORDS <<< "$(sed 's/[:=]/ & /g' <<< "$2")"
+        [[ "$2" == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+        complete -p rowloom | grep -o -- '-F [^ ]*' | tail -n 1 > "$1.function"
+        read -r _ function < "$1.function"
+        "$function" rowloom "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}" 2> /dev/null
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let output = Command::new("bash")
+        .args(["--norc", "-c", ask, "bash"])
+        .arg(script)
+        .arg(line)
+        .current_dir(script.parent()?)
+        .output()
+        .ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn bash_completes_names_of_devices_kernels_and_generators() {
+    let place = Place::new();
+    place.write("script.bash", place.succeed("completions bash").stdout);
+    place.write("generic.mtx", crate::support::SMALL);
+    for (line, wanted) in [
+        ("rowloom run a.mtx --kernel csr_vec", "csr_vector"),
+        ("rowloom bench a.mtx --kernels cpu_csr,csr_vec", "cpu_csr,csr_vector"),
+        ("rowloom run a.mtx --devices cu", "cuda:0"),
+        ("rowloom run a.mtx --devices cpu,em", "cpu,emu:0"),
+        // Bash replaces what stands behind the colon.
+        ("rowloom run a.mtx --devices sim:h2", "h200"),
+        ("rowloom run a.mtx --devices cpu,sim:h2", "h200"),
+        ("rowloom run ge", "gen:stencil27,n="),
+        ("rowloom run ge", "generic.mtx"),
+        ("rowloom run gen:sten", "stencil27,n="),
+        ("rowloom generate sten", "stencil27,n="),
+        ("rowloom run a.mtx --mode res", "resident"),
+        ("rowloom be", "bench"),
+        ("rowloom run --ver", "--verify"),
+    ] {
+        let Some(offered) = bash_completions(&place.path("script.bash"), line) else {
+            eprintln!("skipped: there is no bash");
+            return;
+        };
+        assert!(offered.iter().any(|word| word == wanted), "{line}: {offered:?}");
+    }
+    for (shell, part) in [("zsh", "_rowloom_matrix"), ("fish", "gen:stencil27,n=")] {
+        let script = place.succeed(&format!("completions {shell}")).stdout;
+        for name in ["csr_vector", "sim", "stencil27,n", part] {
+            assert!(script.contains(name), "{shell} {name}");
+        }
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 16] = [
+const LAYERS: [(&str, u32); 18] = [
     ("error", 0),
+    ("suggest", 0),
     ("files", 1),
+    ("toml_file", 1),
     ("report", 1),
     ("matrix", 2),
     ("machine", 2),

@@ -1,16 +1,20 @@
-//! What may be typed: every command, flag and help text. Nothing here has an effect yet.
+//! The command line's grammar: every command, flag and help text.
 
 mod measure;
+mod names;
 mod parse;
 mod tools;
 mod work;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
+pub use names::GENERATORS;
 pub use parse::TRANSFERS;
 pub use tools::{
     CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments, GenerateArguments,
@@ -19,51 +23,63 @@ pub use tools::{
 pub use work::{PlanArguments, PlanningArguments, RunArguments};
 
 use self::parse::parse_threads;
+use super::help;
 use crate::matrix::Dtype;
 
-const MATRIX_HELP: &str = "A file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm), - (standard input) or gen:KIND,key=value,...";
+const MATRIX_HELP: &str = "A matrix file, - (standard input) or gen:KIND,key=value,...";
+const MATRIX_LONG_HELP: &str = "\
+A matrix: a file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm), - for standard input, or gen:KIND,key=value,... \
+to generate one (`rowloom generate --help` lists the kinds)";
 
-const ROOT_EXAMPLES: &str = "\
-Examples:
-  rowloom demo                                     a short tour; makes its own matrix
-  rowloom run cant.mtx -k 32 --verify              multiply, check, show the speed
-  rowloom run gen:stencil27,n=64 -k 32 --json      the same on a generated matrix, as JSON
-  rowloom inspect cant.mtx --spy cant.svg          shape, row lengths, a picture
-  rowloom convert cant.mtx cant.rlm                a cache that opens without parsing
-  rowloom run cant.mtx --json=report.json          JSON to a file; --json alone: to standard output
-
-Exit codes: 0 done, 1 output not written, 2 usage, 3 input, 4 device, 5 verification failed,
-70 internal error, 130 interrupted, 141 the reader of standard output is gone (as in | head -1).";
+/// Widest line of help, also where standard output is not a terminal.
+const HELP_COLUMNS: usize = 80;
 
 /// Multiplies a sparse matrix by a dense multivector, Y = A X, on all cores and GPUs
 #[derive(Debug, Parser)]
-#[command(name = "rowloom", version, after_help = ROOT_EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "rowloom", version, after_help = help::ROOT, arg_required_else_help = true,
+          max_term_width = HELP_COLUMNS)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// Parses `words` and records which arguments were typed.
+    pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(words)?;
+        let mut arguments =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        if let Some((_, command)) = matches.subcommand() {
+            let is_typed =
+                |id: &&clap::Id| command.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+            let typed = command.ids().filter(is_typed).map(|id| id.to_string()).collect();
+            arguments.command.common_mut().typed = typed;
+        }
+        Ok(arguments)
+    }
 }
 
 /// One variant for each command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compute Y = A X; report time, speed and, with --verify, the error
+    /// Compute Y = A X; report time, speed and (--verify) error
     Run(RunArguments),
-    /// Decide what run would do, and why, and do nothing
+    /// Show the plan of run and its reasons; compute nothing
     Plan(PlanArguments),
-    /// Measure every kernel alone, check it, and compare with the vendor's library
+    /// Time every kernel alone, check it, compare with other libraries
     Bench(BenchArguments),
-    /// Measure this machine's kernels, for better plans
+    /// Time kernels on this machine and write its cost model
     Calibrate(CalibrateArguments),
-    /// Measure what a file asks for, into a folder with tables, plots and one page
+    /// Measure the cases of a TOML file; write tables, plots, one page
     Study(StudyArguments),
-    /// Show a matrix: shape, row lengths, features, memory each format needs
+    /// Show a matrix: shape, row lengths, memory of each format
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
     Convert(ConvertArguments),
-    /// Make a matrix and write it to a file
+    /// Generate a matrix and write it to a file
     Generate(GenerateArguments),
-    /// Sum up a trace: busy and idle lanes, overlap, critical path, predictions
+    /// Summarize a trace: busy and idle time, overlap, critical path
     Trace(TraceArguments),
     /// Show this machine: cores, caches, NUMA nodes, memory, GPUs
     Devices(DevicesArguments),
@@ -113,6 +129,25 @@ impl Command {
             Self::Man(arguments) => &arguments.common,
         }
     }
+
+    /// The same, to be changed.
+    fn common_mut(&mut self) -> &mut CommonArguments {
+        match self {
+            Self::Run(arguments) => &mut arguments.common,
+            Self::Plan(arguments) => &mut arguments.common,
+            Self::Bench(arguments) => &mut arguments.common,
+            Self::Calibrate(arguments) => &mut arguments.common,
+            Self::Study(arguments) => &mut arguments.common,
+            Self::Inspect(arguments) => &mut arguments.common,
+            Self::Convert(arguments) => &mut arguments.common,
+            Self::Generate(arguments) => &mut arguments.common,
+            Self::Trace(arguments) => &mut arguments.common,
+            Self::Devices(arguments) => &mut arguments.common,
+            Self::Demo(arguments) => &mut arguments.common,
+            Self::Completions(arguments) => &mut arguments.common,
+            Self::Man(arguments) => &mut arguments.common,
+        }
+    }
 }
 
 /// When to use colors.
@@ -126,43 +161,56 @@ pub enum ColorChoice {
     Never,
 }
 
-/// Flags of every command.
+/// Flags that every command takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct CommonArguments {
-    /// Print one JSON object and nothing else on standard output; with =FILE, write it to FILE
+    /// Print one JSON object; with =FILE, write it to FILE
+    ///
+    /// Without =FILE the object is all that standard output gets.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 
     /// Replace existing files even if they are not earlier output of the same kind
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub force: bool,
 
-    /// No notes and no progress, only results and errors
-    #[arg(long, short)]
+    /// Print results and errors only: no notes, no progress
+    #[arg(long, short, hide_short_help = true)]
     pub quiet: bool,
 
     /// When to use colors
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, hide_possible_values = true,
-          help = "When to use colors: auto, always, never")]
+          hide_short_help = true, help = "Use colors: auto (on a terminal), always or never")]
     pub color: ColorChoice,
+
+    /// The names of the arguments that were typed, as opposed to defaults.
+    #[arg(skip)]
+    pub typed: Vec<String>,
 }
 
-/// Flags of every command that takes a matrix.
+impl CommonArguments {
+    /// Whether an argument was typed; `name` is its field's name.
+    pub fn is_typed(&self, name: &str) -> bool {
+        self.typed.iter().any(|typed| typed == name)
+    }
+}
+
+/// Flags of commands that take one matrix.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Matrix")]
 pub struct MatrixArguments {
-    /// Value type
-    #[arg(long, value_name = "TYPE", default_value = "f64",
+    /// Value type: f64 or f32
+    #[arg(long, value_name = "TYPE", default_value = "f64", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(["f64", "f32"]).try_map(|text| text.parse::<Dtype>()))]
     pub dtype: Dtype,
 
-    /// Seed of everything random: generated matrices and X
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of generated matrices and of a random X
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
 
-    /// Threads to use [default: one for each core this process may use]
+    /// Threads to use [default: all usable cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<usize>,
 }
@@ -170,7 +218,15 @@ pub struct MatrixArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn typed_arguments_are_distinguished_from_defaults() {
+        let words = ["rowloom", "run", "a.mtx", "--warmup", "3"].map(OsString::from);
+        let arguments = Arguments::read(&words).unwrap();
+        let common = arguments.command.common();
+        assert!(common.is_typed("warmup") && common.is_typed("matrix"));
+        assert!(!common.is_typed("repeat") && !common.is_typed("json"));
+    }
 
     #[test]
     fn the_grammar_is_sound() {

@@ -1,4 +1,4 @@
-//! Words and numbers that flags take.
+//! Parsers of the values of flags.
 
 use crate::cli::options::FormatChoice;
 use crate::kernel::Schedule;
@@ -7,39 +7,32 @@ pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
     const MOST_THREADS: usize = 4096;
     match text.parse() {
         Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
-        _ => Err(format!("a number from 1 to {MOST_THREADS} is needed")),
-    }
-}
-
-pub(super) fn parse_positive_seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if seconds > 0.0 && seconds < 1e6 => Ok(seconds),
-        _ => Err("a number of seconds above 0 is needed".into()),
+        _ => Err(format!("threads must be a number from 1 to {MOST_THREADS}")),
     }
 }
 
 pub(super) fn parse_k(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(k @ 1..) => Ok(k),
-        _ => Err("numbers from 1 on are needed, such as 1,8,32".into()),
+        _ => Err("K must be a whole number of at least 1".into()),
     }
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
-        _ => Err("a number of seconds above 0 is needed, such as 2 or 0.5".into()),
+        _ => Err("the seconds must be a number above 0, such as 2 or 0.5".into()),
     }
 }
 
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("a number from 0 to 1 is needed, such as 0.25".into()),
+        _ => Err("the share must be a number from 0 to 1, such as 0.25".into()),
     }
 }
 
-/// The words of `--transfer`.
+/// The values of `--transfer`.
 pub const TRANSFERS: [&str; 3] = ["auto", "staged", "registered"];
 
 pub(super) const SCHEDULES: [Schedule; 2] = [Schedule::Balanced, Schedule::EqualRows];

@@ -1,26 +1,26 @@
-//! What may be typed behind the commands that look at matrices, traces and the machine.
+//! The arguments of the commands about matrices, traces and the machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{CommonArguments, MATRIX_HELP, MatrixArguments};
+use super::{CommonArguments, MATRIX_HELP, MATRIX_LONG_HELP, MatrixArguments, names};
 use crate::cli::help;
 
 /// `rowloom inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArguments {
     #[doc = "The matrix."]
-    #[arg(value_name = "MATRIX", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "MATRIX", help = MATRIX_HELP, long_help = MATRIX_LONG_HELP, value_hint = ValueHint::FilePath)]
     pub matrix: OsString,
 
-    /// Draw where the nonzeros are
+    /// Draw the positions of the nonzeros to FILE.svg
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub spy: Option<PathBuf>,
 
     /// Refuse a file with NaN or infinite values
-    #[arg(long, help_heading = "Matrix")]
+    #[arg(long, help_heading = "Matrix", hide_short_help = true)]
     pub finite: bool,
 
     /// Matrix flags.
@@ -34,28 +34,26 @@ pub struct InspectArguments {
 
 /// `rowloom convert`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  rowloom convert cant.mtx cant.rlm     a cache: mapped, checked, no parsing
-  rowloom convert cant.npz cant.mtx.gz
-  rowloom convert cant.mtx cant.npz     for scipy.sparse.load_npz
-  zcat cant.mtx.gz | rowloom convert - cant.rlm
-  rowloom convert cant.mtx --check      compare the conversions, write nothing")]
+#[command(after_help = help::CONVERT)]
 pub struct ConvertArguments {
-    #[doc = "What to read."]
-    #[arg(value_name = "IN", help = MATRIX_HELP, value_hint = ValueHint::FilePath)]
+    #[doc = "The matrix to read."]
+    #[arg(value_name = "IN", help = MATRIX_HELP, long_help = MATRIX_LONG_HELP, value_hint = ValueHint::FilePath)]
     pub input: OsString,
 
-    /// File to write: .mtx, .mtx.gz, .npz (SciPy) or .rlm (Rowloom's cache); - writes Matrix Market to standard output
+    /// File to write (.mtx, .mtx.gz, .npz, .rlm), or - (standard output)
+    ///
+    /// .npz is SciPy's format, .rlm Rowloom's cache. - writes Matrix Market to standard output.
     #[arg(value_name = "OUT", required_unless_present = "check", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
-    /// Compare the parallel conversions COO to CSR and COO to ELL with serial ones; exit code 5 if they differ
+    /// Compare the parallel conversions with serial ones
+    ///
+    /// The conversions are COO to CSR and COO to ELL. The exit code is 5 if a result differs.
     #[arg(long)]
     pub check: bool,
 
     /// Refuse a file with NaN or infinite values
-    #[arg(long, help_heading = "Matrix")]
+    #[arg(long, help_heading = "Matrix", hide_short_help = true)]
     pub finite: bool,
 
     /// Matrix flags.
@@ -69,13 +67,15 @@ pub struct ConvertArguments {
 
 /// `rowloom generate`.
 #[derive(Debug, Args)]
-#[command(after_help = help::kinds())]
+#[command(after_help = help::generate_short(), after_long_help = help::generate())]
 pub struct GenerateArguments {
     /// KIND,key=value,... such as stencil27,n=64
-    #[arg(value_name = "KIND")]
+    #[arg(value_name = "KIND", hide_possible_values = true, value_parser = names::generator())]
     pub spec: String,
 
-    /// File to write: .mtx, .mtx.gz, .npz (SciPy) or .rlm (Rowloom's cache); - writes Matrix Market to standard output
+    /// File to write (.mtx, .mtx.gz, .npz, .rlm), or - (standard output)
+    ///
+    /// .npz is SciPy's format, .rlm Rowloom's cache. - writes Matrix Market to standard output.
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 
@@ -90,11 +90,9 @@ pub struct GenerateArguments {
 
 /// `rowloom trace`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Of repeated runs the median one is described.
-The same file opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.")]
+#[command(after_help = help::TRACE)]
 pub struct TraceArguments {
-    /// A trace that `rowloom run --trace FILE` wrote
+    /// A trace written by `rowloom run --trace FILE`
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 
@@ -114,7 +112,7 @@ pub struct DevicesArguments {
 /// `rowloom demo`.
 #[derive(Debug, Args)]
 pub struct DemoArguments {
-    /// Folder for the files it makes
+    /// Folder for the files of the tour
     #[arg(value_name = "FOLDER", default_value = "rowloom-demo", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
 
@@ -125,10 +123,7 @@ pub struct DemoArguments {
 
 /// `rowloom completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  rowloom completions bash > ~/.local/share/bash-completion/completions/rowloom
-  rowloom completions fish > ~/.config/fish/completions/rowloom.fish")]
+#[command(after_help = help::COMPLETIONS)]
 pub struct CompletionsArguments {
     /// The shell
     #[arg(value_name = "SHELL", value_enum)]
@@ -141,12 +136,9 @@ pub struct CompletionsArguments {
 
 /// `rowloom man`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  rowloom man | man -l -
-  rowloom man ~/.local/share/man/man1")]
+#[command(after_help = help::MAN)]
 pub struct ManArguments {
-    /// Folder for one page a command; without it the main page goes to standard output
+    /// Folder for one page of each command [default: print the main page]
     #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,
 

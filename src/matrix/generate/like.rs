@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use super::build::{Shape, Values, build, check_memory, csr_bytes};
 use super::random::Sequence;
 use super::scattered::draw_stratified;
-use super::spec::did_you_mean;
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
+use crate::suggest::did_you_mean;
 
 /// The published statistics, one matrix per line.
 const COLLECTION: &str = include_str!("collection.csv");

@@ -14,7 +14,7 @@ mod spec;
 
 use self::build::{Shape, Values};
 use self::spec::Spec;
-pub use self::spec::{Key, Kind, did_you_mean};
+pub use self::spec::{Key, Kind};
 use super::info::{Field, Loaded, MatrixInfo, Symmetry};
 use super::scalar::Scalar;
 use crate::error::Result;

@@ -1,6 +1,7 @@
 //! Parses the specification of a generated matrix, `kind,key=value,...`; errors list the valid words.
 
 use crate::error::{Error, Result};
+use crate::suggest::did_you_mean;
 
 /// One kind of generated matrix: its name, its keys and what it is.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +56,7 @@ impl<'a> Spec<'a> {
         let Some(kind) = kinds.iter().find(|kind| kind.name == asked) else {
             let names = kinds.iter().map(|kind| kind.name);
             return Err(Error::Usage(format!(
-                "there is no generator '{asked}'{}; there are {}",
+                "unknown generator '{asked}'{}; the generators are {}",
                 did_you_mean(asked, names.clone()),
                 names.collect::<Vec<_>>().join(", ")
             )));
@@ -77,7 +78,7 @@ impl<'a> Spec<'a> {
         let (name, value) = (name.trim(), value.trim());
         let Some(key) = self.kind.keys.iter().find(|key| key.name == name) else {
             let names = self.kind.keys.iter().map(|key| key.name);
-            return Err(self.wrong(&format!("there is no key '{name}'{}", did_you_mean(name, names))));
+            return Err(self.wrong(&format!("unknown key '{name}'{}", did_you_mean(name, names))));
         };
         if self.text_of(name).is_some() {
             return Err(self.wrong(&format!("{name}= is given twice")));
@@ -112,33 +113,6 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// ` (did you mean 'x'?)` for the name nearest to what was typed, or nothing where none is near.
-pub fn did_you_mean<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let near = |name: &&str| {
-        let distance = edit_distance(&typed.to_lowercase(), &name.to_lowercase());
-        (distance <= name.len().div_ceil(2)).then_some(distance)
-    };
-    match names.filter_map(|name| near(&name).map(|distance| (distance, name))).min() {
-        Some((_, name)) => format!(" (did you mean '{name}'?)"),
-        None => String::new(),
-    }
-}
-
-/// The Levenshtein distance of two words. Only the first 64 characters of `from` count, which bounds the cost for long input.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let from: Vec<char> = from.chars().take(64).collect();
-    let mut previous: Vec<usize> = (0..=from.len()).collect();
-    for (row, wanted) in to.chars().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, found) in from.iter().enumerate() {
-            let replaced = previous[column] + usize::from(*found != wanted);
-            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
-        }
-        previous = current;
-    }
-    previous[from.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,14 +134,14 @@ mod tests {
     fn an_unknown_kind_names_the_nearest_and_all() {
         let message = refused("unifrom,rows=3");
         assert!(message.contains("did you mean 'uniform'?"), "{message}");
-        assert!(message.contains("there are uniform, arrow"), "{message}");
+        assert!(message.contains("the generators are uniform, arrow"), "{message}");
         assert!(!refused("zzzzzzzz").contains("did you mean"));
     }
 
     #[test]
     fn an_unknown_missing_or_repeated_key_shows_how_to_write_it() {
         let message = refused("uniform,row=3");
-        assert!(message.contains("no key 'row' (did you mean 'rows'?)"), "{message}");
+        assert!(message.contains("unknown key 'row' (did you mean 'rows'?)"), "{message}");
         assert!(message.ends_with("write gen:uniform,rows=N[,cols=N]"), "{message}");
         assert!(refused("uniform").contains("rows= is missing"));
         assert!(refused("uniform,rows=1,rows=2").contains("rows= is given twice"));
@@ -184,11 +158,5 @@ mod tests {
         let spec = Spec::parse("gen:uniform,rows=18446744073709551615", KINDS).unwrap();
         assert_eq!(spec.number("rows").unwrap(), u64::MAX);
         assert_eq!(spec.optional("cols").unwrap(), None);
-    }
-
-    #[test]
-    fn the_edit_distance_is_that_of_levenshtein() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::matrix::Dtype;
 use crate::report::{Missing, Plot, SeriesStyle, svg};
 use crate::study::{MatrixFacts, Times};
+use crate::toml_file::TomlFile;
 
 fn record(sweep: &str, seconds: f64) -> Record {
     Record {
@@ -30,7 +31,7 @@ fn config_of(subject: &str, matrix: &str) -> StudyConfig {
     let text = format!(
         "title = 't'\n[[sweep]]\nname = 'My sweep!'\nsubject = '{subject}'\nmatrices = ['{matrix}']\nagainst = []"
     );
-    StudyConfig::parse(&text, "t.toml").unwrap()
+    StudyConfig::parse(&TomlFile::new("t.toml", text)).unwrap()
 }
 
 fn missing(name: &str, measured: bool, reason: &str) -> Missing {
@@ -202,7 +203,7 @@ fn series_without_times_are_named_with_the_reason() {
 #[test]
 fn libraries_that_were_asked_for_and_are_absent_are_named() {
     let text = "title = 't'\n[[sweep]]\nname = 'My sweep!'\nsubject = 'kernel'\nmatrices = ['gen:a']\nagainst = ['mkl']";
-    let config = StudyConfig::parse(text, "t.toml").unwrap();
+    let config = StudyConfig::parse(&TomlFile::new("t.toml", text)).unwrap();
     let at = |k| Record { k: Some(k), ..record("My sweep!", 1.0) };
     for figure in figures(&config, &[at(1), at(8)]) {
         assert_eq!(figure.missing.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["mkl"]);

@@ -1,0 +1,76 @@
+//! Values that shells complete: names of devices, kernels and generators.
+//!
+//! The lists do not limit what may be typed: `cuda:3`, `csr_vector_subwarp_w4` and lists with commas are checked later,
+//! where an error can suggest the nearest name.
+
+use std::ffi::OsStr;
+use std::sync::LazyLock;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+
+use crate::cli::options::Devices;
+use crate::cost::preset_names;
+use crate::kernel::TABLE;
+use crate::matrix::generate::{KINDS, Kind};
+
+/// A parser that offers names to shell completions.
+#[derive(Clone)]
+pub(super) struct Offering<P> {
+    parser: P,
+    names: &'static LazyLock<Vec<String>>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for Offering<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().map(|name| PossibleValue::new(name.as_str()))))
+    }
+}
+
+/// The devices that `--devices` takes, the first of each kind.
+static DEVICES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let real = ["auto", "cpu", "cuda", "cuda:0", "emu:0"].map(String::from);
+    real.into_iter().chain(preset_names().map(|machine| format!("sim:{machine}"))).collect()
+});
+
+static KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto"));
+static KERNELS: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("all"));
+
+fn kernel_names(first: &str) -> Vec<String> {
+    std::iter::once(first).chain(TABLE.iter().map(|kernel| kernel.name)).map(String::from).collect()
+}
+
+/// The kinds of matrices that can be generated, each with its first required key.
+pub static GENERATORS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let name = |kind: &Kind| match kind.keys.iter().find(|key| key.required) {
+        Some(key) => format!("{},{}=", kind.name, key.name),
+        None => kind.name.to_string(),
+    };
+    KINDS.iter().map(name).collect()
+});
+
+pub(super) fn devices() -> Offering<fn(&str) -> Result<Devices, String>> {
+    Offering { parser: |text| text.parse(), names: &DEVICES }
+}
+
+pub(super) fn kernel() -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), names: &KERNEL }
+}
+
+pub(super) fn kernels() -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), names: &KERNELS }
+}
+
+pub(super) fn generator() -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), names: &GENERATORS }
+}

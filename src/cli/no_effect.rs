@@ -1,0 +1,121 @@
+//! Flags that were typed and have no effect on the devices, matrix or mode at hand. Each is noted once.
+
+use super::args::{
+    BenchArguments, CalibrateArguments, CommonArguments, ConvertArguments, InspectArguments, PlanArguments,
+    RunArguments,
+};
+use super::options::XSource;
+use super::session::MatrixSource;
+use crate::plan::{DeviceSpec, Plan};
+
+/// The devices of a product, as far as flags depend on them.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceKinds {
+    /// Whether the CPU may compute.
+    pub has_cpu: bool,
+    /// Whether a device with its own memory may compute.
+    pub has_gpu: bool,
+    /// Whether the devices are simulated.
+    pub simulated: bool,
+    /// Whether a cost model of this machine is used.
+    pub has_model: bool,
+}
+
+impl DeviceKinds {
+    /// Of devices that are not planned for with a cost model of this machine.
+    pub fn of(devices: &[DeviceSpec]) -> Self {
+        Self {
+            has_cpu: devices.iter().any(|device| device.profile.link.is_none()),
+            has_gpu: devices.iter().any(|device| device.profile.link.is_some()),
+            simulated: devices.iter().any(|device| device.name.starts_with("sim:")),
+            has_model: false,
+        }
+    }
+
+    /// Of a saved plan's devices.
+    pub fn of_plan(plan: &Plan) -> Self {
+        Self {
+            has_cpu: plan.devices.iter().any(|device| device.profile.link.is_none()),
+            has_gpu: plan.devices.iter().any(|device| device.profile.link.is_some()),
+            simulated: plan.devices.iter().any(|device| device.name.starts_with("sim:")),
+            has_model: false,
+        }
+    }
+}
+
+/// A flag's name, whether it has no effect, and why.
+type Rule = (&'static str, bool, &'static str);
+
+fn notes(common: &CommonArguments, rules: &[Rule]) -> Vec<String> {
+    let idle = rules.iter().filter(|(name, is_idle, _)| *is_idle && common.is_typed(name));
+    idle.map(|(name, _, why)| format!("--{} has no effect: {why}", name.replace('_', "-"))).collect()
+}
+
+/// Rules that `run` and `plan` share.
+fn planning(devices: DeviceKinds) -> Vec<Rule> {
+    let DeviceKinds { has_cpu, has_gpu, simulated, has_model } = devices;
+    vec![
+        ("mode", !has_gpu, "the CPU reads A in place"),
+        ("transfer", !has_gpu, "nothing is copied to a GPU"),
+        ("mem_limit", !has_gpu, "it limits the memory of GPUs"),
+        ("cpu_share", !(has_cpu && has_gpu), "it divides the product between the CPU and GPUs"),
+        ("model", simulated, "a simulated machine has its own cost model"),
+        ("tune", simulated, "no kernel can be timed on a simulated machine"),
+        ("no_refine", simulated || !has_model, "no cost model of this machine is used"),
+        ("threads", simulated, "a simulated machine has its own cores"),
+    ]
+}
+
+/// Notes on the flags of `run`.
+pub fn of_run(arguments: &RunArguments, devices: DeviceKinds) -> Vec<String> {
+    let mut rules = planning(devices);
+    let (reads_matrix, simulated) = (is_file(&arguments.matrix), devices.simulated);
+    let random_x = arguments.x == XSource::Random && !simulated;
+    let reads_x = matches!(arguments.x, XSource::File(_));
+    rules.extend([
+        ("schedule", simulated || !devices.has_cpu, "it divides the rows between threads of this CPU"),
+        ("warmup", simulated, "simulated times do not vary"),
+        ("seed", reads_matrix && !random_x, "neither the matrix nor X is random"),
+        ("finite", !reads_matrix && !reads_x, "neither the matrix nor X is read from a file"),
+        ("x", simulated && !reads_x, "a simulated machine does not read the values of X"),
+    ]);
+    notes(&arguments.common, &rules)
+}
+
+/// Notes on the flags of `plan`.
+pub fn of_plan(arguments: &PlanArguments, devices: DeviceKinds) -> Vec<String> {
+    let mut rules = planning(devices);
+    rules.extend(of_matrix(is_file(&arguments.matrix)));
+    notes(&arguments.common, &rules)
+}
+
+/// Notes on the flags of `inspect`.
+pub fn of_inspect(arguments: &InspectArguments) -> Vec<String> {
+    notes(&arguments.common, &of_matrix(is_file(&arguments.matrix)))
+}
+
+/// Notes on the flags of `convert`.
+pub fn of_convert(arguments: &ConvertArguments) -> Vec<String> {
+    notes(&arguments.common, &of_matrix(is_file(&arguments.input)))
+}
+
+/// Notes on the flags of `bench`.
+pub fn of_bench(arguments: &BenchArguments) -> Vec<String> {
+    notes(&arguments.common, &[("model", !arguments.oracle, "only --oracle makes plans")])
+}
+
+/// Notes on the flags of `calibrate`.
+pub fn of_calibrate(arguments: &CalibrateArguments) -> Vec<String> {
+    notes(&arguments.common, &[("seed", !arguments.from.is_empty(), "--from measures nothing")])
+}
+
+fn of_matrix(is_file: bool) -> [Rule; 2] {
+    [
+        ("seed", is_file, "the matrix is read from a file"),
+        ("finite", !is_file, "a generated matrix has finite values only"),
+    ]
+}
+
+fn is_file(matrix: &std::ffi::OsStr) -> bool {
+    !matches!(MatrixSource::new(matrix), MatrixSource::Generated(_))
+}

@@ -1,0 +1,67 @@
+//! Checks every name in a study before anything is measured; errors name the file and the line.
+
+use super::args::TRANSFERS;
+use super::kernel_bench::PEERS;
+use super::options::{Devices, parse_bytes};
+use super::planning::kernel;
+use super::session::MatrixSource;
+use crate::error::{Error, Result};
+use crate::study::{Case, KernelNames, StudyConfig, StudySubject};
+use crate::suggest::did_you_mean;
+use crate::toml_file::TomlFile;
+
+/// An error for the first name in the study that does not exist.
+pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
+    for (number, sweep) in config.sweep.iter().enumerate() {
+        let number = number.to_string();
+        let wrong = |key: &str, index: usize, reason: String| {
+            let place = file.place_of(&["sweep", &number, key, &index.to_string()]);
+            Error::Usage(format!("{place}: sweep {}: {reason}", sweep.name))
+        };
+        for (index, devices) in sweep.devices.iter().enumerate() {
+            devices.parse::<Devices>().map_err(|reason| wrong("devices", index, reason))?;
+        }
+        for (index, bytes) in sweep.chunk_bytes.iter().enumerate() {
+            parse_bytes(bytes).map_err(|reason| wrong("chunk_bytes", index, reason))?;
+        }
+        for (key, words, known) in [
+            ("mode", &sweep.mode, &["auto", "resident", "oneshot", "stream"][..]),
+            ("transfer", &sweep.transfer, &TRANSFERS),
+            ("schedule", &sweep.schedule, &["balanced", "equal-rows"]),
+            ("against", &sweep.against, &PEERS),
+        ] {
+            let unknown = words.iter().enumerate().find(|(_, word)| !known.contains(&word.as_str()));
+            if let Some((index, word)) = unknown {
+                let nearest = did_you_mean(word, known.iter().copied());
+                let reason =
+                    format!("{key}: unknown value '{word}'{nearest}; values are {}", known.join(", "));
+                return Err(wrong(key, index, reason));
+            }
+        }
+        for (index, name) in sweep.kernels.iter().enumerate() {
+            match sweep.subject {
+                StudySubject::Kernel => KernelNames::new(std::slice::from_ref(name)).map(drop),
+                StudySubject::Run => kernel(name).map(drop),
+                StudySubject::Conversion => Ok(()),
+            }
+            .map_err(|error| wrong("kernels", index, error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// An error for the first case whose matrix is a missing file or an unknown generator.
+pub fn check_matrices(config: &StudyConfig, file: &TomlFile, cases: &[Case]) -> Result<()> {
+    for case in cases {
+        let Err(error) = MatrixSource::new(case.matrix.as_ref()).check() else { continue };
+        let number = config.sweep.iter().position(|sweep| sweep.name == case.sweep).unwrap_or(0);
+        let names = config.sweep.get(number).map_or(&[][..], |sweep| &sweep.matrices);
+        let index = names.iter().position(|name| *name == case.matrix).unwrap_or(0);
+        let place = file.place_of(&["sweep", &number.to_string(), "matrices", &index.to_string()]);
+        return Err(match error {
+            Error::Usage(reason) => Error::Usage(format!("{place}: {reason}")),
+            error => Error::input(place, error.to_string()),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The cases of a study: every combination of the lists of each sweep.
+
+use serde::Serialize;
+
+use super::config::{StudyConfig, Subject, Sweep, Threads};
+use crate::error::{Error, Result};
+use crate::matrix::Dtype;
+
+/// One case of a study: everything that defines it except the machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Case {
+    /// The sweep's name.
+    pub sweep: String,
+    /// What is measured.
+    pub subject: Subject,
+    /// The matrix, as the study names it.
+    pub matrix: String,
+    /// The value type.
+    pub dtype: Dtype,
+    /// Threads of the CPU.
+    pub threads: usize,
+    /// The list of devices, as the study writes it.
+    pub devices: String,
+    /// Columns of X; none for conversions.
+    pub k: Option<usize>,
+    /// The kernels: one for a whole product, several where each is measured alone.
+    pub kernels: Vec<String>,
+    /// The transfer mode of A.
+    pub mode: String,
+    /// How the CPU's threads divide the rows.
+    pub schedule: String,
+    /// Bytes of A in a chunk, as the study writes it.
+    pub chunk_bytes: Option<String>,
+    /// The share of the product that the CPU computes.
+    pub cpu_share: Option<f64>,
+    /// How A, X and Y are copied to devices.
+    pub transfer: String,
+    /// Libraries to measure for comparison.
+    pub against: Vec<String>,
+}
+
+impl StudyConfig {
+    /// All cases, in the order of measurement, where the process may use `most_threads` threads. `count` returns the
+    /// number of devices in a list.
+    pub fn cases(&self, most_threads: usize, count: impl Fn(&str) -> usize) -> Result<Vec<Case>> {
+        let mut cases = Vec::new();
+        for sweep in &self.sweep {
+            sweep.add_cases(most_threads, &count, &mut cases)?;
+        }
+        Ok(cases)
+    }
+}
+
+impl Threads {
+    /// The numbers of threads where the process may use `most`.
+    fn numbers(&self, most: usize) -> Vec<usize> {
+        match self {
+            Self::List(list) => list.clone(),
+            Self::Word(word) if word == "doubling" => {
+                let mut numbers: Vec<usize> =
+                    std::iter::successors(Some(1), |&n| Some(n * 2)).take_while(|&n| n < most).collect();
+                numbers.push(most.max(1));
+                numbers
+            }
+            Self::Word(_) => vec![most.max(1)],
+        }
+    }
+}
+
+impl Sweep {
+    fn add_cases(
+        &self,
+        most_threads: usize,
+        count: &impl Fn(&str) -> usize,
+        cases: &mut Vec<Case>,
+    ) -> Result<()> {
+        let optional = |list: &[String]| match list {
+            [] => vec![None],
+            list => list.iter().cloned().map(Some).collect(),
+        };
+        let shares: Vec<Option<f64>> = if self.cpu_share.is_empty() {
+            vec![None]
+        } else {
+            self.cpu_share.iter().copied().map(Some).collect()
+        };
+        let named = |name: &str| match &self.kernels[..] {
+            [] => vec![name.to_string()],
+            names => names.to_vec(),
+        };
+        let (kernels, ks, chunk_bytes) = match self.subject {
+            Subject::Run => {
+                let kernels = named("auto").into_iter().map(|kernel| vec![kernel]).collect();
+                (kernels, self.k.iter().copied().map(Some).collect(), optional(&self.chunk_bytes))
+            }
+            Subject::Kernel => (vec![named("all")], self.k.iter().copied().map(Some).collect(), vec![None]),
+            Subject::Conversion => (vec![Vec::new()], vec![None], vec![None]),
+        };
+        for matrix in &self.matrices {
+            for &dtype in &self.dtype {
+                for threads in self.threads.numbers(most_threads) {
+                    for devices in &self.devices {
+                        let matrix = with_counts(matrix, threads, count(devices)).map_err(Error::Usage)?;
+                        let base = Case {
+                            sweep: self.name.clone(),
+                            subject: self.subject,
+                            matrix,
+                            dtype,
+                            threads,
+                            devices: devices.clone(),
+                            k: None,
+                            kernels: Vec::new(),
+                            mode: String::new(),
+                            schedule: String::new(),
+                            chunk_bytes: None,
+                            cpu_share: None,
+                            transfer: String::new(),
+                            against: self.against.clone(),
+                        };
+                        product(&base, (&kernels, &ks, &chunk_bytes, &shares), self, cases);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Inner<'a> = (&'a [Vec<String>], &'a [Option<usize>], &'a [Option<String>], &'a [Option<f64>]);
+
+/// The inner loops, over everything that changes without loading another matrix or starting other threads.
+fn product(base: &Case, (kernels, ks, chunk_bytes, shares): Inner<'_>, sweep: &Sweep, cases: &mut Vec<Case>) {
+    for kernels in kernels {
+        for mode in &sweep.mode {
+            for schedule in &sweep.schedule {
+                for transfer in &sweep.transfer {
+                    for &k in ks {
+                        for chunk_bytes in chunk_bytes {
+                            for &cpu_share in shares {
+                                cases.push(Case {
+                                    k,
+                                    kernels: kernels.clone(),
+                                    mode: mode.clone(),
+                                    schedule: schedule.clone(),
+                                    chunk_bytes: chunk_bytes.clone(),
+                                    cpu_share,
+                                    transfer: transfer.clone(),
+                                    ..base.clone()
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A matrix's name with `{1000*threads}` and `{1000*devices}` replaced by their values.
+pub(super) fn with_counts(name: &str, threads: usize, devices: usize) -> std::result::Result<String, String> {
+    let mut expanded = String::new();
+    let mut rest = name;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let wrong =
+            || format!("{name}: braces hold a number times threads or devices, such as {{1000*threads}}");
+        let (inside, after) = behind.split_once('}').ok_or_else(wrong)?;
+        let (number, of) = inside.split_once('*').ok_or_else(wrong)?;
+        let factor = match of.trim() {
+            "threads" => threads,
+            "devices" => devices,
+            _ => return Err(wrong()),
+        };
+        let number: usize = number.trim().replace('_', "").parse().map_err(|_| wrong())?;
+        expanded += before;
+        expanded += &number.checked_mul(factor).ok_or_else(wrong)?.to_string();
+        rest = after;
+    }
+    Ok(expanded + rest)
+}
