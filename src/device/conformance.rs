@@ -33,7 +33,7 @@ struct Subject<'pool> {
     completions: Receiver<Completion>,
     supports: Supports,
     /// For each operation in flight its lane.
-    under_way: HashMap<Fence, usize>,
+    in_flight: HashMap<Fence, usize>,
     completed: HashMap<Fence, Completion>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn conforms<'pool>(
     let fresh = || {
         let (sender, completions) = unbounded();
         let device = open(Reports { device: DeviceId(5), sender });
-        Subject { device, completions, supports, under_way: HashMap::new(), completed: HashMap::new() }
+        Subject { device, completions, supports, in_flight: HashMap::new(), completed: HashMap::new() }
     };
     a_description_stays_the_same(&mut fresh());
     allocations_beyond_the_limit_are_refused(&mut fresh());
@@ -110,13 +110,13 @@ impl Subject<'_> {
     /// Submits an operation once the lane is below its depth.
     fn submit(&mut self, lane: usize, operation: Operation<'static>, waits: &[Fence]) -> Fence {
         let depth = self.device.describe().lanes[lane].depth;
-        while self.under_way.values().filter(|on| **on == lane).count() >= depth {
+        while self.in_flight.values().filter(|on| **on == lane).count() >= depth {
             self.receive_completion();
         }
         let demand = Demand { alone_ns: 1000, link_bytes: SIZE, host_bytes: SIZE };
         let fence = self.device.submit(lane, operation, demand, waits).unwrap();
         assert!(!self.completed.contains_key(&fence), "a fence is used again");
-        assert!(self.under_way.insert(fence, lane).is_none(), "a fence is used twice");
+        assert!(self.in_flight.insert(fence, lane).is_none(), "a fence is used twice");
         fence
     }
 
@@ -134,7 +134,7 @@ impl Subject<'_> {
         };
         assert_eq!(end.device, DeviceId(5), "a completion carries another device's number");
         assert!(end.start_ns <= end.end_ns && end.end_ns <= self.device.now_ns(), "{end:?}");
-        assert!(self.under_way.remove(&end.fence).is_some(), "{end:?} was not in flight");
+        assert!(self.in_flight.remove(&end.fence).is_some(), "{end:?} was not in flight");
         self.completed.insert(end.fence, end);
     }
 
@@ -154,7 +154,7 @@ impl Subject<'_> {
 
     /// Waits for all operations and asserts that no further completion arrives.
     fn finish(&mut self) {
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.receive_completion();
         }
         while self.device.advance() {}
@@ -169,7 +169,7 @@ impl Subject<'_> {
         match self.device.submit(lane, operation, Demand::default(), &[]) {
             Err(fault) => fault.kind,
             Ok(fence) => {
-                self.under_way.insert(fence, lane);
+                self.in_flight.insert(fence, lane);
                 self.completion_of(fence).result.expect_err("an invalid operation succeeded").kind
             }
         }

@@ -77,7 +77,7 @@ impl Transfer {
     }
 
     /// Whether both pitches are equal, so that the copy is contiguous.
-    pub fn is_plain(&self) -> bool {
+    pub fn is_contiguous(&self) -> bool {
         self.rows.pitch_bytes == self.rows.host_pitch_bytes
     }
 
@@ -90,17 +90,17 @@ impl Transfer {
     /// copy is one row.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let RowBytes { bytes, pitch_bytes, host_pitch_bytes } = self.rows;
-        let plain = self.is_plain().then_some((0, 0, self.device.bytes()));
-        let rows = if plain.is_some() { 0 } else { self.rows() };
+        let contiguous = self.is_contiguous().then_some((0, 0, self.device.bytes()));
+        let rows = if contiguous.is_some() { 0 } else { self.rows() };
         let row = move |row| (row * pitch_bytes, row * host_pitch_bytes, bytes);
-        plain.into_iter().chain((0..rows).map(row))
+        contiguous.into_iter().chain((0..rows).map(row))
     }
 
     /// Whether the host range is within its memory and every row is within both ranges.
     pub fn is_sound(&self) -> bool {
         let RowBytes { bytes, pitch_bytes, host_pitch_bytes } = self.rows;
         let inside = self.host.begin <= self.host.end && self.host.end <= self.host.pinned.bytes() as u64;
-        if self.is_plain() {
+        if self.is_contiguous() {
             return inside
                 && self.device.begin <= self.device.end
                 && self.host.bytes() == self.device.bytes();
@@ -202,9 +202,9 @@ mod tests {
         assert!(!transfer(10, 65, strided).is_sound(), "the last row ends beyond the host range");
         assert!(!transfer(50, 106, strided).is_sound(), "the host range ends beyond its memory");
         assert!(!transfer(10, 66, RowBytes { bytes: 9, ..strided }).is_sound(), "rows overlap");
-        let plain = transfer(0, 24, RowBytes::ALL);
-        assert!(plain.is_sound());
-        assert_eq!(plain.pieces().collect::<Vec<_>>(), [(0, 0, 24)]);
+        let contiguous = transfer(0, 24, RowBytes::ALL);
+        assert!(contiguous.is_sound());
+        assert_eq!(contiguous.pieces().collect::<Vec<_>>(), [(0, 0, 24)]);
         assert!(!transfer(0, 23, RowBytes::ALL).is_sound());
     }
 }

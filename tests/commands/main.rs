@@ -2,6 +2,7 @@
 
 mod bench;
 mod choose;
+mod claims;
 mod demo;
 mod devices;
 mod docs;
@@ -9,6 +10,7 @@ mod heterogeneous;
 mod limits;
 mod matrix;
 mod outputs;
+mod plain_words;
 mod plan;
 mod run;
 mod streams;

@@ -292,6 +292,29 @@ fn memory_that_a_device_refuses_to_register_is_staged_and_reported() {
 }
 
 #[test]
+fn repeat_registers_x_and_y_once_and_run_registers_them_at_every_call() {
+    let pool = pool();
+    let a = generate::<f64>("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    // The arrays of A are registrations 1 to 3, X and Y are 4 and 5. A sixth one means that X was registered again.
+    let devices = words("emu:0?refuse_registration=6");
+    let case = Case { devices: &devices, register: true, ..Case::default() };
+    for (repeated, refused) in [(true, 0), (false, 1)] {
+        let faults = with_prepared(&pool, &a, 4, &case, |prepared| {
+            let x = x_for::<f64>(a.cols(), 4);
+            let mut y = MultiVector::<f64>::zeros(a.rows(), 4)?;
+            if repeated {
+                prepared.repeat(x.view(), y.view_mut(), 2, None, |_, _| {})?;
+            } else {
+                prepared.run(x.view(), y.view_mut(), None)?;
+                prepared.run(x.view(), y.view_mut(), None)?;
+            }
+            Ok(prepared.faults().to_vec())
+        });
+        assert_eq!(faults.unwrap().len(), refused, "repeated: {repeated}");
+    }
+}
+
+#[test]
 fn a_row_longer_than_a_chunk_is_split_and_its_carries_are_added_in_order() {
     let pool = pool();
     let a = generate::<f64>("uniform,rows=5,degree=3000,cols=9000", 2, u64::MAX).unwrap().matrix;

@@ -21,8 +21,8 @@ use cudarc::driver::result::DriverError;
 
 use super::clock::{Epoch, SharedHostTime};
 use super::context::{Context, EventWait};
-use super::driver::words;
-use super::events::{Events, UnderWay};
+use super::driver::message_of;
+use super::events::{Events, InFlight};
 use super::shared::Shared;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fence, LaneKind, Reports};
@@ -54,7 +54,7 @@ pub enum Start {
     /// By the event recorded before it.
     Recorded,
     /// By the latest end of its predecessor on the lane and of these operations of other lanes.
-    AfterPredecessors(Vec<Arc<UnderWay>>),
+    AfterPredecessors(Vec<Arc<InFlight>>),
 }
 
 /// An operation that was issued to its stream.
@@ -62,7 +62,7 @@ pub struct Issued {
     /// Its fence.
     pub fence: Fence,
     /// Its events and, later, its end time.
-    pub under_way: Arc<UnderWay>,
+    pub in_flight: Arc<InFlight>,
     /// How its start time is determined.
     pub start: Start,
     /// The reference event of its times.
@@ -106,23 +106,23 @@ impl CompletionThread {
         let mut queue =
             Queue { incoming: &self.issued, shared: &self.shared, taken: VecDeque::new(), complete: 0 };
         while let Some((issued, is_complete)) = queue.next() {
-            let Issued { fence, under_way, start, epoch, issued_ns, what, held } = issued;
+            let Issued { fence, in_flight, start, epoch, issued_ns, what, held } = issued;
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_running_kernel(Some(what));
             }
-            let waited = if is_complete { Ok(()) } else { wait(&under_way.events, || queue.more_follows()) };
+            let waited = if is_complete { Ok(()) } else { wait(&in_flight.events, || queue.more_follows()) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = match &start {
-                    Start::Recorded => self.host_time.host_ns(epoch.card_ns(&under_way.events.start)?),
+                    Start::Recorded => self.host_time.host_ns(epoch.card_ns(&in_flight.events.start)?),
                     Start::AfterPredecessors(others) => {
                         others.iter().try_fold(lane_end_ns, |latest_ns, other| {
                             other.ended_ns(&epoch, &self.host_time).map(|end_ns| end_ns.max(latest_ns))
                         })?
                     }
                 };
-                let end_ns = self.host_time.host_ns(epoch.card_ns(&under_way.events.end)?);
+                let end_ns = self.host_time.host_ns(epoch.card_ns(&in_flight.events.end)?);
                 Ok((start_ns, end_ns, seen_ns))
             });
             let (start_ns, end_ns, result) = match times {
@@ -133,7 +133,7 @@ impl CompletionThread {
                 }
                 Err(error) => {
                     let now_ns = self.clock.now_ns();
-                    (issued_ns.max(lane_end_ns), now_ns, Err(self.shared.mark_lost(&words(error))))
+                    (issued_ns.max(lane_end_ns), now_ns, Err(self.shared.mark_lost(&message_of(error))))
                 }
             };
             if computes {
@@ -141,7 +141,7 @@ impl CompletionThread {
             }
             lane_end_ns = end_ns;
             // Only this thread sets it, once.
-            let _ = under_way.end_ns.set(end_ns);
+            let _ = in_flight.end_ns.set(end_ns);
             // Released before the report: the receiver may reuse the memory and the events at once.
             drop(held);
             let _ = self.ended.send(fence);
@@ -172,7 +172,7 @@ impl Queue<'_> {
         if self.complete == 0 && self.taken.len() >= BACKLOG {
             let middle = self.taken.len() / 2;
             // An error is reported when the operation itself is waited for.
-            if self.taken[middle].under_way.events.end.is_complete().unwrap_or(false) {
+            if self.taken[middle].in_flight.events.end.is_complete().unwrap_or(false) {
                 self.complete = middle + 1;
             }
         }

@@ -88,7 +88,7 @@ fn load() -> Result<Driver, String> {
         }
     }
     let failed = |what: &str, error| {
-        format!("the CUDA driver {what} ({}); check that nvidia-smi lists the GPUs", words(error))
+        format!("the CUDA driver {what} ({}); check that nvidia-smi lists the GPUs", message_of(error))
     };
     result::init().map_err(|error| failed("does not initialise", error))?;
     let count: c_int =
@@ -104,7 +104,7 @@ fn load() -> Result<Driver, String> {
 }
 
 /// The driver's own message for an error.
-pub fn words(error: result::DriverError) -> String {
+pub fn message_of(error: result::DriverError) -> String {
     let text = |text: Result<&std::ffi::CStr, _>| text.ok().map(|text| text.to_string_lossy().into_owned());
     match (text(error.error_string()), text(error.error_name())) {
         (Some(string), Some(name)) => format!("{string}, {name}"),
@@ -137,5 +137,5 @@ pub fn fault(kind: FaultKind, what: &str, error: result::DriverError) -> Fault {
         // Every other error, above all a kernel fault, makes the context unusable.
         _ => FaultKind::Lost,
     };
-    Fault::new(kind, format!("{what}: {}", words(error)))
+    Fault::new(kind, format!("{what}: {}", message_of(error)))
 }

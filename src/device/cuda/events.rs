@@ -54,7 +54,7 @@ impl EventPool {
 
 /// An operation in flight, as seen by operations that wait for it.
 #[derive(Debug)]
-pub struct UnderWay {
+pub struct InFlight {
     /// Its lane.
     pub lane: usize,
     /// The events around it. They are reused after its completion was observed.
@@ -63,7 +63,7 @@ pub struct UnderWay {
     pub end_ns: OnceLock<u64>,
 }
 
-impl UnderWay {
+impl InFlight {
     /// When it ended on the host's clock. It must be complete.
     pub fn ended_ns(&self, epoch: &Epoch, host_time: &SharedHostTime) -> Result<u64, DriverError> {
         if let Some(end_ns) = self.end_ns.get() {

@@ -179,7 +179,7 @@ impl CudaDevice {
             clock,
             reports,
             event_pool: EventPool::default(),
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
             last: vec![None; kinds.len()],
             failed: HashSet::new(),
             illegal_address: None,
@@ -211,7 +211,7 @@ impl CudaDevice {
     /// Card address of a range's first byte; a fault if the range is not in this device's memory.
     fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
         let outside =
-            || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
+            || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
         let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() {
             return Err(outside());
@@ -402,7 +402,7 @@ fn misuse(message: String) -> Fault {
 
 /// The driver copy of a checked transfer.
 fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
-    if transfer.is_plain() {
+    if transfer.is_contiguous() {
         let bytes = transfer.device.bytes() as usize;
         return Copy { host, card, bytes, rows: 1, host_pitch: bytes, card_pitch: bytes };
     }

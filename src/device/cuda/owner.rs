@@ -16,8 +16,8 @@ use cudarc::driver::{result, sys};
 use super::clock::CardClock;
 use super::completion_thread::{HeldMemory, Issued, Start};
 use super::context::{Context, EventWait, Stream};
-use super::driver::{fault, words};
-use super::events::{EventPool, UnderWay};
+use super::driver::{fault, message_of};
+use super::events::{EventPool, InFlight};
 use super::forms::Architecture;
 use super::illegal_address::IllegalAddress;
 use super::modules::Modules;
@@ -111,7 +111,7 @@ pub struct Owner {
     /// Events for reuse.
     pub event_pool: EventPool,
     /// Operations in flight.
-    pub under_way: HashMap<Fence, Arc<UnderWay>>,
+    pub in_flight: HashMap<Fence, Arc<InFlight>>,
     /// The last operation of each lane.
     pub last: Vec<Option<Fence>>,
     /// Operations that could not be issued.
@@ -161,8 +161,8 @@ impl Owner {
             return Err(Fault::new(FaultKind::Launch, message));
         }
         while let Ok(ended) = self.ended.try_recv() {
-            if let Some(under_way) = self.under_way.remove(&ended) {
-                self.event_pool.release(under_way.events.clone());
+            if let Some(in_flight) = self.in_flight.remove(&ended) {
+                self.event_pool.release(in_flight.events.clone());
             }
         }
         let Command { fence, lane, waits, waiting, action, what, held } = command;
@@ -171,7 +171,7 @@ impl Owner {
             Action::IllegalAddress => Some(self.illegal_address()?),
             _ => None,
         };
-        let epoch = self.card_clock.epoch(self.under_way.is_empty());
+        let epoch = self.card_clock.epoch(self.in_flight.is_empty());
         let events = self.event_pool.take(&self.context, waiting)?;
         let kind = if function.is_some() { FaultKind::Launch } else { FaultKind::Copy };
         let missing = || Fault::new(FaultKind::Misuse, format!("there is no lane {lane}"));
@@ -180,7 +180,7 @@ impl Owner {
         let last = self.last.get_mut(lane).ok_or_else(missing)?;
         let mut predecessors = Vec::new();
         for wait in &waits {
-            if let Some(before) = self.under_way.get(wait)
+            if let Some(before) = self.in_flight.get(wait)
                 && before.lane != lane
             {
                 stream.wait(&before.events.end).map_err(|error| fault(kind, what, error))?;
@@ -194,7 +194,7 @@ impl Owner {
         // Recording a start event costs the driver as much as a launch, so it is omitted where the start time is known
         // anyway: on a busy lane without other waits it is the end of the previous operation, and for a download it is
         // the end of its kernel.
-        let lane_is_busy = last.is_some_and(|last| self.under_way.contains_key(&last));
+        let lane_is_busy = last.is_some_and(|last| self.in_flight.contains_key(&last));
         let start_is_implied = match &action {
             Action::Download(_) => lane_is_busy || !predecessors.is_empty(),
             _ => lane_is_busy && predecessors.is_empty() && batch.is_none(),
@@ -208,12 +208,12 @@ impl Owner {
         if let Err(error) = events.end.record(stream) {
             // The operation is in flight without an end event, so its host memory can never be released safely.
             std::mem::forget(held);
-            return Err(self.shared.mark_lost(&words(error)));
+            return Err(self.shared.mark_lost(&message_of(error)));
         }
         *last = Some(fence);
-        let under_way = Arc::new(UnderWay { lane, events, end_ns: OnceLock::new() });
-        self.under_way.insert(fence, under_way.clone());
-        let issued = Issued { fence, under_way, start, epoch, issued_ns, what, held };
+        let in_flight = Arc::new(InFlight { lane, events, end_ns: OnceLock::new() });
+        self.in_flight.insert(fence, in_flight.clone());
+        let issued = Issued { fence, in_flight, start, epoch, issued_ns, what, held };
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))

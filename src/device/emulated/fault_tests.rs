@@ -21,7 +21,7 @@ fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
 fn values_of<T: bytemuck::Pod>(memory: &Allocation) -> Vec<T> {
     assert_eq!(memory.first_unwritten(0..memory.bytes()), None);
     let mut bytes = vec![0; memory.bytes()];
-    // SAFETY: nobody writes it now.
+    // SAFETY: no write is in progress.
     unsafe { memory.read(0, &mut bytes) };
     bytemuck::pod_collect_to_vec(&bytes)
 }
@@ -121,7 +121,7 @@ fn adjacent_arguments_keep_their_contents_when_copied_apart() {
 #[test]
 fn reads_of_unwritten_memory_are_reported() {
     let (from, to) = (unwritten(64 * 4), unwritten(64 * 4));
-    // SAFETY: inside, and nobody else uses it.
+    // SAFETY: inside, and only this thread uses it.
     unsafe { from.write(0, &[0; 17 * 4]) };
     let result = launch("reads_unwritten", vec![reads(&from), writes(&to)]);
     assert_reported(result, &["thread 17: reads 4 bytes at byte 68 of from, which are unwritten"]);

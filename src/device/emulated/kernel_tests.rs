@@ -148,7 +148,7 @@ fn product_with<T: Scalar>(
         unsafe { launch.run(&mut processor, &AtomicBool::new(false)) }.unwrap();
     }
     let mut left = vec![0u8; storage.bytes() as usize];
-    // SAFETY: nobody writes it now.
+    // SAFETY: no write is in progress.
     unsafe { slot.read(0, &mut left) };
     assert!(left == bytes[..], "{name} changed its chunk of A");
     let mut result = MultiVector::zeros(rows.len(), k).unwrap();
@@ -157,7 +157,7 @@ fn product_with<T: Scalar>(
         assert_eq!(y.first_unwritten(begin..end), None, "{name} left a part of Y unwritten");
         let padding = (end..begin + pitch_bytes).all(|at| y.first_unwritten(at..at + 1).is_some());
         assert!(padding || with_vectors, "{name} wrote to the padding between rows of Y");
-        // SAFETY: nobody writes it now.
+        // SAFETY: no write is in progress.
         unsafe { y.read(begin, bytemuck::cast_slice_mut(result.view_mut().row_mut(row))) };
     }
     Some(result)

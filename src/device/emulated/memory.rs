@@ -170,7 +170,7 @@ mod tests {
     fn bytes_are_unwritten_until_they_are_written() {
         let memory = Allocation::new(100).unwrap();
         assert_eq!(memory.first_unwritten(0..100), Some(0));
-        // SAFETY: inside, and nobody else is here.
+        // SAFETY: inside, and only this thread uses it.
         unsafe { memory.write(3, &[7; 30]) };
         assert_eq!(memory.first_unwritten(3..33), None);
         assert_eq!((memory.first_unwritten(2..10), memory.first_unwritten(10..34)), (Some(2), Some(33)));
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_copy_keeps_unwritten_bytes_unwritten() {
         let (from, to) = (Allocation::new(64).unwrap(), Allocation::new(64).unwrap());
-        // SAFETY: inside, and nobody else is here.
+        // SAFETY: inside, and only this thread uses it.
         unsafe {
             from.write(5, &[1; 20]);
             from.write(30, &[2; 9]);

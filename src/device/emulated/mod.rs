@@ -141,7 +141,7 @@ impl EmulatedDevice {
 
     fn resolve(&self, range: &MemoryRange) -> Result<DeviceBytes, Fault> {
         let outside =
-            || misuse(format!("bytes {}..{} lie outside memory {}", range.begin, range.end, range.memory.0));
+            || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
         let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?.clone();
         if range.begin > range.end || range.end > memory.bytes() as u64 {
             return Err(outside());

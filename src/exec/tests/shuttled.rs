@@ -41,7 +41,7 @@ struct ThreadedDevice {
     ends: Arc<Mutex<Receiver<End>>>,
     reports: Reports,
     bound: Arc<Mutex<Option<TaskId>>>,
-    under_way: Arc<Mutex<usize>>,
+    in_flight: Arc<Mutex<usize>>,
     next: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'run> Device<'run> for ThreadedDevice {
         let task = self.bound.lock().unwrap().take().unwrap();
         let fence = Fence(self.next);
         self.next += 1;
-        *self.under_way.lock().unwrap() += 1;
+        *self.in_flight.lock().unwrap() += 1;
         self.lanes[lane].send(Job { task, fence }).unwrap();
         Ok(fence)
     }
@@ -82,11 +82,11 @@ impl<'run> Device<'run> for ThreadedDevice {
     /// Waits for the next completion of any device, as the coordinator would on its own channel.
     fn advance(&mut self) -> bool {
         {
-            let mut under_way = self.under_way.lock().unwrap();
-            if *under_way == 0 {
+            let mut in_flight = self.in_flight.lock().unwrap();
+            if *in_flight == 0 {
                 return false;
             }
-            *under_way -= 1;
+            *in_flight -= 1;
         }
         let (device, fence, result) = self.ends.lock().unwrap().recv().unwrap();
         let reports = Reports { device, sender: self.reports.sender.clone() };
@@ -157,7 +157,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
     let (ends, received) = channel();
     let received = Arc::new(Mutex::new(received));
     let (log, bound) = (Arc::new(Mutex::new(Log::default())), Arc::new(Mutex::new(None)));
-    let under_way = Arc::new(Mutex::new(0));
+    let in_flight = Arc::new(Mutex::new(0));
     let mut workers = Vec::new();
     let mut devices = Vec::new();
     for number in 0..=shape.accelerators {
@@ -185,7 +185,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
             ends: received.clone(),
             reports: Reports { device, sender: sender.clone() },
             bound: bound.clone(),
-            under_way: under_way.clone(),
+            in_flight: in_flight.clone(),
             next: 0,
         });
     }
@@ -209,7 +209,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
     };
     check_cover(&graph, &outcome);
     assert!(!outcome.faults.is_empty() || outcome.cancelled || outcome.is_complete());
-    assert_eq!(*under_way.lock().unwrap(), 0, "an operation is still in flight");
+    assert_eq!(*in_flight.lock().unwrap(), 0, "an operation is still in flight");
     drop(devices);
     for worker in workers {
         worker.join().unwrap();

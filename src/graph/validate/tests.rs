@@ -59,7 +59,7 @@ fn every_missing_take_and_give_is_found() {
         if let Some(pool) = entry.task.takes {
             let mut less = draft.clone();
             less.entries[number].task.takes = None;
-            let unsound = rejection(&less, "a slot given by one who has none");
+            let unsound = rejection(&less, "a slot given back without being held");
             assert!(matches!(unsound, Unsound::NotTaken { pool: of, .. } if of == pool), "{unsound}");
         }
     }
@@ -73,7 +73,7 @@ fn every_doubled_write_is_found() {
             let mut more = draft.clone();
             let strand = more.strand(None);
             more.add((TaskKind::Merge, DeviceId::HOST, strand), (None, None), &[], &[], &[write]);
-            rejection(&more, &format!("a second writer beside task {number}"));
+            rejection(&more, &format!("a second writer of the bytes of task {number}"));
         }
     }
 }
@@ -167,10 +167,13 @@ fn pools_taken_against_their_order_are_found_unless_they_never_run_out() {
 #[test]
 fn a_slot_kept_while_waiting_for_others_that_need_one_is_found() {
     let mut draft = two_hundred_tasks();
-    // X goes through the same pinned slots as the chunks, whose kernels wait for it with slots in their hands.
+    // X goes through the same pinned slots as the chunks, whose kernels wait for it while they hold slots.
     draft.entries[0].task.takes = Some(PoolId(0));
     draft.entries[1].task.gives = Some(PoolId(0));
-    assert!(matches!(rejection(&draft, "X behind its users"), Unsound::MayDeadlock { .. }));
+    assert!(matches!(
+        rejection(&draft, "X waiting for a slot that its readers hold"),
+        Unsound::MayDeadlock { .. }
+    ));
 }
 
 #[test]

@@ -85,8 +85,8 @@ pub struct Cusparse {
 impl Cusparse {
     /// Initialises it on card number `card`, or returns a message that says what is missing.
     pub fn open(card: u32) -> Result<Self, String> {
-        let in_words = |fault: Fault| fault.message;
-        let context = Context::create(card).map_err(in_words)?;
+        let message = |fault: Fault| fault.message;
+        let context = Context::create(card).map_err(message)?;
         // SAFETY: opens the library by name; its initialisers have no requirements.
         if !unsafe { sys::is_culib_present() } {
             return Err(
@@ -103,21 +103,20 @@ impl Cusparse {
                 return Err(format!("this cuSPARSE has no {symbol}; install cuSPARSE of CUDA 12 or later"));
             }
         }
-        let stream = Stream::create(&context).map_err(in_words)?;
-        let entered = context.enter().map_err(in_words)?;
+        let stream = Stream::create(&context).map_err(message)?;
+        let entered = context.enter().map_err(message)?;
         let (mut handle, mut version) = (ptr::null_mut(), 0);
         // SAFETY: the library writes one handle for the current context.
-        done("cuSPARSE does not initialise", unsafe { sys::cusparseCreate(&mut handle) })
-            .map_err(in_words)?;
+        done("cuSPARSE does not initialise", unsafe { sys::cusparseCreate(&mut handle) }).map_err(message)?;
         drop(entered);
         let mut cusparse = Self { handle, stream, context, version };
-        let entered = cusparse.context.enter().map_err(in_words)?;
+        let entered = cusparse.context.enter().map_err(message)?;
         // SAFETY: the handle and the stream are alive; one integer is written.
         let status = unsafe {
             sys::cusparseGetVersion(handle, &mut version);
             sys::cusparseSetStream(handle, cusparse.stream.raw().cast())
         };
-        done("cuSPARSE refuses the stream", status).map_err(in_words)?;
+        done("cuSPARSE refuses the stream", status).map_err(message)?;
         drop(entered);
         cusparse.version = version;
         Ok(cusparse)
