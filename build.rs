@@ -1,12 +1,11 @@
-//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler, and lists the PTX that is built in; needs no
-//! CUDA.
+//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler, and lists the built-in PTX. CUDA is not needed.
 //!
-//! Every load and store is instrumented as for a race detector (`-fsanitize=thread`), and misaligned addresses are looked
-//! for, but no sanitizer is linked: the emulator defines the functions that the compiler calls, and so sees each access
-//! before it happens. The kernels' entries are found in the preprocessed text and listed for the emulator.
+//! Every load and store is instrumented (`-fsanitize=thread`), and misaligned addresses are detected
+//! (`-fsanitize=alignment`). No sanitizer is linked: the emulator defines the functions that the compiler calls, so it
+//! checks each access before it is executed. The kernels' entries are found in the preprocessed source.
 //!
-//! The program is told what it was built from: the revision and whether files differed from it, the compiler, the profile.
-//! That asks for a run of this script at every change, so kernels are compiled only where their text is another.
+//! The script also records the build's provenance: the revision, whether files differ from it, the compiler and the
+//! profile. It therefore runs at every change; kernels are compiled only if their inputs have changed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +13,14 @@ use std::{env, fs};
 
 #[path = "src/device/emulated/entry_names.rs"]
 mod entry_names;
-#[path = "src/device/emulated/shared_words.rs"]
-mod shared_words;
+#[path = "src/device/emulated/shared_declarations.rs"]
+mod shared_declarations;
 
-const HEADER: &str = "src/device/emulated/cuda_words.h";
+const HEADER: &str = "src/device/emulated/cuda_builtins.h";
 const TEST_KERNELS: &str = "src/device/emulated/faulty.cu";
 
 fn main() {
-    tell_revision();
+    record_provenance();
     println!("cargo::rerun-if-changed=kernels");
     println!("cargo::rerun-if-changed={HEADER}");
     println!("cargo::rerun-if-changed={TEST_KERNELS}");
@@ -56,13 +55,13 @@ fn main() {
         .warnings(true)
         .flag("-fsanitize=thread")
         .flag("-fsanitize=alignment")
-        // The order and rounding of every operation are those of the text.
+        // Keeps the order and rounding of the source's floating-point operations.
         .flag("-ffp-contract=off")
         .flag("-fno-exceptions")
         .flag("-fno-rtti")
-        // `#pragma unroll` is for other compilers.
+        // `#pragma unroll` is for CUDA compilers.
         .flag("-Wno-unknown-pragmas")
-        // Loops must not become calls that nobody watches.
+        // Loops must not become library calls, whose accesses would not be checked.
         .flag("-fno-builtin")
         .flag_if_supported("-fno-tree-loop-distribute-patterns");
     if build.get_compiler().is_like_clang() {
@@ -77,7 +76,7 @@ fn main() {
     fs::write(stamp, inputs).expect("OUT_DIR is writable");
 }
 
-/// Everything that decides what the compiled kernels are, in one text.
+/// All inputs of the kernels' compilation, in one text.
 fn inputs(kernels: &[PathBuf]) -> String {
     let header = fs::read_to_string(HEADER).expect("the header is part of the source");
     let mut inputs = format!("{:016x}\n", fingerprint(header.as_bytes()));
@@ -92,20 +91,20 @@ fn inputs(kernels: &[PathBuf]) -> String {
     inputs + &format!("{:016x}\n", fingerprint(&script))
 }
 
-/// Tells the program what it is built from; of a tree that is no checkout of its own there is no revision.
-fn tell_revision() {
+/// Records the build's provenance in environment variables of the compiler. Outside a checkout there is no revision.
+fn record_provenance() {
     for path in ["src", "build.rs", "Cargo.toml", "Cargo.lock", "configs/machines"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let same = |top: &String| fs::canonicalize(top).ok() == fs::canonicalize(&folder).ok();
-    let mut revision = said("git", &["rev-parse", "--show-toplevel"]).filter(same);
+    let mut revision = output_of("git", &["rev-parse", "--show-toplevel"]).filter(same);
     let mut dirty = String::new();
     if revision.is_some() {
-        revision = said("git", &["rev-parse", "HEAD"]);
-        let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
+        revision = output_of("git", &["rev-parse", "HEAD"]);
+        let changed = output_of("git", &["status", "--porcelain", "--untracked-files=no"]);
         dirty = changed.map_or_else(String::new, |changed| (!changed.is_empty()).to_string());
-        let log = said("git", &["rev-parse", "--git-path", "logs/HEAD"]);
+        let log = output_of("git", &["rev-parse", "--git-path", "logs/HEAD"]);
         if let Some(log) = log.filter(|log| Path::new(log).exists()) {
             println!("cargo::rerun-if-changed={log}");
         }
@@ -113,19 +112,19 @@ fn tell_revision() {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     println!("cargo::rustc-env=ROWLOOM_REVISION={}", revision.unwrap_or_default());
     println!("cargo::rustc-env=ROWLOOM_DIRTY={dirty}");
-    println!("cargo::rustc-env=ROWLOOM_COMPILER={}", said(&rustc, &["--version"]).unwrap_or_default());
+    println!("cargo::rustc-env=ROWLOOM_COMPILER={}", output_of(&rustc, &["--version"]).unwrap_or_default());
     for (name, of) in [("ROWLOOM_TARGET", "TARGET"), ("ROWLOOM_PROFILE", "PROFILE")] {
         println!("cargo::rustc-env={name}={}", env::var(of).unwrap_or_default());
     }
 }
 
-/// What a command says, if it succeeds.
-fn said(command: &str, words: &[&str]) -> Option<String> {
+/// The standard output of a command, if it succeeds.
+fn output_of(command: &str, words: &[&str]) -> Option<String> {
     let output = Command::new(command).args(words).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Writes the call that lists the entries of `sources` to `file`.
+/// Writes the macro call with the entries of `sources` to `file`.
 fn list_entries(function: &str, sources: &[&PathBuf], file: &Path) {
     let mut list = format!("entries! {{ {function}:\n");
     for source in sources {
@@ -138,21 +137,21 @@ fn list_entries(function: &str, sources: &[&PathBuf], file: &Path) {
     fs::write(file, list).expect("OUT_DIR is writable");
 }
 
-/// The kernel's text with the files it includes in their places: what every compiler is given.
+/// The kernel's source with its includes expanded, as every compiler gets it.
 fn whole_text(kernel: &Path) -> String {
     let text = fs::read_to_string(kernel).expect("kernels are readable");
     let lines = text.lines().map(|line| match line.strip_prefix("#include \"") {
         Some(name) => fs::read_to_string(Path::new("kernels").join(name.trim_end_matches('"')))
-            .expect("kernels include files beside them"),
+            .expect("kernels include files of their own folder"),
         None => format!("{line}\n"),
     });
     lines.collect()
 }
 
-/// Writes the kernel's text, made ready for the C++ compiler, into `folder`.
+/// Writes the kernel's source, prepared for the C++ compiler, into `folder`.
 fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
     let text = whole_text(kernel);
-    let text = match shared_words::rewrite(&text) {
+    let text = match shared_declarations::rewrite(&text) {
         Ok(text) => text,
         Err(reason) => panic!("{}: {reason}", kernel.display()),
     };
@@ -164,7 +163,7 @@ fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
     source
 }
 
-/// The names of kernels' files with their PTX, as a Rust expression. PTX that was made of another text is left out.
+/// The kernels' file names with their PTX, as a Rust expression. PTX of an older source is left out.
 fn embedded_ptx(kernels: &[PathBuf]) -> String {
     let mut list = String::from("&[\n");
     for kernel in kernels {
@@ -173,7 +172,7 @@ fn embedded_ptx(kernels: &[PathBuf]) -> String {
         let stamp = format!("// {name} {:016x} ", fingerprint(whole_text(kernel).as_bytes()));
         if !fs::read_to_string(&ptx).is_ok_and(|ptx| ptx.starts_with(&stamp)) {
             println!(
-                "cargo::warning={} is not of this {name}: run .ci/compile_kernels.py --write",
+                "cargo::warning={} does not match {name}: run .ci/compile_kernels.py --write",
                 ptx.display()
             );
             continue;

@@ -119,7 +119,7 @@ pub struct Stream {
 
 // SAFETY: any thread may use a stream.
 unsafe impl Send for Stream {}
-// SAFETY: the driver locks them.
+// SAFETY: the driver synchronises its calls.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -138,7 +138,7 @@ impl Stream {
 
     /// Makes later work on this stream wait for `event`.
     pub fn wait(&self, event: &Event) -> Result<(), result::DriverError> {
-        // SAFETY: both live.
+        // SAFETY: both are alive.
         unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }.result()
     }
 }
@@ -170,7 +170,7 @@ pub struct Event {
 
 // SAFETY: any thread may use an event.
 unsafe impl Send for Event {}
-// SAFETY: the driver locks them.
+// SAFETY: the driver synchronises its calls.
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -188,13 +188,13 @@ impl Event {
 
     /// Records the event: it completes after all work submitted to `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<(), result::DriverError> {
-        // SAFETY: both live.
+        // SAFETY: both are alive.
         unsafe { result::event::record(self.raw, stream.raw) }
     }
 
     /// Whether the event is complete.
     pub fn is_complete(&self) -> Result<bool, result::DriverError> {
-        // SAFETY: it lives.
+        // SAFETY: the event is alive.
         match unsafe { result::event::query(self.raw) } {
             Ok(()) => Ok(true),
             Err(error) if error.0 == sys::cudaError_enum::CUDA_ERROR_NOT_READY => Ok(false),
@@ -204,13 +204,13 @@ impl Event {
 
     /// Blocks until the event is complete.
     pub fn wait(&self) -> Result<(), result::DriverError> {
-        // SAFETY: it lives.
+        // SAFETY: the event is alive.
         unsafe { result::event::synchronize(self.raw) }
     }
 
     /// Nanoseconds from `earlier` to this event. Both must be complete.
     pub fn ns_since(&self, earlier: &Self) -> Result<f64, result::DriverError> {
-        // SAFETY: both live.
+        // SAFETY: both are alive.
         let milliseconds = unsafe { result::event::elapsed(earlier.raw, self.raw) }?;
         Ok(f64::from(milliseconds) * 1e6)
     }

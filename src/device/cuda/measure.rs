@@ -61,13 +61,13 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
 
     let (from, mut to) = (pinned[0].read()?, pinned[1].write()?);
     let up = |stream: &Stream| {
-        // SAFETY: both have `size` bytes and live until `best` has seen the end of it.
+        // SAFETY: both have `size` bytes and live until `best` has waited for the copy.
         unsafe { sys::cuMemcpyHtoDAsync_v2(on_card[0].address(), from.as_ptr().cast(), size, stream.raw()) }
             .result()
     };
     let back = to.as_mut_ptr();
     let down = |stream: &Stream| {
-        // SAFETY: both have `size` bytes and live until `best` has seen the end of it.
+        // SAFETY: both have `size` bytes and live until `best` has waited for the copy.
         unsafe { sys::cuMemcpyDtoHAsync_v2(back.cast(), on_card[1].address(), size, stream.raw()) }.result()
     };
     let rate = |moved: u64, ns: f64| moved as f64 / ns.max(1.0);
@@ -77,7 +77,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
 
     let pageable_address = pageable.as_mut_ptr();
     let pageable_up = streams.best(|first, _| {
-        // SAFETY: both have `size` bytes and live until `best` has seen the end of it.
+        // SAFETY: both have `size` bytes and live until `best` has waited for the copy.
         unsafe { sys::cuMemcpyHtoDAsync_v2(on_card[0].address(), pageable_address.cast(), size, first.raw()) }
             .result()
     });
@@ -98,7 +98,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     let [source, target] =
         [DeviceMemory::allocate(&context, bytes_within)?, DeviceMemory::allocate(&context, bytes_within)?];
     let within = streams.best(|first, _| {
-        // SAFETY: both have that many bytes and live until `best` has seen the end of it.
+        // SAFETY: both have that many bytes and live until `best` has waited for the copy.
         unsafe {
             result::memcpy_dtod_async(target.address(), source.address(), bytes_within as usize, first.raw())
         }

@@ -49,38 +49,38 @@ pub enum FaultCause {
     OutOfBounds {
         /// The kind of the access.
         access: AccessKind,
-        /// How many bytes it touches.
+        /// Number of bytes accessed.
         bytes: usize,
         /// An argument or a shared variable, by its name in the source.
         region: String,
-        /// Where, counted from the region's start.
+        /// Offset from the region's start, in bytes.
         offset: i64,
         /// Size of the region, in bytes.
         region_bytes: usize,
     },
     /// A read of unwritten bytes.
     Unwritten {
-        /// How many bytes it touches.
+        /// Number of bytes accessed.
         bytes: usize,
         /// An argument or a shared variable.
         region: String,
-        /// Where, counted from the region's start.
+        /// Offset from the region's start, in bytes.
         offset: usize,
     },
     /// A write to a read-only argument.
     ReadOnly {
-        /// How many bytes it touches.
+        /// Number of bytes accessed.
         bytes: usize,
         /// The argument.
         region: String,
-        /// Where, counted from the region's start.
+        /// Offset from the region's start, in bytes.
         offset: usize,
     },
     /// An access at an address that is not aligned for its type.
     Misaligned {
         /// An argument or a shared variable.
         region: String,
-        /// Where, counted from the region's start.
+        /// Offset from the region's start, in bytes.
         offset: usize,
         /// The required alignment, in bytes.
         alignment: usize,
@@ -102,7 +102,7 @@ pub enum FaultCause {
     Lanes {
         /// The operation's name.
         operation: &'static str,
-        /// Its line in the kernel's text.
+        /// Its line in the source.
         line: u32,
         /// The lanes of the mask that do not take part, one bit each.
         absent: u32,
@@ -111,7 +111,7 @@ pub enum FaultCause {
     AbsentLane {
         /// The operation's name.
         operation: &'static str,
-        /// Its line in the kernel's text.
+        /// Its line in the source.
         line: u32,
         /// The lane that does not take part.
         lane: u32,

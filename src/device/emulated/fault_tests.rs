@@ -103,18 +103,18 @@ fn an_overrun_into_the_adjacent_argument_is_reported() {
         vec![range("left", &slab, 0..32, Use::Read), range("right", &slab, 32 + gap..40 + gap, Use::Write)]
     };
     for gap in [0, 8, 56] {
-        let result = launch("reads_next_door", arguments(gap));
+        let result = launch("reads_adjacent", arguments(gap));
         assert_reported(result, &["reads 8 bytes at byte 32 of left, which has 32 bytes"]);
     }
     let overlapping = vec![range("left", &slab, 0..48, Use::Read), range("right", &slab, 40..48, Use::Write)];
-    assert_reported(launch("reads_next_door", overlapping), &["its output right overlaps its argument left"]);
+    assert_reported(launch("reads_adjacent", overlapping), &["its output right overlaps its argument left"]);
 }
 
 #[test]
 fn adjacent_arguments_keep_their_contents_when_copied_apart() {
     let slab = memory_of(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     let arguments = vec![range("left", &slab, 0..40, Use::Read), range("right", &slab, 40..48, Use::Write)];
-    launch("reads_next_door", arguments).unwrap();
+    launch("reads_adjacent", arguments).unwrap();
     assert_eq!(values_of::<f64>(&slab), [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 7.0]);
 }
 
@@ -208,7 +208,7 @@ fn misaligned_vectors_and_writes_to_inputs_are_reported() {
     let (from, to) = (memory_of(&[1.0f64; 64]), unwritten(64 * 8));
     let result = launch("reads_misaligned", vec![reads(&from), writes(&to)]);
     assert_reported(result, &["accesses byte 8 of from in line ", "which is not aligned to 16 bytes"]);
-    let result = launch("writes_what_it_may_read", vec![reads(&from)]);
+    let result = launch("writes_read_only", vec![reads(&from)]);
     assert_reported(result, &["thread 0: writes 8 bytes at byte 0 of from, which is read-only"]);
     assert_eq!(values_of::<f64>(&from), [1.0; 64]);
 }
@@ -238,7 +238,7 @@ fn votes_shuffles_atomics_and_vector_loads_follow_cuda() {
     let (from, out, counts) = (memory_of(&pairs), unwritten(64 * 8), unwritten(64 * 8 * 4));
     let shape = LaunchShape { grid: [1, 1, 1], block: [16, 4, 1], dynamic_shared_bytes: 0 };
     let arguments = vec![reads(&from), writes(&out), writes(&counts)];
-    launch_shaped(&mut Processor::new().unwrap(), "words_of_cuda", shape, arguments).unwrap();
+    launch_shaped(&mut Processor::new().unwrap(), "cuda_builtins", shape, arguments).unwrap();
     let (out, counts) = (values_of::<f64>(&out), values_of::<u32>(&counts));
     for thread in 0..64u32 {
         let pair = f64::from(2 * thread);

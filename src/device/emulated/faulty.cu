@@ -1,4 +1,4 @@
-// Kernels for the emulator's own tests: small ones that use every word of CUDA, and ones with a fault planted in them.
+// Kernels for the emulator's tests: kernels that use CUDA's built-ins, and kernels with a deliberate fault.
 
 extern "C" __global__ void block_sum_f64(unsigned long long n, const double *from, double *to)
 {
@@ -28,8 +28,8 @@ extern "C" __global__ void warp_sum_f64(unsigned long long n, const double *from
     }
 }
 
-// Answers, in order: votes, shuffles, atomics and vector loads, of a block of 64 threads in two dimensions.
-extern "C" __global__ void __launch_bounds__(64) words_of_cuda(const double *pairs, double *out, unsigned int *counts)
+// Results of votes, shuffles, atomics and vector loads in a two-dimensional block of 64 threads.
+extern "C" __global__ void __launch_bounds__(64) cuda_builtins(const double *pairs, double *out, unsigned int *counts)
 {
     __shared__ unsigned int count;
     __shared__ float total;
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(64) words_of_cuda(const double *pai
     mine[7] = atomicCAS(&count, 64u, 7u) + first + max(gridDim.x, blockDim.y);
 }
 
-// Each block leaves its number, and the last to come adds them up, in the order of the blocks, and resets the counter.
+// Each block stores its number. The last block to arrive sums them in block order and resets the counter.
 extern "C" __global__ void last_block_adds(unsigned int *counter, double *scratch, double *to)
 {
     __shared__ unsigned int before;
@@ -83,7 +83,7 @@ extern "C" __global__ void last_block_adds(unsigned int *counter, double *scratc
     *counter = 0;
 }
 
-// 16-byte loads and stores of every kind, bits, and shuffles within parts of a warp, for 32 threads.
+// 16-byte loads and stores of every type, bit operations, and shuffles within parts of a warp, for 32 threads.
 extern "C" __global__ void vectors_and_bits(const double *doubles, const float *floats, const unsigned int *words,
                                             double *out, unsigned int *bits)
 {
@@ -128,7 +128,7 @@ extern "C" __global__ void reads_unwritten_shared(const double *from, double *to
     to[threadIdx.x] = sums[threadIdx.x];
 }
 
-// Only the first `writers` blocks write what all of them read.
+// Only the first `writers` blocks write the variable that all blocks read.
 extern "C" __global__ void reads_the_last_blocks_shared(unsigned long long writers, double *to)
 {
     __shared__ double sums[64];
@@ -189,7 +189,7 @@ extern "C" __global__ void reads_misaligned(const double *from, double *to)
     to[threadIdx.x] = pair.x + pair.y;
 }
 
-extern "C" __global__ void writes_what_it_may_read(const double *from) { ((double *)from)[threadIdx.x] += 1.0; }
+extern "C" __global__ void writes_read_only(const double *from) { ((double *)from)[threadIdx.x] += 1.0; }
 
-// Reads one element behind `left`, where another argument may begin.
-extern "C" __global__ void reads_next_door(const double *left, double *right) { right[0] = left[4]; }
+// Reads one element beyond the end of `left`, where another argument may begin.
+extern "C" __global__ void reads_adjacent(const double *left, double *right) { right[0] = left[4]; }

@@ -123,7 +123,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Works until the device is closed.
+    /// Runs until the device is closed.
     pub fn work(self) {
         let mut processor = None;
         while let Ok(job) = self.jobs.recv() {

@@ -133,14 +133,14 @@ impl BoundLaunch {
             .collect();
         for ((memory, place), range) in places.iter().zip(&ranges) {
             if range.using == Use::Write {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller guarantees.
                 unsafe { memory.forget(place.clone()) };
             }
         }
         let result = self.run_placed(&ranges, &places, processor, stop);
         for ((range, copy), (_, place)) in ranges.iter().zip(&moved).zip(&places) {
             if let (true, Some(copy)) = (range.is_writable(), copy) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller guarantees.
                 unsafe { range.memory.copy_from(range.range.start, copy, place.clone()) };
             }
         }

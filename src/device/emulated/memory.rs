@@ -101,7 +101,7 @@ impl Allocation {
     /// The range is inside, and no other code accesses its bytes during the call.
     pub unsafe fn forget(&self, range: Range<usize>) {
         self.mark(range.clone(), false);
-        // SAFETY: inside, and ours alone.
+        // SAFETY: inside, and no other code accesses it.
         unsafe { self.start.add(range.start).write_bytes(UNWRITTEN, range.len()) };
     }
 
@@ -110,7 +110,7 @@ impl Allocation {
     /// # Safety
     /// The bytes are inside, and no other code accesses them during the call.
     pub unsafe fn write(&self, begin: usize, from: &[u8]) {
-        // SAFETY: inside, and ours alone.
+        // SAFETY: inside, and no other code accesses it.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(begin), from.len()) };
         self.mark(begin..begin + from.len(), true);
     }

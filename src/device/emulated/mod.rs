@@ -22,7 +22,7 @@ mod processor;
 mod race_detector;
 mod region;
 #[cfg(test)]
-mod shared_words;
+mod shared_declarations;
 #[cfg(test)]
 mod tests;
 

@@ -246,7 +246,7 @@ fn sound_bytes(draft: &Draft) -> bool {
     true
 }
 
-/// Whether some order of the tasks ends with all of them waiting.
+/// Whether some order of the tasks deadlocks.
 fn can_deadlock(draft: &Draft) -> bool {
     let count = draft.entries.len();
     let mut seen = vec![false; 1 << count];

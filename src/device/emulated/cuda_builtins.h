@@ -1,8 +1,8 @@
-// Gives CUDA's words a meaning on a CPU, so that kernels/*.cu compile with the host's C++ compiler and run in the emulator.
-// The build puts this before each file; declarations of shared variables are rewritten first (see shared_words.rs).
+// Defines CUDA's built-ins for a CPU, so that kernels/*.cu compile with the host's C++ compiler and run in the emulator.
+// The build prepends it to each kernel; declarations of shared variables are rewritten first (shared_declarations.rs).
 #pragma once
 
-// Set where a kernel must do without what only a GPU's assembler understands.
+// Lets kernels omit inline assembly, which only GPU compilers understand.
 #define ROWLOOM_EMULATED 1
 
 #define __global__
@@ -17,7 +17,7 @@ struct uint3 {
     unsigned int x, y, z;
 };
 
-// Functions of the emulator. What describes a thread is the same for as long as the thread lives.
+// Functions of the emulator. A thread's indices and sizes are constant.
 extern "C" {
 uint3 rowloom_thread_index() __attribute__((const));
 uint3 rowloom_block_index() __attribute__((const));
@@ -39,7 +39,7 @@ float fmaf(float, float, float);
 
 static constexpr int warpSize = 32;
 
-// Vectors, aligned as CUDA aligns them. They are copied member by member, so that clang looks at the alignment too.
+// Vector types, aligned as in CUDA. They are copied member by member, so that clang checks the alignment too.
 #define ROWLOOM_VECTOR2(name, type)                                                                                    \
     struct alignas(2 * sizeof(type)) name {                                                                            \
         type x, y;                                                                                                     \
@@ -77,13 +77,13 @@ ROWLOOM_VECTOR4(uint4, unsigned int)
 ROWLOOM_VECTOR4(float4, float)
 ROWLOOM_VECTOR4(double4, double)
 
-// Loads and stores with a word about caches.
+// Loads and stores with cache hints.
 template <typename T> static inline T __ldg(const T *address) { return *address; }
 template <typename T> static inline T __ldcg(const T *address) { return *address; }
 template <typename T> static inline T __ldcs(const T *address) { return *address; }
 template <typename T> static inline void __stcs(T *address, T value) { *address = value; }
 
-// Rendezvous.
+// Barriers and warp operations.
 static inline void __syncthreads(unsigned int line = __builtin_LINE()) { rowloom_barrier(line); }
 static inline void __syncwarp(unsigned int mask = 0xffffffffu, unsigned int line = __builtin_LINE())
 {
@@ -129,7 +129,7 @@ static inline int __all_sync(unsigned int mask, int predicate, unsigned int line
     return __ballot_sync(mask, predicate == 0, line) == 0;
 }
 
-// Atomics. Threads take turns only where they wait, so a plain read, change and write is atomic.
+// Atomics. Threads switch only where they wait, so a plain read-modify-write is atomic.
 #define ROWLOOM_ATOMIC(name, type, changed)                                                                            \
     static inline type name(type *address, type value)                                                                 \
     {                                                                                                                  \
@@ -160,7 +160,7 @@ ROWLOOM_ATOMIC(atomicAdd, float, old + value)
 ROWLOOM_ATOMIC(atomicAdd, double, old + value)
 ROWLOOM_ATOMIC(atomicExch, float, value)
 
-// Small functions that CUDA brings along.
+// Small functions of CUDA's library.
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 static inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
