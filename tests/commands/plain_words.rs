@@ -38,7 +38,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("nobody has written", "unwritten"),
     ("nobody is woken", "no thread is woken"),
     ("those who are in", "current accesses"),
-    ("where nothing is", "an illegal address"),
 ];
 
 /// All text files below `path`, except this one.
