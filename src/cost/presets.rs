@@ -215,20 +215,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_said_to_be_as_in_h200_toml_is() {
-        let value = |line: &str| {
-            let (key, value) = line.split('#').next()?.split_once('=')?;
-            Some((key.trim().to_string(), value.trim().to_string()))
-        };
-        let h200: Vec<_> = MACHINES[0].1.lines().filter_map(value).collect();
-        for (name, text) in &MACHINES[1..] {
-            for line in text.lines().filter(|line| line.contains("as in h200.toml")) {
-                assert!(h200.contains(&value(line).unwrap()), "{name}: {line}");
-            }
-        }
-    }
-
-    #[test]
     fn a_number_of_gpus_may_follow_the_name() {
         assert_eq!(preset("h200x4").unwrap().gpus.len(), 4);
         assert_eq!(preset("node8").unwrap().gpus.len(), 8);
