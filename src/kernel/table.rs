@@ -73,7 +73,7 @@ pub enum KernelId {
     CsrScalarV3,
     /// One warp per element of Y.
     CsrVector,
-    /// A subwarp (2 to 32 GPU threads) per element of Y.
+    /// A sub-warp (2 to 32 GPU threads) per element of Y.
     CsrVectorSubwarp,
     /// One warp per row of Y.
     CsrVectorByRow,
@@ -83,7 +83,7 @@ pub enum KernelId {
     CsrAdaptiveSubblocks,
     /// One GPU thread per element of Y, padded ELLPACK.
     Ellpack,
-    /// A subwarp (2 to 32 GPU threads) per element of Y, padded ELLPACK.
+    /// A sub-warp (2 to 32 GPU threads) per element of Y, padded ELLPACK.
     EllpackSubwarp,
     /// Lanes over the columns of X, one group of lanes per row.
     CsrSubwarp,
@@ -110,7 +110,7 @@ pub enum KernelId {
 pub struct KernelInfo {
     /// The kernel.
     pub id: KernelId,
-    /// The name that `--kernel` takes.
+    /// The name for `--kernel`.
     pub name: &'static str,
     /// The processor it runs on.
     pub runs_on: Processor,
@@ -219,7 +219,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
-        summary: "2 GPU threads per element of Y (name ending _w4, _w8, _w16, _w32: so many threads); suits short rows",
+        summary: "one sub-warp per element of Y: 2 GPU threads, or the 4 to 32 of _w4 to _w32 in the name; suits short rows",
     },
     KernelInfo {
         id: KernelId::CsrVectorByRow,
@@ -259,7 +259,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Free,
-        summary: "2 GPU threads per element of Y on padded ELLPACK (name ending _w4 to _w32: so many threads); suits rows of nearly equal length",
+        summary: "one sub-warp per element of Y on padded ELLPACK: 2 GPU threads, or the 4 to 32 of _w4 to _w32 in the name",
     },
     KernelInfo {
         id: KernelId::CsrSubwarp,
@@ -347,7 +347,7 @@ impl KernelId {
         TABLE.iter().find(|info| info.id == self).unwrap_or(&TABLE[0])
     }
 
-    /// The name that `--kernel` takes.
+    /// The name for `--kernel`.
     pub fn name(self) -> &'static str {
         self.info().name
     }

@@ -64,7 +64,7 @@ pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
 
 impl Features {
     /// The features that do not need all row lengths.
-    fn outline(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+    fn sampled(work: &Work<'_>, chunk: &ChunkRows) -> Self {
         let columns = ColumnSample::of(work, chunk);
         Self {
             rows: work.slice_rows(chunk) as u64,
@@ -97,12 +97,12 @@ impl Features {
             _ => (0..pieces).into_par_iter().map(of_piece).reduce(Lengths::default, Lengths::plus),
         };
         let slices = || sorted_slices::fill(rows, |range, to| to.extend(work.lengths(&chunk.part(range))));
-        let columns = || (Locality::of(work, chunk), Self::outline(work, chunk));
-        let ((lengths, slice_fill), (locality, outline)) =
+        let columns = || (Locality::of(work, chunk), Self::sampled(work, chunk));
+        let ((lengths, slice_fill), (locality, sampled)) =
             rayon::join(|| rayon::join(lengths, slices), columns);
         let Lengths { max, empty_rows, long, squares } = lengths;
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
-        let (rows, nnz) = (rows as f64, outline.nnz);
+        let (rows, nnz) = (rows as f64, sampled.nnz);
         let mean = share(nnz as f64, rows, 0.0);
         let variance = (share(squares as f64, rows, 0.0) - mean * mean).max(0.0);
         Self {
@@ -114,7 +114,7 @@ impl Features {
             ell_fill: share(nnz as f64, rows * max as f64, 1.0),
             slice_fill,
             locality,
-            ..outline
+            ..sampled
         }
     }
 }

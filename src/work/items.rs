@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast, padded_entries, write_entries};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
+use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
@@ -181,7 +181,7 @@ pub(super) fn storage<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrVie
     Ok(Storage { heavy: list.heavy as u64, ..storage })
 }
 
-/// An upper bound on the storage of any chunk with so many rows and nonzeros and this longest row.
+/// An upper bound on the storage of any chunk with this number of rows and nonzeros and this longest row.
 pub(super) fn upper_bound(
     layout: Layout,
     variant: &Variant,
@@ -213,7 +213,7 @@ fn lay_out(
         ("parts", items, 4),
         // At least one, so that the array has an address.
         ("cuts", cuts.max(1), size_of::<Cut>() as u64),
-        ("counters", cuts.max(1) * MOST_TILES, 4),
+        ("counters", cuts.max(1) * MAX_TILES, 4),
         ("row_pointers", rows + 1, 8),
         ("columns", entries, 4),
         ("values", entries, value_bytes),

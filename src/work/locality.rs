@@ -20,7 +20,7 @@ const GROUP_ROWS: usize = 4;
 const PANEL_ENTRIES: usize = 512;
 /// Sampled entries of a row that belongs to a group with more entries than this.
 const ROW_ENTRIES: usize = PANEL_ENTRIES / GROUP_ROWS;
-/// One entry in so many is sampled, within the following limits.
+/// Entries of a chunk per sampled entry; the limits below apply.
 const ENTRIES_PER_SAMPLE: u64 = 1024;
 const MIN_SAMPLED_ENTRIES: u64 = 512;
 const MAX_SAMPLED_ENTRIES: u64 = 16 << 10;

@@ -44,7 +44,7 @@ pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Sto
     lay_out(variant, blocks, (rows.rows() as u64, rows.nnz() as u64), size_of::<T>() as u64)
 }
 
-/// An upper bound on the storage of any chunk with so many rows and nonzeros.
+/// An upper bound on the storage of any chunk with this number of rows and nonzeros.
 pub(super) fn upper_bound(variant: &Variant, (rows, nnz): (u64, u64), value_bytes: u64) -> Storage {
     lay_out(variant, rows, (rows, nnz), value_bytes)
 }

@@ -29,7 +29,7 @@ use super::held::HeldColumns;
 use super::items::{MAX_FLAT_SPANS, SPANS};
 use super::storage::{Arrays, Storage, cast};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{Layout, MOST_TILES, Variant};
+use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
 
@@ -152,7 +152,7 @@ pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Res
     Ok(lay_out(variant, counts, size_of::<T>() as u64))
 }
 
-/// An upper bound on the storage of any chunk with so many rows and nonzeros and this longest row.
+/// An upper bound on the storage of any chunk with this number of rows and nonzeros and this longest row.
 pub(super) fn upper_bound(
     variant: &Variant,
     (rows, nnz, longest): (u64, u64, u64),
@@ -189,7 +189,7 @@ fn lay_out(variant: &Variant, counts: Counts, value_bytes: u64) -> Storage {
         ("values", counts.nnz, value_bytes),
         // At least one, so that the array has an address.
         ("cuts", counts.cuts.max(1), size_of::<Cut>() as u64),
-        ("counters", counts.cuts.max(1) * MOST_TILES, 4),
+        ("counters", counts.cuts.max(1) * MAX_TILES, 4),
     ];
     let storage = Storage::lay_out((Layout::RowGroups, variant), counts.rows, counts.items, &arrays);
     Storage { scratch_rows: counts.slots.saturating_mul(u64::from(variant.rows)), ..storage }

@@ -76,9 +76,9 @@ fn reading_takes_at_most_2_2_times_the_finished_matrix() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let before = status_bytes("VmRSS");
         let loaded = pool.install(|| read::<f64>(path.as_ref(), &ReadOptions::default())).unwrap();
-        let taken = status_bytes("VmHWM") - before;
-        let ratio = taken as f64 / loaded.matrix.bytes() as f64;
-        println!("peak {:.1} MB, {ratio:.2} times the matrix", taken as f64 / 1e6);
+        let peak = status_bytes("VmHWM") - before;
+        let ratio = peak as f64 / loaded.matrix.bytes() as f64;
+        println!("peak {:.1} MB, {ratio:.2} times the matrix", peak as f64 / 1e6);
         assert!(ratio <= 2.2, "{ratio}");
         return;
     }

@@ -1,7 +1,7 @@
 //! The candidate forms of a kernel for a number of columns and a precision.
 
 use super::variant::{Constant, Variant};
-use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MOST_TILES, Parameter};
+use super::{CudaKernel, LARGEST_TILE_BYTES, Layout, MAX_TILES, Parameter};
 use crate::kernel::KernelId;
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::Dtype;
@@ -62,7 +62,7 @@ impl CudaKernel {
     pub fn variants_for(&self, dtype: Dtype, k: u64) -> impl Iterator<Item = &'static Variant> {
         let (any, pitch) = (!self.has_lanes(), pitch_bytes(k.saturating_mul(dtype.bytes() as u64)));
         let counts = self.parameters.iter().any(|parameter| matches!(parameter, Parameter::Update(_)));
-        let in_reach = !counts || pitch.div_ceil(LARGEST_TILE_BYTES) <= MOST_TILES;
+        let in_reach = !counts || pitch.div_ceil(LARGEST_TILE_BYTES) <= MAX_TILES;
         self.variants_of(dtype).filter(move |variant| any || (in_reach && variant.suits(dtype, pitch)))
     }
 

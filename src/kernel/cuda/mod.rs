@@ -11,7 +11,7 @@ mod variant;
 
 pub use forms::pitch_bytes;
 pub use parameter::Parameter;
-pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MOST_TILES};
+pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MAX_TILES};
 pub use table::CUDA_KERNELS;
 pub use variant::{Constant, Variant};
 

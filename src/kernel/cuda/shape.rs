@@ -7,13 +7,13 @@ use crate::matrix::Dtype;
 const WARP: u64 = 32;
 
 /// CUDA's limits on the number of blocks along x, and along y and z.
-const MOST_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
+const MAX_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 
 /// Maximal bytes of a row of X that one block covers; longer rows are cut into tiles.
 pub const LARGEST_TILE_BYTES: u64 = 1024;
 
 /// Maximal number of tiles for kernels with counters, which have one counter per tile.
-pub const MOST_TILES: u64 = 16;
+pub const MAX_TILES: u64 = 16;
 
 /// Maximal number of long items that get a warp each in `Grid::LongestTiles`. The ways of such a warp add in turn, which
 /// multiplies the additions; with more long items, other warps hide the memory latency and this does not pay.
@@ -103,7 +103,7 @@ impl Grid {
                 (if tiles == 0 { 0 } else { blocks }, tiles.max(1))
             }
         };
-        let fits = x <= MOST_BLOCKS[0] && y <= MOST_BLOCKS[1];
+        let fits = x <= MAX_BLOCKS[0] && y <= MAX_BLOCKS[1];
         fits.then_some(LaunchShape {
             grid: [x as u32, y as u32, 1],
             block: [variant.threads, 1, 1],

@@ -75,7 +75,7 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
         |rows: u64| Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, seed, memory_limit_bytes };
     let checked_degree = |cols: u64| match spec.number("degree")? {
         degree if degree > cols => {
-            Err(spec.wrong(&format!("degree={degree} is more than the {cols} columns")))
+            Err(spec.usage_error(&format!("degree={degree} is more than the {cols} columns")))
         }
         degree => Ok(degree),
     };
@@ -89,7 +89,7 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
         "rmat" => {
             let scale = spec.number("scale")?;
             if scale > 31 {
-                return Err(spec.wrong(&format!("scale={scale} is more than 31")));
+                return Err(spec.usage_error(&format!("scale={scale} is more than 31")));
             }
             scattered::rmat(scale, spec.number("degree")?, square(1 << scale))?
         }
@@ -105,7 +105,7 @@ pub fn generate<T: Scalar>(spec: &str, seed: u64, memory_limit_bytes: u64) -> Re
         "hub" => {
             let (rows, hubs) = (spec.number("rows")?, spec.number("hubs")?);
             if hubs > rows {
-                return Err(spec.wrong(&format!("hubs={hubs} is more than the {rows} rows")));
+                return Err(spec.usage_error(&format!("hubs={hubs} is more than the {rows} rows")));
             }
             scattered::hub(checked_degree(rows)?, hubs, square(rows))?
         }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::suggest::did_you_mean;
 
-/// One kind of generated matrix: its name, its keys and what it is.
+/// One kind of generated matrix: its name, keys and description.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     /// The word before the first comma.
@@ -66,29 +66,29 @@ impl<'a> Spec<'a> {
             spec.add(word)?;
         }
         match kind.keys.iter().find(|key| key.required && spec.text_of(key.name).is_none()) {
-            Some(missing) => Err(spec.wrong(&format!("{}= is missing", missing.name))),
+            Some(missing) => Err(spec.usage_error(&format!("{}= is missing", missing.name))),
             None => Ok(spec),
         }
     }
 
     fn add(&mut self, word: &'a str) -> Result<()> {
         let Some((name, value)) = word.split_once('=') else {
-            return Err(self.wrong(&format!("'{word}' is not key=value")));
+            return Err(self.usage_error(&format!("'{word}' is not key=value")));
         };
         let (name, value) = (name.trim(), value.trim());
         let Some(key) = self.kind.keys.iter().find(|key| key.name == name) else {
             let names = self.kind.keys.iter().map(|key| key.name);
-            return Err(self.wrong(&format!("unknown key '{name}'{}", did_you_mean(name, names))));
+            return Err(self.usage_error(&format!("unknown key '{name}'{}", did_you_mean(name, names))));
         };
         if self.text_of(name).is_some() {
-            return Err(self.wrong(&format!("{name}= is given twice")));
+            return Err(self.usage_error(&format!("{name}= is given twice")));
         }
         self.values.push((key.name, value));
         Ok(())
     }
 
     /// A usage error with `reason` and the syntax of the kind.
-    pub fn wrong(&self, reason: &str) -> Error {
+    pub fn usage_error(&self, reason: &str) -> Error {
         Error::Usage(format!("gen:{}: {reason}; write gen:{}", self.text, self.kind.usage()))
     }
 
@@ -102,14 +102,14 @@ impl<'a> Spec<'a> {
         self.text_of(name)
             .map(|text| {
                 text.parse()
-                    .map_err(|_| self.wrong(&format!("{name}={text} is not a whole number below 2^64")))
+                    .map_err(|_| self.usage_error(&format!("{name}={text} is not a whole number below 2^64")))
             })
             .transpose()
     }
 
     /// The value of the key `name` as a number; an error if it was not given.
     pub fn number(&self, name: &str) -> Result<u64> {
-        self.optional(name)?.ok_or_else(|| self.wrong(&format!("{name}= is missing")))
+        self.optional(name)?.ok_or_else(|| self.usage_error(&format!("{name}= is missing")))
     }
 }
 
