@@ -151,6 +151,10 @@ unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: 
 pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
 ) {
+    // Wide slabs have no such blocks; a constant condition keeps their bodies from being compiled.
+    if const { most_identical_rows(U) < 2 } {
+        return;
+    }
     // SAFETY: as `identical_rows`.
     unsafe {
         let mask = V::mask(job.tail_lanes);
@@ -163,10 +167,13 @@ pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const U
                     finish::<V, U, FIT>(job, row + copy, sums, mask);
                 }
             } else {
-                match count {
-                    2 => identical_block::<V, U, 2, FIT>(job, row, mask),
-                    3 => identical_block::<V, U, 3, FIT>(job, row, mask),
-                    _ => identical_block::<V, U, 4, FIT>(job, row, mask),
+                // A constant condition, so that bodies of more rows than a block can have are not compiled.
+                if const { most_identical_rows(U) >= 4 } && count == 4 {
+                    identical_block::<V, U, 4, FIT>(job, row, mask);
+                } else if count == 3 {
+                    identical_block::<V, U, 3, FIT>(job, row, mask);
+                } else {
+                    identical_block::<V, U, 2, FIT>(job, row, mask);
                 }
             }
         }

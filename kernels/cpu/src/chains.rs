@@ -382,34 +382,33 @@ pub(super) unsafe fn rows<
                 }
         };
         let mut index = 0;
-        while index + R <= count {
-            let mut taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
-            let mut starts = [0; R];
-            let mut lengths = [0; R];
-            let mut longest = 0;
-            for chain in 0..R {
-                (starts[chain], lengths[chain]) = job.extent(taken[chain]);
-                longest = longest.max(lengths[chain]);
-            }
-            longest_first(&mut taken, &mut starts, &mut lengths);
-            if longest <= LONGEST_TOGETHER {
-                let sums = if longest <= SEGMENT {
-                    chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
-                } else {
-                    rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
-                };
+        while index < count {
+            if index + R <= count {
+                let mut taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
+                let mut starts = [0; R];
+                let mut lengths = [0; R];
+                let mut longest = 0;
                 for chain in 0..R {
-                    finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
+                    (starts[chain], lengths[chain]) = job.extent(taken[chain]);
+                    longest = longest.max(lengths[chain]);
                 }
-            } else {
-                for row in taken {
-                    one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row, uniform, mask);
+                if longest <= LONGEST_TOGETHER {
+                    longest_first(&mut taken, &mut starts, &mut lengths);
+                    let sums = if longest <= SEGMENT {
+                        chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
+                    } else {
+                        rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
+                    };
+                    for chain in 0..R {
+                        finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
+                    }
+                    index += R;
+                    continue;
                 }
             }
-            index += R;
-        }
-        for index in index..count {
+            // The only call, since every call is a copy of the body to compile.
             one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row_at(index), uniform, mask);
+            index += 1;
         }
     }
 }
