@@ -9,5 +9,6 @@ mod read_limits;
 mod report_sample;
 mod reproducible;
 mod shared_matrices;
+mod slabs;
 mod statistics;
 mod trace_samples;

@@ -285,28 +285,3 @@ impl Kernels for f32 {
         portable_bodies!(f32, shape, 2, 3, 4, 5, 6, 7)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slabs_cover_all_columns_with_bodies_that_exist() {
-        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
-            for most_units in [8, 16] {
-                for k in 0..400 {
-                    let widths = slab_widths::<f64>(isa, k, most_units);
-                    assert_eq!(widths.iter().sum::<usize>(), k);
-                    let lanes = match isa {
-                        Isa::Portable => 1,
-                        Isa::Avx2 => 4,
-                        Isa::Avx512 => 8,
-                    };
-                    for width in widths {
-                        assert!(matches!(width.div_ceil(lanes), 1..=8 | 12 | 16), "{isa:?} {k} {width}");
-                    }
-                }
-            }
-        }
-    }
-}
