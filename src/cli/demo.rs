@@ -13,20 +13,23 @@ use crate::error::{Error, Result};
 
 /// Each step: a sentence, and the arguments of `rowloom`, where `{}` is the folder.
 const STEPS: [(&str, &str); 7] = [
-    ("Make a matrix: a 27-point stencil on a 32 x 32 x 32 grid.", "generate stencil27,n=32 {}/stencil.mtx"),
-    ("Look at it.", "inspect {}/stencil.mtx --spy {}/stencil.svg"),
-    ("Keep it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
     (
-        "Multiply it by 32 vectors at once and check the product.",
+        "Generate a matrix: a 27-point stencil on a 32 x 32 x 32 grid.",
+        "generate stencil27,n=32 {}/stencil.mtx",
+    ),
+    ("Show its shape and row statistics, and draw it.", "inspect {}/stencil.mtx --spy {}/stencil.svg"),
+    ("Write it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
+    (
+        "Multiply it by 32 vectors at once and verify the product.",
         "run {}/stencil.rlm -k 32 --verify --output {}/y.npy --json={}/report.json",
     ),
     (
-        "The same on the CPU and an emulated GPU together, recorded as a timeline: Y has the same bytes.",
+        "The same on the CPU and an emulated GPU together, recorded as a timeline; Y has the same bytes.",
         "run {}/stencil.rlm -k 32 --devices cpu,emu:0 --repeat 3 --verify --trace {}/trace.json",
     ),
-    ("Sum the timeline up; Perfetto (ui.perfetto.dev) draws it.", "trace {}/trace.json"),
+    ("Summarise the timeline; Perfetto (ui.perfetto.dev) draws it.", "trace {}/trace.json"),
     (
-        "Measure what a file asks for: threads, kernels, shares of the CPU, and GPUs that are not here.",
+        "Run a study from a file: threads, kernels, shares of the CPU, and simulated GPUs.",
         "study {}/study.toml --output {}/study",
     ),
 ];

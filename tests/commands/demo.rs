@@ -1,27 +1,27 @@
-//! `rowloom demo`: the tour works anywhere and names what it made.
+//! `rowloom demo`: runs in any folder and names its files.
 
 use crate::support::Place;
 
 #[test]
-fn the_tour_makes_what_it_names() {
+fn the_demo_writes_the_files_it_names() {
     let place = Place::new();
-    let tour = place.succeed("demo").stdout;
-    assert!(tour.contains("verified"), "{tour}");
+    let text = place.succeed("demo").stdout;
+    assert!(text.contains("verified"), "{text}");
     assert_eq!(place.names(), ["rowloom-demo"]);
     let mut files = 0;
     for entry in std::fs::read_dir(place.path("rowloom-demo")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(tour.contains(&name), "{name} is not named in\n{tour}");
+        assert!(text.contains(&name), "{name} is not named in\n{text}");
         files += 1;
     }
     assert!(files >= 3, "{files} files");
-    assert!(tour.contains("study/report.html"), "{tour}");
+    assert!(text.contains("study/report.html"), "{text}");
     let report = place.read("rowloom-demo/study/report.html");
     assert!(report.contains("A first study") && report.contains("<svg"));
 }
 
 #[test]
-fn a_tour_twice_and_elsewhere_is_fine() {
+fn the_demo_can_be_repeated_and_takes_a_folder() {
     let place = Place::new();
     place.succeed("demo here --quiet");
     let report = place.json("demo --json here");

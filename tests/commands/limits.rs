@@ -1,10 +1,10 @@
-//! Nothing is allocated because a header says so: the program works in a small address space and refuses the rest.
+//! Limits: memory that damaged headers ask for, inputs that outputs must not replace, values that are not finite.
 
 use std::process::Command;
 
 use crate::support::Place;
 
-/// Runs with at most this much address space, which threads and the program itself use too.
+/// Address space of the program, which its threads use too.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
 fn run_limited(place: &Place, words: &str) -> (Option<i32>, String) {
@@ -47,7 +47,7 @@ fn small_products_need_little_memory() {
 }
 
 #[test]
-fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
+fn inputs_are_not_written_over_and_every_output_has_its_own_file() {
     let place = Place::new();
     place.succeed("generate stencil5,n=4 a.mtx");
     place.succeed("generate stencil5,n=4 a.rlm");
@@ -74,7 +74,7 @@ fn what_is_read_is_not_written_over_and_every_output_has_its_own_file() {
 }
 
 #[test]
-fn cases_are_not_added_to_a_file_of_something_else() {
+fn finished_cases_are_not_added_to_a_file_of_another_kind() {
     let place = Place::new();
     place.write("notes.txt", "mine\n");
     let bench = "bench gen:stencil5,n=4 -k 1 --kernels cpu_csr --repeat 1 --devices cpu --keep";
@@ -85,7 +85,7 @@ fn cases_are_not_added_to_a_file_of_something_else() {
 }
 
 #[test]
-fn x_with_values_that_are_no_numbers_is_noted_and_can_be_refused() {
+fn non_finite_values_of_x_are_noted_and_finite_refuses_them() {
     let place = Place::new();
     place.write("x.mtx", "%%MatrixMarket matrix array real general\n4 1\n1\nnan\ninf\n2\n");
     let run = "run gen:diagonal,rows=4 --x x.mtx --devices cpu --repeat 1";
@@ -117,4 +117,30 @@ fn binary_data_is_not_taken_for_text_with_other_line_ends() {
     let place = Place::new();
     place.write("a.mtx", b"\x01\x02\x00\r\x03\n");
     place.fail("run a.mtx -k 1", 3, "is not text");
+}
+
+#[test]
+fn every_bad_input_file_is_named_with_exit_code_3() {
+    let place = Place::new();
+    place.succeed("generate stencil5,n=2 a.mtx");
+    place.write("junk", "junk\n");
+    std::fs::create_dir(place.path("folder")).unwrap();
+    for command in [
+        "inspect {}",
+        "plan {} -k 1",
+        "convert {} b.mtx",
+        "bench {} -k 1",
+        "run {} -k 1",
+        "run a.mtx --x {}",
+        "run a.mtx --plan {}",
+        "run a.mtx --model {}",
+        "trace {}",
+        "study {}",
+        "calibrate --from {}",
+    ] {
+        for file in ["missing", "folder", "junk"] {
+            place.fail(&command.replace("{}", file), 3, &format!("error: {file}:"));
+        }
+    }
+    assert_eq!(place.names(), ["a.mtx", "folder", "junk"]);
 }

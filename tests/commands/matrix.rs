@@ -1,4 +1,4 @@
-//! `rowloom inspect`, `convert` and `generate`: matrices shown, converted and made.
+//! `rowloom inspect`, `convert` and `generate`.
 
 use crate::support::{Place, SMALL};
 
@@ -22,7 +22,7 @@ fn entries(text: &str) -> Vec<(u64, u64, f64)> {
 }
 
 #[test]
-fn inspect_knows_shape_and_row_lengths() {
+fn inspect_reports_shape_and_entries() {
     let place = small();
     let table = place.succeed("inspect small.mtx").stdout;
     assert!(table.contains("3 x 4") && table.contains("6 nonzeros"), "{table}");
@@ -35,7 +35,7 @@ fn inspect_knows_shape_and_row_lengths() {
 }
 
 #[test]
-fn inspect_draws_where_the_nonzeros_are() {
+fn inspect_draws_the_nonzeros() {
     let place = small();
     place.succeed("inspect small.mtx --spy small.svg");
     let picture = place.read("small.svg");
@@ -44,7 +44,7 @@ fn inspect_draws_where_the_nonzeros_are() {
 }
 
 #[test]
-fn inspect_says_what_is_wrong_with_a_file() {
+fn a_damaged_or_missing_file_is_named_with_the_reason() {
     let place = small();
     place.write("short.mtx", SMALL.replace("3 4 7\n", ""));
     place.write("complex.mtx", "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n");
@@ -68,7 +68,7 @@ fn a_matrix_survives_every_format() {
 }
 
 #[test]
-fn conversions_agree_with_their_serial_twins() {
+fn parallel_conversions_equal_serial_ones() {
     let place = small();
     let report = place.json("convert small.mtx --check --json");
     let checks = report["checks"].as_array().unwrap();
@@ -88,7 +88,7 @@ fn a_padded_ell_beyond_memory_is_refused_with_the_number() {
 }
 
 #[test]
-fn conversion_targets_must_be_of_a_known_kind() {
+fn conversion_targets_need_a_known_ending() {
     let place = small();
     place.fail("convert small.mtx small.xyz", 2, ".mtx, .mtx.gz, .npz or .rlm");
     place.fail("convert small.mtx none/small.rlm", 1, "none/small.rlm");
@@ -120,7 +120,7 @@ fn damaged_caches_are_refused() {
 }
 
 #[test]
-fn generated_matrices_follow_their_words_and_seed() {
+fn generated_matrices_depend_on_their_keys_and_seed_only() {
     let place = Place::new();
     let report = place.json("generate stencil5,n=10 a.mtx --json");
     assert_eq!(report["matrix"]["rows"], 100);
@@ -135,7 +135,7 @@ fn generated_matrices_follow_their_words_and_seed() {
 }
 
 #[test]
-fn generator_mistakes_are_named() {
+fn mistakes_in_a_generator_are_named() {
     let place = Place::new();
     for (words, part) in
         [("moebius", "moebius"), ("stencil5", "n"), ("stencil5,n=10,m=3", "m"), ("stencil5,n=ten", "ten")]

@@ -150,7 +150,7 @@ fn open(path: &Path) -> Result<File> {
     let kind = file.metadata().map_err(|error| Error::read(path, error))?.file_type();
     let refuse = |reason: &str| Err(Error::input(Place::file(path), reason));
     if kind.is_dir() {
-        refuse("this is a folder; name a matrix file inside it")
+        refuse("this is a folder; name a file inside it")
     } else if kind.is_fifo() || kind.is_socket() {
         refuse("this is a pipe, not a regular file; write it to a file first")
     } else if !kind.is_file() {
