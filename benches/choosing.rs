@@ -1,5 +1,5 @@
-//! What choosing kernels costs: features of all rows, and the choice among all forms for an H200 and for this CPU, beside a
-//! product of 32 columns on this CPU, in double precision.
+//! Times the choice of a kernel: computing the features of all rows, and choosing among all forms for an H200 and for this CPU.
+//! Prints both as a share of one product of 32 columns on this CPU, in double precision.
 //!
 //! `cargo bench --bench choosing`
 
@@ -24,8 +24,8 @@ const MATRICES: [&str; 6] = [
 const K: usize = 32;
 const REPEATS: usize = 9;
 
-/// The least of some times, in milliseconds.
-fn least_ms(mut work: impl FnMut()) -> f64 {
+/// The shortest of [`REPEATS`] times, in milliseconds.
+fn shortest_ms(mut work: impl FnMut()) -> f64 {
     let times = (0..REPEATS).map(|_| {
         let start = Instant::now();
         work();
@@ -47,11 +47,11 @@ fn main() -> rowloom::Result<()> {
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let features = pool.install(|| Features::of(&work, &all));
         let features_ms = pool.install(|| {
-            least_ms(|| {
+            shortest_ms(|| {
                 std::hint::black_box(Features::of(&work, &all));
             })
         });
-        let choice_ms = least_ms(|| {
+        let choice_ms = shortest_ms(|| {
             for device in [&card, &cpu] {
                 let forms = eligible(device.processor).iter();
                 let forms = forms.flat_map(|&kernel| match device.processor {
@@ -67,7 +67,7 @@ fn main() -> rowloom::Result<()> {
         let product_ms = pool.install(|| {
             let mut product = CpuProduct::prepare(matrix.view(), KernelId::CpuCsr, settings, u64::MAX)?;
             let mut failed = Ok(());
-            let ms = least_ms(|| {
+            let ms = shortest_ms(|| {
                 if let Err(error) = product.run(x.view(), y.view_mut()) {
                     failed = Err(error);
                 }

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Does a CPU beside a GPU help? Times Y = A X on the CPU, on the GPU and on both, in turns, and prints one table.
+"""Times Y = A X on the CPU, on the GPU and on both (`auto`), in interleaved rounds, and prints one table.
 
     python benches/coexecution.py [--rowloom target/release/rowloom] [--rounds 3] [--runs runs.jsonl] [--traces FOLDER]
     python benches/coexecution.py --read runs.jsonl
 
 Six generated matrices, K = 1, 8, 32, `--mode oneshot` and `stream` (memory of the GPU limited to 5/4 X and a quarter of A).
-Every round runs every case once on `cpu`, on `cuda:0` and on `auto`, each in a process of its own, so that a machine that
+Every round runs every case once on `cpu`, on `cuda:0` and on `auto`, each in its own process, so that a machine that
 is slow for a while is slow for all three. Calibrate first (`rowloom calibrate`). A time is the median of nine products; the
-table has the median of the rounds. Columns:
+table has the median of the rounds. Set-up (opening the card, registering memory) is a column of its own. Columns:
 
-- better / auto: the faster of CPU and GPU alone over both; below 1, sharing has cost something;
-- CPU's share: nonzeros that were planned for the CPU, in every round;
-- predicted, simulated: over what was measured, in every round;
-- rates: nonzeros a second of the last product over the sum of what each device computed a second while it was busy.
+- speed-up: time of the faster device alone over that of `auto`; below 1, `auto` is slower than that device;
+- CPU's share: share of the nonzeros that were planned for the CPU, in every round;
+- predicted, simulated: predicted and simulated time over the measured time, in every round;
+- rates: nonzeros per second of the last product over the sum of the devices' nonzeros per second while they were busy;
+- set-up: `prepare_s` of `auto`, once per process, not part of the other times.
 """
 
 import argparse
@@ -36,24 +37,24 @@ MATRICES = [
 WIDTHS = [1, 8, 32]
 MODES = ["oneshot", "stream"]
 BYTES = 8
-# Products before those that count, for each K: a CPU that was idle is slower for a tenth of a second.
+# Warm-up products for each K: a CPU that was idle is slower for a tenth of a second.
 WARMUP = {1: 60, 8: 30, 32: 10}
 
 
 def run(rowloom, *arguments):
-    """The JSON of one run, or why there is none."""
+    """The JSON report of one run, or None and the error message."""
     done = subprocess.run([rowloom, *map(str, arguments)], capture_output=True, text=True)
     return (json.loads(done.stdout), None) if done.returncode == 0 else (None, done.stderr)
 
 
 def limit(matrix, k):
-    """Bytes of GPU memory with which A does not fit and is streamed."""
+    """A limit of GPU memory, in bytes, that A exceeds, so that it is streamed."""
     a_bytes = matrix["nnz"] * (BYTES + 4) + (matrix["rows"] + 1) * 8
     return int(1.25 * matrix["cols"] * k * BYTES + a_bytes / 4)
 
 
 def cases(matrix):
-    """Arguments of every run of a matrix: K, mode, devices, and what is passed on."""
+    """Every run of a matrix: K, mode, devices, and further arguments."""
     for k in WIDTHS:
         yield k, "oneshot", "cpu", []
         for mode in MODES:
@@ -63,7 +64,7 @@ def cases(matrix):
 
 
 def check(rowloom):
-    """Ends here where something would fail in every case."""
+    """Exits with a message where every run would fail: no program, no card."""
     try:
         _, error = run(rowloom, "run", "gen:band,rows=1000,width=3", "-k", 1, "--devices", "cpu,cuda:0", "--json", "-q")
     except OSError as problem:
@@ -73,7 +74,7 @@ def check(rowloom):
 
 
 def measure(arguments):
-    """Runs everything, and writes a line for every run."""
+    """Runs all cases, and writes a line of JSON for every run."""
     check(arguments.rowloom)
     runs = []
     with tempfile.TemporaryDirectory() as folder, open(arguments.runs, "w") as lines:
@@ -103,13 +104,13 @@ def measure(arguments):
 
 
 def share(line):
-    """Nonzeros planned for the CPU, of all."""
+    """Share of the nonzeros that were planned for the CPU."""
     of = {device["name"]: device["nnz"] for device in line["on"]}
     return of.get("cpu", 0) / max(sum(of.values()), 1)
 
 
 def rates(line):
-    """How much of what all devices could do together they did; nothing where only one computed."""
+    """Throughput of the product over the sum of the devices' throughputs while busy; None where only one device computed."""
     busy = [device for device in line["on"] if device["nnz"] and device["busy_s"]]
     if len(busy) < 2:
         return None
@@ -122,14 +123,14 @@ def within(ratios, tolerance):
     return f"{near} of {len(ratios)}"
 
 
-def words(numbers):
-    """Numbers of all rounds, or a dash where no round has one."""
+def listed(numbers):
+    """The numbers of all rounds as text, or a dash where no round has one."""
     numbers = [number for number in numbers if number is not None]
     return ", ".join(f"{number:.2f}" for number in numbers) if numbers else "-"
 
 
 def table(runs):
-    """Prints what was seen."""
+    """Prints the table and the summary."""
     of = collections.defaultdict(list)
     for line in runs:
         if "error" in line:
@@ -137,35 +138,39 @@ def table(runs):
         else:
             of[line["matrix"], line["k"], line["mode"], line["devices"]].append(line)
 
-    def middle_ms(*case):
+    def median_ms(*case):
         return statistics.median([line["timing"]["run_s"]["median"] for line in of[case]] or [math.nan]) * 1e3
 
-    print("| matrix | K | mode | CPU ms | GPU ms | auto ms | better / auto | CPU's share | predicted | simulated | rates |")
-    print("|---|--:|---|--:|--:|--:|--:|---|---|---|---|")
+    print("| matrix | K | mode | CPU ms | GPU ms | auto ms | speed-up | CPU's share | predicted | simulated | rates | set-up ms |")
+    print("|---|--:|---|--:|--:|--:|--:|---|---|---|---|--:|")
     gains, predicted, simulated, shared, streamed = [], [], [], [], []
     for name in MATRICES:
         for k in WIDTHS:
             for mode in MODES:
                 lines = of[name, k, mode, "auto"]
-                cpu_ms, gpu_ms = middle_ms(name, k, "oneshot", "cpu"), middle_ms(name, k, mode, "cuda:0")
-                both_ms = middle_ms(name, k, mode, "auto")
+                cpu_ms, gpu_ms = median_ms(name, k, "oneshot", "cpu"), median_ms(name, k, mode, "cuda:0")
+                both_ms = median_ms(name, k, mode, "auto")
                 gain = min(cpu_ms, gpu_ms) / both_ms
+                set_up_ms = statistics.median([line["timing"]["prepare_s"] for line in lines] or [math.nan]) * 1e3
                 gains.append((mode, gain))
-                foreseen = [line["timing"]["predicted_over_measured"] for line in lines]
+                predictions = [line["timing"]["predicted_over_measured"] for line in lines]
                 measured = [line["timing"]["run_s"]["median"] for line in lines]
                 virtual = [line["timing"]["simulated_s"] for line in lines]
                 virtual = [s and s / measured_s for s, measured_s in zip(virtual, measured)]
                 of_rates = [rates(line) for line in lines]
-                predicted += foreseen
+                predicted += predictions
                 simulated += [ratio for ratio, line in zip(virtual, lines) if ratio and rates(line)]
                 (streamed if mode == "stream" else shared).extend(rate for rate in of_rates if rate)
                 print(
                     f"| {name} | {k} | {mode} | {cpu_ms:.2f} | {gpu_ms:.2f} | {both_ms:.2f} | {gain:.2f} "
-                    f"| {words(map(share, lines))} | {words(foreseen)} | {words(virtual)} | {words(of_rates)} |"
+                    f"| {listed(map(share, lines))} | {listed(predictions)} | {listed(virtual)} | {listed(of_rates)} | {set_up_ms:.0f} |"
                 )
     near = sum(gain >= 0.98 for _, gain in gains)
     best = max(gain for mode, gain in gains if mode == "stream")
-    print(f"\nnever below 0.98: {near} of {len(gains)}; best in stream mode {best:.2f}")
+    slower = sum(gain < 1 for _, gain in gains)
+    mean = math.exp(statistics.fmean(math.log(gain) for _, gain in gains))
+    print(f"\nspeed-up of auto over the faster device, all {len(gains)} cases: geometric mean {mean:.2f}, "
+          f"worst {min(gain for _, gain in gains):.2f}, {slower} below 1, {near} at least 0.98; best in stream mode {best:.2f}")
     for devices in ("cpu", "cuda:0"):
         alone = [line for line in runs if line["devices"] == devices and "error" not in line]
         ratios = [line["timing"]["predicted_over_measured"] for line in alone]
@@ -175,16 +180,16 @@ def table(runs):
     for mode, of_mode in (("oneshot", shared), ("stream", streamed)):
         if of_mode:
             good = sum(rate >= 0.9 for rate in of_mode)
-            print(f"rates, {mode}: {good} of {len(of_mode)} at least 0.90, in the middle {statistics.median(of_mode):.2f}")
+            print(f"rates, {mode}: {good} of {len(of_mode)} at least 0.90, median {statistics.median(of_mode):.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rowloom", default="target/release/rowloom")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--runs", default="runs.jsonl", help="where a line for every run is written")
-    parser.add_argument("--traces", help="a folder for the traces of runs on both")
-    parser.add_argument("--read", help="print the table of runs that were made before")
+    parser.add_argument("--runs", default="runs.jsonl", help="file that gets a line of JSON for every run")
+    parser.add_argument("--traces", help="folder for the traces of runs with auto")
+    parser.add_argument("--read", help="measure nothing; print the table of a file that --runs wrote")
     arguments = parser.parse_args()
     if arguments.read:
         try:

@@ -1,14 +1,14 @@
-//! Rowloom's CPU kernels beside Intel MKL's inspector-executor, in one process, on the same arrays.
+//! Compares Rowloom's CPU kernels with Intel MKL's inspector-executor, in one process, on the same arrays.
 //!
 //! ```text
 //! python3 -m venv venv && venv/bin/pip install mkl
 //! cargo bench --bench cpu_against_mkl -- --mkl venv/lib/libmkl_rt.so.3 --matrices FOLDER
 //! ```
 //!
-//! FOLDER holds SuiteSparse matrices as `.mtx.gz`; without it only generated ones are measured. Both sides get their
-//! preparation outside the clock: MKL is hinted for a thousand products and optimised. The two take turns, several
-//! rounds each; between turns MKL's threads get time to go to sleep, since they would otherwise spin on our cores.
-//! A ratio above one means Rowloom is faster. Nothing here asserts a speed.
+//! FOLDER holds SuiteSparse matrices as `.mtx.gz`; without it only generated matrices are measured. Preparation is not
+//! timed on either side: MKL gets a hint for a thousand products and optimises. Rounds of both alternate. After a round of MKL its
+//! threads get time to go to sleep, since they would otherwise spin on the cores that Rowloom uses. Speed-ups are of Rowloom over
+//! MKL: above 1, Rowloom is faster. This program asserts no speed.
 
 #[path = "support/mkl.rs"]
 mod mkl;
@@ -23,7 +23,7 @@ use rowloom::matrix::io::{self, ReadOptions};
 use rowloom::matrix::{Csr, MultiVector, generate};
 use rowloom::runtime::Pool;
 
-/// The ten largest of the collection's matrices that the project is tested with.
+/// The ten largest of the project's SuiteSparse matrices.
 const FILES: [&str; 10] = [
     "mycielskian15",
     "bibd_22_8",
@@ -38,8 +38,8 @@ const FILES: [&str; 10] = [
 ];
 const GENERATED: [&str; 3] = ["stencil27,n=64", "fem3,n=32", "rmat,scale=17,degree=16"];
 
-/// Time for MKL's threads to stop spinning after their last call, as told to them below.
-const SPIN: Duration = Duration::from_millis(10);
+/// How long MKL's threads spin after a call; `KMP_BLOCKTIME` is set to this.
+const MKL_SPIN_TIME: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 5;
 const ROUND_SECONDS: f64 = 0.06;
 
@@ -66,7 +66,7 @@ impl Options {
         };
         let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
         while let Some(name) = arguments.next() {
-            let value = arguments.next().unwrap_or_else(|| panic!("{name} wants a value"));
+            let value = arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
             match name.as_str() {
                 "--mkl" => options.mkl = value,
                 "--matrices" => options.matrices = Some(value.into()),
@@ -131,7 +131,7 @@ fn case<T: Kernels>(
     let (mut our_times, mut their_times) = (Samples::default(), Samples::default());
     for _ in 0..ROUNDS {
         their_times.round(|| theirs.multiply(x.data(), y_mkl.data_mut()));
-        std::thread::sleep(SPIN + SPIN / 2);
+        std::thread::sleep(MKL_SPIN_TIME + MKL_SPIN_TIME / 2);
         pool.install(|| our_times.round(|| ours.run(x.view(), y.view_mut()).unwrap()));
     }
     for (whose, y) in [("ours", &y), ("MKL's", &y_mkl)] {
@@ -140,9 +140,9 @@ fn case<T: Kernels>(
     }
     let (our_median, their_median) = (our_times.median(), their_times.median());
     let gflops = |seconds: f64| 2.0 * matrix.nnz() as f64 * k as f64 / seconds / 1e9;
-    let ratio = their_median / our_median;
+    let speedup = their_median / our_median;
     println!(
-        "| {name} | {} | {k} | {:.3} | {:.3} | {:.1} | {:.1} | {ratio:.2} | {:.2} |",
+        "| {name} | {} | {k} | {:.3} | {:.3} | {:.1} | {:.1} | {speedup:.2} | {:.2} |",
         T::DTYPE,
         our_median * 1e3,
         their_median * 1e3,
@@ -150,22 +150,22 @@ fn case<T: Kernels>(
         gflops(their_median),
         their_times.min() / our_times.min(),
     );
-    ratio
+    speedup
 }
 
 fn main() {
-    // MKL reads these when it is loaded. A short spin keeps its threads awake between its own calls and lets them
-    // sleep during ours.
+    // MKL reads these when it is loaded. A short spin keeps its threads awake between its own calls, and they sleep during
+    // Rowloom's.
     // SAFETY: no other thread runs yet.
     unsafe {
-        std::env::set_var("KMP_BLOCKTIME", SPIN.as_millis().to_string());
+        std::env::set_var("KMP_BLOCKTIME", MKL_SPIN_TIME.as_millis().to_string());
         std::env::set_var("MKL_THREADING_LAYER", "INTEL");
     }
     let options = Options::parse();
     let mkl = match mkl::Mkl::load(&options.mkl) {
         Ok(mkl) => mkl,
         Err(error) => {
-            println!("MKL is not here, so there is nothing to compare with: {error}");
+            println!("MKL cannot be loaded, so nothing is compared: {error}");
             return;
         }
     };
@@ -179,7 +179,9 @@ fn main() {
         machine.isa.name(),
         options.kernel.name()
     );
-    println!("\n| matrix | dtype | K | ms | MKL ms | GFLOP/s | MKL GFLOP/s | ratio | ratio of minima |");
+    println!(
+        "\n| matrix | dtype | K | Rowloom ms | MKL ms | Rowloom GFLOP/s | MKL GFLOP/s | speed-up | speed-up of minima |"
+    );
     println!("|---|---|--:|--:|--:|--:|--:|--:|--:|");
     let mut names: Vec<String> = GENERATED.iter().map(|spec| format!("gen:{spec}")).collect();
     if options.matrices.is_some() {
@@ -195,7 +197,7 @@ fn main() {
                 let path = folder.join(format!("{name}.mtx.gz"));
                 io::read::<f64>(&path, &ReadOptions::default()).unwrap().matrix
             }
-            (None, None) => unreachable!("files are only named where a folder is"),
+            (None, None) => unreachable!("files are listed only with --matrices"),
         });
         for dtype in &options.dtypes {
             for &k in &options.ks {
@@ -210,7 +212,11 @@ fn main() {
     let geomean = (ratios.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let below = ratios.iter().filter(|(ratio, _)| *ratio < 0.95).count();
-    println!("\n{} cases, geomean {geomean:.3}, {below} below 0.95; the lowest:", ratios.len());
+    let slower = ratios.iter().filter(|(ratio, _)| *ratio < 1.0).count();
+    println!(
+        "\nspeed-up over MKL, {} cases: geometric mean {geomean:.3}, {slower} below 1, {below} below 0.95; the lowest:",
+        ratios.len()
+    );
     for (ratio, case) in ratios.iter().take(12) {
         println!("  {ratio:.3}  {case}");
     }

@@ -1,5 +1,5 @@
-//! What the coordinator costs per task: graphs of 100,000 and of 1,000,000 tasks on four simulated accelerators and a
-//! simulated host, with slots, choices and a split row's worth of dependencies.
+//! Times the executor per task: graphs of 100,000 and of 1,000,000 tasks on four simulated accelerators and a simulated
+//! host, with slots, choices and dependencies.
 //!
 //! `cargo bench --bench executor`
 
@@ -69,7 +69,7 @@ fn streamed(builder: &mut GraphBuilder, on: &Accelerator, strand: StrandId, a: A
 
 fn graph(tasks: u32) -> Graph {
     let mut builder = GraphBuilder::new();
-    // Of every 100 tasks that run 95 are of accelerators' chunks; one chunk in ten is a choice.
+    // 95 of 100 tasks belong to chunks of accelerators; any device may take one chunk in ten.
     let chunks = tasks / 100 * 19;
     let (fixed, choices) = (chunks * 9 / 10, chunks / 10 / (ACCELERATORS + 1));
     let host_chunks = tasks / 100 * 5;
@@ -110,7 +110,7 @@ fn graph(tasks: u32) -> Graph {
     builder.freeze()
 }
 
-/// The most memory that the program ever held, in MiB.
+/// Peak resident memory of this process, in MiB.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

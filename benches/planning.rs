@@ -1,12 +1,12 @@
-//! How long a plan takes beside what it saves: planning against reading the matrix from the cache and one product.
+//! Times planning, as a share of reading the matrix from the cache and computing one product.
 //!
 //! ```text
 //! cargo bench --bench planning
-//! cargo bench --bench planning -- gen-words chunks
+//! cargo bench --bench planning -- GENERATOR CHUNKS
 //! ```
 //!
-//! Prints the median of several rounds of each and their ratio; the promise is 5 % for `rmat,scale=20,degree=16` into
-//! 512 chunks. Nothing here asserts a speed.
+//! Prints the median of several rounds of each, and the share; the limit is 5 % for `rmat,scale=20,degree=16` into 512
+//! chunks. This program asserts no speed.
 
 use std::time::Instant;
 
@@ -91,7 +91,10 @@ fn main() -> rowloom::Result<()> {
             Ok(())
         })?;
         let share = plan_s / (read_s + product_s) * 100.0;
-        println!("plan for {names}, {made} chunks: {:.2} ms, {share:.1} % of both", plan_s * 1e3);
+        println!(
+            "plan for {names}, {made} chunks: {:.2} ms, {share:.1} % of reading and product",
+            plan_s * 1e3
+        );
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times reading a .mtx file to CSR: Rowloom against fast_matrix_market + SciPy, same file, same threads, same run.
+"""Times reading a .mtx file to CSR with Rowloom and with fast_matrix_market + SciPy: the same file, as many threads.
 
     python benches/read_peer.py [FILE.mtx] [--threads 2] [--repeat 5]
 
-Without FILE a 100 MB real general matrix is written to a temporary folder first (uniformly random places, values of
-full precision, entries by column as the SuiteSparse collection lists them). Needs fast_matrix_market and SciPy.
-Prints both times (best of three turns of the repeats), the ratio, and Rowloom's peak resident memory over the size of its CSR.
+Without FILE a 100 MB real general matrix is written to a temporary folder first (uniformly random positions, values of
+full precision, entries by column as in the SuiteSparse collection). Needs fast_matrix_market and SciPy.
+Prints both times (the shortest of three interleaved rounds of the repeats), the speed-up of Rowloom, and its peak resident memory over the
+size of the CSR.
 """
 
 import argparse
@@ -61,19 +62,19 @@ def main() -> None:
             path = pathlib.Path(folder) / "generated.mtx"
             write_matrix(path, arguments.megabytes)
         path = path.resolve()
-        # In turns, so that a busy moment of the machine does not fall on one of them only.
-        turns = [
+        # Interleaved, so that a busy moment of the machine affects both.
+        rounds = [
             (time_peer(path, arguments.threads, arguments.repeat), time_rowloom(path, arguments.threads))
             for _ in range(3)
         ]
-        peer_seconds, peer_nonzeros = min(peer for peer, _ in turns)
-        ours = min((ours for _, ours in turns), key=lambda ours: ours["seconds"])
+        peer_seconds, peer_nonzeros = min(peer for peer, _ in rounds)
+        ours = min((ours for _, ours in rounds), key=lambda ours: ours["seconds"])
         print(f"file                       {path.name}, {path.stat().st_size / 1e6:.1f} MB")
         print(f"threads                    {arguments.threads}")
         print(f"nonzeros                   {ours['nnz']} (peer {peer_nonzeros})")
         print(f"fast_matrix_market + SciPy {peer_seconds:.4f} s")
         print(f"rowloom                    {ours['seconds']:.4f} s")
-        print(f"ratio                      {peer_seconds / ours['seconds']:.2f}")
+        print(f"speed-up of rowloom        {peer_seconds / ours['seconds']:.2f}")
         print(f"peak memory / CSR          {ours['peak_over_csr']:.2f}")
 
 

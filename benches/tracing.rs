@@ -1,11 +1,11 @@
-//! What a trace costs: the same products with and without one, in turns.
+//! Times the cost of tracing: the same products with and without a trace, in interleaved rounds.
 //!
 //! ```text
 //! cargo bench --bench tracing
 //! ```
 //!
-//! Chunks take about a millisecond each. Prints the median product of each kind in every round, and the ratio of all;
-//! the promise is at most 1.02. Nothing here asserts a speed.
+//! Chunks take about a millisecond each. Prints the median product with and without a trace in every round, and the ratio of
+//! the medians of all rounds; the limit is 1.02. This program asserts no speed.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn main() -> rowloom::Result<()> {
     let descriptions = prepared.descriptions();
     prepared.repeat(x.view(), y.view_mut(), RUNS, None, |_, _| {})?;
 
-    println!("{SPEC}, K = {K}, {CHUNKS} chunks on {threads} threads, {RUNS} products a round");
+    println!("{SPEC}, K = {K}, {CHUNKS} chunks on {threads} threads, {RUNS} products per round");
     let (mut plain, mut traced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let mut without = Vec::new();
@@ -87,13 +87,13 @@ fn main() -> rowloom::Result<()> {
             timeline.add_run(&mut trace, report, *run);
         }
         let (off_ms, on_ms) = (median(without) * 1e3, median(with) * 1e3);
-        println!("round {round}: off {off_ms:.3} ms, on {on_ms:.3} ms, {:.4}", on_ms / off_ms);
+        println!("round {round}: without {off_ms:.3} ms, with {on_ms:.3} ms, ratio {:.4}", on_ms / off_ms);
         plain.push(off_ms);
         traced.push(on_ms);
     }
     let (off_ms, on_ms) = (median(plain), median(traced));
     println!(
-        "off {off_ms:.3} ms, on {on_ms:.3} ms: {:.4}, {:.2} ms a chunk",
+        "without {off_ms:.3} ms, with {on_ms:.3} ms, ratio {:.4}; {:.2} ms per chunk",
         on_ms / off_ms,
         on_ms / CHUNKS as f64
     );

@@ -1,10 +1,10 @@
-"""Fits what predicts the times of kernels on a card to what `rowloom bench --json` wrote, with --oracle or without.
+"""Fits the model that predicts kernel times on a card to reports of `rowloom bench --json=FILE`, with --oracle or without.
 
     python3 benches/fit/fit.py --rowloom target/release/rowloom large.json small.json
 
-writes configs/kernels/h200.toml (weights) and configs/kernels/h200-cases.csv (what the weights leave over, case by case), and prints the
-regret of choosing by them. With --remember what these files hold from before counts as a measurement too: memory.py says how.
-Everything else: benches/results/choice-h200.md. Needs numpy.
+Writes configs/kernels/h200.toml (weights) and configs/kernels/h200-cases.csv (coefficients of the Gaussian process on the
+residuals, case by case), and prints the regret of choosing by them. All times are measured ones.
+The method: benches/results/choice-h200.md. Needs numpy.
 """
 
 import argparse
@@ -15,25 +15,31 @@ from pathlib import Path
 
 import numpy
 
-from memory import Memory, closeness
+RIDGE = 2.0                 # of the regression of a shape's time over the fastest
+COMMON_RIDGE = 1.0          # of the regression of the fastest time over the floor
+WEIGHT_EXPONENT = 0.8       # a sample's weight is (time / fastest)^-WEIGHT_EXPONENT
+MIN_WEIGHT = 0.1            # smallest weight of a sample
+OUTLIER_SCALE = 0.25        # residuals of logarithms beyond this count less
+SOFTMAX_TEMPERATURE = 0.05  # of the softmax that turns predicted times into probabilities of a choice
+REGRESSION_PENALTY = 60.0   # on the squared distance of weights from those of the regression
+CANONICAL_WEIGHT = 0.5      # of the regret among canonical forms, beside the regret among all
+MAX_LOG_REGRET = 1.5        # larger logarithms of regret count as this
+LBFGS_STEPS = 40
+PROCESS_NOISE = 0.1         # variance of the noise of the Gaussian process, as a share of its variance
+FREE_ORDER_GAIN = 1.03      # as FREE_GAIN in src/cost/choose.rs
+MAX_LOG_FACTOR = 6.0        # logarithms of factors are clipped to this
+MIN_TIMES = 5               # shapes with fewer times get no weights
 
-RIDGE = 2.0            # of the regression of a shape's times over the fastest
-RIDGE_OF_COMMON = 1.0  # of that of the fastest times
-SLOW, LEAST = 0.8, 0.1 # a sample counts as (time / fastest)^-SLOW, at least LEAST
-ODD = 0.25             # logarithms off by more than this count less
-TEMPERATURE = 0.05     # of the softmax by which a form is taken
-STAY = 60.0            # how strongly weights stay at the regression's
-CANONICAL = 0.5        # how much regret among canonical forms counts
-MOST_REGRET = 1.5      # logarithms of regret count up to here
-STEPS = 40
-NOISE = 0.1            # of what the weights leave over, in parts of its variance
-GAIN = 1.03            # a free order must be faster by this factor
-MOST = 6.0             # logarithms of factors are cut here
-FEW = 5                # shapes with fewer times get no weights
+
+def similarity(one, other):
+    """Similarity of cases by their features, 1 for equal ones: a Matern kernel of order 3/2, as in src/cost/cases.rs."""
+    squared_distance = ((one[:, None] - other[None]) ** 2).sum(2)
+    scaled = numpy.sqrt(3 * squared_distance)
+    return (1 + scaled) * numpy.exp(-scaled)
 
 
 class Data:
-    """Times of shapes, case by case; NaN where there is none."""
+    """Logarithms of the times of shapes, a row for each case; NaN where there is none."""
 
     def __init__(self, report):
         cases = report["cases"]
@@ -43,7 +49,7 @@ class Data:
         self.canonical = numpy.array([shape in canonical for shape in self.shapes])
         times = [[case["shapes"].get(shape, numpy.nan) for shape in self.shapes] for case in cases]
         self.times = numpy.log(numpy.array(times))
-        enough = (~numpy.isnan(self.times)).sum(0) >= FEW
+        enough = (~numpy.isnan(self.times)).sum(0) >= MIN_TIMES
         self.times, self.canonical = self.times[:, enough], self.canonical[enough]
         self.shapes = [shape for shape, kept in zip(self.shapes, enough) if kept]
         self.missing = numpy.isnan(self.times)
@@ -58,35 +64,35 @@ class Data:
 
 
 def regression(x, y, weights, ridge):
-    """Weights by least squares; odd samples count less."""
+    """Weights by ridge regression; outliers count less (three rounds of reweighting)."""
     diagonal = numpy.full(x.shape[1], ridge)
     diagonal[0] = 0.005
-    trust = weights
+    sample_weights = weights
     for _ in range(3):
-        scaled = x * trust[:, None]
+        scaled = x * sample_weights[:, None]
         found = numpy.linalg.solve(scaled.T @ x + numpy.diag(diagonal), scaled.T @ y)
-        trust = weights / numpy.hypot((y - x @ found) / ODD, 1)
+        sample_weights = weights / numpy.hypot((y - x @ found) / OUTLIER_SCALE, 1)
     return found
 
 
 def regressions(data, train):
-    """Weights of all shapes: those of the fastest time over the floor, and each shape's over the fastest."""
-    common = regression(data.x[train], (data.best - data.floor)[train], numpy.ones(train.sum()), RIDGE_OF_COMMON)
+    """Weights of all shapes: the regression of the fastest time over the floor plus that of each shape's time over the fastest."""
+    common = regression(data.x[train], (data.best - data.floor)[train], numpy.ones(train.sum()), COMMON_RIDGE)
     found = numpy.zeros((len(data.shapes), data.x.shape[1]))
     for shape in range(len(data.shapes)):
-        there = train & ~data.missing[:, shape]
-        if there.sum() < FEW:
+        timed = train & ~data.missing[:, shape]
+        if timed.sum() < MIN_TIMES:
             found[shape] = common
-            found[shape, 0] += MOST
+            found[shape, 0] += MAX_LOG_FACTOR
             continue
-        behind = data.times[there, shape] - data.best[there]
-        counts = numpy.maximum(numpy.exp(-SLOW * numpy.maximum(behind, 0)), LEAST)
-        found[shape] = common + regression(data.x[there], behind, counts, RIDGE)
+        log_ratio = data.times[timed, shape] - data.best[timed]
+        weights = numpy.maximum(numpy.exp(-WEIGHT_EXPONENT * numpy.maximum(log_ratio, 0)), MIN_WEIGHT)
+        found[shape] = common + regression(data.x[timed], log_ratio, weights, RIDGE)
     return found
 
 
 def minimise(function, start, steps):
-    """L-BFGS with halved steps."""
+    """L-BFGS with backtracking line search."""
     at, (value, slope), past = start, function(start), []
     for _ in range(steps):
         direction, factors = slope.copy(), []
@@ -116,94 +122,95 @@ def minimise(function, start, steps):
     return at
 
 
-def fewer_wrong_choices(data, train, weights):
-    """Moves weights to lower the regret that is expected where a form is taken with a probability that falls with its time."""
+def minimise_expected_regret(data, train, weights):
+    """Moves weights to lower the expected regret, where the probability of choosing a form is a softmax of its predicted time."""
     rows = numpy.where(train)[0]
     x, missing = data.x[rows], data.missing[rows]
-    stay = numpy.full(x.shape[1], STAY)
-    stay[0] *= 0.1
+    penalty = numpy.full(x.shape[1], REGRESSION_PENALTY)
+    penalty[0] *= 0.1
 
     def regret(best):
-        behind = numpy.where(missing, MOST_REGRET, data.times[rows] - best[rows, None])
-        return numpy.minimum(behind, MOST_REGRET)
+        log_regret = numpy.where(missing, MAX_LOG_REGRET, data.times[rows] - best[rows, None])
+        return numpy.minimum(log_regret, MAX_LOG_REGRET)
 
     free, canonical = regret(data.best), regret(data.best_canonical)
 
     def expected(logarithms, allowed, regrets):
-        power = numpy.where(allowed, -logarithms / TEMPERATURE, -1e30)
-        chance = numpy.exp(power - power.max(1, keepdims=True))
-        chance /= chance.sum(1, keepdims=True)
-        mean = (chance * regrets).sum(1)
-        return mean.sum(), -chance * (regrets - mean[:, None]) / TEMPERATURE
+        power = numpy.where(allowed, -logarithms / SOFTMAX_TEMPERATURE, -1e30)
+        probability = numpy.exp(power - power.max(1, keepdims=True))
+        probability /= probability.sum(1, keepdims=True)
+        mean = (probability * regrets).sum(1)
+        return mean.sum(), -probability * (regrets - mean[:, None]) / SOFTMAX_TEMPERATURE
 
     def function(flat):
         moved = flat.reshape(weights.shape) - weights
         logarithms = x @ flat.reshape(weights.shape).T
         value, slope = expected(logarithms, ~missing, free)
         own, own_slope = expected(logarithms, ~missing & data.canonical, canonical)
-        value += CANONICAL * own + 0.5 * (stay * moved * moved).sum()
-        return value, ((slope + CANONICAL * own_slope).T @ x + stay * moved).ravel()
+        value += CANONICAL_WEIGHT * own + 0.5 * (penalty * moved * moved).sum()
+        return value, ((slope + CANONICAL_WEIGHT * own_slope).T @ x + penalty * moved).ravel()
 
-    return minimise(function, weights.ravel(), STEPS).reshape(weights.shape)
+    return minimise(function, weights.ravel(), LBFGS_STEPS).reshape(weights.shape)
 
 
 def fit(data, train):
-    """Weights, with a common factor that makes the times of what they choose right on average."""
-    weights = fewer_wrong_choices(data, train, regressions(data, train))
+    """Weights, with a common factor such that the predicted times of the chosen forms are unbiased."""
+    weights = minimise_expected_regret(data, train, regressions(data, train))
     rows = numpy.where(train)[0]
-    logarithms = weighed(data, weights)[rows]
+    logarithms = weights_alone(data, weights)[rows]
     chosen, _ = choices(data, rows, logarithms)
     at = numpy.arange(len(rows))
     weights[:, 0] += (data.times[rows, chosen] - logarithms[at, chosen]).mean()
     return weights
 
 
-def weighed(data, weights):
-    return data.floor[:, None] + numpy.clip(data.x @ weights.T, -MOST, MOST)
+def weights_alone(data, weights):
+    """Logarithms of the times that the weights predict, without the Gaussian process."""
+    return data.floor[:, None] + numpy.clip(data.x @ weights.T, -MAX_LOG_FACTOR, MAX_LOG_FACTOR)
 
 
-def left_over(data, logarithms):
-    """What the weights leave over: what all shapes of a case share, and what is each shape's own."""
-    left = numpy.where(data.missing, numpy.nan, data.times - logarithms)
-    common = numpy.nanmedian(left, axis=1)
-    return common, left - common[:, None]
+def residuals(data, logarithms):
+    """Residuals of the weights' predictions: the median over a case's shapes, and each shape's difference from it."""
+    residual = numpy.where(data.missing, numpy.nan, data.times - logarithms)
+    common = numpy.nanmedian(residual, axis=1)
+    return common, residual - common[:, None]
 
 
 def coefficients(data, train, logarithms):
-    """Of the Gaussian process on what the weights leave over: the common one of each case, then those of its shapes."""
-    common, own = left_over(data, logarithms)
-    close = closeness(data.looks, data.looks)
+    """Coefficients of the Gaussian process on the residuals: the common one of each case, then those of its shapes."""
+    common, own = residuals(data, logarithms)
+    similarities = similarity(data.looks, data.looks)
     found = numpy.zeros((len(data.matrix), 1 + len(data.shapes)))
 
     def solve(rows, targets):
-        kernel = close[numpy.ix_(rows, rows)] + NOISE * numpy.eye(len(rows))
+        kernel = similarities[numpy.ix_(rows, rows)] + PROCESS_NOISE * numpy.eye(len(rows))
         return numpy.linalg.solve(kernel, targets)
 
     rows = numpy.where(train)[0]
     found[rows, 0] = solve(rows, common[rows])
-    for rows, shapes in measured_alike(data, train):
+    for rows, shapes in shapes_by_cases(data, train):
         found[numpy.ix_(rows, 1 + shapes)] = solve(rows, own[numpy.ix_(rows, shapes)])
     return numpy.round(found, 2)
 
 
-def measured_alike(data, train):
-    """Shapes that were measured in the same cases, with these: they share a system."""
-    alike = {}
+def shapes_by_cases(data, train):
+    """Groups of shapes that were measured in the same cases, with these cases: they share a linear system."""
+    groups = {}
     for shape in range(len(data.shapes)):
-        alike.setdefault((train & ~data.missing[:, shape]).tobytes(), []).append(shape)
-    for shapes in alike.values():
+        groups.setdefault((train & ~data.missing[:, shape]).tobytes(), []).append(shape)
+    for shapes in groups.values():
         rows = numpy.where(train & ~data.missing[:, shapes[0]])[0]
         if len(rows):
             yield rows, numpy.array(shapes)
 
 
-def without_own_group(data, logarithms, groups):
-    """Predictions where the cases of the same group are left out of the process, the weights staying as they are."""
-    common, own = left_over(data, logarithms)
-    close = closeness(data.looks, data.looks)
+def group_left_out(data, logarithms, groups):
+    """Predictions where the cases of the same group are left out of the Gaussian process; the weights are fitted to all."""
+    common, own = residuals(data, logarithms)
+    similarities = similarity(data.looks, data.looks)
 
     def smoothed(rows, targets):
-        inverse = numpy.linalg.inv(close[numpy.ix_(rows, rows)] + NOISE * numpy.eye(len(rows)))
+        inverse = numpy.linalg.inv(similarities[numpy.ix_(rows, rows)] + PROCESS_NOISE * numpy.eye(len(rows)))
         solved, found = inverse @ targets, targets.copy()
         for group in set(groups[rows]):
             out = numpy.where(groups[rows] == group)[0]
@@ -212,27 +219,28 @@ def without_own_group(data, logarithms, groups):
 
     every = numpy.ones(len(groups), bool)
     found = logarithms + smoothed(numpy.where(every)[0], common[:, None])
-    for rows, shapes in measured_alike(data, every):
+    for rows, shapes in shapes_by_cases(data, every):
         found[numpy.ix_(rows, shapes)] += smoothed(rows, own[numpy.ix_(rows, shapes)])
     return found
 
 
 def predicted(data, rows, logarithms, found):
-    near = closeness(data.looks[rows], data.looks) @ found
-    return logarithms[rows] + near[:, :1] + near[:, 1:]
+    """Logarithms of the times that weights and Gaussian process predict."""
+    smoothed = similarity(data.looks[rows], data.looks) @ found
+    return logarithms[rows] + smoothed[:, :1] + smoothed[:, 1:]
 
 
 def choices(data, rows, logarithms):
-    """The form that is chosen in each case, and the one that is where only canonical ones are allowed."""
+    """The shape that the program chooses in each case, and the one that it chooses with --reproducible."""
     possible = numpy.where(data.missing[rows], numpy.inf, logarithms)
     canonical = numpy.where(data.canonical, possible, numpy.inf)
     at = numpy.arange(len(rows))
     free, own = possible.argmin(1), canonical.argmin(1)
-    return numpy.where(canonical[at, own] <= possible[at, free] + numpy.log(GAIN), own, free), own
+    return numpy.where(canonical[at, own] <= possible[at, free] + numpy.log(FREE_ORDER_GAIN), own, free), own
 
 
-class Judgement:
-    """Regret and errors of predictions over all cases."""
+class Regrets:
+    """Regrets and prediction errors of all cases, as logarithms."""
 
     def __init__(self, data):
         self.data = data
@@ -250,64 +258,65 @@ class Judgement:
     def line(self, label, which=slice(None)):
         def regret(logarithms):
             ratios = numpy.exp(logarithms)
-            mean, right = numpy.exp(logarithms.mean()), 100 * (ratios <= 1.05).mean()
-            return f"{mean:.3f} | {numpy.percentile(ratios, 95):.2f} | {ratios.max():.2f} | {right:.0f} %"
+            mean, within = numpy.exp(logarithms.mean()), 100 * (ratios <= 1.05).mean()
+            return f"{mean:.3f} | {numpy.percentile(ratios, 95):.2f} | {ratios.max():.2f} | {within:.0f} %"
 
         error = self.error[which]
-        near = 100 * (numpy.abs(error) <= numpy.log(1.2)).mean()
+        accurate = 100 * (numpy.abs(error) <= numpy.log(1.2)).mean()
         print(
             f"| {label} | {regret(self.free[which])} | {regret(self.canonical[which])} "
-            f"| {numpy.exp(error.mean()):.2f} | {100 * (numpy.exp(error.std()) - 1):.0f} % | {near:.0f} % |"
+            f"| {numpy.exp(error.mean()):.2f} | {100 * (numpy.exp(error.std()) - 1):.0f} % | {accurate:.0f} % |"
         )
 
 
-def judge(data, sources):
-    print("\n| cases | mean | 95 % | worst | within 5 % | canonical: mean | 95 % | worst | within 5 % "
-          "| predicted over measured | spread | within 20 % |")
+def print_regrets(data, sources):
+    """Fits to all cases and prints the regret in sample and left out; `sources` selects the cases of each file."""
+    print("\n| cases | geometric mean | 95th percentile | worst | within 5 % | canonical: geometric mean | 95th percentile | worst "
+          "| within 5 % | predicted over measured | spread | within 20 % |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     every = numpy.ones(len(data.matrix), bool)
     rows = numpy.arange(len(every))
     weights = fit(data, every)
-    logarithms = weighed(data, weights)
+    logarithms = weights_alone(data, weights)
     found = coefficients(data, every, logarithms)
-    kept = Judgement(data).take(rows, predicted(data, rows, logarithms, found))
-    plain, other = Judgement(data), Judgement(data)
+    in_sample = Regrets(data).take(rows, predicted(data, rows, logarithms, found))
+    alone_left_out, matrix_left_out = Regrets(data), Regrets(data)
     groups = numpy.array([f"{matrix} {k}" for matrix, k in zip(data.matrix, data.k)])
-    width = Judgement(data).take(rows, without_own_group(data, logarithms, groups))
-    alone = Judgement(data).take(rows, logarithms)
+    k_left_out = Regrets(data).take(rows, group_left_out(data, logarithms, groups))
+    alone = Regrets(data).take(rows, logarithms)
     for matrix in sorted(set(data.matrix)):
         out = data.matrix == matrix
-        own = weighed(data, fit(data, ~out))
+        own = weights_alone(data, fit(data, ~out))
         rows_out = numpy.where(out)[0]
-        plain.take(rows_out, own[rows_out])
-        other.take(rows_out, predicted(data, rows_out, own, coefficients(data, ~out, own)))
-    for label, judgement in (
-        ("in sample", kept),
-        ("K left out", width),
-        ("matrix left out", other),
+        alone_left_out.take(rows_out, own[rows_out])
+        matrix_left_out.take(rows_out, predicted(data, rows_out, own, coefficients(data, ~out, own)))
+    for label, regrets in (
+        ("in sample", in_sample),
+        ("K left out", k_left_out),
+        ("matrix left out", matrix_left_out),
         ("weights alone, in sample", alone),
-        ("weights alone, matrix left out", plain),
+        ("weights alone, matrix left out", alone_left_out),
     ):
-        judgement.line(label)
+        regrets.line(label)
         for name, which in sources.items():
-            judgement.line(f"- {name}", which)
-    limit = Judgement(data).take(rows, numpy.where(data.missing, numpy.inf, data.times))
-    limit.line("best that the shapes allow")
-    for label, judgement in (("in sample", kept), ("left out", other)):
-        worst = numpy.argsort(-judgement.free)[:8]
-        named = [f"{data.matrix[i]} {data.dtype[i]} k={data.k[i]} {numpy.exp(judgement.free[i]):.2f}" for i in worst]
+            regrets.line(f"- {name}", which)
+    limit = Regrets(data).take(rows, numpy.where(data.missing, numpy.inf, data.times))
+    limit.line("fastest shape of every case")
+    for label, regrets in (("in sample", in_sample), ("left out", matrix_left_out)):
+        worst = numpy.argsort(-regrets.free)[:8]
+        named = [f"{data.matrix[i]} {data.dtype[i]} k={data.k[i]} {numpy.exp(regrets.free[i]):.2f}" for i in worst]
         print(f"\nworst {label}: {'; '.join(named)}")
     return weights, logarithms, found
 
 
 def write_weights(path, data, weights, logarithms, found):
     after = predicted(data, numpy.arange(len(data.matrix)), logarithms, found)
-    wide = len(set(data.matrix))
+    matrices = len(set(data.matrix))
     lines = [
-        f"# Weights that predict the times of kernels on this card, one list for each shape of their forms, from {(~data.missing).sum()} times of",
-        f"# {wide} matrices in {len(data.matrix)} cases (rowloom bench, kernels alone, A resident): least squares on logarithms, then moved a little",
-        "# towards fewer wrong choices. Made by benches/fit; the residuals are in h200-cases.csv.",
-        "# In their order:",
+        f"# Weights that predict kernel times on this card, one list for each shape of the kernels' forms. Fitted to {(~data.missing).sum()} measured times of",
+        f"# {matrices} matrices in {len(data.matrix)} cases (rowloom bench, A resident): ridge regression on logarithms, then moved to lower the",
+        "# expected regret. Written by benches/fit/fit.py; the residuals are in the file of cases of the same name.",
+        "# Regressors, in order:",
     ]
     for name in data.numbers:
         word = name + ("." if name == data.numbers[-1] else ",")
@@ -315,9 +324,9 @@ def write_weights(path, data, weights, logarithms, found):
             lines.append("#")
         lines[-1] += " " + word
     for shape, name in enumerate(data.shapes):
-        there = ~data.missing[:, shape]
-        off = [100 * (numpy.exp((all_[there, shape] - data.times[there, shape]).std()) - 1) for all_ in (logarithms, after)]
-        lines.append(f"\n# {there.sum()} times, off by {off[0]:.0f} %, {off[1]:.0f} % with the cases (standard deviation)")
+        timed = ~data.missing[:, shape]
+        errors = [100 * (numpy.exp((all_[timed, shape] - data.times[timed, shape]).std()) - 1) for all_ in (logarithms, after)]
+        lines.append(f"\n# {timed.sum()} times; standard deviation of the error {errors[0]:.0f} %, {errors[1]:.0f} % with the cases")
         words = [f"{weight:.4f}" for weight in weights[shape]]
         lines.append(f"{name} = [")
         lines += ["    " + ", ".join(words[at:at + 12]) + "," for at in range(0, len(words), 12)]
@@ -327,7 +336,7 @@ def write_weights(path, data, weights, logarithms, found):
 
 def write_cases(path, data, found, rows_looks):
     lines = [
-        "# What the weights beside this leave over on the cases they were fitted to. Made by benches/fit; src/cost/cases.rs says what it means.",
+        "# Residuals of the weights in the .toml of the same name on the cases they were fitted to. Written by benches/fit/fit.py; read by src/cost/cases.rs.",
         ",".join(["shapes"] + data.shapes),
     ]
     for matrix in sorted(set(data.matrix)):
@@ -336,14 +345,14 @@ def write_cases(path, data, found, rows_looks):
         lines.append(",".join(["matrix"] + looks + [matrix]))
         for case in own:
             hundredths = numpy.round(100 * found[case]).astype(int)
-            gone = numpy.concatenate([[False], data.missing[case]])
-            words = ["" if missing else str(number) for missing, number in zip(gone, hundredths)]
+            untimed = numpy.concatenate([[False], data.missing[case]])
+            words = ["" if missing else str(number) for missing, number in zip(untimed, hundredths)]
             lines.append(",".join(["case", str(data.k[case]), data.dtype[case]] + words))
     path.write_text("\n".join(lines) + "\n")
 
 
 def references(rowloom, card, files):
-    """What the program knows of the cases."""
+    """Regressors, floor, features and times by shape of the cases of `files`, from `rowloom calibrate --from`."""
     with tempfile.TemporaryDirectory() as folder:
         command = [rowloom, "calibrate", "--from", ",".join(files), "--devices", f"sim:{card}"]
         command += ["--output", f"{folder}/model.toml", f"--json={folder}/report.json"]
@@ -351,57 +360,29 @@ def references(rowloom, card, files):
         return json.loads(Path(f"{folder}/report.json").read_text())
 
 
-def remembered(asked, memory, measured):
-    """Cases from before that were not measured again, as they are remembered, where a report tells what their rows look like."""
-    rows = {}
-    for path in asked.remember:
-        rows |= {case["matrix"]: case["features"] for case in json.loads(Path(path).read_text())["cases"]}
-    reports = [json.loads(Path(path).read_text()) for path in asked.files]
-    # The program tells of cases in reports; what was timed in these does not matter.
-    like = {(case["k"], case["dtype"]): case for report in reports for case in report["cases"]}
-    wanted = [key for key in memory.coefficients if key[0] in rows and key not in measured]
-    if not wanted:
-        return []
-    cases = [{**like[k, dtype], "matrix": matrix, "features": rows[matrix]} for matrix, k, dtype in wanted]
-    with tempfile.TemporaryDirectory() as folder:
-        Path(f"{folder}/cases.json").write_text(json.dumps({**reports[0], "cases": cases}))
-        known = references(asked.rowloom, asked.card, [f"{folder}/cases.json"])["cases"]
-    canonical = {shape for case in measured.values() for shape in case["canonical"]}
-    return [memory.recall(case, canonical) for case in known]
-
-
 def main():
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("files", nargs="+", help="reports of rowloom bench --json; of a case that is in several the last counts")
-    words.add_argument("--rowloom", default="target/release/rowloom", help="the program")
-    words.add_argument("--card", default="h200", help="whose rates and whose files")
-    words.add_argument("--folder", type=Path, default=Path("configs/kernels"), help="where to write")
-    words.add_argument("--remember", nargs="*", metavar="REPORT", help="keep what was measured before; reports of rowloom bench "
-                       "--oracle, on any device, with the matrices that were not measured again")
-    asked = words.parse_args()
-    reports = {Path(file).stem: references(asked.rowloom, asked.card, [file]) for file in asked.files}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", help="reports of rowloom bench --json=FILE; where several have a case, the last counts")
+    parser.add_argument("--rowloom", default="target/release/rowloom", help="the rowloom program")
+    parser.add_argument("--card", default="h200", help="the card whose profile is used and whose files are written")
+    parser.add_argument("--folder", type=Path, default=Path("configs/kernels"), help="folder of the files")
+    arguments = parser.parse_args()
+    reports = {Path(file).stem: references(arguments.rowloom, arguments.card, [file]) for file in arguments.files}
     cases = {}
     for source, report in reports.items():
         for case in report["cases"]:
             cases[case["matrix"], case["k"], case["dtype"]] = {**case, "source": source}
-    if asked.remember is not None:
-        before = (asked.folder / f"{asked.card}.toml", asked.folder / f"{asked.card}-cases.csv")
-        memory = Memory(*before, cases.values(), MOST)
-        cases = {key: memory.mean(case) for key, case in cases.items()}
-        for case in remembered(asked, memory, cases):
-            cases[case["matrix"], case["k"], case["dtype"]] = {**case, "source": "remembered"}
-        reports["remembered"] = None
-    # What no shape or no canonical one was timed of tells nothing of choices.
+    # Cases without any timed shape, or without a canonical one, cannot be judged.
     cases = {key: case for key, case in cases.items() if case["shapes"] and case["fastest_canonical_s"]}
     report = {"cases": list(cases.values()), "numbers": next(iter(reports.values()))["numbers"]}
     data = Data(report)
     source = numpy.array([case["source"] for case in report["cases"]])
     sources = {name: source == name for name in reports} if len(reports) > 1 else {}
     print(f"{(~data.missing).sum()} times of {len(data.shapes)} shapes in {len(data.matrix)} cases of {len(set(data.matrix))} matrices")
-    weights, logarithms, found = judge(data, sources)
+    weights, logarithms, found = print_regrets(data, sources)
     weights = numpy.round(weights, 4)
-    write_weights(asked.folder / f"{asked.card}.toml", data, weights, logarithms, found)
-    write_cases(asked.folder / f"{asked.card}-cases.csv", data, found, len(report["cases"][0]["reference"]["looks"]))
+    write_weights(arguments.folder / f"{arguments.card}.toml", data, weights, logarithms, found)
+    write_cases(arguments.folder / f"{arguments.card}-cases.csv", data, found, len(report["cases"][0]["reference"]["looks"]))
 
 
 if __name__ == "__main__":

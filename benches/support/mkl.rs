@@ -1,4 +1,4 @@
-//! Intel MKL's inspector-executor SpMM, loaded at run time: created, hinted and optimised before it is timed.
+//! Intel MKL's inspector-executor SpMM, loaded at run time. A matrix is created, hinted and optimised before products are timed.
 
 use std::ffi::c_void;
 
@@ -22,7 +22,7 @@ pub struct Mkl {
     library: Library,
 }
 
-/// A matrix in MKL's hands, hinted and optimised for one K.
+/// A matrix as MKL holds it, hinted and optimised for one K.
 pub struct MklCsr<'a, T> {
     mkl: &'a Mkl,
     handle: *mut c_void,
@@ -50,7 +50,7 @@ impl Mkl {
         }
     }
 
-    /// Hands a matrix over, with the hint for many products with `k` columns.
+    /// Creates MKL's matrix, with a hint for a thousand products with `k` columns.
     pub fn csr<T: Scalar>(&self, matrix: CsrView<'_, T>, k: usize) -> MklCsr<'_, T> {
         let row_pointers: Vec<i32> = matrix.row_pointers().iter().map(|&p| p as i32).collect();
         let columns: Vec<i32> = matrix.columns().iter().map(|&c| c as i32).collect();

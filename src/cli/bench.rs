@@ -1,11 +1,13 @@
-//! `rowloom bench`: every kernel alone, checked, beside other libraries.
+//! `rowloom bench`: times single kernels, checks their results, and compares them with other libraries.
 
 use serde_json::{Value, json};
 
 use super::args::BenchArguments;
-use super::bench_report;
+use super::baseline;
+use super::bench_report::{self, CaseReport};
+use super::bench_table;
 use super::console::{Bar, Console, check_target, write_file};
-use super::kernel_bench::{CaseSink, KernelBench, Place, check_names, facts};
+use super::kernel_bench::{BenchDevice, CaseSink, KernelBench, check_names, facts};
 use super::no_effect;
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact};
@@ -13,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::kernel::Schedule;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    BenchSettings, CaseResult, Journal, KernelNames, MatrixFacts, Program, add_speedups, csv, doubts, key_of,
-    markdown, records_of, used_columns,
+    BenchSettings, CaseResult, Comparison, Journal, KernelNames, MatrixFacts, Program, add_speedups, csv,
+    doubts, key_of, markdown, records_of, used_columns,
 };
 
 /// Measures and reports.
@@ -28,9 +30,10 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         check_target(file)?;
     }
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
+    let before = arguments.baseline.as_deref().map(baseline::load).transpose()?;
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
-    check_names(&names, &places, &arguments.kernels)?;
+    let mut devices = BenchDevice::open(&arguments.devices, &arguments.model, &session)?;
+    check_names(&names, &devices, &arguments.kernels)?;
     let settings = BenchSettings {
         warmup: arguments.warmup,
         repeat: arguments.repeat,
@@ -38,15 +41,15 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         cut_hopeless: true,
     };
     let schedule = Schedule::Balanced;
-    let count = arguments.matrices.len() * arguments.dtype.len() * arguments.k.len() * places.len();
+    let count = arguments.matrices.len() * arguments.dtype.len() * arguments.k.len() * devices.len();
     let bar = console.bar(count as u64, "cases");
     let under = console.under(&bar);
-    let bench = KernelBench::new(&session, &under, names, settings, schedule, &arguments.against, &places);
+    let bench = KernelBench::new(&session, &under, names, settings, schedule, &arguments.against, &devices);
     let journal = arguments.keep.as_deref().map(Journal::open).transpose()?;
     if let Some(journal) = journal.as_ref().filter(|journal| !journal.is_empty()) {
+        let (count, plural) = (journal.len(), if journal.len() == 1 { "case" } else { "cases" });
         under.note(&format!(
-            "{} cases were kept before; those asked for again are not measured",
-            journal.len()
+            "--keep: the file has {count} {plural}; cases found there are not measured again"
         ));
     }
     let mut cases = Cases {
@@ -68,11 +71,11 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         for dtype in &arguments.dtype {
             match dtype {
                 Dtype::F64 => {
-                    bench.matrix(&facts, &loaded.matrix, used, &arguments.k, &mut places, &mut cases)?
+                    bench.matrix(&facts, &loaded.matrix, used, &arguments.k, &mut devices, &mut cases)?
                 }
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
-                    bench.matrix(&facts, &single, used, &arguments.k, &mut places, &mut cases)?;
+                    bench.matrix(&facts, &single, used, &arguments.k, &mut devices, &mut cases)?;
                 }
             }
         }
@@ -82,8 +85,17 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();
     add_speedups(&mut records);
-    bench_report::show(&cases, &records, console)?;
-    console.json(&bench_report::json(&cases, &records, arguments, &session))?;
+    let profile_of = |name: &str| {
+        let device = devices.iter().find(|device| device.name == name);
+        device.map(|device| &device.profile)
+    };
+    let reports = CaseReport::all(&cases, &records, profile_of);
+    bench_table::show(&reports, arguments.best, console)?;
+    let comparison = before.map(|before| Comparison::of(&before, &cases));
+    if let (Some(comparison), Some(path)) = (&comparison, &arguments.baseline) {
+        baseline::show(comparison, path, console)?;
+    }
+    console.json(&bench_report::json(&reports, comparison.as_ref(), arguments, &session))?;
     if let Some(file) = &arguments.csv {
         write_file(file, csv(&records, &session.provenance.lines()).as_bytes())?;
     }
@@ -96,7 +108,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     verdict(&cases)
 }
 
-/// The cases that are done, kept on disk as they come.
+/// The measured cases; each is appended to the file of `--keep` as soon as it is complete.
 struct Cases<'a> {
     arguments: &'a BenchArguments,
     session: &'a Session,
@@ -114,13 +126,13 @@ impl Cases<'_> {
         key_of(&json!({
             "command": "bench", "matrix": self.facts, "dtype": dtype, "k": k, "device": device,
             "kernels": kernels, "against": against, "repeat": repeat, "warmup": warmup, "time_cap": time_cap,
-            "seed": self.session.seed, "threads": self.session.pool.threads(), "where": place_of(self.session),
+            "seed": self.session.seed, "threads": self.session.pool.threads(), "where": build_and_machine(self.session),
         }))
     }
 }
 
-/// The program and the machine as far as results depend on them.
-pub fn place_of(session: &Session) -> Value {
+/// The program's build and the machine, on which measured times depend.
+pub fn build_and_machine(session: &Session) -> Value {
     let machine = &session.machine;
     let gpus: Vec<_> = machine.gpus.iter().map(|gpu| (&gpu.name, &gpu.uuid)).collect();
     let Program { version, revision, profile, .. } = Program::this();
@@ -138,7 +150,7 @@ impl CaseSink for Cases<'_> {
     }
 
     fn take(&mut self, case: CaseResult) -> Result<()> {
-        self.console.note(&bench_report::line(&case));
+        self.console.note(&bench_table::line(&case));
         for kernel in &case.kernels {
             for doubt in doubts(&kernel.times) {
                 self.console.note(&format!("{}, {}: {doubt}", case.name(), kernel.kernel));

@@ -1,159 +1,136 @@
-//! What `rowloom bench` reports: the best kernel of each case, or all of them where there is one case, and a JSON object
-//! with everything.
+//! What `rowloom bench` reports of its cases, as a JSON object. Tables for people are in `bench_table`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::args::BenchArguments;
-use super::console::Console;
 use super::report::{Report, machine_report};
 use super::session::Session;
-use super::table::{Table, percent, seconds};
-use crate::error::Result;
-use crate::study::{BYTE_MODEL, CaseResult, Record, Summary, records_of};
+use crate::cost::{Form, Profile, choose, eligible};
+use crate::study::{
+    BYTE_MODEL, CaseResult, Comparison, Record, Standing, Summary, TimeRatio, form_names, records_of,
+    standings,
+};
 
-/// Ratios of all cases that have one, by name.
-fn summary(cases: &[CaseResult]) -> Option<Summary> {
-    let ratios: Vec<(String, f64)> =
-        cases.iter().filter_map(|case| Some((case.name(), case.ratio()?))).collect();
-    Summary::of(&ratios)
+/// A case with what follows from its times.
+pub struct CaseReport<'a> {
+    /// The case.
+    pub case: &'a CaseResult,
+    /// Its kernels, then its peers.
+    pub records: &'a [Record],
+    /// Where each of them stands.
+    pub standings: Vec<Option<Standing>>,
+    /// The kernel that the planner would choose, A being on the device.
+    pub chosen: Option<String>,
 }
 
-/// A case in one line.
-pub fn line(case: &CaseResult) -> String {
-    let best = case.best().map_or_else(
-        || "no kernel ran".into(),
-        |(kernel, time)| format!("{} {}, {:.1} GFLOP/s", kernel.kernel, seconds(time), case.gflops(time)),
-    );
-    let peer = case.best_peer().map(|(peer, time)| format!("; {} {}", peer.peer, seconds(time)));
-    let ratio = case.ratio().map(|ratio| format!(", {ratio:.2} times as fast"));
-    format!("{}: {best}{}{}", case.name(), peer.unwrap_or_default(), ratio.unwrap_or_default())
+impl<'a> CaseReport<'a> {
+    /// Reports of all cases. `records` are theirs, in the same order; `profile_of` says what is known of a device.
+    pub fn all(
+        cases: &'a [CaseResult],
+        records: &'a [Record],
+        profile_of: impl Fn(&str) -> Option<&'a Profile>,
+    ) -> Vec<Self> {
+        let mut left = records;
+        let mut reports = Vec::with_capacity(cases.len());
+        for case in cases {
+            let (own, others) = left.split_at(records_of(case).len().min(left.len()));
+            left = others;
+            let chosen = profile_of(&case.device).and_then(|profile| planners_choice(case, profile));
+            reports.push(Self { case, records: own, standings: standings(own), chosen });
+        }
+        reports
+    }
+
+    /// The time of the kernel that the planner would choose, where it was measured and is right.
+    pub fn chosen_s(&self) -> Option<f64> {
+        let chosen = self.chosen.as_ref()?;
+        self.case.kernels.iter().find(|kernel| kernel.kernel == *chosen)?.seconds()
+    }
+
+    /// How many times faster the kernel that the planner would choose is than the fastest peer.
+    pub fn chosen_speedup(&self) -> Option<f64> {
+        let (own, peer) = (self.chosen_s()?, self.case.best_peer()?.1);
+        (own > 0.0).then_some(peer / own)
+    }
 }
 
-/// The tables.
-pub fn show(cases: &[CaseResult], records: &[Record], console: &Console) -> Result<()> {
-    if let [_] = cases {
-        console.table(&kernels(records))?;
-        console.text("\n")?;
-    }
-    let headings = [
-        "device",
-        "matrix",
-        "type",
-        "k",
-        "best kernel",
-        "time",
-        "GFLOP/s",
-        "of memory",
-        "best peer",
-        "time",
-        "ratio",
-    ];
-    let mut table = Table::columns(headings, &[3, 5, 6, 7, 9, 10]);
-    for case in cases {
-        let best = case.best();
-        let peer = case.best_peer();
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-        table.row([
-            case.device.clone(),
-            case.matrix.clone(),
-            case.dtype.name().into(),
-            case.k.to_string(),
-            or_dash(best.map(|(kernel, _)| kernel.kernel.clone())),
-            or_dash(best.map(|(_, time)| seconds(time))),
-            or_dash(best.map(|(_, time)| format!("{:.1}", case.gflops(time)))),
-            or_dash(best.map(|(_, time)| percent(case.fraction(time)))),
-            or_dash(peer.map(|(peer, _)| format!("{} {}", peer.peer, peer.algorithm))),
-            or_dash(peer.map(|(_, time)| seconds(time))),
-            or_dash(case.ratio().map(|ratio| format!("{ratio:.2}"))),
-        ]);
-    }
-    console.table(&table)?;
-    let Some(Summary { cases, geomean, worst, worst_case, below }) = summary(cases) else { return Ok(()) };
-    console.text(&format!(
-        "\n{cases} ratios: geometric mean {geomean:.2}, worst {worst:.2} ({worst_case}), {below} below 0.95\n"
-    ))
+/// The kernel that the planner would choose among all that can run on this matrix, by the name under which it was measured.
+fn planners_choice(case: &CaseResult, profile: &Profile) -> Option<String> {
+    let (features, k) = (case.features.as_ref()?, case.k as u64);
+    let refused = |form: &Form| {
+        let names = form_names(form);
+        let own = case.kernels.iter().find(|kernel| names.contains(&kernel.kernel));
+        own.is_some_and(|kernel| kernel.times.median.is_none())
+    };
+    let forms = eligible(profile.processor)
+        .iter()
+        .flat_map(|&kernel| Form::all(kernel, case.dtype, k, profile.compiles))
+        .filter(|form| !refused(form));
+    let names = form_names(&choose(profile, features, k, case.dtype, forms)?.form);
+    let measured = case.kernels.iter().find(|kernel| names.contains(&kernel.kernel));
+    let [_, short] = names;
+    Some(measured.map_or(short, |kernel| kernel.kernel.clone()))
 }
 
-/// Every kernel and peer of a case.
-fn kernels(records: &[Record]) -> Table {
-    let headings =
-        ["kernel", "time", "spread", "runs", "GFLOP/s", "GB/s", "of roofline", "over serial", "check"];
-    let mut table = Table::columns(headings, &[1, 2, 3, 4, 5, 6, 7]);
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    for record in records {
-        let times = &record.times;
-        let spread = times.stddev.zip(times.mean).filter(|&(_, mean)| mean > 0.0);
-        table.row([
-            record.kernel.clone(),
-            or_dash(times.median.map(seconds)),
-            or_dash(spread.map(|(stddev, mean)| percent(stddev / mean))),
-            times.n.to_string(),
-            or_dash(record.gflops().map(|gflops| format!("{gflops:.1}"))),
-            or_dash(record.gb_per_s().map(|rate| format!("{rate:.1}"))),
-            or_dash(record.roofline_fraction().map(percent)),
-            or_dash(record.speedup.map(|speedup| format!("{speedup:.2} x"))),
-            check(record),
-        ]);
-    }
-    table
+/// Speed-ups of the fastest kernel over the fastest peer.
+pub fn summary(reports: &[CaseReport<'_>]) -> Option<Summary> {
+    let ratios = reports.iter().filter_map(|report| Some((report.case.name(), report.case.ratio()?)));
+    Summary::of(&ratios.collect::<Vec<_>>())
 }
 
-fn check(record: &Record) -> String {
-    match (&record.reason, record.checked) {
-        (Some(reason), _) => reason.clone(),
-        (None, Some(checked)) if !checked.passed => format!("WRONG by {:.3} bounds", checked.max_bound_ratio),
-        (None, Some(checked)) if checked.bitwise => "same bits".into(),
-        (None, Some(checked)) => format!("{:.3} of the bound", checked.max_bound_ratio),
-        (None, None) => "-".into(),
-    }
+/// Speed-ups of the kernel that the planner would choose over the fastest peer.
+pub fn chosen_summary(reports: &[CaseReport<'_>]) -> Option<Summary> {
+    let ratios = reports.iter().filter_map(|report| Some((report.case.name(), report.chosen_speedup()?)));
+    Summary::of(&ratios.collect::<Vec<_>>())
 }
 
 /// The JSON object.
 pub fn json(
-    cases: &[CaseResult],
-    records: &[Record],
+    reports: &[CaseReport<'_>],
+    comparison: Option<&Comparison>,
     arguments: &BenchArguments,
     session: &Session,
 ) -> Report {
+    let baseline = arguments.baseline.as_ref();
     let config = json!({
         "k": arguments.k, "kernels": arguments.kernels, "devices": arguments.devices.name(),
         "against": arguments.against, "dtype": arguments.dtype.iter().map(|dtype| dtype.name()).collect::<Vec<_>>(),
         "repeat": arguments.repeat, "warmup": arguments.warmup, "time_cap": arguments.time_cap,
         "seed": arguments.seed, "threads": session.pool.threads(),
         "matrices": arguments.matrices.iter().map(|matrix| matrix.to_string_lossy()).collect::<Vec<_>>(),
+        "baseline": baseline.map(|path| path.display().to_string()),
     });
-    let mut left = records;
-    let mut cases_json = Vec::new();
-    for case in cases {
-        let (own, others) = left.split_at(records_of(case).len().min(left.len()));
-        cases_json.push(case_json(case, own));
-        left = others;
-    }
     Report::new("bench")
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config)
         .with("byte_model", BYTE_MODEL)
-        .with("cases", cases_json)
-        .with("summary", summary(cases))
+        .with("cases", reports.iter().map(case_json).collect::<Vec<_>>())
+        .with("summary", summary(reports))
+        .with("chosen_summary", chosen_summary(reports))
+        .with("baseline", comparison)
 }
 
 /// A case, and of each of its kernels and peers what follows from its times.
-fn case_json(case: &CaseResult, records: &[Record]) -> Value {
+fn case_json(report: &CaseReport<'_>) -> Value {
+    let case = report.case;
     let mut value = serde_json::to_value(case).unwrap_or(Value::Null);
     let best = case.best();
     let peer = case.best_peer();
     let Some(keys) = value.as_object_mut() else { return value };
-    let mut records = records.iter();
+    let mut measured = report.records.iter().zip(&report.standings);
     for list in ["kernels", "peers"] {
-        for measured in keys.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let (Some(measured), Some(record)) = (measured.as_object_mut(), records.next()) {
-                measured.insert("gflops".into(), json!(record.gflops()));
-                measured.insert("gb_per_s".into(), json!(record.gb_per_s()));
-                measured.insert("roofline_fraction".into(), json!(record.roofline_fraction()));
-                measured.insert("speedup".into(), json!(record.speedup));
-                measured.insert("doubts".into(), json!(record.doubts));
+        for own in keys.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let (Some(own), Some((record, standing))) = (own.as_object_mut(), measured.next()) {
+                add_derived(own, record, *standing);
             }
+        }
+    }
+    for kernel in keys.get_mut("kernels").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(kernel) = kernel.as_object_mut() {
+            let name = kernel.get("kernel").and_then(Value::as_str);
+            let is_chosen = name.is_some() && name == report.chosen.as_deref();
+            kernel.insert("chosen".into(), json!(is_chosen));
         }
     }
     keys.insert("best_kernel".into(), json!(best.map(|(kernel, _)| &kernel.kernel)));
@@ -163,5 +140,22 @@ fn case_json(case: &CaseResult, records: &[Record]) -> Value {
     keys.insert("best_peer".into(), json!(peer.map(|(peer, _)| format!("{} {}", peer.peer, peer.algorithm))));
     keys.insert("best_peer_s".into(), json!(peer.map(|(_, time)| time)));
     keys.insert("ratio".into(), json!(case.ratio()));
+    keys.insert("chosen_kernel".into(), json!(report.chosen));
+    keys.insert("chosen_s".into(), json!(report.chosen_s()));
+    keys.insert("chosen_ratio".into(), json!(report.chosen_speedup()));
     value
+}
+
+/// Rates, rank and ratio of one kernel or peer.
+fn add_derived(keys: &mut Map<String, Value>, record: &Record, standing: Option<Standing>) {
+    let against_fastest = standing.and_then(|standing| standing.against_fastest);
+    let spread = |ratio: TimeRatio| ratio.spread;
+    keys.insert("rank".into(), json!(standing.map(|standing| standing.rank)));
+    keys.insert("ratio_to_fastest".into(), json!(against_fastest.map(|ratio| ratio.ratio)));
+    keys.insert("ratio_spread".into(), json!(against_fastest.and_then(spread)));
+    keys.insert("gflops".into(), json!(record.gflops()));
+    keys.insert("gb_per_s".into(), json!(record.gb_per_s()));
+    keys.insert("roofline_fraction".into(), json!(record.roofline_fraction()));
+    keys.insert("speedup".into(), json!(record.speedup));
+    keys.insert("doubts".into(), json!(record.doubts));
 }

@@ -48,15 +48,28 @@ Examples:
 
 /// Behind `rowloom bench -h`.
 pub const BENCH: &str = "\
+Examples:
+  rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
+  rowloom bench a.mtx gen:stencil27,n=128 --dtype f64,f32 --json=bench.json
+  rowloom bench a.mtx gen:stencil27,n=128 --best --baseline bench.json
+  rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector \\
+    --devices emu:0";
+
+/// What `rowloom bench` measures and how its spread is defined.
+const BENCH_METHOD: &str = "\
 A is copied to the device and converted to every format before timing begins.
 Times are of the kernel alone. Every Y is compared with the CPU's product,
 which is compared with the serial reference.
 
-Examples:
-  rowloom bench cant.mtx -k 1,8,32 --devices cuda:0 --against cusparse
-  rowloom bench a.mtx gen:stencil27,n=128 --dtype f64,f32 --json=bench.json
-  rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector \\
-    --devices emu:0";
+All kernels and peers of a case are listed, the fastest first. (chosen) marks
+the kernel that the planner would choose. 1.18 ± 0.03 × slower is the ratio of
+two medians, and ± half the width of its 95 % interval. The interval of a
+median comes from order statistics of at most 20 blocks of consecutive runs;
+with fewer than 6 runs it is from the fastest to the slowest. The relative
+widths of the intervals of both medians are added in quadrature.
+
+--baseline calls a difference faster or slower if it exceeds both this spread
+and 2 %, and within noise otherwise.";
 
 /// Behind `rowloom calibrate -h`.
 pub const CALIBRATE: &str = "\
@@ -120,6 +133,11 @@ pub fn run() -> String {
         text += &entry(kernel.name, kernel.summary);
     }
     format!("{text}\n{RUN_EXAMPLES}")
+}
+
+/// Behind `rowloom bench --help`: the method and examples.
+pub fn bench() -> String {
+    format!("{BENCH_METHOD}\n\n{BENCH}")
 }
 
 /// Behind `rowloom generate -h`: the names of the kinds.

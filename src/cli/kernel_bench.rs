@@ -1,4 +1,4 @@
-//! Kernels alone on one matrix: the loop that `bench` and studies share.
+//! Measures single kernels on one matrix: the loop that `bench` and `study` share.
 
 use super::args::PlanningArguments;
 use super::console::Console;
@@ -18,65 +18,65 @@ use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use crate::plan::DeviceSpec;
 use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
-    ResidentBench, Room, Sizes, Subject, Times, batch, bench_kernels, compulsory_bytes,
+    ResidentBench, Sizes, Subject, SynchronousDevice, Times, batch, bench_kernels, compulsory_bytes,
 };
 use crate::work::{ChunkRows, Features, Work};
 
-/// Measured runs of the vendor's library where nobody says how many.
-const PEER_REPEAT: u32 = 15;
+/// Measured runs of cuSPARSE where `--repeat` is not given.
+const DEFAULT_CUSPARSE_REPEAT: u32 = 15;
 
-/// The peers that can be compared with.
+/// The libraries that `--against` can name.
 pub const PEERS: [&str; 3] = ["cusparse", "mkl", "scipy"];
 
-/// A device to measure on; the host has no room of its own.
-pub(super) struct Place {
-    /// What is known of it.
+/// A device to measure on.
+pub(super) struct BenchDevice {
+    /// Its rates and weights.
     pub(super) profile: Profile,
     /// Its name.
     pub(super) name: String,
-    /// Its memory.
-    pub(super) room: Option<Room>,
+    /// The opened device; none for the host's CPU.
+    pub(super) gpu: Option<SynchronousDevice>,
 }
 
-impl Place {
-    /// Opens the devices that were named, with what a model tells of them.
+impl BenchDevice {
+    /// Opens the named devices. `model` is as `--model` takes it.
     pub(super) fn open(devices: &Devices, model: &str, session: &Session) -> Result<Vec<Self>> {
         let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
         let specs = resolve(&planning, session)?.devices;
         let open = |spec: DeviceSpec| {
-            let room = open_one(devices, &spec.name)?;
-            Ok(Self { profile: spec.profile, name: spec.name, room })
+            let gpu = open_one(devices, &spec.name)?;
+            Ok(Self { profile: spec.profile, name: spec.name, gpu })
         };
         specs.into_iter().map(open).collect()
     }
 
-    /// Most arithmetic a device does, where its rates tell.
+    /// Peak arithmetic rate, where the profile has one.
     fn peak_gflops(&self) -> Option<f64> {
         (self.profile.product_ns > 0.0).then(|| 2.0 / self.profile.product_ns)
     }
 }
 
-/// Opens one device of those that were named; none where it is the host.
-pub(super) fn open_one(devices: &Devices, name: &str) -> Result<Option<Room>> {
+/// Opens one of the named devices; none for the host's CPU.
+pub(super) fn open_one(devices: &Devices, name: &str) -> Result<Option<SynchronousDevice>> {
     if name == "cpu" {
         return Ok(None);
     }
     if name.starts_with("sim:") {
-        let reason = "a simulated device computes nothing; take cpu, cuda:0 or emu:0".into();
+        let reason = "a simulated device computes nothing; use cpu, cuda:0 or emu:0".into();
         return Err(Error::Device { device: name.into(), reason });
     }
     let emulated = devices.emulated()?;
     let special = emulated.iter().find(|(of, _)| of == name);
     let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
-    Room::open(name, options).map(Some)
+    SynchronousDevice::open(name, options).map(Some)
 }
 
-/// An error where a device has nothing to do.
-pub fn check_names(names: &KernelNames, places: &[Place], typed: &[String]) -> Result<()> {
-    for place in places {
-        let processor = if place.room.is_some() { Processor::Gpu } else { Processor::Cpu };
+/// An error where none of the kernels runs on some device.
+pub fn check_names(names: &KernelNames, devices: &[BenchDevice], typed: &[String]) -> Result<()> {
+    for device in devices {
+        let processor = if device.gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
         if !names.any_for(processor) {
-            let (names, device) = (typed.join(","), &place.name);
+            let (names, device) = (typed.join(","), &device.name);
             return Err(Error::Usage(format!(
                 "none of the kernels {names} runs on {device}; see rowloom run --help"
             )));
@@ -85,7 +85,7 @@ pub fn check_names(names: &KernelNames, places: &[Place], typed: &[String]) -> R
     Ok(())
 }
 
-/// What stays the same for all cases.
+/// The settings that all cases of one command share, and the peers.
 pub struct KernelBench<'a> {
     session: &'a Session,
     console: &'a Console,
@@ -96,25 +96,25 @@ pub struct KernelBench<'a> {
     cusparse: Option<Cusparse>,
 }
 
-/// A device with the matrix on it.
-struct Opened<'a, T> {
+/// A device that holds the matrix.
+struct LoadedDevice<'a, T> {
     device: &'a str,
     memory_gb_per_s: f64,
     peak_gflops: Option<f64>,
     subject: Box<dyn Subject<T> + 'a>,
 }
 
-/// Who takes cases, and says which are wanted.
+/// Receives measured cases and says which are to be measured.
 pub trait CaseSink {
     /// Whether a case is to be measured.
     fn wants(&mut self, dtype: Dtype, k: usize, device: &str) -> bool;
 
-    /// Takes a case that is measured.
+    /// Receives a measured case.
     fn take(&mut self, case: CaseResult) -> Result<()>;
 }
 
 impl<'a> KernelBench<'a> {
-    /// Gets ready, and says which peers are there.
+    /// Opens cuSPARSE where `against` names it, and notes where it is missing.
     pub fn new(
         session: &'a Session,
         console: &'a Console,
@@ -122,54 +122,55 @@ impl<'a> KernelBench<'a> {
         settings: BenchSettings,
         schedule: Schedule,
         against: &'a [String],
-        places: &[Place],
+        devices: &[BenchDevice],
     ) -> Self {
         let cpu = CpuSettings { k: 0, threads: session.pool.threads(), isa: Isa::detect(), schedule };
-        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(places, console));
+        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(devices, console));
         let cusparse = cusparse.flatten();
         Self { session, console, names, settings, cpu, against, cusparse }
     }
 
-    /// Measures one matrix in one precision with each K on each device. A signal ends it early.
+    /// Measures one matrix in one precision with each K on each device. Returns early after a signal.
     pub fn matrix<T: Kernels>(
         &self,
         facts: &MatrixFacts,
         matrix: &Csr<T>,
         used_columns: u64,
         ks: &[usize],
-        places: &mut [Place],
+        devices: &mut [BenchDevice],
         sink: &mut dyn CaseSink,
     ) -> Result<()> {
         let Self { session, console, .. } = self;
-        let wanted = |sink: &mut dyn CaseSink, k: usize, places: &[Place]| {
-            let wants: Vec<bool> = places.iter().map(|place| sink.wants(T::DTYPE, k, &place.name)).collect();
+        let wanted = |sink: &mut dyn CaseSink, k: usize, devices: &[BenchDevice]| {
+            let wants: Vec<bool> =
+                devices.iter().map(|device| sink.wants(T::DTYPE, k, &device.name)).collect();
             wants
         };
-        let open: Vec<(usize, Vec<bool>)> = ks
+        let unmeasured: Vec<(usize, Vec<bool>)> = ks
             .iter()
-            .map(|&k| (k, wanted(sink, k, places)))
+            .map(|&k| (k, wanted(sink, k, devices)))
             .filter(|(_, wants)| wants.contains(&true))
             .collect();
-        if open.is_empty() {
+        if unmeasured.is_empty() {
             return Ok(());
         }
         let a = matrix.view();
         let sizes = session.pool.install(|| Sizes::of(a))?;
         let limit = session.memory_limit_bytes();
-        let mut opened: Vec<Opened<'_, T>> = Vec::new();
-        for place in places {
-            let peak_gflops = place.peak_gflops();
-            let Place { profile, name, room } = place;
-            let subject: Box<dyn Subject<T> + '_> = match room {
-                Some(room) => Box::new(ResidentBench::new(room, a, &self.names)),
+        let mut loaded: Vec<LoadedDevice<'_, T>> = Vec::new();
+        for device in devices {
+            let peak_gflops = device.peak_gflops();
+            let BenchDevice { profile, name, gpu } = device;
+            let subject: Box<dyn Subject<T> + '_> = match gpu {
+                Some(gpu) => Box::new(ResidentBench::new(gpu, a, &self.names)),
                 None => Box::new(HostBench::new(&session.pool, a, &self.names, self.cpu, limit)),
             };
             let memory_gb_per_s = profile.stream_gb_per_s;
-            opened.push(Opened { device: name, memory_gb_per_s, peak_gflops, subject });
+            loaded.push(LoadedDevice { device: name, memory_gb_per_s, peak_gflops, subject });
         }
-        let held = self.peer_matrix(a);
+        let cusparse_matrix = self.cusparse_matrix(a);
         let mut pythons = self.pythons(a);
-        for (k, wants) in open {
+        for (k, wants) in unmeasured {
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
             let work = Work::spmm(&a, k)?;
             let features = session.pool.install(|| Features::of(&work, &all));
@@ -177,15 +178,18 @@ impl<'a> KernelBench<'a> {
             let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
             let x = session.pool.install(load)?;
             let expected = Expected::new(&session.pool, a, &sizes, x.view(), self.cpu)?;
-            let mut peers = held.as_ref().map_or_else(Vec::new, |matrix| self.peers(matrix, &x, &expected));
+            let mut peers = Vec::new();
+            if let Some(matrix) = &cusparse_matrix {
+                peers.extend(self.time_cusparse(matrix, &x, &expected));
+            }
             for python in &mut pythons {
                 match python.time(&session.pool, &x, &expected, self.settings) {
                     Ok(result) => peers.push(result),
                     Err(reason) => console.note(&reason),
                 }
             }
-            for (opened, wanted) in opened.iter_mut().zip(wants) {
-                let Opened { device, memory_gb_per_s, peak_gflops, subject } = opened;
+            for (loaded, wanted) in loaded.iter_mut().zip(wants) {
+                let LoadedDevice { device, memory_gb_per_s, peak_gflops, subject } = loaded;
                 if !wanted {
                     continue;
                 }
@@ -194,14 +198,14 @@ impl<'a> KernelBench<'a> {
                 if let Some(note) = subject.take_x(x.view())? {
                     console.note(&note);
                 }
-                let goes_on = || !session.interrupt.asked();
+                let keep_going = || !session.interrupt.asked();
                 let kernels = bench_kernels(
                     &session.pool,
                     &mut **subject,
                     x.view(),
                     &expected,
                     self.settings,
-                    &goes_on,
+                    &keep_going,
                 )?;
                 let Some(kernels) = kernels else { return Ok(()) };
                 let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
@@ -227,7 +231,7 @@ impl<'a> KernelBench<'a> {
         Ok(())
     }
 
-    /// The Python peers that were asked for and are there; the others are named.
+    /// Starts the Python peers that `--against` names, and notes which are missing.
     fn pythons<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Vec<PythonPeer> {
         let asked = self.against.iter().filter(|peer| *peer != "cusparse");
         let start = |peer: &String| match PythonPeer::start(peer, matrix, self.session.pool.threads()) {
@@ -236,15 +240,15 @@ impl<'a> KernelBench<'a> {
                 Some(started)
             }
             Err(missing) => {
-                self.console.note(&format!("{peer} is not compared with: {missing}"));
+                self.console.note(&format!("{peer} is not measured: {missing}"));
                 None
             }
         };
         asked.filter_map(start).collect()
     }
 
-    /// The matrix on the vendor's side.
-    fn peer_matrix<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Option<CusparseMatrix<'_, T>> {
+    /// The matrix as cuSPARSE holds it.
+    fn cusparse_matrix<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Option<CusparseMatrix<'_, T>> {
         let arrays = CsrArrays {
             cols: matrix.cols(),
             row_pointers: matrix.row_pointers(),
@@ -252,11 +256,14 @@ impl<'a> KernelBench<'a> {
             values: matrix.values(),
         };
         let held = self.cusparse.as_ref()?.matrix(T::DTYPE, arrays);
-        held.map_err(|fault| self.console.note(&format!("cusparse has no matrix: {}", fault.message))).ok()
+        held.map_err(|fault| {
+            self.console.note(&format!("cusparse cannot hold the matrix: {}", fault.message))
+        })
+        .ok()
     }
 
-    /// Every algorithm of the vendor's library.
-    fn peers<T: Kernels>(
+    /// Times every algorithm of cuSPARSE.
+    fn time_cusparse<T: Kernels>(
         &self,
         matrix: &CusparseMatrix<'_, T>,
         x: &MultiVector<T>,
@@ -268,7 +275,7 @@ impl<'a> KernelBench<'a> {
             let check = |view| self.session.pool.install(|| expected.check(Order::Free, view));
             checks.push((algorithm.to_string(), view.ok().map(check)));
         };
-        let repeat = self.settings.repeat.unwrap_or(PEER_REPEAT) as usize;
+        let repeat = self.settings.repeat.unwrap_or(DEFAULT_CUSPARSE_REPEAT) as usize;
         let times = matrix.time(x.k(), x.data(), repeat, batch, check).unwrap_or_else(|fault| {
             self.console.note(&format!("cusparse failed: {}", fault.message));
             Vec::new()
@@ -281,22 +288,22 @@ impl<'a> KernelBench<'a> {
     }
 }
 
-/// The vendor's library, where it is there.
-fn cusparse(places: &[Place], console: &Console) -> Option<Cusparse> {
-    let card = places.iter().find_map(|place| card_number(&place.name)).unwrap_or(0);
+/// cuSPARSE on the first CUDA card among `devices`, where it is installed.
+fn cusparse(devices: &[BenchDevice], console: &Console) -> Option<Cusparse> {
+    let card = devices.iter().find_map(|device| card_number(&device.name)).unwrap_or(0);
     match Cusparse::open(card) {
         Ok(cusparse) => {
             console.note(&format!("cusparse {} on card {card}", cusparse.version()));
             Some(cusparse)
         }
         Err(missing) => {
-            console.note(&format!("cusparse is not compared with: {missing}"));
+            console.note(&format!("cusparse is not measured: {missing}"));
             None
         }
     }
 }
 
-/// A matrix as results name it.
+/// The name, hash and size of a matrix, as results contain them.
 pub fn facts(name: &str, matrix: CsrView<'_, f64>) -> MatrixFacts {
     MatrixFacts {
         name: name.into(),

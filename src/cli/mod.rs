@@ -1,8 +1,10 @@
 //! The command line: the grammar, the meaning of the flags, one file for each command.
 
 mod args;
+mod baseline;
 mod bench;
 mod bench_report;
+mod bench_table;
 mod calibrate;
 mod completions;
 mod console;
@@ -16,7 +18,6 @@ mod help;
 mod inspect;
 mod interrupt;
 mod json_flag;
-mod kept;
 mod kernel_bench;
 mod man;
 mod no_effect;
@@ -29,6 +30,7 @@ mod planning;
 mod recording;
 mod replan;
 mod report;
+mod reported_cases;
 mod run;
 mod run_report;
 mod run_simulated;

@@ -1,10 +1,11 @@
-//! `rowloom bench --oracle`: the chooser against the fastest of everything it may choose.
+//! `rowloom bench --oracle`: the kernel that the planner chooses against the fastest of all that it may choose.
 
 use serde_json::json;
 
 use super::args::BenchArguments;
+use super::bench_table::WIDTH;
 use super::console::Console;
-use super::kernel_bench::Place;
+use super::kernel_bench::BenchDevice;
 use super::options::XSource;
 use super::report::{Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact};
@@ -17,19 +18,22 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    Expected, HostBench, KernelNames, OracleCase, OracleSettings, Regret, ResidentBench, Sizes, Subject,
-    consult, warm_up,
+    Expected, HostBench, KernelNames, OracleCase, OracleSettings, REGRET_NOISE, Regret, ResidentBench, Sizes,
+    Subject, consult, warm_up,
 };
 use crate::work::{ChunkRows, Features, Work};
 
-/// Seconds to measure a case for, about.
-const BUDGET_S: f64 = 0.3;
+/// Seconds for timing all forms of a case, approximately.
+const CASE_SECONDS: f64 = 0.3;
+
+/// Most cases that the table of slow choices lists.
+const MAX_CASES_SHOWN: usize = 20;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut places = Place::open(&arguments.devices, &arguments.model, &session)?;
+    let mut devices = BenchDevice::open(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();
     let mut cases = Vec::new();
     for matrix in &arguments.matrices {
@@ -38,12 +42,18 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         for dtype in &arguments.dtype {
             let name = &loaded.info.name;
             match dtype {
-                Dtype::F64 => {
-                    of_matrix(arguments, &session, console, name, &loaded.matrix, &mut places, &mut cases)?
-                }
+                Dtype::F64 => measure_matrix(
+                    arguments,
+                    &session,
+                    console,
+                    name,
+                    &loaded.matrix,
+                    &mut devices,
+                    &mut cases,
+                )?,
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
-                    of_matrix(arguments, &session, console, name, &single, &mut places, &mut cases)?;
+                    measure_matrix(arguments, &session, console, name, &single, &mut devices, &mut cases)?;
                 }
             }
         }
@@ -55,14 +65,14 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     verdict(&cases)
 }
 
-/// Measures one matrix in one precision, and adds to `cases`. A signal ends it early.
-fn of_matrix<T: Kernels>(
+/// Measures one matrix in one precision and appends its cases to `cases`. Returns early after a signal.
+fn measure_matrix<T: Kernels>(
     arguments: &BenchArguments,
     session: &Session,
     console: &Console,
     name: &str,
     matrix: &Csr<T>,
-    places: &mut [Place],
+    devices: &mut [BenchDevice],
     cases: &mut Vec<OracleCase>,
 ) -> Result<()> {
     let limit = session.memory_limit_bytes();
@@ -70,13 +80,13 @@ fn of_matrix<T: Kernels>(
     let threads = session.pool.threads();
     let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
     let sizes = session.pool.install(|| Sizes::of(a))?;
-    for Place { profile, name: device, room } in places {
-        let processor = if room.is_some() { Processor::Gpu } else { Processor::Cpu };
+    for BenchDevice { profile, name: device, gpu } in devices {
+        let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
         let kernels: Vec<KernelId> = eligible(processor).to_vec();
         let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
         let names = KernelNames::new(&names)?;
-        let mut subject: Box<dyn Subject<T> + '_> = match room {
-            Some(room) => Box::new(ResidentBench::new(room, a, &names)),
+        let mut subject: Box<dyn Subject<T> + '_> = match gpu {
+            Some(gpu) => Box::new(ResidentBench::new(gpu, a, &names)),
             None => Box::new(HostBench::new(&session.pool, a, &names, cpu, limit)),
         };
         for &k in &arguments.k {
@@ -99,7 +109,7 @@ fn of_matrix<T: Kernels>(
             let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, profile.compiles);
             let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
             let settings =
-                OracleSettings { device, profile, matrix: name, features: &features, budget_s: BUDGET_S };
+                OracleSettings { device, profile, matrix: name, features: &features, budget_s: CASE_SECONDS };
             let expected = Expected::new(&session.pool, a, &sizes, x.view(), cpu)?;
             match consult(&session.pool, &mut *subject, x.view(), &expected, &forms, &settings)? {
                 Some(case) => {
@@ -124,72 +134,69 @@ fn verdict(cases: &[OracleCase]) -> Result<()> {
 
 /// A case in one line.
 fn line(case: &OracleCase) -> String {
-    format!(
-        "{}: {} {}, fastest {} {}, regret {:.3}",
-        case.name(),
-        case.chosen.name,
-        seconds(case.chosen.seconds),
-        case.best.name,
-        seconds(case.best.seconds),
-        case.regret()
-    )
+    let chosen = format!("chosen {} {}", case.chosen.name, seconds(case.chosen.seconds));
+    if case.chosen.name == case.best.name {
+        return format!("{}: {chosen}, the fastest", case.name());
+    }
+    let (best, best_s) = (&case.best.name, seconds(case.best.seconds));
+    format!("{}: {chosen}, {:.2}× slower than {best} {best_s}", case.name(), case.regret())
 }
 
-/// The cases with a regret that is more than noise, the largest last, and the table of devices.
+/// Prints the cases where a faster kernel could have been chosen, and a summary of each device.
 fn show(cases: &[OracleCase], console: &Console) -> Result<()> {
-    const SHOWN: usize = 20;
-    let mut wrong: Vec<&OracleCase> =
-        cases.iter().filter(|case| case.regret() > crate::study::RIGHT).collect();
-    wrong.sort_by(|a, b| a.regret().total_cmp(&b.regret()));
-    let headings =
-        ["device", "matrix", "type", "k", "chosen", "time", "predicted", "fastest", "time", "regret"];
-    let mut table = Table::columns(headings, &[3, 5, 6, 8, 9]);
-    for case in &wrong[wrong.len().saturating_sub(SHOWN)..] {
-        table.row([
-            case.device.clone(),
-            case.matrix.clone(),
-            case.dtype.name().into(),
-            case.k.to_string(),
-            case.chosen.name.clone(),
-            seconds(case.chosen.seconds),
-            case.chosen.predicted_s.map_or_else(|| "-".into(), seconds),
-            case.best.name.clone(),
-            seconds(case.best.seconds),
-            format!("{:.3}", case.regret()),
-        ]);
-    }
-    if !wrong.is_empty() {
-        console.table(&table)?;
+    let mut slower: Vec<&OracleCase> = cases.iter().filter(|case| case.regret() > REGRET_NOISE).collect();
+    slower.sort_by(|a, b| b.regret().total_cmp(&a.regret()));
+    if !slower.is_empty() {
+        let shown = slower.len().min(MAX_CASES_SHOWN);
+        let which = match slower.len() {
+            all if all == shown => "all".into(),
+            all => format!("the {shown} slowest of {all}"),
+        };
+        console.text(&format!(
+            "Cases where the chosen kernel is over 5 % slower than the fastest, {which}:\n"
+        ))?;
+        console.table(&slower_cases(&slower[..shown]))?;
         console.text("\n")?;
     }
-    let headings = [
-        "device",
-        "cases",
-        "regret",
-        "95 of 100",
-        "worst",
-        "within 5%",
-        "best single kernel",
-        "regret",
-        "reproducible",
-        "predicted within 20%",
-    ];
-    let mut table = Table::columns(headings, &[1, 2, 3, 4, 5, 7, 8, 9]);
-    for regret in Regret::of(cases) {
+    for (index, regret) in Regret::of(cases).iter().enumerate() {
+        let gap = if index > 0 { "\n" } else { "" };
+        let (device, count) = (&regret.device, regret.cases);
+        let plural = if count == 1 { "case" } else { "cases" };
+        console.text(&format!(
+            "{gap}Regret (time of the chosen kernel over that of the fastest), {count} {plural} on {device}:\n"
+        ))?;
+        console.table(&device_summary(regret))?;
+    }
+    Ok(())
+}
+
+fn slower_cases(cases: &[&OracleCase]) -> Table {
+    let mut table = Table::columns(["case", "chosen", "fastest", "chosen is"], &[]).at_most(WIDTH);
+    for case in cases {
         table.row([
-            regret.device,
-            regret.cases.to_string(),
-            format!("{:.3}", regret.geomean),
-            format!("{:.3}", regret.p95),
-            format!("{:.3}", regret.worst),
-            percent(regret.within_5_percent),
-            regret.best_single,
-            format!("{:.3}", regret.best_single_geomean),
-            format!("{:.3}", regret.reproducible_geomean),
-            percent(regret.predicted_within_20_percent),
+            case.name(),
+            format!("{} {}", case.chosen.name, seconds(case.chosen.seconds)),
+            format!("{} {}", case.best.name, seconds(case.best.seconds)),
+            format!("{:.2}× slower", case.regret()),
         ]);
     }
-    console.table(&table)
+    table
+}
+
+/// The regret of a device: the chosen kernel's time over that of the fastest.
+fn device_summary(regret: &Regret) -> Table {
+    let mut table = Table::facts().at_most(WIDTH);
+    let share = |share: f64| format!("{} of the cases", percent(share));
+    table.fact("geometric mean", format!("{:.3}", regret.geomean));
+    table.fact("95th percentile", format!("{:.3}", regret.p95));
+    table.fact("worst", format!("{:.3} ({})", regret.worst, regret.worst_case));
+    table.fact("at most 1.05", share(regret.within_5_percent));
+    table.fact("time predicted within 20 %", share(regret.predicted_within_20_percent));
+    let (single, mean) = (&regret.best_single, regret.best_single_geomean);
+    table.fact("one kernel for all cases", format!("{single}: geometric mean {mean:.3}"));
+    let reproducible = regret.reproducible_geomean;
+    table.fact("with --reproducible", format!("takes {reproducible:.3} times as long as the chosen kernel"));
+    table
 }
 
 fn json(cases: &[OracleCase], arguments: &BenchArguments, session: &Session) -> Report {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::args::StudyArguments;
-use super::bench::place_of;
+use super::bench::build_and_machine;
 use super::console::{Bar, Console};
-use super::kernel_bench::{CaseSink, KernelBench, Place, check_names, facts};
+use super::kernel_bench::{BenchDevice, CaseSink, KernelBench, check_names, facts};
 use super::options::{DeviceWord, Devices};
 use super::overwrite::Output;
 use super::session::{MatrixSource, Session, check_intact};
@@ -46,7 +46,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     let (inner, notes) = console.gathering();
     let mut study = Study {
         config: &config,
-        environment: json!([place_of(&session), model_of()?]),
+        environment: json!([build_and_machine(&session), model_of()?]),
         session,
         console: &inner,
         journal,
@@ -371,7 +371,7 @@ impl Study<'_> {
         let Self { config, session, console, journal, loaded, records, finished, .. } = self;
         let loaded = loaded.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))?;
         let devices: Devices = first.devices.parse().map_err(Error::Usage)?;
-        let mut places = Place::open(&devices, MODEL, session)?;
+        let mut places = BenchDevice::open(&devices, MODEL, session)?;
         let names = KernelNames::new(&first.kernels)?;
         check_names(&names, &places, &first.kernels)?;
         let settings = study_run::settings(config);

@@ -26,6 +26,12 @@ impl Table {
         Self { inner }
     }
 
+    /// The same table, with long cells wrapped so that no line is longer than `columns`.
+    pub fn at_most(mut self, columns: u16) -> Self {
+        self.inner.set_width(columns);
+        self
+    }
+
     /// Adds a fact.
     pub fn fact(&mut self, name: &str, value: impl ToString) -> &mut Self {
         self.inner.add_row([Cell::new(name).add_attribute(Attribute::Bold), Cell::new(value.to_string())]);

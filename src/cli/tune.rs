@@ -108,9 +108,9 @@ fn time<T: Kernels>(
         isa: Isa::detect(),
         schedule: Schedule::Balanced,
     };
-    let mut room = open_one(devices, name)?;
-    let mut subject: Box<dyn Subject<T> + '_> = match &mut room {
-        Some(room) => Box::new(ResidentBench::new(room, matrix, &names)),
+    let mut gpu = open_one(devices, name)?;
+    let mut subject: Box<dyn Subject<T> + '_> = match &mut gpu {
+        Some(gpu) => Box::new(ResidentBench::new(gpu, matrix, &names)),
         None => Box::new(HostBench::new(&session.pool, matrix, &names, cpu, limit)),
     };
     subject.take_x(x.view())?;

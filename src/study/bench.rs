@@ -1,4 +1,4 @@
-//! Every kernel alone: timed, checked, compared.
+//! Single kernels on one matrix: timed, checked, and compared with peers (cuSPARSE, MKL, SciPy).
 
 use std::collections::HashSet;
 
@@ -16,18 +16,19 @@ use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::Features;
 
-/// Elements of X up to which the result of every form of every kernel is checked.
-const ALWAYS_CHECKED: usize = 1 << 22;
+/// Elements of X up to which the result of every form is checked. Beyond, a form is checked if it is the first of its kernel
+/// or the fastest so far.
+const ALWAYS_CHECKED_ELEMENTS: usize = 1 << 22;
 
-/// Which kernels to measure: all, or those with one of these names, be it the kernel's or one of its forms'.
+/// Which kernels to measure: all, or those named. A name is that of a kernel or of one of its forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelNames(Option<Vec<String>>);
 
 impl KernelNames {
-    /// All of them.
+    /// All kernels.
     pub const ALL: Self = Self(None);
 
-    /// Those names, or all where one is `all`. An error names what is no kernel of any processor.
+    /// The kernels with these names, or all where one is `all`. An error names what is no kernel of any processor.
     pub fn new(names: &[String]) -> Result<Self> {
         if names.iter().any(|name| name == "all") {
             return Ok(Self::ALL);
@@ -42,7 +43,7 @@ impl KernelNames {
         Ok(Self(Some(names.to_vec())))
     }
 
-    /// Whether there is a kernel for such a processor among them.
+    /// Whether a kernel for this kind of processor is among them.
     pub fn any_for(&self, processor: Processor) -> bool {
         let form_taken = |kernel: &CudaKernel| {
             kernel.variants.iter().any(|form| self.take(kernel.id, &kernel.variant_name(form)))
@@ -59,56 +60,56 @@ impl KernelNames {
     }
 }
 
-/// A device with a matrix on it, and the kernels that can be run there. Numbers of kernels are places in `kernels`.
+/// What is measured: a device that holds a matrix, and the kernels that run there. A kernel's number is its index in `kernels`.
 pub trait Subject<T: Scalar> {
-    /// The kernels' forms: of which kernel, and under which name.
+    /// The forms: each one's kernel and name.
     fn kernels(&self) -> Vec<(KernelId, String)>;
 
-    /// Gets ready for `x`, and may say what could have been better.
+    /// Copies `x` to where kernels read it. Returns a note where something did not work that kernels can do without.
     fn take_x(&mut self, x: MultiVectorView<'_, T>) -> Result<Option<String>>;
 
-    /// Gets ready for runs of a kernel, or says why it cannot be run on this matrix.
+    /// Prepares a kernel for its runs. The inner error says why it cannot run on this matrix.
     fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>>;
 
-    /// Runs a kernel that is ready and gives its seconds, or why it failed. `x` is what it was made ready for.
+    /// Runs a prepared kernel and returns its seconds. The inner error says why it failed. `x` must be the one last taken.
     fn run(&mut self, kernel: usize, x: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>>;
 
-    /// Has `read` read what the last run computed.
+    /// Passes to `read` the Y that the last run computed.
     fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()>;
 }
 
-/// What was measured of a form of a kernel.
+/// The measurement of one form of a kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelResult {
-    /// Its name.
+    /// The form's name.
     pub kernel: String,
-    /// The order in which it adds.
+    /// The order of its additions.
     pub order: Order,
     /// Its times, in seconds.
     pub times: Times,
-    /// How its Y compares; unknown where it did not run.
+    /// How its Y compares with the right one; none where it did not run or was not checked.
     pub checked: Option<Checked>,
-    /// Why it did not run, or not well.
+    /// Why it did not run.
     pub reason: Option<String>,
 }
 
 impl KernelResult {
-    /// Its time where it counts: it ran and is right.
+    /// Its median time, where it ran and its Y is right.
     pub fn seconds(&self) -> Option<f64> {
         self.times.median.filter(|_| self.checked.is_some_and(|checked| checked.passed))
     }
 }
 
-/// What was measured of a peer.
+/// The measurement of one algorithm of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerResult {
     /// The peer's name.
     pub peer: String,
-    /// Its algorithm and how X and Y lie: `ALG2 row-major`.
+    /// Its algorithm and the layout of X and Y: `ALG2 row-major`.
     pub algorithm: String,
     /// Its times, in seconds.
     pub times: Times,
-    /// How its Y compares, where X and Y lie as ours do.
+    /// How its Y compares with the right one, where X and Y are row-major.
     pub checked: Option<Checked>,
 }
 
@@ -119,9 +120,9 @@ pub struct CaseResult {
     pub device: String,
     /// The matrix.
     pub matrix: String,
-    /// What the matrix is.
+    /// The matrix's size and hash.
     pub facts: MatrixFacts,
-    /// What its rows look like; unknown of cases that were kept before this was.
+    /// Statistics of its rows; none in cases that older versions kept.
     #[serde(default)]
     pub features: Option<Features>,
     /// Threads of the CPU.
@@ -134,11 +135,11 @@ pub struct CaseResult {
     pub flops: f64,
     /// Bytes that must move once.
     pub compulsory_bytes: u64,
-    /// Rate of the device's memory.
+    /// Bandwidth of the device's memory.
     pub memory_gb_per_s: f64,
-    /// Most arithmetic the device does, where known.
+    /// Peak arithmetic rate of the device, where known.
     pub peak_gflops: Option<f64>,
-    /// Seconds in which the device's memory moves those.
+    /// Seconds in which the device's memory moves the compulsory bytes.
     pub floor_s: f64,
     /// Every kernel.
     pub kernels: Vec<KernelResult>,
@@ -171,31 +172,31 @@ impl CaseResult {
         (own > 0.0).then_some(peer / own)
     }
 
-    /// Thousand million operations a second at that time.
+    /// GFLOP/s at that time.
     pub fn gflops(&self, seconds: f64) -> f64 {
         self.flops / seconds * 1e-9
     }
 
-    /// Share of the memory's rate at that time, counting the bytes that must move.
+    /// Share of the memory bandwidth at that time, counting the compulsory bytes.
     pub fn fraction(&self, seconds: f64) -> f64 {
         self.floor_s / seconds
     }
 }
 
-/// Measures and checks every kernel of `subject` with `x`, which it has taken, as long as `goes_on` says so; nothing where it did not.
+/// Measures and checks every kernel of `subject`, which has taken `x`. None where `keep_going` returned false before the last one.
 pub fn bench_kernels<T: Kernels>(
     pool: &Pool,
     subject: &mut dyn Subject<T>,
     x: MultiVectorView<'_, T>,
     expected: &Expected<'_, T>,
     settings: BenchSettings,
-    goes_on: &dyn Fn() -> bool,
+    keep_going: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<KernelResult>>> {
     let mut results = Vec::new();
     let mut best_s = f64::INFINITY;
     let mut checked = HashSet::new();
     for (number, (id, kernel)) in subject.kernels().into_iter().enumerate() {
-        if !goes_on() {
+        if !keep_going() {
             return Ok(None);
         }
         let order = id.info().order;
@@ -206,9 +207,9 @@ pub fn bench_kernels<T: Kernels>(
                 Err(reason) => result.reason = Some(reason),
                 Ok(seconds) => {
                     result.times = Times::new(&seconds);
-                    // A further form that cannot be the best is not worth bringing Y back for, where Y is large.
+                    // Copying a large Y back for a form that is not the fastest would cost more than it tells.
                     let best_so_far = result.times.median.is_some_and(|median| median < best_s);
-                    if checked.insert(id) || best_so_far || x.rows() * x.k() <= ALWAYS_CHECKED {
+                    if checked.insert(id) || best_so_far || x.rows() * x.k() <= ALWAYS_CHECKED_ELEMENTS {
                         subject.read_y(&mut |y| {
                             result.checked = Some(pool.install(|| expected.check(order, y)));
                         })?;
@@ -222,7 +223,7 @@ pub fn bench_kernels<T: Kernels>(
     Ok(Some(results))
 }
 
-/// Seconds of repeated runs. What is far slower than `best_s`, or takes long, is repeated less.
+/// Seconds of repeated runs. A kernel that is far slower than `best_s`, or takes long, runs fewer times.
 fn measure(
     settings: BenchSettings,
     best_s: f64,
@@ -254,7 +255,7 @@ mod tests {
         BenchSettings { warmup: 2, repeat: Some(10), time_cap_s: TIME_CAP_S, cut_hopeless: true };
 
     #[test]
-    fn what_cannot_win_is_not_even_warmed_up() {
+    fn a_kernel_three_times_slower_than_the_best_gets_one_warm_up_and_three_runs() {
         let runs = |best_s: f64, time: f64| {
             let mut count = 0;
             let seconds = measure(TEN, best_s, || {

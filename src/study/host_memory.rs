@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::contest::WARM_S;
+use super::form_timing::WARM_UP_SECONDS;
 use crate::cost::HostRates;
 use crate::device::COPY_LANES;
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub fn measure_host(pool: &Pool, machine: &Machine) -> Result<HostRates> {
         let (mut copy_s, mut read_s) = (f64::INFINITY, f64::INFINITY);
         let began = Instant::now();
         let mut repeats = 0..;
-        while repeats.next() < Some(LEAST_REPEATS) || began.elapsed().as_secs_f64() < WARM_S {
+        while repeats.next() < Some(LEAST_REPEATS) || began.elapsed().as_secs_f64() < WARM_UP_SECONDS {
             let start = Instant::now();
             let sum = |piece: &[u64]| piece.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
             let arrays = from.par_chunks(PIECE).chain(to.par_chunks(PIECE));

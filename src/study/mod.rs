@@ -1,54 +1,63 @@
-//! Measurements: every kernel alone on its device, checked, beside the vendor's library.
+//! Measurements: single kernels and whole products, checked, compared with other libraries.
 
 mod answer;
+mod baseline;
 mod bench;
 mod cases;
 mod check;
 mod config;
-mod contest;
 mod doubts;
 mod facts;
 mod figures;
+mod form_timing;
 mod host;
 mod host_memory;
+mod interval;
 mod journal;
 mod noise;
 mod oracle;
 mod page;
 mod provenance;
 mod python_peer;
+mod ranking;
 mod record;
 mod resident;
-mod room;
 mod sampling;
 mod summary;
+mod synchronous_device;
 mod table;
 mod timeline;
 mod times;
 mod welford;
 
 pub use answer::answers;
+pub use baseline::{CaseChange, Change, Comparison, KernelChange, LEAST_DIFFERENCE, Verdict};
 pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, bench_kernels};
 pub use cases::Case;
 pub use check::{Checked, Expected, Sizes};
 pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
-pub use contest::warm_up;
 pub use doubts::doubts;
 pub use facts::MatrixFacts;
 pub use figures::figures;
+pub use form_timing::warm_up;
 pub use host::HostBench;
 pub use host_memory::measure_host;
+pub use interval::{MedianInterval, TimeRatio};
 pub use journal::{Journal, key_of};
 pub use noise::{Difference, difference, noise_interval};
-pub use oracle::{FormTime, OracleCase, OracleSettings, RIGHT, Regret, consult, forms_by_name, time_forms};
+pub use oracle::{
+    FormTime, OracleCase, OracleSettings, REGRET_NOISE, Regret, consult, form_names, forms_by_name,
+    time_forms,
+};
 pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};
 pub use python_peer::PythonPeer;
+pub use ranking::{Standing, standings};
 pub use record::{BYTE_MODEL, Measured, Record, add_speedups, records_of};
 pub use resident::{ResidentBench, batch};
-pub use room::Room;
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};
 pub use summary::{Summary, compulsory_bytes, used_columns};
+pub use synchronous_device::SynchronousDevice;
 pub use table::{csv, markdown};
 pub use timeline::timeline;
 pub use times::Times;

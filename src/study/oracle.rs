@@ -1,6 +1,7 @@
-//! The chooser against an oracle: every eligible form is timed, and what was chosen is compared with what was fastest. Both and
-//! those near them are timed once more, in turns: of a hundred forms that take the same time the fastest seems faster than it is.
-//! What these compute is checked: a form that is wrong is not the fastest, however fast it is.
+//! The oracle: every form that the planner may choose is timed, and the chosen form is compared with the fastest.
+//!
+//! The chosen form and the fastest ones are timed again in interleaved rounds: the minimum over a hundred forms with noise is
+//! smaller than the true time of any of them. Their results are checked, and a form with a wrong result is not the fastest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use super::bench::Subject;
 use super::check::{Checked, Expected};
-use super::contest::{final_s, time_all};
+use super::form_timing::{interleaved_medians, time_all};
 use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -17,30 +18,30 @@ use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::Features;
 
-/// How many of the fastest are timed once more.
-const FINALISTS: usize = 5;
-/// A choice no slower than this counts as right: nearer is noise.
-pub const RIGHT: f64 = 1.05;
-/// Predictions within this factor of the measured time count as near.
-const PREDICTED: f64 = 1.2;
+/// How many of the fastest forms are timed again.
+const RETIMED_FORMS: usize = 5;
+/// Regrets up to this count as noise, and the choice as right.
+pub const REGRET_NOISE: f64 = 1.05;
+/// A prediction within this factor of the measured time counts as accurate.
+const ACCURATE_FACTOR: f64 = 1.2;
 
-/// A form, timed.
+/// A form with its measured and its predicted time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FormTime {
     /// Its name.
     pub name: String,
-    /// The order in which it adds.
+    /// The order of its additions.
     pub order: Order,
     /// The median of its times.
     pub seconds: f64,
-    /// What was predicted; unknown for forms that the chooser does not consider.
+    /// The predicted seconds; none for forms that the planner does not consider.
     pub predicted_s: Option<f64>,
-    /// How its Y compares with what it must be, where it was timed once more.
+    /// How its Y compares with the right one; only of the forms that were timed again.
     pub checked: Option<Checked>,
 }
 
 impl FormTime {
-    /// Whether it was seen to be wrong.
+    /// Whether its Y was found to be wrong.
     pub fn is_wrong(&self) -> bool {
         self.checked.is_some_and(|checked| !checked.passed)
     }
@@ -57,17 +58,17 @@ pub struct OracleCase {
     pub dtype: Dtype,
     /// Columns of X.
     pub k: usize,
-    /// What its rows look like.
+    /// Statistics of its rows.
     pub features: Features,
-    /// What the chooser took, and why.
+    /// The form that the planner chooses.
     pub chosen: FormTime,
-    /// Why.
+    /// Why it chooses that form.
     pub reason: String,
-    /// What it takes where only canonical order is allowed.
+    /// The form that the planner chooses with `--reproducible`, among those that add in canonical order.
     pub reproducible: FormTime,
-    /// What was fastest.
+    /// The fastest form.
     pub best: FormTime,
-    /// All that was timed.
+    /// All forms that were timed.
     pub forms: Vec<FormTime>,
 }
 
@@ -77,29 +78,29 @@ impl OracleCase {
         format!("{} {} k={} on {}", self.matrix, self.dtype.name(), self.k, self.device)
     }
 
-    /// How many times slower the choice is than the fastest.
+    /// Regret: the time of the chosen form over that of the fastest.
     pub fn regret(&self) -> f64 {
         self.chosen.seconds / self.best.seconds
     }
 }
 
-/// What is timed, beside the device.
+/// The device, the matrix and the time budget of one case.
 #[derive(Debug, Clone, Copy)]
 pub struct OracleSettings<'a> {
     /// The device's name.
     pub device: &'a str,
-    /// What is known of it.
+    /// The device's profile, which predicts times.
     pub profile: &'a Profile,
     /// The matrix's name.
     pub matrix: &'a str,
-    /// What its rows look like.
+    /// Statistics of the matrix's rows.
     pub features: &'a Features,
-    /// Seconds to measure for, about.
+    /// Seconds to spend on timing, approximately.
     pub budget_s: f64,
 }
 
-/// Times all forms of `subject`, which has taken `x`, and asks the chooser. `forms` are those it chooses among, `expected` is
-/// what Y must be, compared on `pool`. Nothing where none of them runs.
+/// Times all forms of `subject`, which has taken `x`, and compares the planner's choice among `forms` with the fastest. Results
+/// are checked against `expected` on the threads of `pool`. None where no form runs.
 pub fn consult<T: Kernels>(
     pool: &Pool,
     subject: &mut dyn Subject<T>,
@@ -112,9 +113,8 @@ pub fn consult<T: Kernels>(
     let (k, dtype) = (x.k() as u64, T::DTYPE);
     let kernels = subject.kernels();
     let seconds = time_all(subject, x, kernels.len(), settings.budget_s)?;
-    // A form is found by its name, with or without what two forms of one name differ in.
     let predicted = |name: &str| {
-        let known = forms.iter().find(|form| names(form).iter().any(|own| own == name));
+        let known = forms.iter().find(|form| form_names(form).iter().any(|own| own == name));
         known.filter(|form| form.holds(features)).map(|form| profile.form_s(form, features, k, dtype))
     };
     let (numbers, mut timed): (Vec<usize>, Vec<FormTime>) = kernels
@@ -126,34 +126,34 @@ pub fn consult<T: Kernels>(
             Some((number, FormTime { name, order, seconds: seconds?, predicted_s, checked: None }))
         })
         .unzip();
-    let ran = |form: &&Form| timed.iter().any(|timed| names(form).contains(&timed.name));
-    let take = |choice: Choice| {
-        let own = names(&choice.form);
+    let ran = |form: &&Form| timed.iter().any(|timed| form_names(form).contains(&timed.name));
+    let find_timed = |choice: Choice| {
+        let own = form_names(&choice.form);
         let found = timed.iter().position(|timed| own.contains(&timed.name));
-        let lost = || Error::Internal(format!("{} was chosen and not timed", choice.form.name()));
-        Ok((found.ok_or_else(lost)?, choice.reason))
+        let not_timed = || Error::Internal(format!("{} was chosen and not timed", choice.form.name()));
+        Ok((found.ok_or_else(not_timed)?, choice.reason))
     };
-    let of = |canonical: bool| {
+    let choice = |canonical: bool| {
         let usable = forms.iter().filter(ran).filter(|form| !canonical || form.is_canonical());
-        choose(profile, features, k, dtype, usable.copied()).map(take).transpose()
+        choose(profile, features, k, dtype, usable.copied()).map(find_timed).transpose()
     };
-    let (Some((chosen, reason)), Some((reproducible, _))) = (of(false)?, of(true)?) else {
+    let (Some((chosen, reason)), Some((reproducible, _))) = (choice(false)?, choice(true)?) else {
         return Ok(None);
     };
-    let finalists = finalists(&timed, [chosen, reproducible]);
-    let playing: Vec<usize> = finalists.iter().map(|&finalist| numbers[finalist]).collect();
-    let seconds = final_s(subject, x, &playing, settings.budget_s)?;
-    for (&finalist, seconds) in finalists.iter().zip(seconds) {
-        let own = &mut timed[finalist];
+    let candidates = candidates(&timed, [chosen, reproducible]);
+    let kernel_numbers: Vec<usize> = candidates.iter().map(|&candidate| numbers[candidate]).collect();
+    let seconds = interleaved_medians(subject, x, &kernel_numbers, settings.budget_s)?;
+    for (&candidate, seconds) in candidates.iter().zip(seconds) {
+        let own = &mut timed[candidate];
         own.seconds = seconds.unwrap_or(own.seconds);
-        let number = numbers[finalist];
+        let number = numbers[candidate];
         if subject.ready(number)?.is_ok() && subject.run(number, x)?.is_ok() {
             let order = own.order;
             subject.read_y(&mut |y| own.checked = Some(pool.install(|| expected.check(order, y))))?;
         }
     }
     let faster = |a: &&usize, b: &&usize| timed[**a].seconds.total_cmp(&timed[**b].seconds);
-    let right = finalists.iter().filter(|&&finalist| !timed[finalist].is_wrong());
+    let right = candidates.iter().filter(|&&candidate| !timed[candidate].is_wrong());
     let best = right.min_by(faster).copied().unwrap_or(chosen);
     let [chosen, reproducible, best] = [chosen, reproducible, best].map(|form| timed[form].clone());
     Ok(Some(OracleCase {
@@ -170,11 +170,11 @@ pub fn consult<T: Kernels>(
     }))
 }
 
-/// The forms that are timed once more: what was chosen, and the fastest.
-fn finalists(timed: &[FormTime], chosen: [usize; 2]) -> Vec<usize> {
+/// The forms that are timed again: the chosen ones and the fastest.
+fn candidates(timed: &[FormTime], chosen: [usize; 2]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..timed.len()).collect();
     order.sort_by(|&a, &b| timed[a].seconds.total_cmp(&timed[b].seconds));
-    order.truncate(FINALISTS);
+    order.truncate(RETIMED_FORMS);
     order.extend(chosen);
     order.sort_unstable();
     order.dedup();
@@ -193,29 +193,30 @@ pub fn time_forms<T: Scalar>(
     let seconds = time_all(subject, x, kernels.len(), budget_s)?;
     let fastest_s = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let sample = |((_, name), seconds): ((KernelId, String), Option<f64>)| {
-        let form = *forms.iter().find(|form| names(form).contains(&name))?;
+        let form = *forms.iter().find(|form| form_names(form).contains(&name))?;
         let (k, dtype) = (x.k() as u64, T::DTYPE);
         Some(Sample { form, features: *features, k, dtype, seconds: seconds?, fastest_s })
     };
     Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
 }
 
-/// Every form that may be chosen for `k` columns, by the names under which it may be known.
+/// Every form that the planner may choose for `k` columns, by each of its names in reports.
 pub fn forms_by_name(dtype: Dtype, k: u64) -> HashMap<String, Form> {
     let kernels = [Processor::Cpu, Processor::Gpu].into_iter().flat_map(eligible);
     let forms =
         kernels.flat_map(|&kernel| [true, false].map(|compiles| Form::all(kernel, dtype, k, compiles)));
     let mut found = HashMap::new();
     for form in forms.flatten() {
-        for name in names(&form) {
+        for name in form_names(&form) {
             found.entry(name).or_insert(form);
         }
     }
     found
 }
 
-/// The names under which a form may be known.
-fn names(form: &Form) -> [String; 2] {
+/// The two names of a form in reports: with threads and piece, as it is called where several forms share the short name, and the
+/// short name.
+pub fn form_names(form: &Form) -> [String; 2] {
     let (threads, piece) = (form.variant.threads, form.variant.piece);
     let short = match crate::kernel::cuda::CudaKernel::of(form.kernel) {
         Ok(gpu) => gpu.variant_name(&form.variant),
@@ -224,35 +225,35 @@ fn names(form: &Form) -> [String; 2] {
     [format!("{short} t{threads} p{piece}"), short]
 }
 
-/// What the cases of one device say together.
+/// Regret over all cases of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Regret {
     /// The device.
     pub device: String,
     /// Number of cases.
     pub cases: usize,
-    /// Geometric mean of chosen over fastest.
+    /// Geometric mean of the regrets.
     pub geomean: f64,
-    /// What 95 of 100 do not exceed.
+    /// Their 95th percentile.
     pub p95: f64,
-    /// The largest.
+    /// The largest regret.
     pub worst: f64,
-    /// Which case has it.
+    /// The case with the largest regret.
     pub worst_case: String,
-    /// Share of choices no more than 5 % slower than the fastest.
+    /// Share of cases where the chosen form is at most 5 % slower than the fastest.
     pub within_5_percent: f64,
-    /// The kernel that would be best if there were one for all, and its geometric mean over the fastest.
+    /// The kernel with the smallest mean regret if one kernel, in its fastest form, were used in all cases.
     pub best_single: String,
-    /// Its geometric mean over the fastest.
+    /// Geometric mean of its regrets.
     pub best_single_geomean: f64,
-    /// Geometric mean of the canonical choice over the choice.
+    /// Geometric mean of the time of the reproducible choice over that of the free choice.
     pub reproducible_geomean: f64,
-    /// Share of the choices whose predicted time is within 20 % of the measured.
+    /// Share of cases where the predicted time of the chosen form is within 20 % of the measured one.
     pub predicted_within_20_percent: f64,
 }
 
 impl Regret {
-    /// Of each device, in the order they come.
+    /// The regret of each device, in the order in which devices first appear.
     pub fn of(cases: &[OracleCase]) -> Vec<Self> {
         let mut devices: Vec<&str> = Vec::new();
         for case in cases {
@@ -275,10 +276,10 @@ impl Regret {
         };
         let p95 = regrets[(regrets.len() * 95).div_ceil(100).max(1) - 1];
         let (best_single, best_single_geomean) = best_single(cases);
-        let near = |case: &OracleCase| {
-            case.chosen
-                .predicted_s
-                .is_some_and(|predicted_s| (predicted_s / case.chosen.seconds).ln().abs() <= PREDICTED.ln())
+        let accurate = |case: &OracleCase| {
+            case.chosen.predicted_s.is_some_and(|predicted_s| {
+                (predicted_s / case.chosen.seconds).ln().abs() <= ACCURATE_FACTOR.ln()
+            })
         };
         Some(Self {
             device: device.into(),
@@ -287,18 +288,18 @@ impl Regret {
             p95,
             worst: worst.regret(),
             worst_case: worst.name(),
-            within_5_percent: share(&|case| case.regret() <= RIGHT),
+            within_5_percent: share(&|case| case.regret() <= REGRET_NOISE),
             best_single,
             best_single_geomean,
             reproducible_geomean: geomean(
                 cases.iter().map(|case| case.reproducible.seconds / case.chosen.seconds),
             ),
-            predicted_within_20_percent: share(&near),
+            predicted_within_20_percent: share(&accurate),
         })
     }
 }
 
-/// The kernel with the best of its forms in each case, which must all have it.
+/// The kernel with the smallest mean regret over all cases, each with its fastest form; only kernels that run in every case count.
 fn best_single(cases: &[&OracleCase]) -> (String, f64) {
     let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for case in cases {
@@ -377,22 +378,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_and_the_fastest_are_timed_once_more_each_once() {
+    fn the_chosen_forms_and_the_five_fastest_are_timed_again_each_once() {
         let times = [5.0, 1.0, 4.0, 2.0, 3.0, 9.0, 8.0, 7.0];
         let timed: Vec<FormTime> = times.iter().map(|&seconds| form("cpu_csr", seconds)).collect();
-        assert_eq!(finalists(&timed, [5, 1]), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(finalists(&timed, [6, 7]), [0, 1, 2, 3, 4, 6, 7]);
-        assert_eq!(finalists(&timed[..1], [0, 0]), [0]);
+        assert_eq!(candidates(&timed, [5, 1]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(candidates(&timed, [6, 7]), [0, 1, 2, 3, 4, 6, 7]);
+        assert_eq!(candidates(&timed[..1], [0, 0]), [0]);
     }
 
-    /// Two kernels, of which the first is fast and leaves Y empty.
-    struct Cheating<'a> {
+    /// Two kernels, of which the first is faster and leaves Y empty.
+    struct WrongAndFast<'a> {
         right: HostBench<'a, f64>,
-        nothing: MultiVector<f64>,
+        empty: MultiVector<f64>,
         ran: usize,
     }
 
-    impl Subject<f64> for Cheating<'_> {
+    impl Subject<f64> for WrongAndFast<'_> {
         fn kernels(&self) -> Vec<(KernelId, String)> {
             self.right.kernels()
         }
@@ -418,13 +419,13 @@ mod tests {
             if self.ran > 0 {
                 return self.right.read_y(read);
             }
-            read(self.nothing.view());
+            read(self.empty.view());
             Ok(())
         }
     }
 
     #[test]
-    fn a_form_that_computes_something_else_is_wrong_and_not_the_fastest() {
+    fn a_form_with_a_wrong_result_is_not_the_fastest() {
         let matrix = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
         let pool = Pool::new(&Machine::detect(), Some(1)).unwrap();
         let cpu = CpuSettings { k: 4, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
@@ -434,7 +435,8 @@ mod tests {
         let expected = Expected::new(&pool, matrix.view(), &sizes, x.view(), cpu).unwrap();
         let names = KernelNames::new(&["cpu_csr".into(), "cpu_sell".into()]).unwrap();
         let right = HostBench::new(&pool, matrix.view(), &names, cpu, u64::MAX);
-        let mut subject = Cheating { right, nothing: MultiVector::zeros(matrix.rows(), 4).unwrap(), ran: 0 };
+        let mut subject =
+            WrongAndFast { right, empty: MultiVector::zeros(matrix.rows(), 4).unwrap(), ran: 0 };
         subject.take_x(x.view()).unwrap();
         let work = Work::spmm(&matrix.view(), 4).unwrap();
         let features = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });

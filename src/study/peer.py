@@ -1,4 +1,4 @@
-"""Y = A X with SciPy or Intel MKL, timed: a child process of `rowloom bench --against`.
+"""Times Y = A X with SciPy or Intel MKL; runs as a child process of `rowloom bench --against`.
 
 Standard input: a line of JSON (peer, rows, cols, nnz, dtype, threads), then row pointers (int64), columns (int32) and
 values; then for each K a line of JSON (k, warmup, repeat, time_cap_s) and X, row-major. Standard output: a line of JSON
@@ -12,8 +12,8 @@ import time
 stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
 
 
-def tell(**words):
-    stdout.write(json.dumps(words).encode() + b"\n")
+def send(**fields):
+    stdout.write(json.dumps(fields).encode() + b"\n")
     stdout.flush()
 
 
@@ -27,17 +27,17 @@ try:
         import scipy
         import scipy.sparse
 except ImportError as error:
-    tell(missing=str(error))
+    send(missing=str(error))
     sys.exit()
 
 
 def find_mkl():
     import ctypes
     import glob
-    places = [os.path.join(base, *below) for base in sys.path + [sys.prefix]
-              for below in (("lib",), ("..", ".."), ("..", "..", ".."))]
-    for place in places:
-        for path in sorted(glob.glob(os.path.join(place, "libmkl_rt.so*"))):
+    folders = [os.path.join(base, *below) for base in sys.path + [sys.prefix]
+               for below in (("lib",), ("..", ".."), ("..", "..", ".."))]
+    for folder in folders:
+        for path in sorted(glob.glob(os.path.join(folder, "libmkl_rt.so*"))):
             return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     for name in ("libmkl_rt.so", "libmkl_rt.so.2", "libmkl_rt.so.3"):
         try:
@@ -50,7 +50,7 @@ def find_mkl():
 value = np.float64 if head["dtype"] == "f64" else np.float32
 
 
-def take(count, dtype):
+def read_array(count, dtype):
     data = stdin.read(count * np.dtype(dtype).itemsize)
     return np.frombuffer(data, dtype)
 
@@ -102,7 +102,7 @@ class Mkl:
         status = self.create(self.c.byref(self.handle), 0, head["rows"], head["cols"], self.at(pointers),
                              self.at(pointers, 4), self.at(columns), self.at(values))
         if status != 0:
-            raise OSError(f"mkl_sparse_create_csr gives {status}")
+            raise OSError(f"mkl_sparse_create_csr returned status {status}")
         self.library.mkl_sparse_set_mm_hint(self.handle, 10, self.description, 101, k, 1000)
         self.library.mkl_sparse_optimize(self.handle)
 
@@ -110,21 +110,21 @@ class Mkl:
         status = self.mm(10, self.scalar(1.0), self.handle, self.description, 101, self.at(x), self.k, self.k,
                          self.scalar(0.0), self.at(y), self.k)
         if status != 0:
-            raise OSError(f"mkl_sparse_mm gives {status}")
+            raise OSError(f"mkl_sparse_mm returned status {status}")
         return y
 
 
-arrays = take(head["rows"] + 1, np.int64), take(head["nnz"], np.int32), take(head["nnz"], value)
+arrays = read_array(head["rows"] + 1, np.int64), read_array(head["nnz"], np.int32), read_array(head["nnz"], value)
 try:
     peer = {"scipy": Scipy, "mkl": Mkl}[head["peer"]](*arrays)
 except OSError as error:
-    tell(missing=str(error))
+    send(missing=str(error))
     sys.exit()
-tell(version=peer.version)
+send(version=peer.version)
 while line := stdin.readline():
     request = json.loads(line)
     k = request["k"]
-    x = take(head["cols"] * k, value).reshape(head["cols"], k)
+    x = read_array(head["cols"] * k, value).reshape(head["cols"], k)
     y = np.empty((head["rows"], k), value)
     peer.prepare(k)
     for _ in range(request["warmup"]):
@@ -134,6 +134,6 @@ while line := stdin.readline():
         start = time.perf_counter()
         result = peer.multiply(x, y)
         seconds.append(time.perf_counter() - start)
-    tell(seconds=seconds)
+    send(seconds=seconds)
     stdout.write(np.ascontiguousarray(result, value).tobytes())
     stdout.flush()

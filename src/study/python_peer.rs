@@ -1,6 +1,7 @@
-//! SciPy and MKL, each in a Python process of its own that holds the matrix and times its own calls.
+//! SciPy and MKL as peers, each in a Python process of its own that holds the matrix and times its own calls.
 //!
-//! A process apart keeps their threads from spinning on ours, and nothing of either library is needed to build or to run.
+//! In a separate process the library's threads do not spin on the cores of this one, and neither library is needed to build or
+//! run Rowloom.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -19,16 +20,16 @@ use crate::runtime::Pool;
 
 const SCRIPT: &str = include_str!("peer.py");
 
-/// The Python that is asked; `python3` where the environment names none.
-const PYTHON: &str = "ROWLOOM_PYTHON";
+/// The environment variable that names the Python interpreter; the default is `python3`.
+const PYTHON_VARIABLE: &str = "ROWLOOM_PYTHON";
 
-/// Measured runs where nobody says how many.
-const REPEAT: u32 = 50;
+/// Measured runs where `--repeat` is not given.
+const DEFAULT_REPEAT: u32 = 50;
 
-/// A library that holds a matrix.
+/// A running Python process whose library holds a matrix.
 pub struct PythonPeer {
     peer: String,
-    /// Its version, and how many threads it uses.
+    /// The library's version and its number of threads.
     pub version: String,
     rows: usize,
     child: Child,
@@ -48,16 +49,18 @@ struct Reply {
 }
 
 impl PythonPeer {
-    /// Starts `scipy` or `mkl` with a matrix; an error says what is missing.
+    /// Starts `scipy` or `mkl` and sends it the matrix. The error says what is missing.
     pub fn start<T: Kernels>(peer: &str, matrix: CsrView<'_, T>, threads: usize) -> Result<Self, String> {
-        let python = std::env::var(PYTHON).unwrap_or_else(|_| "python3".into());
+        let python = std::env::var(PYTHON_VARIABLE).unwrap_or_else(|_| "python3".into());
         let mut child = Command::new(&python)
             .args(["-c", SCRIPT])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("{python} does not start: {error}; {PYTHON} can name another"))?;
+            .map_err(|error| {
+                format!("{python} does not start: {error}; set {PYTHON_VARIABLE} to another interpreter")
+            })?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the process has no pipes".into());
         };
@@ -68,7 +71,7 @@ impl PythonPeer {
             "peer": peer, "rows": matrix.rows(), "cols": matrix.cols(), "nnz": matrix.nnz(),
             "dtype": T::DTYPE.name(), "threads": threads,
         });
-        // A child that lacks the library ends before it has read all; what it said is still there.
+        // A process without the library ends before it has read everything, but its answer can still be read.
         let sent = started.send(
             head.to_string().as_bytes(),
             &[
@@ -77,7 +80,10 @@ impl PythonPeer {
                 bytemuck::cast_slice(matrix.values()),
             ],
         );
-        let greeting: Greeting = started.line().map_err(|reason| format!("{reason} {sent:?}"))?;
+        let greeting: Greeting = started.line().map_err(|reason| match &sent {
+            Ok(()) => reason,
+            Err(error) => format!("{reason}: {error}"),
+        })?;
         match (greeting.version, greeting.missing) {
             (Some(version), _) => {
                 started.version = version;
@@ -87,7 +93,7 @@ impl PythonPeer {
         }
     }
 
-    /// Times products with `x` and checks the last.
+    /// Times products with `x` and checks the last result.
     pub fn time<T: Kernels>(
         &mut self,
         pool: &Pool,
@@ -96,7 +102,7 @@ impl PythonPeer {
         settings: BenchSettings,
     ) -> Result<PeerResult, String> {
         let request = json!({
-            "k": x.k(), "warmup": settings.warmup, "repeat": settings.repeat.unwrap_or(REPEAT),
+            "k": x.k(), "warmup": settings.warmup, "repeat": settings.repeat.unwrap_or(DEFAULT_REPEAT),
             "time_cap_s": settings.time_cap_s,
         });
         self.send(request.to_string().as_bytes(), &[bytemuck::cast_slice(x.data())])?;
@@ -130,7 +136,7 @@ impl PythonPeer {
 
 impl Drop for PythonPeer {
     fn drop(&mut self) {
-        // Without input it ends by itself.
+        // The process ends when its input is closed.
         self.input = None;
         let _ = self.child.wait();
     }

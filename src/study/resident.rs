@@ -1,9 +1,9 @@
-//! Kernels on a device with memory of its own: A is there in every form that they read, X once for each K.
+//! Kernels on a device with memory of its own. A is resident in every storage format that they read; X is copied once per K.
 
 use std::collections::HashMap;
 
 use super::bench::{KernelNames, Subject};
-use super::room::Room;
+use super::synchronous_device::SynchronousDevice;
 use crate::device::{FaultKind, Launch, MemoryRange, Operands, RowBytes};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
@@ -11,19 +11,19 @@ use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Variant};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 use crate::work::{HeldColumns, Storage, XOrder, pitch_bytes};
 
-/// Seconds that the calls of one measurement take together, if there are not too many of them.
-const BATCH_S: f64 = 200e-6;
+/// Seconds that the calls of one measurement should take together.
+const BATCH_SECONDS: f64 = 200e-6;
 
 /// Most calls of one measurement.
-const MOST_CALLS: f64 = 20.0;
+const MAX_BATCH_CALLS: f64 = 20.0;
 
-/// What tells stored forms of one matrix apart.
+/// Which storage of A: its format, the nonzeros of a piece and the rows of a group.
 type StorageKey = (Layout, u32, u32);
 
-/// A, stored on the device.
+/// A in one format, in device memory.
 struct Stored {
     storage: Storage,
-    at: MemoryRange,
+    range: MemoryRange,
 }
 
 /// X and Y of one K on the device.
@@ -31,37 +31,37 @@ struct Vectors {
     k: u64,
     pitch_bytes: u64,
     x: MemoryRange,
-    /// X by columns, where some kernel reads it so.
+    /// X in column-major order, where some kernel reads it so.
     x_transposed: Option<MemoryRange>,
     y: MemoryRange,
-    /// For the kernel that needs most.
+    /// As large as the kernel with the largest scratch memory needs.
     scratch: MemoryRange,
 }
 
 /// The kernels of a device on one matrix.
 pub struct ResidentBench<'a, T: Scalar> {
-    room: &'a mut Room,
+    device: &'a mut SynchronousDevice,
     matrix: CsrView<'a, T>,
     names: KernelNames,
-    /// The forms that suit the present K.
+    /// The forms for the present K.
     kernels: Vec<(&'static CudaKernel, Variant)>,
     /// Whether all values are equal.
     uniform: bool,
-    /// For each form why A cannot have it, or where it is.
+    /// A in each format, or why the format cannot hold it.
     stored: HashMap<StorageKey, std::result::Result<Stored, String>>,
     vectors: Option<Vectors>,
-    /// How many launches the next run is of, and of which kernel.
+    /// The kernel of the last run, and how many launches its next run consists of.
     batch: (usize, u32),
 }
 
 impl<'a, T: Scalar> ResidentBench<'a, T> {
-    /// The kernels for GPUs with those names. What lay in the room before is overwritten.
-    pub fn new(room: &'a mut Room, matrix: CsrView<'a, T>, names: &KernelNames) -> Self {
-        room.clear();
+    /// The kernels for GPUs with those names. All memory of `device` is freed first.
+    pub fn new(device: &'a mut SynchronousDevice, matrix: CsrView<'a, T>, names: &KernelNames) -> Self {
+        device.clear();
         let uniform = matrix.has_equal_values();
         let names = names.clone();
         Self {
-            room,
+            device,
             matrix,
             names,
             kernels: Vec::new(),
@@ -72,10 +72,10 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         }
     }
 
-    /// The forms worth trying for `k` columns: where a compiler is at hand all that can be made, else those at hand.
+    /// The forms to measure for `k` columns: all that can be compiled where the device compiles, else the built-in ones.
     fn forms(&self, k: u64) -> Vec<(&'static CudaKernel, Variant)> {
         let forms = |kernel: &'static CudaKernel| -> Vec<Variant> {
-            if self.room.compiles() {
+            if self.device.compiles() {
                 return kernel.exact_variants(T::DTYPE, k);
             }
             kernel.variants_for(T::DTYPE, k).copied().collect()
@@ -88,19 +88,19 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         all.filter(chosen).collect()
     }
 
-    /// Stores A as a form of a kernel reads it, unless it is there.
+    /// Copies A to the device in the format that a form reads, unless it is there.
     fn store(&mut self, key: StorageKey, variant: &Variant) -> Result<()> {
         if self.stored.contains_key(&key) {
             return Ok(());
         }
         let stored = match Storage::of(key.0, variant, self.matrix) {
             Ok(storage) => {
-                let at = self.room.allocate(storage.bytes())?;
+                let range = self.device.allocate(storage.bytes())?;
                 let held = HeldColumns::Whole { cols: self.matrix.cols() };
-                self.room.upload(at, |slot| storage.write(self.matrix, &held, slot))?;
-                Ok(Stored { storage, at })
+                self.device.upload(range, |slot| storage.write(self.matrix, &held, slot))?;
+                Ok(Stored { storage, range })
             }
-            // Not every matrix has every form.
+            // Not every format can hold every matrix.
             Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => Err(error.to_string()),
             Err(error) => return Err(error),
         };
@@ -114,14 +114,14 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         let &(kernel, variant) = self.kernels.get(number).ok_or_else(missing)?;
         let key = (kernel.layout, variant.piece, variant.rows);
         let stored = self.stored.get(&key).and_then(|stored| stored.as_ref().ok()).ok_or_else(missing)?;
-        let (Stored { storage, at }, vectors) = (stored, self.vectors()?);
+        let (Stored { storage, range }, vectors) = (stored, self.vectors()?);
         let value_bytes = size_of::<T>() as u64;
         let x_order = if kernel.transposes_x() { XOrder::Columns } else { XOrder::Rows };
         let x_pitch_bytes = x_order.pitch_bytes(self.matrix.cols() as u64, vectors.k, value_bytes);
         let operands = Operands {
             dtype: T::DTYPE,
             k: vectors.k,
-            a: *at,
+            a: *range,
             uniform: self.uniform,
             x: Some(vectors.x),
             x_transposed: vectors.x_transposed,
@@ -149,7 +149,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
                 other.id == kernel.id && kernel.variant_name(form) == kernel.variant_name(variant)
             };
             let name = kernel.variant_name(variant);
-            // What an entry's name does not tell is told where it is needed.
+            // Forms of one name differ in threads a block and nonzeros a piece.
             match self.kernels.iter().filter(same_name).count() {
                 1 => name,
                 _ => format!("{name} t{threads} p{piece}"),
@@ -162,18 +162,18 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         self.kernels = self.forms(x.k() as u64);
         let row_bytes = (x.k() * size_of::<T>()) as u64;
         let pitch_bytes = pitch_bytes(row_bytes);
-        let x_range = self.room.allocate(x.rows() as u64 * pitch_bytes)?;
-        let y = self.room.allocate(self.matrix.rows() as u64 * pitch_bytes)?;
+        let x_range = self.device.allocate(x.rows() as u64 * pitch_bytes)?;
+        let y = self.device.allocate(self.matrix.rows() as u64 * pitch_bytes)?;
         let held = HeldColumns::Whole { cols: x.rows() };
-        self.room.upload(x_range, |bytes| {
+        self.device.upload(x_range, |bytes| {
             let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
             held.copy_rows(x, pitch_bytes as usize / size_of::<T>(), elements);
             Ok(())
         })?;
         let x_transposed = if self.kernels.iter().any(|(kernel, _)| kernel.transposes_x()) {
             let (rows, k, value_bytes) = (x.rows() as u64, x.k() as u64, size_of::<T>() as u64);
-            let range = self.room.allocate(XOrder::Columns.bytes(rows, k, value_bytes))?;
-            self.room.upload(range, |bytes| {
+            let range = self.device.allocate(XOrder::Columns.bytes(rows, k, value_bytes))?;
+            self.device.upload(range, |bytes| {
                 let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
                 let pitch_bytes = XOrder::Columns.pitch_bytes(rows, k, value_bytes);
                 held.copy_columns(x, pitch_bytes as usize / size_of::<T>(), elements);
@@ -183,7 +183,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         } else {
             None
         };
-        let scratch = self.room.allocate(0)?;
+        let scratch = self.device.allocate(0)?;
         self.vectors = Some(Vectors { k: x.k() as u64, pitch_bytes, x: x_range, x_transposed, y, scratch });
         let mut ready = Vec::new();
         for number in 0..self.kernels.len() {
@@ -192,12 +192,12 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
             }
         }
         let scratch_rows = self.stored.values().flatten().map(|stored| stored.storage.scratch_rows).max();
-        let scratch = self.room.allocate(scratch_rows.unwrap_or(0).saturating_mul(pitch_bytes))?;
+        let scratch = self.device.allocate(scratch_rows.unwrap_or(0).saturating_mul(pitch_bytes))?;
         if let Some(vectors) = &mut self.vectors {
             vectors.scratch = scratch;
         }
         let launches = ready.into_iter().map(|number| self.launch(number)).collect::<Result<Vec<_>>>()?;
-        Ok(self.room.prepare(&launches).err().map(|fault| fault.message))
+        Ok(self.device.prepare(&launches).err().map(|fault| fault.message))
     }
 
     fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>> {
@@ -220,15 +220,15 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
     fn run(&mut self, kernel: usize, _: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>> {
         let times = if self.batch.0 == kernel { self.batch.1 } else { 1 };
         let launch = Launch { batch: Some(times), ..self.launch(kernel)? };
-        match self.room.launch(launch) {
+        match self.device.launch(launch) {
             Ok(seconds) => {
                 let seconds = seconds / f64::from(times);
                 self.batch = (kernel, batch(seconds));
                 Ok(Ok(seconds))
             }
-            // The device goes on, with other kernels.
+            // A failed launch leaves the device usable for other kernels.
             Err(fault) if fault.kind == FaultKind::Launch => Ok(Err(fault.message)),
-            Err(fault) => Err(fault.into_error(self.room.name())),
+            Err(fault) => Err(fault.into_error(self.device.name())),
         }
     }
 
@@ -236,7 +236,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         let &Vectors { k, pitch_bytes, y: from, .. } = self.vectors()?;
         let (value_bytes, rows) = (size_of::<T>() as u64, self.matrix.rows());
         let row_bytes = RowBytes { bytes: k * value_bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };
-        self.room.download(from, row_bytes, |bytes| {
+        self.device.download(from, row_bytes, |bytes| {
             let elements: &[T] = bytemuck::try_cast_slice(bytes).map_err(misaligned)?;
             let pitch = (pitch_bytes / value_bytes) as usize;
             read(MultiVectorView::try_new(elements, rows, k as usize, pitch)?);
@@ -245,12 +245,12 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
     }
 }
 
-/// So many calls, one right behind the other, that starting and ending them is a small part of their time. One more that is
-/// not timed runs before them, so that the device has work while they are submitted.
+/// How many calls of `seconds` each are timed together, back to back, so that the cost of starting and ending them is a small
+/// part of the time. One more that is not timed runs before them, so that the device is busy while they are submitted.
 pub fn batch(seconds: f64) -> u32 {
-    (BATCH_S / seconds.max(1e-9)).ceil().clamp(1.0, MOST_CALLS) as u32
+    (BATCH_SECONDS / seconds.max(1e-9)).ceil().clamp(1.0, MAX_BATCH_CALLS) as u32
 }
 
 fn misaligned(error: bytemuck::PodCastError) -> Error {
-    Error::Internal(format!("pinned memory is not aligned: {error}"))
+    Error::Internal(format!("page-locked memory is not aligned: {error}"))
 }

@@ -1,4 +1,4 @@
-//! `rowloom bench`: what it measures, what it reports, and every way to ask for it wrongly.
+//! `rowloom bench`: what it measures and reports, and wrong usage.
 
 use crate::support::{Place, SMALL};
 use serde_json::Value;
@@ -34,23 +34,158 @@ fn every_kernel_is_measured_and_right() {
             }
         }
     }
-    assert_eq!(report["summary"], Value::Null, "without a peer there is nothing to sum up");
+    assert_eq!(report["summary"], Value::Null, "without a peer there is no speed-up over one");
+}
+
+/// The lines of a table below the one that begins with `first`, up to an empty line.
+fn lines_below<'a>(shown: &'a str, first: &str) -> Vec<&'a str> {
+    let below = shown.lines().skip_while(|line| !line.starts_with(first)).skip(1);
+    below.take_while(|line| !line.trim().is_empty()).collect()
 }
 
 #[test]
-fn one_case_shows_all_its_kernels() {
+fn every_kernel_of_every_case_is_ranked_with_its_ratio_to_the_fastest() {
     let place = Place::new();
-    place.write("small.mtx", SMALL);
-    let shown =
-        place.succeed("bench small.mtx -k 2 --kernels csr_scalar_v2,csr_vector --devices emu:0").stdout;
-    for word in ["csr_scalar_v2", "csr_vector", "same bits", "best kernel", "GFLOP/s"] {
-        assert!(shown.contains(word), "'{word}' is not in: {shown}");
+    let words = "bench gen:uniform,rows=60,degree=5 -k 1,3 --kernels csr_scalar_v2,csr_vector,csr_subwarp";
+    let shown = place.succeed(&format!("{words} --devices emu:0 --repeat 3")).stdout;
+    for k in [1, 3] {
+        let table = lines_below(&shown, &format!("uniform,rows=60,degree=5 f64 k={k} on emu:0"));
+        let ranked: Vec<&&str> =
+            table.iter().filter(|line| line.trim().starts_with(char::is_numeric)).collect();
+        for kernel in ["csr_scalar_v2", "csr_vector", "csr_subwarp"] {
+            assert!(ranked.iter().any(|line| line.contains(kernel)), "{kernel}: {shown}");
+        }
+        assert!(ranked[0].trim().starts_with('1') && ranked[0].contains("fastest"), "{shown}");
+        for line in &ranked[1..] {
+            assert!(line.contains(" ± ") && line.contains("× slower"), "{line}");
+        }
     }
     assert!(!shown.contains("csr_scalar_v1"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
 #[test]
-fn matrices_without_rows_or_entries_are_no_trouble() {
+fn the_json_has_rank_ratio_and_spread_as_the_table_does() {
+    let place = Place::new();
+    let report = place.json("bench gen:stencil5,n=30 -k 2 --devices cpu --repeat 5 --json");
+    let case = case(&report, "cpu", "f64", 2);
+    let mut kernels: Vec<&Value> = case["kernels"].as_array().unwrap().iter().collect();
+    kernels.sort_by_key(|kernel| kernel["rank"].as_u64().unwrap());
+    let time = |kernel: &Value| kernel["times"]["median"].as_f64().unwrap();
+    for (index, kernel) in kernels.iter().enumerate() {
+        assert_eq!(kernel["rank"], index as u64 + 1);
+        let ratio = kernel["ratio_to_fastest"].as_f64().unwrap();
+        assert!((ratio - time(kernel) / time(kernels[0])).abs() < 1e-9 * ratio, "{kernel}");
+        assert!(kernel["ratio_spread"].as_f64().unwrap() >= 0.0, "{kernel}");
+    }
+    let chosen: Vec<&&Value> = kernels.iter().filter(|kernel| kernel["chosen"] == true).collect();
+    assert_eq!(chosen.len(), 1, "{case}");
+    assert_eq!(chosen[0]["kernel"], case["chosen_kernel"]);
+    assert_eq!(chosen[0]["times"]["median"], case["chosen_s"]);
+}
+
+#[test]
+fn the_kernel_that_the_planner_would_choose_is_marked() {
+    let place = Place::new();
+    let shown = place.succeed("bench gen:stencil5,n=30 -k 2 --devices cpu --repeat 2 --model none").stdout;
+    assert!(shown.contains("cpu_csr (chosen)"), "{shown}");
+    let words = "bench gen:stencil5,n=30 -k 2 --devices cpu --repeat 2 --model none --kernels serial_csr";
+    let shown = place.succeed(words).stdout;
+    assert!(shown.contains("The planner would choose cpu_csr, which was not measured."), "{shown}");
+}
+
+#[test]
+fn best_prints_one_line_for_each_case() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=20 -k 1,2,3 --devices cpu --repeat 2 --best";
+    let shown = place.succeed(words).stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 4, "a heading and a line for each K: {shown}");
+    for (line, k) in lines[1..].iter().zip(1..) {
+        assert!(line.contains(&format!("stencil5,n=20 f64 k={k} on cpu")), "{shown}");
+    }
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+/// A report of one case on a CPU, with its times multiplied by `factor`.
+fn scaled(report: &Value, factor: f64) -> Value {
+    let mut report = report.clone();
+    for case in report["cases"].as_array_mut().unwrap() {
+        for kernel in case["kernels"].as_array_mut().unwrap() {
+            for sample in kernel["times"]["samples"].as_array_mut().unwrap() {
+                *sample = Value::from(sample.as_f64().unwrap() * factor);
+            }
+        }
+    }
+    report
+}
+
+#[test]
+fn a_baseline_says_which_differences_exceed_the_noise() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=60 -k 4 --kernels cpu_csr --devices cpu --repeat 30 --json=now.json";
+    place.succeed(words);
+    let report: Value = serde_json::from_str(&place.read("now.json")).unwrap();
+    for (factor, verdict) in [(50.0, "faster"), (0.02, "slower")] {
+        place.write("before.json", scaled(&report, factor).to_string());
+        let outcome = place.succeed(&format!("{words} --baseline before.json"));
+        let line = outcome.stdout.lines().find(|line| line.contains('→')).unwrap_or_default();
+        assert!(line.contains(&format!("× {verdict} (")) && line.contains("s → "), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains(&format!("1 {verdict}")), "{}", outcome.stdout);
+        assert!(outcome.stdout.lines().all(|line| line.chars().count() <= 80), "{}", outcome.stdout);
+        let now: Value = serde_json::from_str(&place.read("now.json")).unwrap();
+        let change = &now["baseline"]["cases"][0]["fastest"];
+        assert_eq!(change["verdict"], verdict, "{change}");
+        assert!(change["ratio"].as_f64().unwrap() > 3.0, "{change}");
+        assert_eq!(now["baseline"]["cases"][0]["kernels"][0]["kernel"], "cpu_csr");
+    }
+}
+
+#[test]
+fn cases_of_one_run_only_are_named() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=20 --kernels cpu_csr --devices cpu --repeat 3";
+    place.succeed(&format!("{words} -k 1,2 --json=before.json"));
+    let outcome = place.succeed(&format!("{words} -k 2,3 --baseline before.json"));
+    for words in [
+        "1 case in both runs: ",
+        "only in before.json: stencil5,n=20 f64 k=1",
+        "only in this run: stencil5,n=20 f64 k=3",
+    ] {
+        assert!(outcome.stdout.contains(words), "'{words}' is not in: {}", outcome.stdout);
+    }
+    // The same name and another seed: another matrix, which is not compared.
+    let words = "bench gen:uniform,rows=60,degree=5 --kernels cpu_csr --devices cpu --repeat 3 -k 1";
+    place.succeed(&format!("{words} --seed 1 --json=before.json"));
+    let shown = place.succeed(&format!("{words} --seed 2 --baseline before.json")).stdout;
+    assert!(shown.contains("another matrix of this name was measured in before.json"), "{shown}");
+}
+
+#[test]
+fn a_baseline_that_is_no_report_of_bench_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    place.write("small.mtx", SMALL);
+    let bench = "bench small.mtx -k 1 --devices cpu --repeat 2";
+    place.fail(&format!("{bench} --baseline none.json"), 3, "none.json");
+    place.succeed(&format!("{bench} --json=good.json"));
+    let good = place.read("good.json");
+    place.write("damaged.json", &good[..good.len() / 2]);
+    place.fail(&format!("{bench} --baseline damaged.json"), 3, "damaged.json: damaged or no JSON");
+    place.write("list.json", "[1, 2]");
+    place.fail(&format!("{bench} --baseline list.json"), 3, "list.json: ");
+    place.write("case.json", good.replace("\"samples\"", "\"sample\""));
+    place.fail(&format!("{bench} --baseline case.json"), 3, "case.json: case 1: ");
+    place.succeed("inspect small.mtx --json=inspect.json");
+    place.fail(&format!("{bench} --baseline inspect.json"), 3, "inspect.json: ");
+    place.succeed("bench small.mtx -k 1 --devices cpu --oracle --json=oracle.json");
+    place.fail(&format!("{bench} --baseline oracle.json"), 3, "bench --oracle");
+    place.fail(&format!("{bench} --baseline"), 2, "--baseline");
+    place.fail("bench small.mtx --oracle --baseline good.json", 2, "cannot be used with");
+    place.fail("bench small.mtx --best=yes", 2, "--best");
+}
+
+#[test]
+fn matrices_without_rows_or_entries_are_measured() {
     let place = Place::new();
     place.write("empty.mtx", "%%MatrixMarket matrix coordinate real general\n5 3 0\n");
     place.write("nothing.mtx", "%%MatrixMarket matrix coordinate real general\n0 0 0\n");
@@ -77,11 +212,9 @@ fn absent_peers_are_named_and_present_ones_are_right() {
     for name in ["scipy", "mkl"] {
         match peers.iter().find(|peer| peer["peer"] == name) {
             Some(peer) => assert!(peer["checked"]["passed"] == true && peer["times"]["n"] == 3, "{peer}"),
-            None => assert!(
-                outcome.stderr.contains(&format!("{name} is not compared with")),
-                "{}",
-                outcome.stderr
-            ),
+            None => {
+                assert!(outcome.stderr.contains(&format!("{name} is not measured")), "{}", outcome.stderr)
+            }
         }
     }
 }

@@ -10,11 +10,13 @@ use rowloom::kernel::TABLE;
 /// Every document and its text.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut paths: Vec<PathBuf> = ["README.md", "configs/README.md", "kernels/README.md", "traces/README.md"]
-        .map(|name| root.join(name))
-        .into();
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    paths.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    let readmes =
+        ["README.md", "configs/README.md", "kernels/README.md", "traces/README.md", "benches/fit/README.md"];
+    let mut paths: Vec<PathBuf> = readmes.map(|name| root.join(name)).into();
+    for folder in ["docs", "benches/results"] {
+        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        paths.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -85,6 +87,28 @@ fn commands_and_flags_that_are_shown_exist() {
         }
     }
     assert!(shown > 30, "{shown} commands were found");
+}
+
+#[test]
+fn commands_of_results_have_no_words_in_place_of_arguments() {
+    for (path, text) in documents()
+        .into_iter()
+        .filter(|(path, _)| path.components().any(|part| part.as_os_str() == "results"))
+    {
+        for command in commands(&text) {
+            let placeholder = command.split_whitespace().find(|word| {
+                let letters = word.trim_matches(|letter: char| !letter.is_ascii_alphabetic());
+                word.starts_with('(')
+                    || letters.len() > 1 && letters.chars().all(|letter| letter.is_ascii_uppercase())
+            });
+            let is_variable = placeholder.is_some_and(|word| word.starts_with('$'));
+            assert!(
+                placeholder.is_none() || is_variable,
+                "{}: rowloom {command}: {placeholder:?}",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]

@@ -130,6 +130,8 @@ fn bench_results_follow_their_schema() {
         "bench gen:stencil5,n=12 -k 1,3 --devices cpu,emu:0 --repeat 3 --against scipy --json=b.json",
     );
     validate("bench.json", &place.path("b.json"));
+    place.succeed("bench gen:stencil5,n=12 -k 1,2 --devices cpu --repeat 3 --baseline b.json --json=c.json");
+    validate("bench.json", &place.path("c.json"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::study::TIME_CAP_S;
 
 /// `rowloom bench`.
 #[derive(Debug, Args)]
-#[command(after_help = help::BENCH)]
+#[command(after_help = help::BENCH, after_long_help = help::bench())]
 pub struct BenchArguments {
     #[doc = "Matrices."]
     #[arg(value_name = "MATRIX", required = true, help = "Matrix files, or gen:KIND,key=value,...",
@@ -32,15 +32,24 @@ pub struct BenchArguments {
           value_parser = names::kernels())]
     pub kernels: Vec<String>,
 
-    /// Cost model that --oracle plans with: auto (written by `rowloom calibrate`), none, or FILE
+    /// Cost model of the planner's choice: auto (written by `rowloom calibrate`), none, or FILE
     #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub model: String,
 
     /// Compare the planner's kernel with the fastest one
     ///
     /// All kernels that the planner may choose are measured.
-    #[arg(long, conflicts_with_all = ["kernels", "against", "keep", "csv", "markdown", "repeat", "time_cap", "warmup"])]
+    #[arg(long, conflicts_with_all = ["kernels", "against", "keep", "csv", "markdown", "repeat", "time_cap", "warmup",
+          "best", "baseline"])]
     pub oracle: bool,
+
+    /// Print one line for each case, with its fastest kernel
+    #[arg(long)]
+    pub best: bool,
+
+    /// Compare each case with FILE, which `rowloom bench --json=FILE` wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub baseline: Option<PathBuf>,
 
     /// Devices, measured one at a time: auto, cpu, cuda:0, emu:0, or a list with commas
     ///

@@ -1,4 +1,4 @@
-//! Cases that `bench` kept, read again to be fitted to.
+//! Cases of `bench --json=FILE`, read by `calibrate --from` to fit weights to them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::matrix::Dtype;
 use crate::study::forms_by_name;
 use crate::work::Features;
 
-/// What is read of a report of `bench`, with the oracle or without.
+/// What is read of a report of `bench`, with `--oracle` or without.
 #[derive(Deserialize)]
 struct Report {
-    cases: Vec<KeptCase>,
+    cases: Vec<ReportedCase>,
 }
 
-/// A case; its times are in one of the two lists.
+/// A case. Its times are in `forms` if `--oracle` wrote it, else in `kernels`.
 #[derive(Deserialize)]
-pub struct KeptCase {
+pub struct ReportedCase {
     /// The device it was measured on.
     pub device: String,
     matrix: String,
@@ -28,44 +28,45 @@ pub struct KeptCase {
     k: u64,
     features: Features,
     #[serde(default)]
-    forms: Vec<KeptForm>,
+    forms: Vec<ReportedForm>,
     #[serde(default)]
-    kernels: Vec<KeptKernel>,
+    kernels: Vec<ReportedKernel>,
 }
 
 #[derive(Deserialize)]
-struct KeptForm {
+struct ReportedForm {
     name: String,
     seconds: f64,
 }
 
 #[derive(Deserialize)]
-struct KeptKernel {
+struct ReportedKernel {
     kernel: String,
-    times: KeptTimes,
+    times: ReportedTimes,
 }
 
 #[derive(Deserialize)]
-struct KeptTimes {
+struct ReportedTimes {
     median: Option<f64>,
 }
 
 /// The cases of a report.
-pub fn load(path: &Path) -> Result<Vec<KeptCase>> {
+pub fn load(path: &Path) -> Result<Vec<ReportedCase>> {
     let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
     let report: Report = serde_json::from_slice(&text).map_err(|error| {
-        let reason = format!("no report of bench or bench --oracle: {error}; write one with --json=FILE");
+        let reason =
+            format!("not a report of rowloom bench: {error}; write one with `rowloom bench --json=FILE`");
         Error::input(Place::file(path), reason)
     })?;
     Ok(report.cases)
 }
 
-/// Forms by their names, for each type and K that came up.
+/// Forms by name, for each precision and K.
 #[derive(Default)]
 pub struct Names(HashMap<(Dtype, u64), HashMap<String, Form>>);
 
-impl KeptCase {
-    /// What was timed of the forms that may be chosen.
+impl ReportedCase {
+    /// The times of the forms that the planner may choose.
     pub fn samples(&self, names: &mut Names) -> Vec<Sample> {
         let Self { dtype, k, features, .. } = *self;
         let names = names.0.entry((dtype, k)).or_insert_with(|| forms_by_name(dtype, k));
@@ -78,7 +79,7 @@ impl KeptCase {
         timed.into_iter().map(sample).collect()
     }
 
-    /// What a fit needs to know of it: the numbers, the fastest times, and the time of each shape.
+    /// What `benches/fit` reads: the regressors, the fastest times, and the time of each shape.
     pub fn reference(&self, device: &Profile, samples: &[Sample]) -> Value {
         let fastest = |canonical: bool| {
             let counted = samples.iter().filter(|sample| !canonical || sample.form.is_canonical());
@@ -88,7 +89,7 @@ impl KeptCase {
         let mut canonical: Vec<&str> = Vec::new();
         for sample in samples {
             let Some(shape) = sample.form.shape(self.dtype, self.k) else { continue };
-            // Of several forms of a shape the first is the one that is chosen.
+            // The planner chooses the first of several forms of one shape.
             if !shapes.contains_key(shape) && sample.form.is_canonical() {
                 canonical.push(shape);
             }

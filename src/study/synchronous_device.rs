@@ -1,4 +1,6 @@
-//! One device to measure on: its memory, given out again for each matrix, and operations one at a time.
+//! A device with memory of its own that runs one operation at a time: each call returns when its operation has ended.
+//!
+//! Memory is an arena: ranges are allocated one after another and all freed at once, by [`SynchronousDevice::clear`].
 
 use std::time::Duration;
 
@@ -13,31 +15,31 @@ use crate::graph::{Demand, DeviceId};
 use crate::runtime::{AnyDevice, open_device};
 use crate::trace::Clock;
 
-/// Least bytes that are asked of a device at once.
+/// Bytes of the smallest allocation that the arena makes on the device.
 const SLAB_BYTES: u64 = 16 << 20;
 
-/// Where ranges begin: a multiple of this, as whole allocations do.
+/// Every range begins at a multiple of this, as separate allocations of a device do.
 const ALIGNMENT: u64 = 256;
 
-/// How long an operation may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// An operation that takes longer counts as hung.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Memory of the device, of which the first `used` bytes are given out.
+/// An allocation on the device, of which the first `used` bytes belong to ranges.
 struct Slab {
     memory: Memory,
     bytes: u64,
     used: u64,
 }
 
-/// A device, its memory and what it reports.
-pub struct Room {
+/// A device, its arena, and the channel on which it reports completed operations.
+pub struct SynchronousDevice {
     device: AnyDevice,
     completions: Receiver<Completion>,
     slabs: Vec<Slab>,
     pinned: Option<Pinned>,
 }
 
-impl Room {
+impl SynchronousDevice {
     /// Opens a device by name.
     pub fn open(name: &str, emulated: EmulatedOptions) -> Result<Self> {
         let (sender, completions) = unbounded();
@@ -51,17 +53,17 @@ impl Room {
         &self.device.describe().name
     }
 
-    /// Whether forms of kernels that are not built in can be made.
+    /// Whether the device compiles kernels, so that forms beyond the built-in ones can run.
     pub fn compiles(&self) -> bool {
         self.device.compiles()
     }
 
-    /// Takes back all memory that was given out. Devices free none before they close, so it is given out again.
+    /// Frees all ranges. The device's allocations stay, since devices free memory only when they close; later ranges reuse them.
     pub fn clear(&mut self) {
         self.slabs.iter_mut().for_each(|slab| slab.used = 0);
     }
 
-    /// Memory of the device.
+    /// Allocates a range of device memory.
     pub fn allocate(&mut self, bytes: u64) -> Result<MemoryRange> {
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
         let fitting = self.slabs.iter().position(|slab| slab.bytes - slab.used >= rounded);
@@ -80,7 +82,7 @@ impl Room {
         Ok(MemoryRange { memory: slab.memory, begin, end: begin + bytes })
     }
 
-    /// Has `write` write as many bytes as `to` has, and copies them there.
+    /// Copies to `to` the bytes that `write` fills in; it gets a buffer as long as the range.
     pub fn upload(&mut self, to: MemoryRange, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         let pinned = self.pinned(to.bytes())?;
         {
@@ -91,7 +93,7 @@ impl Room {
         self.run(LaneKind::Upload, Operation::upload(from, to)).map(drop).map_err(self.error())
     }
 
-    /// Copies `from` to the host and has `read` read it.
+    /// Copies `from` to the host and returns what `read` makes of the bytes.
     pub fn download<R>(
         &mut self,
         from: MemoryRange,
@@ -106,12 +108,12 @@ impl Room {
         Ok(read(&bytes[..from.bytes() as usize]))
     }
 
-    /// Gets everything ready that these launches need.
+    /// Compiles or loads the kernels of these launches.
     pub fn prepare(&mut self, launches: &[Launch]) -> std::result::Result<(), Fault> {
         self.device.prepare(launches)
     }
 
-    /// Runs a kernel and gives the seconds it took by the device's own clock.
+    /// Runs a kernel and returns the seconds it took by the device's clock.
     pub fn launch(&mut self, launch: Launch) -> std::result::Result<f64, Fault> {
         let completion = self.run(LaneKind::Compute, Operation::Launch(launch))?;
         Ok(completion.end_ns.saturating_sub(completion.start_ns) as f64 * 1e-9)
@@ -125,8 +127,8 @@ impl Room {
         let lane = self.device.describe().lanes.iter().position(|lane| lane.kind == kind);
         let missing = || Fault::new(FaultKind::Misuse, format!("{} has no lane {kind:?}", self.name()));
         self.device.submit(lane.ok_or_else(missing)?, operation, Demand::default(), &[])?;
-        let completion = self.completions.recv_timeout(PATIENCE).map_err(|_| {
-            let message = format!("an operation has not ended after {} s", PATIENCE.as_secs());
+        let completion = self.completions.recv_timeout(OPERATION_TIMEOUT).map_err(|_| {
+            let message = format!("an operation has not ended after {} s", OPERATION_TIMEOUT.as_secs());
             Fault::new(FaultKind::Hang, message)
         })?;
         self.device.mark_synchronized();
@@ -138,12 +140,12 @@ impl Room {
         move |fault| fault.into_error(&name)
     }
 
-    /// Pinned memory of at least so many bytes; nobody else uses it.
+    /// A page-locked buffer of at least so many bytes, kept for the next call.
     fn pinned(&mut self, bytes: u64) -> Result<Pinned> {
         match &self.pinned {
             Some(pinned) if pinned.bytes() as u64 >= bytes => Ok(pinned.clone()),
             _ => {
-                // The old one is given back first.
+                // The smaller buffer is freed before the larger one is allocated.
                 self.pinned = None;
                 let pinned = self.device.allocate_pinned(bytes).map_err(self.error())?;
                 Ok(self.pinned.insert(pinned).clone())
@@ -152,7 +154,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for SynchronousDevice {
     fn drop(&mut self) {
         self.device.close();
     }

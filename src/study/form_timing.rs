@@ -1,4 +1,4 @@
-//! Times forms against each other: all of them in two passes, and those that may be the fastest in turns.
+//! Times forms of kernels for comparison: all of them in two passes, then the fastest ones in interleaved rounds.
 
 use std::time::Instant;
 
@@ -6,19 +6,22 @@ use super::bench::Subject;
 use crate::error::Result;
 use crate::matrix::{MultiVectorView, Scalar};
 
-/// Samples of a form in each of two passes, and of one that is far behind.
+/// Samples of a form in each of the two passes.
 const SAMPLES: usize = 5;
+/// Samples of a form that is [`SLOW_RATIO`] times slower than the fastest so far.
 const FEW_SAMPLES: usize = 2;
-/// So many times slower than the best so far is far behind; forms nearer than the second come again in the second pass.
-const BEHIND: f64 = 1.5;
-const NEAR: f64 = 1.2;
-/// Seconds for which a processor that was idle is kept busy before it is timed: a CPU is slower for a tenth of a second.
-pub const WARM_S: f64 = 0.2;
-/// Rounds in which finalists are timed, and those that come whatever they take.
+/// A form that is this many times slower than the fastest so far gets few samples.
+const SLOW_RATIO: f64 = 1.5;
+/// Forms up to this many times slower than the fastest are timed again in the second pass.
+const SECOND_PASS_RATIO: f64 = 1.2;
+/// Seconds of warm-up before the first timing: a CPU that was idle is slower for about a tenth of a second.
+pub const WARM_UP_SECONDS: f64 = 0.2;
+/// Interleaved rounds in which candidates are timed.
 const ROUNDS: usize = 9;
-const FEW_ROUNDS: usize = 3;
+/// Rounds that are completed even where they exceed the time budget.
+const LEAST_ROUNDS: usize = 3;
 
-/// Keeps the processor of `subject`, which has taken `x`, busy with the first form that runs, until it has been for long enough.
+/// Warms up the processor of `subject`, which has taken `x`, with the first form that runs, for [`WARM_UP_SECONDS`].
 pub fn warm_up<T: Scalar>(subject: &mut dyn Subject<T>, x: MultiVectorView<'_, T>) -> Result<()> {
     let start = Instant::now();
     for number in 0..subject.kernels().len() {
@@ -26,7 +29,7 @@ pub fn warm_up<T: Scalar>(subject: &mut dyn Subject<T>, x: MultiVectorView<'_, T
             continue;
         }
         while subject.run(number, x)?.is_ok() {
-            if start.elapsed().as_secs_f64() > WARM_S {
+            if start.elapsed().as_secs_f64() > WARM_UP_SECONDS {
                 return Ok(());
             }
         }
@@ -34,8 +37,8 @@ pub fn warm_up<T: Scalar>(subject: &mut dyn Subject<T>, x: MultiVectorView<'_, T
     Ok(())
 }
 
-/// The median of each form's times, none where it does not run. Two passes, so that a change of the clock in between does
-/// not decide; the second is for those that may be the fastest.
+/// The median of each form's times; none where a form does not run. The second pass times the fastest forms again, so that a
+/// change of the clock frequency during the first pass does not decide which is fastest.
 pub fn time_all<T: Scalar>(
     subject: &mut dyn Subject<T>,
     x: MultiVectorView<'_, T>,
@@ -47,7 +50,7 @@ pub fn time_all<T: Scalar>(
     let mut best_s = f64::INFINITY;
     for pass in 0..2 {
         for (number, own) in samples.iter_mut().enumerate() {
-            let near = median(own).is_some_and(|own| own <= NEAR * best_s);
+            let near = median(own).is_some_and(|own| own <= SECOND_PASS_RATIO * best_s);
             if pass > 0 && (!near || start.elapsed().as_secs_f64() > 2.0 * budget_s) {
                 continue;
             }
@@ -56,8 +59,8 @@ pub fn time_all<T: Scalar>(
             }
             let Ok(warm_s) = subject.run(number, x)? else { continue };
             let wanted = match warm_s {
-                _ if warm_s > BEHIND * best_s => FEW_SAMPLES,
-                // A product that takes long is measured well by few of them.
+                _ if warm_s > SLOW_RATIO * best_s => FEW_SAMPLES,
+                // Long products vary little: three samples are enough.
                 _ if warm_s * (SAMPLES * count) as f64 > budget_s => SAMPLES - FEW_SAMPLES,
                 _ => SAMPLES,
             };
@@ -71,26 +74,26 @@ pub fn time_all<T: Scalar>(
     Ok(samples.iter().map(|samples| median(samples)).collect())
 }
 
-/// The median of each finalist's times, taken in turns, there and back: whatever the machine does meanwhile, it does to all of
-/// them. None where one does not run.
-pub fn final_s<T: Scalar>(
+/// The median of each candidate's times, none where it does not run. Candidates are timed in interleaved rounds of alternating
+/// direction, so that a machine that becomes slower does so for all of them.
+pub fn interleaved_medians<T: Scalar>(
     subject: &mut dyn Subject<T>,
     x: MultiVectorView<'_, T>,
-    finalists: &[usize],
+    candidates: &[usize],
     budget_s: f64,
 ) -> Result<Vec<Option<f64>>> {
     let start = Instant::now();
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); finalists.len()];
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); candidates.len()];
     for round in 0..ROUNDS {
-        if round >= FEW_ROUNDS && start.elapsed().as_secs_f64() > budget_s {
+        if round >= LEAST_ROUNDS && start.elapsed().as_secs_f64() > budget_s {
             break;
         }
-        for turn in 0..finalists.len() {
-            let place = if round % 2 == 0 { turn } else { finalists.len() - 1 - turn };
-            let number = finalists[place];
-            // The first run finds the caches full of what others used.
+        for turn in 0..candidates.len() {
+            let position = if round % 2 == 0 { turn } else { candidates.len() - 1 - turn };
+            let number = candidates[position];
+            // The first run is not timed: the caches hold the data of the form before.
             if subject.ready(number)?.is_ok() && subject.run(number, x)?.is_ok() {
-                samples[place].extend(subject.run(number, x)?.ok());
+                samples[position].extend(subject.run(number, x)?.ok());
             }
         }
     }
@@ -108,7 +111,7 @@ mod tests {
     use super::*;
     use crate::kernel::KernelId;
 
-    /// A machine that gets slower with every run; kernel 1 takes twice what kernel 0 does, and kernel 2 does not run.
+    /// A machine that becomes 10 % slower with every run; kernel 1 takes twice as long as kernel 0, and kernel 2 does not run.
     struct Slowing {
         runs: u32,
     }
@@ -143,9 +146,9 @@ mod tests {
     #[test]
     fn a_machine_that_slows_down_does_so_for_all_finalists() {
         let x = crate::matrix::MultiVector::<f64>::zeros(1, 1).unwrap();
-        for finalists in [[0, 1, 2], [1, 0, 2]] {
-            let seconds = final_s(&mut Slowing { runs: 0 }, x.view(), &finalists, 1.0).unwrap();
-            let of = |kernel: usize| seconds[finalists.iter().position(|&on| on == kernel).unwrap()];
+        for candidates in [[0, 1, 2], [1, 0, 2]] {
+            let seconds = interleaved_medians(&mut Slowing { runs: 0 }, x.view(), &candidates, 1.0).unwrap();
+            let of = |kernel: usize| seconds[candidates.iter().position(|&number| number == kernel).unwrap()];
             let ratio = of(1).unwrap() / of(0).unwrap();
             assert!((1.6..2.5).contains(&ratio), "{ratio}");
             assert_eq!(of(2), None);
