@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     panic::set_hook(Box::new(|panic| {
         // Several threads may panic for one reason; one message is enough.
         if !REPORTED.swap(true, Ordering::SeqCst) {
-            cli::tell_panic(panic);
+            cli::report_panic(panic);
         }
     }));
     ExitCode::from(panic::catch_unwind(run).unwrap_or(INTERNAL))

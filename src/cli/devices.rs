@@ -3,7 +3,7 @@
 use super::args::DevicesArguments;
 use super::console::Console;
 use super::report::Report;
-use super::table::{Table, count};
+use super::table::{Table, count, count_of};
 use crate::device::cuda::{CardRates, Library, libraries, measure_card};
 use crate::error::{Bytes, Result};
 use crate::machine::{CacheLevel, Machine};
@@ -106,7 +106,7 @@ fn add_rates(table: &mut Table, card: &Card) {
 }
 
 fn counted(number: usize, thing: &str) -> String {
-    format!("{} {thing}{}", count(number as u64), if number == 1 { "" } else { "s" })
+    count_of(number as u64, thing, &format!("{thing}s"))
 }
 
 /// The number of threads that are started, and the limits that reduce it.

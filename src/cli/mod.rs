@@ -126,7 +126,7 @@ pub fn is_broken_pipe(error: &Error) -> bool {
 }
 
 /// Reports a panic in one line.
-pub fn tell_panic(panic: &PanicHookInfo<'_>) {
+pub fn report_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let message = payload
         .downcast_ref::<String>()

@@ -3,7 +3,7 @@
 use super::args::TraceArguments;
 use super::console::Console;
 use super::report::Report;
-use super::table::{Table, count, percent, seconds};
+use super::table::{Table, count, count_of, percent, seconds};
 use crate::error::Result;
 use crate::trace::{CriticalPath, Predictions, Summary, Trace};
 
@@ -64,15 +64,15 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     table.fact(
         "trace",
         format!(
-            "{} spans, {} dependencies, {} counter values on {} lanes",
-            count(trace.spans().len() as u64),
-            count(trace.flows().len() as u64),
-            count(trace.sample_count() as u64),
-            count(trace.lanes().count() as u64)
+            "{}, {}, {} on {}",
+            count_of(trace.spans().len() as u64, "span", "spans"),
+            count_of(trace.flows().len() as u64, "dependency", "dependencies"),
+            count_of(trace.sample_count() as u64, "counter value", "counter values"),
+            count_of(trace.lanes().count() as u64, "lane", "lanes")
         ),
     );
     if let Some(runs) = summary.runs {
-        let mut text = format!("{} for {} tasks", seconds(runs.median_s), count(summary.tasks));
+        let mut text = format!("{} for {}", seconds(runs.median_s), count_of(summary.tasks, "task", "tasks"));
         if let Some(run) = summary.run.filter(|_| runs.count > 1) {
             text += &format!(
                 ", run {run}, the median of {} (min {}, max {})",
@@ -84,8 +84,9 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         table.fact("run", text);
     }
     if summary.tasks_outside > 0 {
-        let (tasks, time) = (count(summary.tasks_outside), seconds(summary.outside_s));
-        table.fact("outside", format!("{tasks} tasks outside the measured products, {time}"));
+        let tasks = count_of(summary.tasks_outside, "task", "tasks");
+        let time = seconds(summary.outside_s);
+        table.fact("outside", format!("{tasks} outside the measured products, {time}"));
     }
     if summary.tasks > 0 {
         let hidden = share(summary.hidden_fraction);
@@ -97,10 +98,10 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         table.fact(
             "adjusted",
             format!(
-                "{} spans moved by at most {}, {} dependencies left out (device clocks differ)",
-                count(moved.moved_spans),
+                "{} moved by at most {}, {} left out (device clocks differ)",
+                count_of(moved.moved_spans, "span", "spans"),
                 seconds(moved.most_moved_ns as f64 * 1e-9),
-                count(moved.dropped_flows)
+                count_of(moved.dropped_flows, "dependency", "dependencies")
             ),
         );
     }

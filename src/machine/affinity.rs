@@ -26,7 +26,7 @@ pub fn bind_current_thread(cpu: usize) -> Result<()> {
         reason: format!("a worker cannot be bound to hardware thread {cpu}: {reason}"),
     };
     if cpu >= CpuSet::MAX_CPU {
-        return Err(failed(format!("there are at most {}", CpuSet::MAX_CPU)));
+        return Err(failed(format!("the operating system has at most {} of them", CpuSet::MAX_CPU)));
     }
     let mut set = CpuSet::new();
     set.set(cpu);

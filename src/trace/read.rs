@@ -203,7 +203,7 @@ fn take_event(
         Phase::X => {
             let lane = known_lane(trace, &event)?;
             let category = Category::by_name(&event.cat);
-            let category = category.ok_or_else(|| format!("there is no category '{}'", event.cat))?;
+            let category = category.ok_or_else(|| format!("unknown category '{}'", event.cat))?;
             let start_ns = nanoseconds("ts", event.ts)?;
             let end_ns = start_ns + nanoseconds("dur", event.dur)?;
             let args = event.args;

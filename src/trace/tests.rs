@@ -230,7 +230,7 @@ fn a_file_that_is_not_ours_is_refused_with_its_place() {
         ("{\"metadata\":{},\"traceEvents\":[]}", "not a trace that Rowloom wrote"),
         ("{\"metadata\":{\"rowloom_trace\":9},\"traceEvents\":[]}", "layout 9"),
         (&whole[..whole.len() / 2], "cut short"),
-        (&whole.replace("\"kernel\",\"name\"", "\"sleep\",\"name\""), "no category 'sleep'"),
+        (&whole.replace("\"kernel\",\"name\"", "\"sleep\",\"name\""), "unknown category 'sleep'"),
         (&whole.replace("\"dur\":1234.566", "\"dur\":-1"), "dur of -1 µs"),
         (&whole.replace("\"dur\":1234.566", "\"dur\":1e300"), "out of range"),
         (&whole.replace("\"args\":{\"to\":1}", "\"args\":{\"to\":0}"), "span 0"),

@@ -49,14 +49,14 @@ fn a_trace_is_summed_up_in_tables() {
     sample(&place, "run.json");
     let text = place.succeed("trace run.json").stdout;
     for part in [
-        "8 spans, 2 dependencies, 1 counter values on 3 lanes",
+        "8 spans, 2 dependencies, 1 counter value on 3 lanes",
         "20.0 ms for 3 tasks, run 0, the median of 2 (min 20.0 ms, max 40.0 ms)",
-        "50.0% of the shorter",
+        "50.0% of copying or computing",
         "emu:0",
         "h2d",
         "critical path",
         "worst predictions",
-        "without steps inside",
+        "own time",
     ] {
         assert!(text.contains(part), "'{part}' is not in\n{text}");
     }
