@@ -15,17 +15,25 @@ pub fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -
     nearest(typed, names).map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
 }
 
-/// Levenshtein distance: letters to insert, delete or replace to turn one word into the other.
+/// Letters to insert, delete, replace or swap with their neighbour to turn one word into the other (optimal string alignment).
 fn edit_distance(from: &str, to: &str) -> usize {
     let from: Vec<char> = from.chars().take(COMPARED_CHARACTERS).collect();
+    let to: Vec<char> = to.chars().collect();
+    // The distances from every prefix of `from` to the last two prefixes of `to`.
+    let mut before: Vec<usize> = Vec::new();
     let mut previous: Vec<usize> = (0..=from.len()).collect();
-    for (row, wanted) in to.chars().enumerate() {
+    for row in 0..to.len() {
         let mut current = vec![row + 1];
-        for (column, found) in from.iter().enumerate() {
-            let replaced = previous[column] + usize::from(*found != wanted);
-            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
+        for column in 0..from.len() {
+            let replaced = previous[column] + usize::from(from[column] != to[row]);
+            let mut least = replaced.min(previous[column + 1] + 1).min(current[column] + 1);
+            let swapped = row > 0 && column > 0 && from[column] == to[row - 1] && from[column - 1] == to[row];
+            if swapped {
+                least = least.min(before[column - 1] + 1);
+            }
+            current.push(least);
         }
-        previous = current;
+        before = std::mem::replace(&mut previous, current);
     }
     previous[from.len()]
 }
@@ -35,9 +43,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_levenshteins() {
+    fn distances_count_edits_and_swapped_neighbours() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("abc", ""), 3);
+        assert_eq!(edit_distance("cdua", "cuda"), 1);
+        assert_eq!(edit_distance("cpu_scr", "cpu_csr"), 1);
     }
 
     #[test]

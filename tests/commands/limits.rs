@@ -78,7 +78,7 @@ fn finished_cases_are_not_added_to_a_file_of_another_kind() {
     let place = Place::new();
     place.write("notes.txt", "mine\n");
     let bench = "bench gen:stencil5,n=4 -k 1 --kernels cpu_csr --repeat 1 --devices cpu --keep";
-    place.fail(&format!("{bench} notes.txt"), 3, "no list of finished cases");
+    place.fail(&format!("{bench} notes.txt"), 3, "not a list of finished cases");
     assert_eq!(place.read("notes.txt"), "mine\n");
     place.succeed(&format!("{bench} cases.jsonl"));
     place.succeed(&format!("{bench} cases.jsonl"));

@@ -115,7 +115,7 @@ fn wrong_flags_are_usage_errors() {
         ("--devices sim:h300", "h200"),
         ("--devices cpu,cpu", "twice"),
         ("--devices emu:0,emu:0", "twice"),
-        ("--devices emu:0,sim:h200", "mix"),
+        ("--devices emu:0,sim:h200", "combined with cpu"),
         ("--devices emu:0?loud", "key=value"),
         ("--devices emu:0?memory_bytes=much", "much"),
         ("--devices emu:0?speed=3", "delay_seed"),
