@@ -9,7 +9,7 @@
 //! | 0 | [`suggest`] | the nearest known name to a misspelt one |
 //! | 1 | [`files`] | atomic replacement of files |
 //! | 1 | [`toml_file`] | TOML files; errors name file and line |
-//! | 1 | [`report`] | plots and a self-contained HTML page from plain data |
+//! | 2 | [`report`] | plots and a self-contained HTML page from plain data |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; thread binding |
 //! | 2 | [`trace`] | spans of a run on one clock; writing, reading and summarising Chrome traces |

@@ -35,8 +35,11 @@ const NAMES: &[(&str, &str)] = &[
 /// Phrases that point instead of naming, in lower case, each with an example of what to write.
 const PHRASES: &[(&str, &str)] = &[
     ("as it was told to", "(injected fault)"),
+    ("it tells as well", "name the thing that tells"),
+    ("lie apart", "are stored separately"),
     ("nobody has written", "unwritten"),
     ("nobody is woken", "no thread is woken"),
+    ("taken to be there", "assumed to be installed"),
     ("those who are in", "current accesses"),
 ];
 

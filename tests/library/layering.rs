@@ -8,7 +8,7 @@ const LAYERS: [(&str, u32); 18] = [
     ("suggest", 0),
     ("files", 1),
     ("toml_file", 1),
-    ("report", 1),
+    ("report", 2),
     ("matrix", 2),
     ("machine", 2),
     ("trace", 2),
