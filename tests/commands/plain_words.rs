@@ -28,6 +28,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Workshop", "CompilerThreads"),
     ("beside_devices", "sparing_threads_for_devices"),
     ("patience", "watchdog_timeout"),
+    ("struct Room", "SynchronousDevice"),
     ("take_stock", "record_round"),
     ("waits_by_itself", "stream_ordered"),
 ];
