@@ -23,7 +23,7 @@ fn main() -> rowloom::Result<()> {
     let plan = make(&request)?;
     println!("{} nonzeros, {K} columns, mode {}", a.nnz(), plan.mode.name());
     for reason in &plan.reasons {
-        println!("because {reason}");
+        println!("{reason}");
     }
     for device in &plan.devices {
         println!("{}: {} chunks, {} rows, {} nonzeros", device.name, device.chunks, device.rows, device.nnz);
@@ -34,7 +34,8 @@ fn main() -> rowloom::Result<()> {
     }
 
     let report = Simulated::new(&plan)?.run()?;
-    println!("predicted {:.1} µs per product", plan.predicted_s * 1e6);
+    println!("set-up: {}", plan.set_up_reason());
+    println!("predicted {:.1} µs per product: {}", plan.predicted_s * 1e6, plan.product_reason());
     println!("simulated {:.1} µs per product, {} tasks", report.seconds() * 1e6, report.tasks());
     Ok(())
 }

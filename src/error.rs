@@ -177,6 +177,36 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A duration in seconds, written for people with three digits and a unit: `12.3 ms`.
+#[derive(Debug, Clone, Copy)]
+pub struct Seconds(pub f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scaled, unit) = match self.0 {
+            value if value >= 0.9995 => (value, "s"),
+            value if value >= 0.9995e-3 => (value * 1e3, "ms"),
+            value => (value * 1e6, "µs"),
+        };
+        let decimals = match scaled {
+            _ if scaled >= 99.95 => 0,
+            _ if scaled >= 9.995 => 1,
+            _ => 2,
+        };
+        f.pad(&format!("{scaled:.decimals$} {unit}"))
+    }
+}
+
+/// A number and its noun, in the plural unless the number is one: `1 product`, `2 products`.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted<'a>(pub u64, pub &'a str);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +222,25 @@ mod tests {
         assert_eq!(Bytes(1023).to_string(), "1023 B");
         assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
         assert_eq!(Bytes(u64::MAX).to_string(), "16.0 EiB");
+    }
+
+    #[test]
+    fn durations_have_three_digits_and_a_unit() {
+        for (seconds, text) in [
+            (1.2345, "1.23 s"),
+            (0.99996, "1.00 s"),
+            (0.0123, "12.3 ms"),
+            (0.000_456, "456 µs"),
+            (0.0, "0.00 µs"),
+            (123.0, "123 s"),
+        ] {
+            assert_eq!(Seconds(seconds).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nouns_follow_their_number() {
+        assert_eq!(Counted(1, "product").to_string(), "1 product");
+        assert_eq!(Counted(0, "row").to_string(), "0 rows");
     }
 }

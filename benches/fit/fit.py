@@ -57,7 +57,7 @@ class Data:
         self.best_canonical = numpy.log([case["fastest_canonical_s"] for case in cases])
         self.floor = numpy.log([case["reference"]["floor_s"] for case in cases])
         self.x = numpy.array([case["reference"]["numbers"] for case in cases])
-        self.looks = numpy.array([case["reference"]["looks"] + case["reference"]["looks_of_x"] for case in cases])
+        self.descriptors = numpy.array([case["reference"]["row_descriptors"] + case["reference"]["x_descriptors"] for case in cases])
         self.matrix = numpy.array([case["matrix"] for case in cases])
         self.k = [case["k"] for case in cases]
         self.dtype = [case["dtype"] for case in cases]
@@ -179,7 +179,7 @@ def residuals(data, logarithms):
 def coefficients(data, train, logarithms):
     """Coefficients of the Gaussian process on the residuals: the common one of each case, then those of its shapes."""
     common, own = residuals(data, logarithms)
-    similarities = similarity(data.looks, data.looks)
+    similarities = similarity(data.descriptors, data.descriptors)
     found = numpy.zeros((len(data.matrix), 1 + len(data.shapes)))
 
     def solve(rows, targets):
@@ -207,7 +207,7 @@ def shapes_by_cases(data, train):
 def group_left_out(data, logarithms, groups):
     """Predictions where the cases of the same group are left out of the Gaussian process; the weights are fitted to all."""
     common, own = residuals(data, logarithms)
-    similarities = similarity(data.looks, data.looks)
+    similarities = similarity(data.descriptors, data.descriptors)
 
     def smoothed(rows, targets):
         inverse = numpy.linalg.inv(similarities[numpy.ix_(rows, rows)] + PROCESS_NOISE * numpy.eye(len(rows)))
@@ -226,7 +226,7 @@ def group_left_out(data, logarithms, groups):
 
 def predicted(data, rows, logarithms, found):
     """Logarithms of the times that weights and Gaussian process predict."""
-    smoothed = similarity(data.looks[rows], data.looks) @ found
+    smoothed = similarity(data.descriptors[rows], data.descriptors) @ found
     return logarithms[rows] + smoothed[:, :1] + smoothed[:, 1:]
 
 
@@ -334,15 +334,15 @@ def write_weights(path, data, weights, logarithms, found):
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_cases(path, data, found, rows_looks):
+def write_cases(path, data, found, row_count):
     lines = [
         "# Residuals of the weights in the .toml of the same name on the cases they were fitted to. Written by benches/fit/fit.py; read by src/cost/cases.rs.",
         ",".join(["shapes"] + data.shapes),
     ]
     for matrix in sorted(set(data.matrix)):
         own = numpy.where(data.matrix == matrix)[0]
-        looks = [f"{look:.3f}".rstrip("0").rstrip(".") for look in data.looks[own[0], :rows_looks]]
-        lines.append(",".join(["matrix"] + looks + [matrix]))
+        descriptors = [f"{value:.3f}".rstrip("0").rstrip(".") for value in data.descriptors[own[0], :row_count]]
+        lines.append(",".join(["matrix"] + descriptors + [matrix]))
         for case in own:
             hundredths = numpy.round(100 * found[case]).astype(int)
             untimed = numpy.concatenate([[False], data.missing[case]])
@@ -382,7 +382,7 @@ def main():
     weights, logarithms, found = print_regrets(data, sources)
     weights = numpy.round(weights, 4)
     write_weights(arguments.folder / f"{arguments.card}.toml", data, weights, logarithms, found)
-    write_cases(arguments.folder / f"{arguments.card}-cases.csv", data, found, len(report["cases"][0]["reference"]["looks"]))
+    write_cases(arguments.folder / f"{arguments.card}-cases.csv", data, found, len(report["cases"][0]["reference"]["row_descriptors"]))
 
 
 if __name__ == "__main__":

@@ -1,30 +1,71 @@
-//! What the planning flags mean on this machine, or on the one that is simulated.
+//! The plan request of `plan`, `run` and `study`: the planning flags, resolved on this machine or on a simulated one.
 
 use std::cell::LazyCell;
 use std::path::PathBuf;
 
 use super::args::PlanningArguments;
+use super::console::Console;
 use super::no_effect::DeviceKinds;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
+use super::tune::tune;
 use crate::cost::{
     HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
     preset,
 };
 use crate::device::cuda::{card_facts, libraries};
 use crate::error::Result;
+use crate::kernel::cpu::Kernels;
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId};
+use crate::matrix::CsrView;
 use crate::plan::{DeviceSpec, Mode, PlanRequest};
 use crate::work::Work;
 
+/// A request and what belongs to it.
+pub struct Requested<'a> {
+    /// The request.
+    pub request: PlanRequest<'a>,
+    /// The file of factors that runs learn; `None` where none are kept.
+    pub refined: Option<PathBuf>,
+    /// Notes about missing devices.
+    pub notes: Vec<String>,
+    /// The devices, as far as the effect of flags depends on them.
+    pub kinds: DeviceKinds,
+}
+
+/// Makes the request for `products` products of `matrix`; the same flags give the same request in every command. Warm-up products do
+/// not count: the plan is for the products that the user asked for. `console` shows the progress of `--tune`.
+pub fn plan_request<'a, T: Kernels>(
+    arguments: &PlanningArguments,
+    session: &Session,
+    console: Option<&Console>,
+    matrix: CsrView<'a, T>,
+    work: Work<'a>,
+    products: u32,
+) -> Result<Requested<'a>> {
+    let mut resolved = resolve(arguments, session)?;
+    let (notes, kinds) = (notes(arguments, &resolved), resolved.kinds());
+    let refined = resolved.refined.take();
+    if arguments.tune && !is_simulated(&arguments.devices) {
+        tune(&arguments.devices, session, console, matrix, work.k(), &mut resolved.devices)?;
+    }
+    let request = request(arguments, resolved, work, u64::from(products))?;
+    Ok(Requested { request, refined, notes, kinds })
+}
+
+/// Whether a simulated machine is among the devices.
+pub fn is_simulated(devices: &Devices) -> bool {
+    devices.words().iter().any(|word| matches!(word, DeviceWord::Simulated { .. }))
+}
+
 /// The devices that may compute, and the memory they share.
 pub struct Resolved {
-    /// The devices, in the order they were named.
+    /// The devices, in the order of `--devices`.
     pub devices: Vec<DeviceSpec>,
-    /// The host's memory.
+    /// Rates of the host's memory.
     pub host: HostRates,
-    /// Where what runs tell is kept; none where it is not.
+    /// The file of factors that runs learn; `None` where none are kept.
     pub refined: Option<PathBuf>,
     /// Whether a cost model of this machine is used.
     pub has_model: bool,
@@ -37,7 +78,7 @@ impl Resolved {
     }
 }
 
-/// Finds out what the devices that were named can do.
+/// The profiles of the devices that `--devices` names.
 pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resolved> {
     let cuda = arguments.devices.cuda()?;
     let threads = session.pool.threads();
@@ -97,7 +138,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
     let measured = model.host.filter(|host| host.cores as usize == threads);
     let host = match presets.split_first() {
         None => measured.map_or_else(|| host_rates(threads), Ok)?,
-        // Every machine brings its own host.
+        // The hosts of all simulated machines are added up.
         Some((first, others)) => others.iter().fold(first.host.clone(), |sum, machine| HostRates {
             cores: sum.cores + machine.host.cores,
             memory_gb_per_s: sum.memory_gb_per_s + machine.host.memory_gb_per_s,
@@ -107,7 +148,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
     for link in devices.iter_mut().filter_map(|device: &mut DeviceSpec| device.profile.link.as_mut()) {
         match arguments.transfer.as_str() {
             "staged" => link.register_s_per_gb = None,
-            // What costs nothing is always done where it can be.
+            // Registering without cost is always chosen where it is possible.
             "registered" => link.register_s_per_gb = link.register_s_per_gb.map(|_| 0.0),
             _ => {}
         }
@@ -116,7 +157,7 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
 }
 
 /// Notes on devices that `auto` looked for and that are not there.
-pub fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
+fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
     let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
     let mut notes = Vec::new();
     if arguments.devices == Devices::Auto && gpus == 0 {
@@ -133,8 +174,8 @@ fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
     machines.collect()
 }
 
-/// What is to be planned.
-pub fn request<'a>(
+/// The request from resolved devices.
+fn request<'a>(
     arguments: &PlanningArguments,
     resolved: Resolved,
     work: Work<'a>,
@@ -162,7 +203,7 @@ pub fn request<'a>(
     })
 }
 
-/// The kernel of that name and its form, where the name has one; none for auto.
+/// The kernel of that name and its variant, where the name has one; `None` for auto.
 pub fn kernel(name: &str) -> Result<(Option<KernelId>, Option<Variant>)> {
     match CudaKernel::by_name(name) {
         _ if name == "auto" => Ok((None, None)),

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::described::add_runs;
 use super::report::machine_report;
 use super::run_report::{Outcome, config};
 use crate::error::Result;
 use crate::matrix::Scalar;
-use crate::runtime::{Round, RunReport, Timeline};
+use crate::runtime::{Round, RunReport};
 use crate::trace::{Clock, HostSpans, Trace};
 
 /// A timeline that is being recorded.
@@ -16,31 +17,22 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records the program's own spans from now on.
+    /// Starts to record the spans of the program.
     pub fn start(path: &Path, clock: &Clock) -> Result<Self> {
         Ok(Self { path: path.to_owned(), spans: HostSpans::start(clock)? })
     }
 
-    /// Adds the work of the devices, during set-up, in `traced` and in the last run, and writes the file.
+    /// Adds the set-up and all products in `reports`, and writes the file. A simulated run has virtual times, which begin at zero, so
+    /// its file has no spans of the program.
     pub fn finish<T: Scalar>(
         self,
         outcome: &Outcome<'_, T>,
         set_up: Option<&Round>,
-        traced: &[RunReport],
+        reports: &[RunReport],
     ) -> Result<()> {
-        let mut trace = Trace::default();
-        self.spans.finish(&mut trace)?;
-        let program_end_ns = trace.spans().iter().map(|span| span.end_ns).max().unwrap_or(0);
-        let mut timeline = Timeline::new(&mut trace, outcome.plan, outcome.descriptions);
-        if outcome.simulated {
-            timeline = timeline.shifted_by(program_end_ns);
-        }
-        if let Some(round) = set_up {
-            timeline.add_round(&mut trace, round, None);
-        }
-        for (run, report) in traced.iter().chain(outcome.last).enumerate() {
-            timeline.add_run(&mut trace, report, run as u64);
-        }
+        let (mut trace, mut program) = (Trace::default(), Trace::default());
+        self.spans.finish(if outcome.simulated { &mut program } else { &mut trace })?;
+        add_runs(&mut trace, outcome.plan, outcome.descriptions, set_up, reports);
         for (device, error_ns) in &outcome.clock_errors {
             trace.clock_error(device, *error_ns);
         }

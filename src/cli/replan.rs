@@ -1,88 +1,89 @@
-//! Plans again between products, once it is seen how long devices take.
+//! Plans again after the warm-up products, with the measured speed of the devices.
 
 use super::session::Session;
-use super::sharing::as_seen;
-use super::trials::{Trials, only, slow_down};
-use crate::error::Result;
+use super::sharing::corrected_by;
+use super::trials::{Trials, restricted_to, scale_times};
+use crate::error::{Result, Seconds};
 use crate::kernel::Processor;
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::RunReport;
 
-/// A new plan must be predicted to take no more than this share of what the old one took.
-const WORTH_CHANGING: f64 = 0.97;
-/// Devices by themselves must have taken no more than this share: that was measured.
-const WORTH_LEAVING: f64 = 0.99;
-/// The same where they had a part in it: what gains as little as this by being shared is not worth it, as whatever else the
-/// machine does holds up two kinds of devices instead of one.
-const WORTH_SHARING: f64 = 1.03;
-/// And what it saves must be so many times what getting ready again costs, where that counts.
-const WORTH_PREPARING: f64 = 1.5;
+/// A new plan must be predicted to take at most this share of the measured time of the old one.
+const REPLAN_MARGIN: f64 = 0.97;
+/// Devices of one kind that are not in the plan must have taken at most this share of its time when timed alone.
+const ALONE_MARGIN: f64 = 0.99;
+/// Devices of one kind that share the plan go on alone where they took at most this multiple of its time: a small gain is not worth
+/// the sensitivity to other load on two kinds of devices.
+const MIN_SHARING_GAIN: f64 = 1.03;
+/// The time saved must be at least this multiple of the time to prepare again.
+const PREPARE_MARGIN: f64 = 1.5;
 
-/// What was seen before the products that count.
-pub struct Seen<'a> {
-    /// The last product.
+/// Measurements of the warm-up products.
+pub struct Observed<'a> {
+    /// The report of the last product.
     pub last: &'a RunReport,
-    /// Seconds that products took, in the middle.
+    /// The steady-state seconds of a product.
     pub seconds: f64,
-    /// What devices took by themselves.
+    /// The times of devices alone.
     pub trials: Trials,
-    /// Seconds that getting ready took.
+    /// Seconds of preparing the plan.
     pub prepare_s: f64,
-    /// Products that are left.
+    /// Number of products that remain.
     pub products: u64,
 }
 
-/// Another request that should be faster than `plan`, and why, where planning anew should pay. Nothing where something went
-/// wrong.
+/// A request whose plan is predicted faster than `plan`, and the reason; `None` where planning again would not pay or a device
+/// failed.
 pub fn replanned<'a>(
     session: &Session,
     request: &PlanRequest<'a>,
     plan: &Plan,
-    seen: &Seen<'_>,
+    observed: &Observed<'_>,
 ) -> Result<Option<(PlanRequest<'a>, String)>> {
-    let last = seen.last;
+    let last = observed.last;
     if last.cancelled || !last.faults.is_empty() {
         return Ok(None);
     }
     let busy = plan.devices.iter().filter(|device| device.chunks > 0);
     let busy: Vec<Processor> = busy.map(|device| device.profile.processor).collect();
     let named = request.devices.iter().any(|device| device.required);
-    if let Some((kind, alone_s)) = worth_leaving(&seen.trials, seen.seconds, &busy).filter(|_| !named)
-        && let Some(mut alone) = only(request, kind)
+    if let Some((kind, alone_s)) = faster_alone(&observed.trials, observed.seconds, &busy).filter(|_| !named)
+        && let Some(mut alone) = restricted_to(request, kind)
     {
         let predicted_s = session.pool.install(|| make(&alone))?.predicted_s;
-        alone.devices.iter_mut().for_each(|device| slow_down(&mut device.profile, alone_s / predicted_s));
+        alone.devices.iter_mut().for_each(|device| scale_times(&mut device.profile, alone_s / predicted_s));
         let who = if kind == Processor::Cpu { "the CPU" } else { "the GPUs" };
-        let (together_ms, alone_ms) = (seen.seconds * 1e3, alone_s * 1e3);
-        let why =
-            format!("planned again: what was planned took {together_ms:.3} ms, {who} alone {alone_ms:.3} ms");
+        let (planned, alone_time) = (Seconds(observed.seconds), Seconds(alone_s));
+        let why = format!(
+            "planned again for {who} alone: the first plan took {planned} per product, {who} alone {alone_time}"
+        );
         return Ok(Some((alone, why)));
     }
-    // Where devices were timed, they have found their shares.
-    let is_open = busy.len() > 1 && seen.trials == Trials::default();
-    if is_open { slowed(session, request, plan, seen) } else { Ok(None) }
+    // After trials the shares are already adjusted.
+    let is_open = busy.len() > 1 && observed.trials == Trials::default();
+    if is_open { rebalanced(session, request, plan, observed) } else { Ok(None) }
 }
 
-/// The kind of devices that was faster by itself than what was planned took, where others had a part in that, and its seconds.
-fn worth_leaving(trials: &Trials, planned_s: f64, busy: &[Processor]) -> Option<(Processor, f64)> {
+/// The kind of devices that was faster alone than the plan, where the plan uses others too, and its seconds.
+fn faster_alone(trials: &Trials, planned_s: f64, busy: &[Processor]) -> Option<(Processor, f64)> {
     let (kind, alone_s) = trials.faster()?;
     let others = busy.iter().any(|&other| other != kind);
-    let worth = if busy.contains(&kind) { WORTH_SHARING } else { WORTH_LEAVING };
+    let worth = if busy.contains(&kind) { MIN_SHARING_GAIN } else { ALONE_MARGIN };
     (others && alone_s < worth * planned_s).then_some((kind, alone_s))
 }
 
-/// The same request for devices as fast as the last product showed them.
-fn slowed<'a>(
+/// The request with the speeds of the devices corrected by the last product, where its plan is faster.
+fn rebalanced<'a>(
     session: &Session,
     request: &PlanRequest<'a>,
     plan: &Plan,
-    seen: &Seen<'_>,
+    observed: &Observed<'_>,
 ) -> Result<Option<(PlanRequest<'a>, String)>> {
-    let (slowed, words) = as_seen(request, plan, seen.last, seen.seconds);
-    let better_s = session.pool.install(|| make(&slowed))?.predicted_s;
-    let saved_s = (seen.seconds - better_s) * seen.products as f64;
-    let pays = saved_s > WORTH_PREPARING * seen.prepare_s && better_s < WORTH_CHANGING * seen.seconds;
-    Ok(pays.then(|| (slowed, format!("planned again: {}", words.join(", ")))))
+    let (corrected, words) = corrected_by(request, plan, observed.last, observed.seconds);
+    let better_s = session.pool.install(|| make(&corrected))?.predicted_s;
+    let saved_s = (observed.seconds - better_s) * observed.products as f64;
+    let pays = saved_s > PREPARE_MARGIN * observed.prepare_s && better_s < REPLAN_MARGIN * observed.seconds;
+    Ok(pays.then(|| (corrected, format!("planned again with measured speeds: {}", words.join("; ")))))
 }
 
 #[cfg(test)]
@@ -92,21 +93,21 @@ mod tests {
     const BOTH: [Processor; 2] = [Processor::Cpu, Processor::Gpu];
 
     #[test]
-    fn the_faster_kind_is_left_alone_only_where_it_beat_what_was_planned() {
+    fn one_kind_goes_on_alone_only_where_it_was_faster_than_the_plan() {
         let trials = Trials { cpu_s: Some(4.0), gpu_s: Some(3.0) };
         let gpu_alone = Some((Processor::Gpu, 3.0));
-        assert_eq!(worth_leaving(&trials, 2.5, &BOTH), None, "together they are faster");
-        assert_eq!(worth_leaving(&trials, 2.95, &BOTH), gpu_alone, "together they are hardly faster");
-        assert_eq!(worth_leaving(&trials, 3.01, &[Processor::Cpu]), None, "a hundredth is noise");
-        assert_eq!(worth_leaving(&trials, 3.5, &BOTH), gpu_alone);
-        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Gpu]), None, "that is what was planned");
-        assert_eq!(worth_leaving(&trials, 3.5, &[Processor::Cpu]), gpu_alone);
+        assert_eq!(faster_alone(&trials, 2.5, &BOTH), None, "together they are faster");
+        assert_eq!(faster_alone(&trials, 2.95, &BOTH), gpu_alone, "together they are hardly faster");
+        assert_eq!(faster_alone(&trials, 3.01, &[Processor::Cpu]), None, "a difference of 1 % is noise");
+        assert_eq!(faster_alone(&trials, 3.5, &BOTH), gpu_alone);
+        assert_eq!(faster_alone(&trials, 3.5, &[Processor::Gpu]), None, "the plan uses nothing else");
+        assert_eq!(faster_alone(&trials, 3.5, &[Processor::Cpu]), gpu_alone);
     }
 
     #[test]
-    fn nothing_is_left_where_only_one_kind_was_timed() {
+    fn both_kinds_must_have_been_timed() {
         for trials in [Trials::default(), Trials { cpu_s: Some(1.0), gpu_s: None }] {
-            assert_eq!(worth_leaving(&trials, 9.0, &BOTH), None);
+            assert_eq!(faster_alone(&trials, 9.0, &BOTH), None);
         }
     }
 }

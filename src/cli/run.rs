@@ -1,4 +1,4 @@
-//! `rowloom run`: Y = A X, measured, checked where asked, reported.
+//! `rowloom run`: computes Y = A X, measures it, verifies it with `--verify`, and reports.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::args::RunArguments;
 use super::console::{Console, check_target};
+use super::described::describe;
 use super::files::DenseFile;
 use super::no_effect::{self, DeviceKinds};
-use super::planning::{kernel, notes, request, resolve};
+use super::planning::{Requested, kernel, plan_request};
 use super::recording::Recording;
-use super::replan::{Seen, replanned};
+use super::replan::{Observed, replanned};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, work};
-use super::sharing::share;
-use super::trials::{Operands, Trials, cpu_once_more, in_the_end, products, trials};
-use super::tune::tune;
+use super::sharing::adjust_shares;
+use super::trials::{Operands, Trials, retime_cpu, steady_state_median, trial_products, trials};
 use super::x;
 use crate::cost::Refined;
 use crate::error::{Error, Place, Result};
@@ -33,14 +33,16 @@ use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
 
-/// How long devices may stay silent before they count as hung.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time without a completed task after which a device counts as hung.
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Tasks that a trace holds; of more runs only the first are kept, and the last.
-const MOST_TRACED_TASKS: usize = 1 << 20;
+/// Tasks that are kept for a trace, and without one for the description of the median product; of more products the first are kept,
+/// and the last.
+const MAX_TRACED_TASKS: usize = 1 << 20;
+const MAX_DESCRIBED_TASKS: usize = 1 << 16;
 
-/// Plans with more chunks are not simulated beside being run.
-const MOST_SIMULATED_CHUNKS: usize = 4096;
+/// Largest plan that is simulated in addition to being run.
+const MAX_SIMULATED_CHUNKS: usize = 4096;
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
@@ -49,10 +51,9 @@ pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
     match (done, &arguments.plan) {
-        // What a plan says of a matrix is looked at where it is used.
+        // Some contradictions between a plan and a matrix are found only when the plan runs.
         (Err(Error::Internal(what)), Some(path)) => {
-            let reason =
-                format!("the plan cannot be carried out: {what}; make it again with rowloom plan --save");
+            let reason = format!("the plan cannot be run: {what}; make it again with rowloom plan --save");
             Err(Error::input(Place::file(path), reason))
         }
         (done, _) => done,
@@ -96,7 +97,8 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let threads = session.pool.threads();
     let cpu = CpuSettings { k, threads, isa: Isa::detect(), schedule: arguments.schedule };
-    let settings = Settings { cpu, memory_limit_bytes: limit, watchdog_timeout: PATIENCE, emulated, cuda };
+    let settings =
+        Settings { cpu, memory_limit_bytes: limit, watchdog_timeout: WATCHDOG_TIMEOUT, emulated, cuda };
     let start = Instant::now();
     let warmup = u64::from(arguments.warmup);
     let planning_span = tracing::info_span!("plan").entered();
@@ -104,18 +106,18 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let mut decided = decide(arguments, &session, console, matrix, work, saved)?;
     let mut tried = Trials::default();
     let (first, opened) = match &mut decided.plan {
-        ToMake::Asked(request) => {
+        PlanSource::Requested(request) => {
             let mut operands = Operands { matrix, x: &x, y: &mut y };
             tried = trials(&session, request, &settings, clock, &mut operands, warmup)?;
             if let Some((_, alone_s)) = tried.faster() {
-                share(&session, request, &settings, clock, &mut operands, alone_s)?;
+                adjust_shares(&session, request, &settings, clock, &mut operands, alone_s)?;
             }
             open(&session.pool, matrix, request.clone(), &settings, clock)?
         }
-        ToMake::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
+        PlanSource::Saved(plan) => open_planned(matrix, plan.clone(), &settings, clock)?,
     };
     drop(planning_span);
-    decided.told.iter().for_each(|note| console.note(note));
+    decided.notes.iter().for_each(|note| console.note(note));
     let (mut job, mut plan_s) = (&first, opened.plan_s);
     let mut prepared = {
         let _span = tracing::info_span!("prepare").entered();
@@ -123,25 +125,25 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     };
     let mut prepare_s = start.elapsed().as_secs_f64() - plan_s;
 
-    let keep = recording.is_some();
+    let kept_tasks = if recording.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
     let repeats = u64::from(arguments.repeat);
-    // Where devices were timed alone, what was planned gets as many products.
+    // After trials the plan is warmed up with as many products as a trial.
     let warming = |plan: &Plan| {
-        if tried == Trials::default() { warmup } else { warmup.max(products(plan.predicted_s)) }
+        if tried == Trials::default() { warmup } else { warmup.max(trial_products(plan.predicted_s)) }
     };
-    // The first finds nothing in the caches; how long the others take is looked at.
+    // The first product runs with cold caches; the others are timed.
     let (cold, warm_runs) = (warmup.min(1), warming(job.plan()).saturating_sub(1));
-    let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warm_runs, false)?;
-    let again = match (&decided.plan, &warm.last) {
-        (ToMake::Asked(request), Some(last)) => {
-            let seconds = in_the_end(&warm.seconds).unwrap_or(last.seconds());
+    let warm = repeat(&session, console, &mut prepared, &x, &mut y, cold, warm_runs, 0)?;
+    let again = match (&decided.plan, warm.reports.last()) {
+        (PlanSource::Requested(request), Some(last)) => {
+            let seconds = steady_state_median(&warm.seconds).unwrap_or(last.seconds());
             let mut trials = tried;
             if job.plan().devices.iter().any(|on| on.chunks > 0 && on.profile.processor == Processor::Gpu) {
                 let mut operands = Operands { matrix, x: &x, y: &mut y };
-                trials = cpu_once_more(&session, request, &settings, clock, &mut operands, tried, seconds)?;
+                trials = retime_cpu(&session, request, &settings, clock, &mut operands, tried, seconds)?;
             }
-            let seen = Seen { last, seconds, trials, prepare_s, products: repeats };
-            replanned(&session, request, job.plan(), &seen)?
+            let observed = Observed { last, seconds, trials, prepare_s, products: repeats };
+            replanned(&session, request, job.plan(), &observed)?
         }
         _ => None,
     };
@@ -149,7 +151,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     if let Some((request, why)) = again {
         console.note(&why);
         let start = Instant::now();
-        // The devices are closed before they are opened anew.
+        // Closes the devices before they are opened again.
         drop(prepared);
         let (replanned, opened) = open(&session.pool, matrix, request, &settings, clock)?;
         plan_s += opened.plan_s;
@@ -158,11 +160,11 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         prepared = Prepared::new(&session.pool, job, opened, settings)?;
         prepare_s += start.elapsed().as_secs_f64();
     }
-    let unseen = if std::ptr::eq(job, &first) { 0 } else { warming(job.plan()) };
-    let mut measured = repeat(&session, console, &mut prepared, &x, &mut y, unseen, repeats, keep)?;
+    let unmeasured = if std::ptr::eq(job, &first) { 0 } else { warming(job.plan()) };
+    let mut measured = repeat(&session, console, &mut prepared, &x, &mut y, unmeasured, repeats, kept_tasks)?;
     measured.faults.splice(0..0, warm.faults);
-    let complete = measured.last.as_ref().is_some_and(|last| !last.cancelled);
-    refine(job.plan(), measured.last.as_ref(), threads as u32, decided.refined.as_deref());
+    let complete = measured.reports.last().is_some_and(|last| !last.cancelled);
+    refine(job.plan(), measured.reports.last(), threads as u32, decided.refined.as_deref());
     let verification = if arguments.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
@@ -175,6 +177,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     }
 
     let (descriptions, clock_errors) = (prepared.descriptions(), prepared.clock_errors());
+    let described = describe(job.plan(), &descriptions, &measured.reports)?;
     let outcome = Outcome {
         arguments,
         session: &session,
@@ -189,41 +192,41 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         host_reasons: (0..job.plan().chunks.len()).map(|chunk| prepared.host_reason(chunk)).collect(),
         times: Times::new(&measured.seconds),
         simulated_s: simulated_s(job.plan()),
-        last: measured.last.as_ref(),
+        described: &described,
         faults: prepared.faults().iter().chain(&measured.faults).cloned().collect(),
         simulated: false,
         verification: verification.as_ref(),
-        // Rows are packed, and every machine Rowloom runs on is little-endian.
+        // Rows are packed, and all supported machines are little-endian.
         y_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
         interrupted: session.interrupt.asked(),
     };
     console.table(&run_report::table(&outcome))?;
     console.json(&run_report::json(&outcome))?;
     if let Some(recording) = recording {
-        recording.finish(&outcome, prepared.set_up(), &measured.traced)?;
+        recording.finish(&outcome, prepared.set_up(), &measured.reports)?;
     }
     session.interrupt.check()?;
     verdict(verification.as_ref())
 }
 
-/// What was decided before the first product.
+/// The decisions before the first product.
 struct Decided<'a> {
-    plan: ToMake<'a>,
-    /// Where what the run tells is kept.
+    plan: PlanSource<'a>,
+    /// The file of factors that runs learn.
     refined: Option<PathBuf>,
-    /// What is to be said of the devices.
-    told: Vec<String>,
+    /// Notes for the user.
+    notes: Vec<String>,
 }
 
-/// The plan of a product.
-enum ToMake<'a> {
-    /// One that was made before.
+/// The origin of a plan.
+enum PlanSource<'a> {
+    /// `--plan FILE`.
     Saved(Plan),
-    /// One that is to be made.
-    Asked(PlanRequest<'a>),
+    /// The flags.
+    Requested(PlanRequest<'a>),
 }
 
-/// What the plan of this product is to be made from.
+/// The saved plan, or the request that the flags give.
 fn decide<'a, T: Kernels>(
     arguments: &RunArguments,
     session: &Session,
@@ -235,35 +238,29 @@ fn decide<'a, T: Kernels>(
     let k = work.k();
     if let Some(plan) = saved {
         plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
-        let told = no_effect::of_run(arguments, DeviceKinds::of_plan(&plan));
-        return Ok(Decided { plan: ToMake::Saved(plan), refined: None, told });
+        let notes = no_effect::of_run(arguments, DeviceKinds::of_plan(&plan));
+        return Ok(Decided { plan: PlanSource::Saved(plan), refined: None, notes });
     }
-    let planning = &arguments.planning;
-    let mut resolved = resolve(planning, session)?;
-    let mut told = notes(planning, &resolved);
-    told.extend(no_effect::of_run(arguments, resolved.kinds()));
-    let refined = resolved.refined.take();
-    if planning.tune {
-        tune(&planning.devices, session, console, matrix, k, &mut resolved)?;
-    }
-    let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
-    Ok(Decided { plan: ToMake::Asked(request(planning, resolved, work, products)?), refined, told })
+    let Requested { request, refined, mut notes, kinds } =
+        plan_request(&arguments.planning, session, Some(console), matrix, work, arguments.repeat)?;
+    notes.extend(no_effect::of_run(arguments, kinds));
+    Ok(Decided { plan: PlanSource::Requested(request), refined, notes })
 }
 
-/// Seconds of the plan in virtual time: how well the model foresees what several devices do together.
+/// Seconds of the plan in virtual time, where several devices work together.
 fn simulated_s(plan: &Plan) -> Option<f64> {
-    let together = plan.devices.len() > 1 && plan.chunks.len() <= MOST_SIMULATED_CHUNKS;
+    let together = plan.devices.len() > 1 && plan.chunks.len() <= MAX_SIMULATED_CHUNKS;
     together
         .then(|| Simulated::new(plan).and_then(|simulated| simulated.run()).ok().map(|run| run.seconds()))?
 }
 
-/// Keeps what the last product told of the kernels, where that is wanted. A folder that lets nothing be written is no error.
+/// Learns the ratio of measured to predicted time of each kernel from the last product. A file that cannot be written is no error.
 fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
     let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
     else {
         return;
     };
-    // A CPU that shares its memory with copies is slower than it is.
+    // Copies of other devices slow a CPU down, so its times in a shared product are not learned.
     let shared = plan.devices.iter().filter(|device| device.chunks > 0).count() > 1;
     let mut sums: BTreeMap<(u32, KernelId), (f64, f64)> = BTreeMap::new();
     for Computed { chunk, device, ns } in last.computed() {
@@ -287,26 +284,21 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
         refined.learn(&on.profile, threads, kernel, measured_s / predicted_s);
     }
     if let Err(error) = refined.save(path) {
-        tracing::debug!(%error, "what the run told is not kept");
+        tracing::debug!(%error, "the learned factors could not be saved");
     }
 }
 
-/// What the repeats gave.
+/// The measured products.
 struct Measured {
     /// Seconds of each measured product.
     seconds: Vec<f64>,
-    /// The report of the last product.
-    last: Option<RunReport>,
-    /// The reports of measured products before the last, where a trace is wanted.
-    traced: Vec<RunReport>,
+    /// The reports of measured products, the last one always.
+    reports: Vec<RunReport>,
     faults: Vec<crate::runtime::FaultReport>,
 }
 
-/// Warms up and measures until all repeats are done or a signal comes.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "everything that a product needs, and how often it is computed"
-)]
+/// Runs `warmup` and then `repeats` products, until a signal comes. Keeps reports of up to `kept_tasks` tasks, and the last one.
+#[expect(clippy::too_many_arguments, reason = "the operands of a product and the number of repetitions")]
 fn repeat<T: Kernels>(
     session: &Session,
     console: &Console,
@@ -315,24 +307,29 @@ fn repeat<T: Kernels>(
     y: &mut MultiVector<T>,
     warmup: u64,
     repeats: u64,
-    keep: bool,
+    kept_tasks: usize,
 ) -> Result<Measured> {
     let _spinner = console.spinner("multiplying");
     let _span = tracing::info_span!("multiply").entered();
     session.interrupt.defer();
     let runs = warmup + repeats;
-    let mut measured = Measured { seconds: Vec::new(), last: None, traced: Vec::new(), faults: Vec::new() };
-    let mut room = if keep { MOST_TRACED_TASKS } else { 0 };
+    let mut measured = Measured { seconds: Vec::new(), reports: Vec::new(), faults: Vec::new() };
+    let mut free_tasks = kept_tasks;
     prepared.repeat(x.view(), y.view_mut(), runs, Some(session.interrupt.flag()), |run, report| {
         measured.faults.extend_from_slice(&report.faults);
         if run >= warmup && !report.cancelled {
             measured.seconds.push(report.seconds());
         }
-        let before = measured.last.replace(report);
-        if let Some(before) = before.filter(|before| run > warmup && room >= before.tasks()) {
-            room -= before.tasks();
-            measured.traced.push(before);
+        // The report before this one stays if it was measured and there is space.
+        if let Some(before) = measured.reports.last() {
+            let tasks = before.tasks();
+            if run > warmup && free_tasks >= tasks {
+                free_tasks -= tasks;
+            } else {
+                measured.reports.pop();
+            }
         }
+        measured.reports.push(report);
     })?;
     Ok(measured)
 }

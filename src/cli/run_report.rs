@@ -1,79 +1,82 @@
-//! What `rowloom run` reports: a short table, and the JSON object that scripts rely on.
+//! The report of `rowloom run`: a short table, and the JSON object for scripts.
 
 use serde_json::{Value, json};
 
 use super::args::RunArguments;
+use super::described::Described;
 use super::paths::is_dash;
+use super::reasons;
 use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, count, percent, seconds};
 use crate::device::Description;
+use crate::error::{Counted, Seconds};
 use crate::kernel::{Format, Verification};
 use crate::machine::peak_rss_bytes;
 use crate::matrix::{Loaded, Scalar};
 use crate::plan::Plan;
-use crate::runtime::{Computed, FaultReport, RunReport, Timeline};
+use crate::runtime::{Computed, FaultReport, RunReport};
 use crate::study::{Times, compulsory_bytes, used_columns};
-use crate::trace::{DeviceSummary, Summary, Trace};
+use crate::trace::{DeviceSummary, Summary};
 use crate::work::ChunkRows;
 
-/// Everything that happened.
+/// The outcome of a run.
 pub struct Outcome<'a, T: Scalar> {
-    /// What was asked for.
+    /// The flags.
     pub arguments: &'a RunArguments,
-    /// Where it ran.
+    /// The machine and its threads.
     pub session: &'a Session,
-    /// Where A came from.
+    /// The source of A.
     pub source: &'a MatrixSource,
     /// A.
     pub loaded: &'a Loaded<T>,
     /// Seconds to read or generate A.
     pub load_s: f64,
-    /// Seconds to decide.
+    /// Seconds of planning.
     pub plan_s: Option<f64>,
-    /// Seconds to prepare.
+    /// Seconds of preparing.
     pub prepare_s: f64,
-    /// What was decided.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What each device is.
+    /// The description of each device.
     pub descriptions: &'a [Description],
-    /// By how much the times of devices with a clock of their own may be off, by their names.
+    /// The error of the clock alignment of each device with its own clock.
     pub clock_errors: Vec<(String, u64)>,
-    /// For each chunk why the host computes it the way it does, where it may.
+    /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.
     pub host_reasons: Vec<Option<String>>,
-    /// The measured products.
+    /// Statistics of the measured products.
     pub times: Times,
-    /// Seconds that the same plan takes in virtual time, where several devices work together.
+    /// Seconds of the plan in virtual time, where several devices work together.
     pub simulated_s: Option<f64>,
-    /// What the last product did.
-    pub last: Option<&'a RunReport>,
-    /// What went wrong, in all products.
+    /// The product of median length.
+    pub described: &'a Described<'a>,
+    /// Faults of all products.
     pub faults: Vec<FaultReport>,
-    /// Whether nothing was computed.
+    /// Whether the devices are simulated.
     pub simulated: bool,
-    /// What the check said, if there was one.
+    /// The result of `--verify`.
     pub verification: Option<&'a Verification>,
-    /// Hash of Y, if there is one.
+    /// Hash of Y; `None` where there is no Y.
     pub y_hash: Option<String>,
-    /// Whether a signal cut the repeats short.
+    /// Whether a signal ended the run early.
     pub interrupted: bool,
 }
 
 impl<T: Scalar> Outcome<'_, T> {
     fn gflops(&self) -> Option<f64> {
         let operations = 2.0 * self.loaded.matrix.nnz() as f64 * self.plan.k as f64;
-        // An empty product can take no measurable time at all.
+        // An empty product may take no measurable time.
         self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
     }
 
-    /// Share of the memory's rate that the product reached, of all devices with a part, counting the bytes that must move.
+    /// Compulsory bytes over time, as a share of the memory bandwidth of all devices with chunks.
     fn roofline_fraction(&self) -> Option<f64> {
         let matrix = self.loaded.matrix.view();
         let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
         let used = self.session.pool.install(|| used_columns(matrix));
         let bytes = compulsory_bytes(rows, nnz, used, self.plan.k, T::DTYPE);
-        let with_a_part = self.plan.devices.iter().filter(|device| device.chunks > 0);
-        let rate: f64 = with_a_part.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
+        let busy = self.plan.devices.iter().filter(|device| device.chunks > 0);
+        let rate: f64 = busy.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
         self.times
             .median
             .filter(|median| *median > 0.0 && rate > 0.0)
@@ -85,10 +88,10 @@ impl<T: Scalar> Outcome<'_, T> {
         self.times.median.filter(|median| *median > 0.0).map(|median| self.plan.predicted_s / median)
     }
 
-    /// For each chunk who computed it last, if anybody did.
+    /// For each chunk the device that computed it, if it was computed.
     fn computed(&self) -> Vec<Option<Computed>> {
         let mut computed = vec![None; self.plan.chunks.len()];
-        for done in self.last.into_iter().flat_map(RunReport::computed) {
+        for done in self.described.report.into_iter().flat_map(RunReport::computed) {
             if let Some(place) = computed.get_mut(done.chunk) {
                 *place = Some(done);
             }
@@ -96,14 +99,9 @@ impl<T: Scalar> Outcome<'_, T> {
         computed
     }
 
-    /// The last product, summarised.
-    fn summary(&self) -> Summary {
-        let mut trace = Trace::default();
-        let timeline = Timeline::new(&mut trace, self.plan, self.descriptions);
-        if let Some(last) = self.last {
-            timeline.add_run(&mut trace, last, 0);
-        }
-        trace.summary()
+    /// The summary of the described product.
+    fn summary(&self) -> &Summary {
+        &self.described.summary
     }
 
     fn device_name(&self, device: u32) -> &str {
@@ -111,16 +109,17 @@ impl<T: Scalar> Outcome<'_, T> {
     }
 
     fn reason(&self, chunk: usize) -> String {
-        let planned = self.plan.chunks.get(chunk).map_or("", |chunk| chunk.reason.as_str());
+        let planned = self.plan.chunks.get(chunk).map_or_else(String::new, crate::plan::Chunk::full_reason);
+        let planned = planned.as_str();
         let host = self.host_reasons.get(chunk).and_then(Option::as_ref);
-        // Both say what the kernel is.
+        // Clauses that both reasons have are written once.
         let added = host.iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
         let words: Vec<&str> =
             Some(planned).into_iter().filter(|words| !words.is_empty()).chain(added).collect();
         words.join("; ")
     }
 
-    /// Each kernel, the devices it ran on, and how many chunks it computed, in the order they come.
+    /// Each kernel, its devices, and its number of chunks, in the order of chunks.
     fn kernels(&self) -> Vec<(String, Vec<&str>, usize)> {
         let mut kernels: Vec<(String, Vec<&str>, usize)> = Vec::new();
         for (chunk, done) in self.plan.chunks.iter().zip(self.computed()) {
@@ -142,67 +141,62 @@ impl<T: Scalar> Outcome<'_, T> {
     }
 }
 
-/// Names of a few devices, or how many they are.
-fn named(devices: &[impl AsRef<str>]) -> String {
-    const MOST_NAMED: usize = 3;
+/// The names of a few devices; of many the number, the first and the last.
+pub fn named(devices: &[impl AsRef<str>]) -> String {
+    const MAX_NAMED: usize = 3;
     match devices {
-        [first, .., last] if devices.len() > MOST_NAMED => {
-            format!("{} devices, {} to {}", devices.len(), first.as_ref(), last.as_ref())
+        [first, .., last] if devices.len() > MAX_NAMED => {
+            format!("{} devices ({} to {})", devices.len(), first.as_ref(), last.as_ref())
         }
         few => few.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" and "),
     }
 }
 
-/// The outcome for people.
+/// The table for people.
 pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
     let Outcome { arguments, times, plan, .. } = outcome;
     let mut table = Table::facts();
     table.fact("matrix", describe(&outcome.loaded.matrix.view(), &outcome.loaded.info));
     let x = if outcome.simulated { "not needed".into() } else { arguments.x.name() };
     table.fact("X", format!("{} columns, {}, {x}", count(plan.k), T::DTYPE));
-    if plan.devices.len() > 1 {
-        table.fact("mode", plan.mode.name());
-    }
     for (kernel, devices, chunks) in outcome.kernels() {
-        let plural = if chunks == 1 { "" } else { "s" };
-        table.fact(
-            "kernel",
-            format!("{kernel}, {} chunk{plural} by {}", count(chunks as u64), named(&devices)),
-        );
-    }
-    for (index, reason) in plan.reasons.iter().enumerate() {
-        table.fact(if index == 0 { "because" } else { "" }, reason);
+        let chunks = Counted(chunks as u64, "chunk");
+        table.fact("kernel", format!("{kernel}, {chunks} on {}", named(&devices)));
     }
     if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.host_reasons.first()) {
         table.fact("", reason);
     }
-    let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!("plan {}, ", seconds(plan_s)));
-    table.fact(
-        "set-up",
-        format!("load {}, {plan_s}prepare {}", seconds(outcome.load_s), seconds(outcome.prepare_s)),
-    );
+    reasons::add(&mut table, &plan.reasons);
+    let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!(", plan {}", seconds(plan_s)));
+    if outcome.simulated {
+        let set_up = plan.set_up_reason();
+        table.fact("this command", format!("load {}{plan_s}", seconds(outcome.load_s)));
+        table.fact("set-up", format!("predicted {}: {set_up}", Seconds(plan.set_up.total_s())));
+    } else {
+        let prepare = seconds(outcome.prepare_s);
+        table.fact("set-up", format!("load {}{plan_s}, prepare {prepare}", seconds(outcome.load_s)));
+    }
     if let (Some(median), Some(min), Some(max)) = (times.median, times.min, times.max) {
-        let words = if outcome.simulated {
-            format!("{} in virtual time", seconds(median))
+        let predicted = Seconds(plan.predicted_s);
+        if outcome.simulated {
+            table.fact("time", format!("{} per product in virtual time", Seconds(median)));
+            table.fact("predicted", format!("{predicted} per product, simulated {}", Seconds(median)));
         } else {
-            let spread = format!("median {}, min {}, max {}", seconds(median), seconds(min), seconds(max));
-            format!("{spread} ({} runs)", times.n)
-        };
-        table.fact("time", words);
-        let ratio = outcome.predicted_ratio().map(|ratio| format!(", {ratio:.2} of the measured time"));
-        let simulated =
-            outcome.simulated_s.map(|s| format!("; {} when simulated, {:.2} of it", seconds(s), s / median));
-        let words = [ratio, simulated].into_iter().flatten().collect::<String>();
-        table.fact("predicted", format!("{}{words}", seconds(plan.predicted_s)));
+            let spread = format!("median {}, min {}, max {}", Seconds(median), Seconds(min), Seconds(max));
+            table.fact("time", format!("{spread} ({})", Counted(times.n as u64, "product")));
+            let simulated = outcome.simulated_s.map(|s| format!(", simulated {}", Seconds(s)));
+            let words = format!("{predicted} per product, measured {}", Seconds(median));
+            table.fact("predicted", format!("{words}{}", simulated.unwrap_or_default()));
+        }
     }
     if let Some(gflops) = outcome.gflops() {
-        table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", places(outcome)));
+        table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", computed_on(outcome)));
     }
     if plan.devices.len() > 1 {
         overlap(outcome, &mut table);
     }
     for fault in &outcome.faults {
-        let rescued = fault.recovered_on.as_ref().map(|device| format!("; done on {device}"));
+        let rescued = fault.recovered_on.as_ref().map(|device| format!("; recovered on {device}"));
         let FaultReport { device, task, error, .. } = fault;
         table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
@@ -211,13 +205,13 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
         table.fact(
             "verified",
             format!(
-                "{verdict}: relative error at most {:.1e}, {:.3} of the rounding bound",
+                "{verdict}: largest relative error {:.1e}; largest error {:.3} × the rounding bound",
                 verification.max_rel_err, verification.max_bound_ratio
             ),
         );
     }
     if outcome.simulated {
-        table.fact("Y", "none: simulated devices take time and compute nothing");
+        table.fact("Y", "none: simulated devices compute nothing");
     }
     if let Some(hash) = &outcome.y_hash {
         let file = arguments.output.as_ref().map(|path| match is_dash(path) {
@@ -227,16 +221,16 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
         table.fact("Y", format!("xxh3 {hash}{}", file.unwrap_or_default()));
     }
     if let Some(path) = &arguments.trace {
-        table.fact("trace", format!("{}; see rowloom trace, or ui.perfetto.dev", path.display()));
+        table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
     }
     table
 }
 
-/// Where it was computed, in words.
-fn places<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
+/// The computing devices in words.
+fn computed_on<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
     let threads = outcome.session.pool.threads();
     let name = |device: &str| match device {
-        "cpu" if !outcome.simulated => format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
+        "cpu" if !outcome.simulated => Counted(threads as u64, "thread").to_string(),
         other => other.to_string(),
     };
     let computing: Vec<String> =
@@ -247,20 +241,23 @@ fn places<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
 fn overlap<T: Scalar>(outcome: &Outcome<'_, T>, table: &mut Table) {
     let summary = outcome.summary();
     if let Some(hidden) = summary.hidden_fraction {
-        table.fact("overlap", format!("{} of the shorter of copy and compute hidden", percent(hidden)));
+        table.fact(
+            "overlap",
+            format!("{} of the shorter of copy and compute hidden behind the other", percent(hidden)),
+        );
     }
     if let Some(idle) = summary.idle_fraction {
-        table.fact("idle", percent(idle));
+        table.fact("idle", format!("{} of the devices' time", percent(idle)));
     }
 }
 
-/// The outcome for scripts.
+/// The JSON object for scripts.
 pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
     let Outcome { session, loaded, times, plan, .. } = outcome;
     let matrix = loaded.matrix.view();
     let summary = outcome.summary();
     let computed = outcome.computed();
-    let (up, down) = outcome.last.map_or((0, 0), RunReport::link_bytes);
+    let (up, down) = outcome.described.report.map_or((0, 0), RunReport::link_bytes);
     let all_csr = computed.iter().zip(&plan.chunks).all(|(done, chunk)| {
         let device = done.map_or(chunk.home, |done| done.device.0);
         plan.kernel_on(chunk, device).info().format == Format::Csr
@@ -283,6 +280,8 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
                 "prepare_s": outcome.prepare_s,
                 "predicted_s": plan.predicted_s,
                 "predicted_over_measured": outcome.predicted_ratio(),
+                "predicted_set_up_s": plan.set_up.total_s(),
+                "predicted_total_s": plan.total_s(),
                 "simulated_s": outcome.simulated_s,
                 "run_s": times,
             }),
@@ -369,7 +368,7 @@ fn devices<T: Scalar>(
     plan.computing().map(device_json).collect()
 }
 
-/// Every flag as it was resolved.
+/// Every flag as resolved.
 pub fn config<T: Scalar>(outcome: &Outcome<'_, T>) -> Value {
     let Outcome { arguments, session, plan, .. } = outcome;
     let planning = &arguments.planning;

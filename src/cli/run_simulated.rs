@@ -1,39 +1,34 @@
-//! `rowloom run` on simulated devices: the plan in virtual time, and no Y.
+//! `rowloom run` on simulated devices: the plan in virtual time, without a Y.
 
 use std::time::Instant;
 
 use super::args::RunArguments;
 use super::console::Console;
+use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
-use super::options::DeviceWord;
-use super::planning::{notes, request, resolve};
+use super::planning::{Requested, is_simulated, plan_request};
 use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session, work};
+use super::x;
 use crate::error::{Error, Result};
-use crate::matrix::{Loaded, Scalar};
+use crate::kernel::cpu::Kernels;
+use crate::matrix::Loaded;
 use crate::plan::{Plan, make};
 use crate::runtime::Simulated;
 use crate::study::Times;
 
-/// Columns of X unless told otherwise.
-const DEFAULT_K: usize = 32;
-
-/// Whether the devices that were named, or those of the plan, are simulated.
+/// Whether the devices of the flags, or those of the saved plan, are simulated.
 pub fn is_asked_for(arguments: &RunArguments, saved: Option<&Plan>) -> bool {
-    let words = arguments.planning.devices.words();
     match saved {
         Some(plan) => plan.devices.iter().any(|device| device.name.starts_with("sim:")),
-        None => words.iter().any(|word| matches!(word, DeviceWord::Simulated { .. })),
+        None => is_simulated(&arguments.planning.devices),
     }
 }
 
 /// Plans, runs in virtual time, reports.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "all that `run` knows when it finds out that nothing is computed"
-)]
-pub fn run<T: Scalar>(
+#[expect(clippy::too_many_arguments, reason = "the state of `run` once its devices turn out to be simulated")]
+pub fn run<T: Kernels>(
     arguments: &RunArguments,
     console: &Console,
     session: &Session,
@@ -45,11 +40,15 @@ pub fn run<T: Scalar>(
 ) -> Result<()> {
     if arguments.verify || arguments.output.is_some() {
         return Err(Error::Usage(
-            "simulated devices compute no Y: leave --verify and --output out, or take other devices".into(),
+            "simulated devices compute no Y: leave out --verify and --output, or use other devices".into(),
         ));
     }
     let matrix = loaded.matrix.view();
-    let k = arguments.k.or(saved.as_ref().map(|plan| plan.k as usize)).unwrap_or(DEFAULT_K);
+    let limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
+    let k = arguments.k.or(saved.as_ref().map(|plan| plan.k as usize));
+    let columns = || x::columns::<T>(&arguments.x, matrix.cols(), k, arguments.finite, limit);
+    let (k, note) = session.pool.install(columns)?;
+    note.iter().for_each(|note| console.note(note));
     let work = work(&matrix, &loaded.info, k)?;
     let start = Instant::now();
     let plan = {
@@ -61,13 +60,12 @@ pub fn run<T: Scalar>(
                 plan
             }
             None => {
-                let resolved = resolve(&arguments.planning, session)?;
-                let mut told = notes(&arguments.planning, &resolved);
-                told.extend(no_effect::of_run(arguments, resolved.kinds()));
-                let products = u64::from(arguments.warmup) + u64::from(arguments.repeat);
-                let request = request(&arguments.planning, resolved, work, products)?;
+                let planning = &arguments.planning;
+                let Requested { request, mut notes, kinds, .. } =
+                    plan_request(planning, session, Some(console), matrix, work, arguments.repeat)?;
+                notes.extend(no_effect::of_run(arguments, kinds));
                 let plan = session.pool.install(|| make(&request))?;
-                told.iter().for_each(|note| console.note(note));
+                notes.iter().for_each(|note| console.note(note));
                 plan
             }
         }
@@ -77,11 +75,12 @@ pub fn run<T: Scalar>(
     let start = Instant::now();
     let simulated = Simulated::new(&plan)?;
     let prepare_s = start.elapsed().as_secs_f64();
-    let report = {
+    let reports = [{
         let _span = tracing::info_span!("simulate").entered();
         simulated.run()?
-    };
+    }];
     let descriptions = simulated.descriptions();
+    let described = describe(&plan, &descriptions, &reports)?;
     let outcome = Outcome {
         arguments,
         session,
@@ -94,10 +93,10 @@ pub fn run<T: Scalar>(
         descriptions: &descriptions,
         clock_errors: Vec::new(),
         host_reasons: vec![None; plan.chunks.len()],
-        // Virtual time has no noise: every repeat would be the same.
-        times: Times::new(&[report.seconds()]),
+        // Virtual time is deterministic: every product takes the same time.
+        times: Times::new(&reports.each_ref().map(|report| report.seconds())),
         simulated_s: None,
-        last: Some(&report),
+        described: &described,
         faults: Vec::new(),
         simulated: true,
         verification: None,
@@ -107,7 +106,7 @@ pub fn run<T: Scalar>(
     console.table(&run_report::table(&outcome))?;
     console.json(&run_report::json(&outcome))?;
     if let Some(recording) = recording {
-        recording.finish(&outcome, None, &[])?;
+        recording.finish(&outcome, None, &reports)?;
     }
     session.interrupt.check()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::args::PlanningArguments;
 use super::options::{Devices, FormatChoice, XSource, parse_bytes};
-use super::planning::{request, resolve};
+use super::planning::{Requested, plan_request};
 use super::session::Session;
 use super::x;
 use crate::error::{Error, Result};
@@ -49,12 +49,11 @@ pub fn run<T: Kernels>(
     let planning = planning(case, devices)?;
     let k = case.k.unwrap_or(1);
     let view = matrix.view();
-    let resolved = resolve(&planning, session)?;
-    let single = resolved.devices.len() == 1;
-    let memory_gb_per_s = resolved.devices.first().map(|device| device.profile.stream_gb_per_s);
     let repeat = config.measure.repeat.unwrap_or(PLANNED_PRODUCTS);
-    let products = u64::from(config.measure.warmup) + u64::from(repeat);
-    let request = request(&planning, resolved, Work::spmm(&view, k)?, products)?;
+    let Requested { request, .. } =
+        plan_request(&planning, session, None, view, Work::spmm(&view, k)?, repeat)?;
+    let single = request.devices.len() == 1;
+    let memory_gb_per_s = request.devices.first().map(|device| device.profile.stream_gb_per_s);
     let mut record = Record {
         mode: Some(case.mode.clone()),
         schedule: Some(case.schedule.clone()),

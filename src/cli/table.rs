@@ -2,6 +2,11 @@
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, presets};
 
+use crate::error::Seconds;
+
+/// The width that facts are wrapped to.
+pub const WIDTH: u16 = 80;
+
 /// A table: facts (a name and a value), or columns under headings.
 #[derive(Debug)]
 pub struct Table {
@@ -9,9 +14,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of facts, one per line.
+    /// A table of facts, one for each name; long values are wrapped.
     pub fn facts() -> Self {
-        Self { inner: plain() }
+        let mut inner = plain();
+        inner.set_width(WIDTH);
+        Self { inner }
     }
 
     /// A table with headings; the columns whose indices are in `numbers` are right-aligned.
@@ -87,19 +94,24 @@ pub fn percent(share: f64) -> String {
 
 /// A time with three digits and its unit: `12.3 ms`.
 pub fn seconds(value: f64) -> String {
-    let (scaled, unit) = match value {
-        v if v >= 1.0 => (v, "s"),
-        v if v >= 1e-3 => (v * 1e3, "ms"),
-        v => (v * 1e6, "µs"),
+    Seconds(value).to_string()
+}
+
+/// A whole number in at most four digits and a unit: `999`, `55.3k`, `1.77M`.
+pub fn short(number: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")];
+    let Some((scale, unit)) = UNITS.into_iter().find(|(scale, _)| number >= *scale) else {
+        return number.to_string();
     };
-    let decimals = if scaled >= 100.0 {
+    let scaled = number as f64 / scale as f64;
+    let decimals = if scaled >= 99.95 {
         0
-    } else if scaled >= 10.0 {
+    } else if scaled >= 9.995 {
         1
     } else {
         2
     };
-    format!("{scaled:.decimals$} {unit}")
+    format!("{scaled:.decimals$}{unit}")
 }
 
 #[cfg(test)]
@@ -112,6 +124,21 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(4007383), "4,007,383");
+    }
+
+    #[test]
+    fn short_numbers_have_a_unit() {
+        let numbers = [0, 999, 1000, 55_296, 110_592, 1_769_472, 12_345_678_901];
+        let texts = ["0", "999", "1.00k", "55.3k", "111k", "1.77M", "12.3G"];
+        assert_eq!(numbers.map(short), texts);
+    }
+
+    #[test]
+    fn facts_fit_80_columns() {
+        let mut table = Table::facts();
+        table.fact("mode", "a long reason that goes on and on ".repeat(9));
+        table.fact("", "ümläute_count_as_one_column_each ".repeat(5));
+        assert!(table.render(false).lines().all(|line| line.chars().count() <= 80));
     }
 
     #[test]

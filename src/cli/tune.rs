@@ -1,4 +1,4 @@
-//! `--tune`: times the likeliest kernels once on the matrix itself, and remembers what was found.
+//! `--tune`: times the kernels that are predicted fastest on the matrix itself, once, and stores the results.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::console::Console;
 use super::kernel_bench::open_one;
 use super::options::{Devices, XSource};
-use super::planning::Resolved;
 use super::session::Session;
 use super::x;
 use crate::cost::{Correction, Form, Profile, Sample, eligible};
@@ -18,15 +17,16 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::CsrView;
 use crate::matrix::Dtype;
+use crate::plan::DeviceSpec;
 use crate::study::{HostBench, KernelNames, ResidentBench, Subject, time_forms};
 use crate::work::{ChunkRows, Features, Fingerprint, Work};
 
-/// Kernels that are timed, all forms of each.
+/// Number of kernels to time, with all forms of each.
 const KERNELS: usize = 3;
-/// Seconds for them, about.
-const BUDGET_S: f64 = 0.5;
+/// Approximate duration for each device.
+const TUNE_SECONDS: f64 = 0.5;
 
-/// What was found for one product on one device.
+/// The measured times of one product on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Tuned {
     matrix: Fingerprint,
@@ -37,19 +37,19 @@ struct Tuned {
     forms: Vec<(Form, f64)>,
 }
 
-/// Tells every device of `resolved` that is there what its kernels take on this matrix.
+/// Corrects the profile of every device by measured times of its kernels on this matrix.
 pub fn tune<T: Kernels>(
     devices: &Devices,
     session: &Session,
-    console: &Console,
+    console: Option<&Console>,
     matrix: CsrView<'_, T>,
     k: usize,
-    resolved: &mut Resolved,
+    specs: &mut [DeviceSpec],
 ) -> Result<()> {
     let work = Work::spmm(&matrix, k)?;
     let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
     let features = session.pool.install(|| Features::of(&work, &all));
-    for device in resolved.devices.iter_mut().filter(|device| !device.name.starts_with("sim:")) {
+    for device in specs {
         let mut tuned = Tuned {
             matrix: work.fingerprint(),
             k: k as u64,
@@ -58,17 +58,19 @@ pub fn tune<T: Kernels>(
             threads: if device.profile.processor == Processor::Cpu { session.pool.threads() } else { 0 },
             forms: Vec::new(),
         };
-        match tuned.remembered() {
+        match tuned.load() {
             Some(forms) => {
-                console.note(&format!("{}: kernels as timed before", device.name));
+                if let Some(console) = console {
+                    console.note(&format!("{}: uses the kernel times of an earlier --tune", device.name));
+                }
                 tuned.forms = forms;
             }
             None => {
-                let _spinner = console.spinner(format!("timing kernels on {}", device.name));
+                let _spinner = console.map(|on| on.spinner(format!("timing kernels on {}", device.name)));
                 let profile = &device.profile;
                 let samples = time(devices, session, matrix, k, &device.name, profile, &features)?;
                 tuned.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
-                tuned.remember();
+                tuned.save();
             }
         }
         correct(&mut device.profile, &features, k as u64, T::DTYPE, &tuned.forms);
@@ -76,7 +78,7 @@ pub fn tune<T: Kernels>(
     Ok(())
 }
 
-/// Times the kernels that are predicted to be fastest.
+/// Times the kernels that are predicted fastest.
 fn time<T: Kernels>(
     devices: &Devices,
     session: &Session,
@@ -89,8 +91,8 @@ fn time<T: Kernels>(
     let limit = session.memory_limit_bytes();
     let of = |kernel: KernelId| Form::all(kernel, T::DTYPE, k as u64, profile.compiles);
     let fastest_s = |kernel: KernelId| {
-        let held = of(kernel).into_iter().filter(|form| form.holds(features));
-        held.map(|form| profile.form_s(&form, features, k as u64, T::DTYPE)).fold(f64::INFINITY, f64::min)
+        let usable = of(kernel).into_iter().filter(|form| form.supports(features));
+        usable.map(|form| profile.form_s(&form, features, k as u64, T::DTYPE)).fold(f64::INFINITY, f64::min)
     };
     let mut kernels: Vec<(KernelId, f64)> =
         eligible(profile.processor).iter().map(|&kernel| (kernel, fastest_s(kernel))).collect();
@@ -114,10 +116,10 @@ fn time<T: Kernels>(
         None => Box::new(HostBench::new(&session.pool, matrix, &names, cpu, limit)),
     };
     subject.take_x(x.view())?;
-    time_forms(&mut *subject, x.view(), &forms, features, BUDGET_S)
+    time_forms(&mut *subject, x.view(), &forms, features, TUNE_SECONDS)
 }
 
-/// Forms take what was measured. What was not is believed no more than the worst of what was.
+/// Measured forms get their measured times; the other forms get the worst ratio of measured to predicted time.
 fn correct(profile: &mut Profile, features: &Features, k: u64, dtype: Dtype, forms: &[(Form, f64)]) {
     let plain = Profile { corrections: Vec::new(), ..profile.clone() };
     let factor = |form: &Form, seconds: f64| seconds / plain.form_s(form, features, k, dtype).max(1e-12);
@@ -136,7 +138,7 @@ fn correct(profile: &mut Profile, features: &Features, k: u64, dtype: Dtype, for
 }
 
 impl Tuned {
-    /// Where it is remembered.
+    /// The path of its file.
     fn path(&self) -> Option<PathBuf> {
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -146,16 +148,16 @@ impl Tuned {
         Some(caches.join("rowloom").join("tuned").join(name))
     }
 
-    /// What was found before for the same product on the same device.
-    fn remembered(&self) -> Option<Vec<(Form, f64)>> {
+    /// The stored times of the same product on the same device.
+    fn load(&self) -> Option<Vec<(Form, f64)>> {
         let text = std::fs::read(self.path()?).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let same = Self { forms: found.forms.clone(), ..self.clone() } == found;
         same.then_some(found.forms)
     }
 
-    /// Remembers it, if the folder lets it.
-    fn remember(&self) {
+    /// Stores the times, if the folder is writable.
+    fn save(&self) {
         let written = self.path().map(|path| {
             path.parent().map(std::fs::create_dir_all).transpose().map_err(|error| error.to_string())?;
             let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
@@ -163,7 +165,7 @@ impl Tuned {
             files::replace(&path, write).map_err(|error| error.to_string())
         });
         if let Some(Err(error)) = written {
-            tracing::debug!(%error, "times of kernels are not kept");
+            tracing::debug!(%error, "the kernel times could not be stored");
         }
     }
 }

@@ -56,6 +56,21 @@ pub fn load_with_format<T: Scalar>(
     }
 }
 
+/// The number of columns of X where X itself is not needed, and a note about its values. A file is read and checked as by [`load`].
+pub fn columns<T: Scalar>(
+    source: &XSource,
+    rows: usize,
+    k: Option<usize>,
+    only_finite: bool,
+    memory_limit_bytes: u64,
+) -> Result<(usize, Option<String>)> {
+    if !matches!(source, XSource::File(_)) {
+        return Ok((k.unwrap_or(DEFAULT_K), None));
+    }
+    let x = load::<T>(source, rows, k, 0, memory_limit_bytes)?;
+    Ok((x.k(), check_finite(source, &x, only_finite)?))
+}
+
 /// A note where X from a file has NaN or infinite values; an error with --finite.
 pub fn check_finite<T: Scalar>(
     source: &XSource,

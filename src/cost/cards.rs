@@ -1,26 +1,26 @@
-//! The rates of a real card, by its name where it is known and by what it tells about itself where it is not.
+//! The rates of a real card: from its description where the card is known, else from the properties that it reports.
 
 use super::presets::preset;
 use super::profile::Profile;
 use crate::error::{Error, Result};
 
-/// Cards whose rates were measured or looked up; the first whose name appears in a card's own is taken.
+/// Cards with a description. The first name contained in a card's own name is used.
 const KNOWN: [&str; 3] = ["h200", "h100", "a100"];
 
-/// What a card tells about itself.
+/// The properties that a card reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CardFacts {
     /// Its name.
     pub name: String,
-    /// Memory that may be used.
+    /// Usable memory.
     pub memory_bytes: u64,
-    /// Rate of its memory on paper.
+    /// Nominal memory bandwidth.
     pub memory_gb_per_s: Option<f64>,
-    /// Size of its last cache.
+    /// Size of its last-level cache.
     pub cache_bytes: Option<u64>,
 }
 
-/// Rates of that card. Of one that is not known they are assumed in proportion to its memory's.
+/// The rates of a card. Those of an unknown card are an A100's, scaled by the nominal memory bandwidth.
 pub fn card_profile(card: &CardFacts) -> Result<Profile> {
     let name = card.name.to_lowercase();
     let known = KNOWN.into_iter().find(|known| name.contains(known));
@@ -31,7 +31,7 @@ pub fn card_profile(card: &CardFacts) -> Result<Profile> {
         profile.name = "card".into();
         profile.cases = None;
         if let Some(rate) = card.memory_gb_per_s {
-            // Nine tenths of what is on paper is what copies reach.
+            // Copies reach about nine tenths of the nominal bandwidth.
             let factor = 0.9 * rate / profile.stream_gb_per_s.max(1.0);
             profile.stream_gb_per_s *= factor;
             profile.gather_gb_per_s *= factor;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn known_cards_have_their_own_rates_and_others_what_they_tell() {
+    fn known_cards_have_their_own_rates_and_others_scaled_ones() {
         for (name, known) in
             [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA A100-SXM4-40GB", "a100")]
         {

@@ -1,26 +1,28 @@
-//! Chooses a kernel by predicted time, and says why in words.
+//! Chooses the kernel with the shortest predicted time and gives the reason in words.
 
 use super::form::Form;
 use super::kernels::Forecast;
 use super::profile::Profile;
+use crate::error::Seconds;
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// A kernel that adds in an order of its own must be predicted to be faster by this factor, or the canonical one stays.
+/// A kernel with its own order of additions must be predicted faster than the best canonical kernel by this factor.
 pub const FREE_GAIN: f64 = 1.03;
 
-/// What was chosen.
+/// A chosen kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// The kernel and its form.
     pub form: Form,
-    /// Seconds that it should take.
+    /// Predicted seconds.
     pub predicted_s: f64,
-    /// Why.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// The form to take of `forms` for rows that look like this; nothing where none can hold them. Of equals the first.
+/// The form of `forms` with the shortest predicted time for rows with these features; the first of equals. `None` where no form
+/// supports the rows.
 pub fn choose(
     device: &Profile,
     features: &Features,
@@ -30,7 +32,7 @@ pub fn choose(
 ) -> Option<Choice> {
     let known = |form: &Form| form.shape(dtype, k).filter(|shape| device.weights.contains_key(*shape));
     let mut usable: Vec<(Form, Option<&str>)> =
-        forms.into_iter().filter(|form| form.holds(features)).map(|form| (form, known(&form))).collect();
+        forms.into_iter().filter(|form| form.supports(features)).map(|form| (form, known(&form))).collect();
     if usable.iter().any(|(_, shape)| shape.is_some()) {
         usable.retain(|(_, shape)| shape.is_some());
     } else {
@@ -49,30 +51,26 @@ pub fn choose(
     let mut reason = format!("{}: {}", form.name(), form.kernel.info().summary);
     let next = timed.iter().find(|(other, _)| other.kernel != form.kernel && *other != best);
     if let Some((other, seconds)) = next.filter(|(_, seconds)| *seconds > predicted_s) {
-        reason += &format!("; predicted {}, {} {}", time(predicted_s), other.name(), time(*seconds));
+        let (own, next) = (Seconds(predicted_s), Seconds(*seconds));
+        reason += &format!("; predicted kernel time {own}, next best {} {next}", other.name());
     }
     if form != best && best_s < predicted_s {
         let gain = (predicted_s / best_s - 1.0) * 100.0;
-        reason += &format!("; {} would be {gain:.1}% faster and add in another order", best.name());
+        reason += &format!(
+            "; {} is predicted {gain:.1} % faster, but its order of additions is not canonical",
+            best.name()
+        );
     } else if let (false, Some((other, seconds))) = (form.is_canonical(), canonical) {
         let loss = (seconds / predicted_s - 1.0) * 100.0;
         reason += &format!(
-            "; adds in an order of its own: {}, in canonical order, would be {loss:.0}% slower",
+            "; its order of additions is not canonical: the canonical {} is predicted {loss:.0} % slower",
             other.name()
         );
     }
-    if let Some(matrix) = forecast.alike() {
-        reason += &format!("; as on {matrix}, which looks alike");
+    if let Some((matrix, similarity)) = forecast.most_similar() {
+        reason += &format!("; similar to the measured matrix {matrix} (similarity {similarity:.2})");
     }
     Some(Choice { form, predicted_s, reason })
-}
-
-fn time(seconds: f64) -> String {
-    match seconds {
-        _ if seconds < 1e-3 => format!("{:.1} us", seconds * 1e6),
-        _ if seconds < 1.0 => format!("{:.3} ms", seconds * 1e3),
-        _ => format!("{seconds:.3} s"),
-    }
 }
 
 #[cfg(test)]
@@ -96,7 +94,7 @@ mod tests {
         }
     }
 
-    /// A device whose kernels are alike but for these factors.
+    /// A device whose kernels are equally fast, apart from these factors.
     fn device(factors: &[(KernelId, f64)]) -> Profile {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         device.weights.clear();
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_is_taken_and_the_next_named() {
+    fn the_fastest_kernel_is_chosen_and_the_next_named() {
         let (kernel, reason) = chosen(&[(KernelId::Sell, 0.5)], &features());
         assert_eq!(kernel, KernelId::Sell);
         assert!(reason.contains("predicted") && reason.contains("csr_runs"), "{reason}");
@@ -122,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_its_own_must_pay() {
+    fn a_kernel_that_is_not_canonical_must_be_faster_by_the_margin() {
         let (kernel, reason) = chosen(&[(KernelId::CsrWays, 0.98)], &features());
         assert_eq!(kernel, KernelId::CsrRuns);
-        assert!(reason.contains("csr_ways") && reason.contains("another order"), "{reason}");
+        assert!(reason.contains("csr_ways") && reason.contains("not canonical"), "{reason}");
         let (kernel, reason) = chosen(&[(KernelId::CsrWays, 0.8)], &features());
         assert_eq!(kernel, KernelId::CsrWays);
-        assert!(reason.contains("25% slower"), "{reason}");
+        assert!(reason.contains("25 % slower"), "{reason}");
     }
 
     #[test]
-    fn cases_change_predictions_of_what_looks_like_them_and_are_named() {
+    fn similar_cases_change_predictions_and_are_named() {
         let matrix: Csr<f64> = generate("mixed,n=40", 1, 1 << 30).unwrap().matrix;
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let features = Features::of(&Work::spmm(&matrix.view(), 16).unwrap(), &all);
@@ -143,14 +141,14 @@ mod tests {
             choose(&device, &features, 16, Dtype::F64, forms).unwrap()
         };
         let with = chosen(Some("h200"));
-        assert!(with.reason.contains("as on mixed,n=40, which looks alike"), "{}", with.reason);
+        assert!(with.reason.contains("similar to the measured matrix mixed,n=40"), "{}", with.reason);
         let without = chosen(None);
-        assert!(!without.reason.contains("alike") && without.predicted_s != with.predicted_s);
-        assert_eq!(chosen(Some("a card that nobody measured")), without);
+        assert!(!without.reason.contains("similar") && without.predicted_s != with.predicted_s);
+        assert_eq!(chosen(Some("an unmeasured card")), without);
     }
 
     #[test]
-    fn rows_that_a_format_cannot_hold_get_another() {
+    fn rows_too_long_for_a_format_get_another() {
         let long = Features { max: 513, ..features() };
         assert_eq!(chosen(&[(KernelId::Sell, 0.1)], &long).0, KernelId::CsrRuns);
     }

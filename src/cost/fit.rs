@@ -1,6 +1,6 @@
-//! Fits what is known of a device to measured times: the weights of its shapes by least squares on logarithms, drawn towards
-//! the weights that were there before, so that what no sample tells of stays as it was; or, for a card that was measured well
-//! before, a factor for each shape.
+//! Fits the cost model of a device to measured times. Weights of shapes: ridge regression on logarithms of time, with the previous
+//! weights as the prior, so that weights without samples keep their values. For a card whose weights are compiled in: one
+//! factor for each shape.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +11,42 @@ use super::regressors::{REGRESSORS, regressors};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// How strongly weights stay where they were; the first, which is a plain factor, hardly.
+/// Ridge parameter of all weights but the first, and of the first, which is a common factor.
 const RIDGE: f64 = 0.5;
 const RIDGE_OF_FACTOR: f64 = 0.005;
-/// Samples off by more than this, in logarithms, count less and less: one odd time must not decide.
-const ODD: f64 = 0.25;
-/// Rounds in which odd samples are found.
+/// Residual, in logarithms of time, beyond which a sample's weight falls: an outlier must not decide the fit.
+const OUTLIER_RESIDUAL: f64 = 0.25;
+/// Rounds of iterative reweighting.
 const ROUNDS: usize = 3;
-/// Samples that are so many times slower than the fastest of their case count little.
-const SLOW: f64 = 0.8;
-const LEAST_WEIGHT: f64 = 0.1;
+/// A sample's weight is its slow-down against the fastest form of its case to the power of minus this, and at least the minimum.
+const SLOW_DOWN_EXPONENT: f64 = 0.8;
+const MIN_WEIGHT: f64 = 0.1;
 
-/// Shapes are taken to be as fast as all others until about so many samples say otherwise.
+/// Ridge parameter of a shape's own factor: about as many samples are needed to move it away from the common factor.
 const RIDGE_OF_SHAPE: f64 = 10.0;
 
 /// A measured time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What ran.
+    /// The form that ran.
     pub form: Form,
-    /// What the rows looked like.
+    /// Features of the rows.
     pub features: Features,
     /// Columns of X.
     pub k: u64,
     /// Precision.
     pub dtype: Dtype,
-    /// How long it took.
+    /// Measured seconds.
     pub seconds: f64,
-    /// How long the fastest form took on the same rows.
+    /// Measured seconds of the fastest form on the same rows.
     pub fastest_s: f64,
 }
 
 impl Sample {
-    /// How much it counts.
+    /// Its weight in the fit.
     fn weight(&self) -> f64 {
-        let behind = (self.seconds / self.fastest_s.max(1e-12)).max(1.0);
-        behind.powf(-SLOW).max(LEAST_WEIGHT)
+        let slow_down = (self.seconds / self.fastest_s.max(1e-12)).max(1.0);
+        slow_down.powf(-SLOW_DOWN_EXPONENT).max(MIN_WEIGHT)
     }
 }
 
@@ -56,7 +56,7 @@ struct Row {
     weight: f64,
 }
 
-/// Weights of all shapes that there are samples of, by their names, from those that `device` has.
+/// New weights, by shape, of every shape that has samples; the weights of `device` are the prior.
 pub fn fit(device: &Profile, samples: &[Sample]) -> BTreeMap<String, Vec<f64>> {
     let mut rows: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
     for sample in samples {
@@ -77,8 +77,8 @@ pub fn fit(device: &Profile, samples: &[Sample]) -> BTreeMap<String, Vec<f64>> {
     fitted.collect()
 }
 
-/// By how much shapes are slower on this machine than `device` says, by their names: all by the same factor, and each by its own
-/// as far as samples tell.
+/// For each shape the factor by which it is slower than `device` predicts: a common factor, refined for each shape by its own
+/// samples.
 pub fn fit_factors(device: &Profile, samples: &[Sample]) -> BTreeMap<String, f64> {
     let mut ratios: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
     for sample in samples {
@@ -93,11 +93,11 @@ pub fn fit_factors(device: &Profile, samples: &[Sample]) -> BTreeMap<String, f64
     ratios.iter().map(|(shape, own)| (shape.to_string(), factor(own))).collect()
 }
 
-/// The mean of values with their weights, drawn towards `before`; odd ones count less.
+/// The weighted mean of `(value, weight)` pairs with prior `before`; outliers count less.
 fn centre(values: &[(f64, f64)], before: f64, ridge: f64) -> f64 {
     let mut centre = before;
     for _ in 0..ROUNDS {
-        let trust = |&(value, weight): &(f64, f64)| weight / ((value - centre) / ODD).hypot(1.0);
+        let trust = |&(value, weight): &(f64, f64)| weight / ((value - centre) / OUTLIER_RESIDUAL).hypot(1.0);
         let sum: f64 = values.iter().map(|own| trust(own) * own.0).sum();
         let trusts: f64 = values.iter().map(trust).sum();
         centre = (sum + ridge * before) / (trusts + ridge);
@@ -126,14 +126,14 @@ fn fit_shape(before: &[f64], rows: &[Row]) -> Vec<f64> {
         solve(&mut matrix, &mut right);
         weights = before.iter().zip(&right).map(|(before, change)| before + change).collect();
         for (row, trust) in rows.iter().zip(&mut trust) {
-            let off = (row.logarithm - dot(&row.numbers, &weights)) / ODD;
+            let off = (row.logarithm - dot(&row.numbers, &weights)) / OUTLIER_RESIDUAL;
             *trust = row.weight / off.hypot(1.0);
         }
     }
     weights
 }
 
-/// Solves a symmetric positive system in place, by elimination: the diagonal never vanishes.
+/// Solves a symmetric positive definite system in place by Gaussian elimination without pivoting.
 fn solve(matrix: &mut [[f64; REGRESSORS]], right: &mut [f64; REGRESSORS]) {
     for pivot in 0..REGRESSORS {
         let line = matrix[pivot];
@@ -187,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_slower_by_a_factor_is_predicted_to_be() {
+    fn factors_of_a_slower_machine_are_recovered() {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         let mut measured = samples(&device, KernelId::CsrSubwarp);
         measured.extend(samples(&device, KernelId::Hybrid));
         for sample in &mut measured {
-            // One kernel is faster than the others on this machine.
+            // One kernel is faster than the other on this machine.
             let own = if sample.form.kernel == KernelId::Hybrid { 1.2 } else { 1.5 };
             (sample.seconds, sample.fastest_s) = (own * sample.seconds, own * sample.fastest_s);
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_made_the_times_predict_them_again() {
+    fn weights_are_recovered_from_the_times_they_predict() {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         let mut weights = vec![0.0; REGRESSORS];
         (weights[0], weights[1], weights[2], weights[15]) = (0.7, 0.4, -0.3, 0.1);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_nothing_is_fitted_and_few_leave_the_rest_alone() {
+    fn weights_without_samples_keep_their_values() {
         let mut device = preset("h200").unwrap().gpus.remove(0);
         device.cases = None;
         assert!(fit(&device, &[]).is_empty());

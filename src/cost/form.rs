@@ -1,4 +1,4 @@
-//! A kernel and which form of it: what is chosen among.
+//! Forms: a kernel with its compile-time parameters, the unit of choice.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// Kernels of the CPU to choose among, the one to take of equals first. Those on ELLPACK run the same bodies as the first.
+/// CPU kernels to choose among; the first wins a tie. The ELLPACK kernels run the same bodies as the first and are left out.
 const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];
-/// Kernels of GPUs to choose among. The first is canonical and for any K but the largest.
+/// GPU kernels to choose among. The first is canonical and supports all but the largest K.
 const OF_GPU: [KernelId; 9] = [
     KernelId::CsrRuns,
     KernelId::CsrSubwarp,
@@ -23,7 +23,7 @@ const OF_GPU: [KernelId; 9] = [
     KernelId::RowGroupsCut,
 ];
 
-/// The kernels worth choosing among; the others are there for comparison.
+/// The kernels that the planner chooses among; the other kernels exist for comparison.
 pub fn eligible(processor: Processor) -> &'static [KernelId] {
     match processor {
         Processor::Cpu => &OF_CPU,
@@ -31,28 +31,28 @@ pub fn eligible(processor: Processor) -> &'static [KernelId] {
     }
 }
 
-/// A kernel and, where it has several, one of its forms.
+/// A kernel and, where it has several, one of its variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Form {
     /// The kernel.
     pub kernel: KernelId,
-    /// Its form; of no meaning for the CPU's kernels.
+    /// Its variant; ignored for CPU kernels.
     pub variant: Variant,
 }
 
 impl Form {
-    /// A kernel of the CPU.
+    /// The form of a CPU kernel.
     pub fn cpu(kernel: KernelId) -> Self {
         Self { kernel, variant: Variant::PLAIN }
     }
 
-    /// How the rows that it computes are to lie on a GPU.
+    /// The layout of A that it reads on a GPU.
     pub fn layout(&self) -> Layout {
         CudaKernel::of(self.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
     }
 
-    /// The forms of `kernel` for `k` columns that a device can run; all that can be made where it `compiles`, else those
-    /// that are built in. None where the kernel is for fewer columns.
+    /// The forms of `kernel` for `k` columns that a device can run: all that can be compiled where it `compiles`, else the
+    /// compiled-in ones. Empty where the kernel supports fewer columns only.
     pub fn all(kernel: KernelId, dtype: Dtype, k: u64, compiles: bool) -> Vec<Self> {
         let form = |variant| Self { kernel, variant };
         match CudaKernel::of(kernel) {
@@ -61,7 +61,7 @@ impl Form {
         }
     }
 
-    /// Its name, with what tells it from the kernel's other forms.
+    /// Its name: the kernel's, with the parameters that differ between its forms.
     pub fn name(&self) -> String {
         match CudaKernel::of(self.kernel) {
             Ok(gpu) if self.variant.piece > 0 && !gpu.constants.contains(&Constant::Piece) => {
@@ -72,18 +72,18 @@ impl Form {
         }
     }
 
-    /// Whether it adds in the order that all canonical kernels add in.
+    /// Whether its order of additions is canonical.
     pub fn is_canonical(&self) -> bool {
         self.kernel.info().order == Order::Canonical
     }
 
-    /// What it runs on.
+    /// The processor that it runs on.
     pub fn processor(&self) -> Processor {
         self.kernel.info().runs_on
     }
 
-    /// Whether rows that look like this can be laid out for it: slices hold rows of one segment at most.
-    pub fn holds(&self, features: &Features) -> bool {
+    /// Whether it supports rows with these features: a slice holds rows of at most one segment.
+    pub fn supports(&self, features: &Features) -> bool {
         match self.kernel {
             KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
             _ => true,

@@ -1,7 +1,8 @@
-//! The time of a kernel on a device: what its memory would need, times a factor that depends on what the rows look like.
+//! The predicted time of a kernel on a device: a lower bound from memory bandwidth, times a factor that depends on the rows.
 //!
-//! The logarithm of the factor is a sum of [`regressors`] with weights of the kernel's shape, fitted to measured times, and of
-//! what [`Cases`] that look alike say. Times are regressed and not labels, so that a near tie costs little whichever way it goes.
+//! The logarithm of the factor is the sum of the [`regressors`], weighted by the weights of the kernel's shape, and of the
+//! correction from similar measured [`Cases`]. Times are regressed rather than labels, so a wrong choice between two nearly equal
+//! kernels costs little.
 
 use super::cases::{Cases, Nearby};
 use super::form::Form;
@@ -10,14 +11,14 @@ use super::regressors::{REGRESSORS, regressors};
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
-/// Seconds of a kernel that has nothing to do.
+/// Seconds of an empty kernel.
 const START_S: f64 = 3e-6;
-/// Bytes that a row of X takes at least on its way.
+/// Smallest transfer of the memory system: a row of X costs at least this.
 const SECTOR_BYTES: f64 = 32.0;
-/// The logarithm of a factor is not believed beyond this.
-const MOST: f64 = 6.0;
+/// The logarithm of a factor is clamped to this magnitude.
+const MAX_LOG_FACTOR: f64 = 6.0;
 
-/// Seconds in which the device's memory, or the cache that X lies in, moves what any kernel has to move.
+/// Lower bound in seconds: the device's memory, or the cache that holds X, moves the bytes that every kernel must move.
 pub(super) fn floor_s(device: &Profile, features: &Features, load: &Load, dtype: Dtype) -> f64 {
     let row_bytes = pitch_bytes(load.k.saturating_mul(dtype.bytes() as u64)) as f64;
     let columns = features.end_column.saturating_sub(features.first_column).max(1);
@@ -29,7 +30,7 @@ pub(super) fn floor_s(device: &Profile, features: &Features, load: &Load, dtype:
     START_S + moved_s.max(gathered_s)
 }
 
-/// Predicts times of forms on the same rows: what they share is found out once.
+/// Predicts the times of several forms on the same rows; the common part is computed once.
 pub(super) struct Forecast<'a> {
     device: &'a Profile,
     load: Load,
@@ -41,7 +42,7 @@ pub(super) struct Forecast<'a> {
 }
 
 impl<'a> Forecast<'a> {
-    /// For rows that look like this.
+    /// A forecast for rows with these features.
     pub fn new(device: &'a Profile, features: &Features, k: u64, dtype: Dtype) -> Self {
         let load = Load::of(features, k, dtype);
         let floor_s = floor_s(device, features, &load, dtype);
@@ -51,21 +52,21 @@ impl<'a> Forecast<'a> {
         Self { device, load, k, dtype, floor_s, numbers, nearby }
     }
 
-    /// Seconds of a shape, if the device has weights for it.
+    /// Predicted seconds of a shape; `None` where the device has no weights for it.
     fn shape_s(&self, shape: &str) -> Option<f64> {
         let weights = self.device.weights.get(shape)?;
-        let weighed: f64 = self.numbers.iter().zip(weights).map(|(number, weight)| number * weight).sum();
-        let measured = self.nearby.as_ref().map_or(0.0, |nearby| nearby.correction(shape));
+        let weighted: f64 = self.numbers.iter().zip(weights).map(|(number, weight)| number * weight).sum();
+        let correction = self.nearby.as_ref().map_or(0.0, |nearby| nearby.correction(shape));
         let factor = self.device.factors.get(shape).copied().unwrap_or(1.0);
-        Some(self.floor_s * (weighed + measured).clamp(-MOST, MOST).exp() * factor)
+        Some(self.floor_s * (weighted + correction).clamp(-MAX_LOG_FACTOR, MAX_LOG_FACTOR).exp() * factor)
     }
 
-    /// Seconds of a form.
+    /// Predicted seconds of a form.
     pub fn form_s(&self, form: &Form) -> f64 {
         self.seconds(form, form.nearest_shape(self.dtype, self.k))
     }
 
-    /// Seconds of a form of such a shape.
+    /// Predicted seconds of a form whose shape is known.
     pub fn seconds(&self, form: &Form, shape: Option<&str>) -> f64 {
         if self.load.rows == 0 {
             return 0.0;
@@ -74,20 +75,20 @@ impl<'a> Forecast<'a> {
         alone_s.unwrap_or_else(|| self.device.kernel_s(&self.load)) * self.device.correction(form)
     }
 
-    /// A matrix that was measured and looks like these rows.
-    pub fn alike(&self) -> Option<&'static str> {
-        self.nearby.as_ref().and_then(Nearby::alike)
+    /// The most similar measured matrix and its similarity.
+    pub fn most_similar(&self) -> Option<(&'static str, f32)> {
+        self.nearby.as_ref().and_then(Nearby::most_similar)
     }
 }
 
 impl Profile {
-    /// Seconds of a form of a kernel on rows that look like this, if it has the device to itself.
+    /// Predicted seconds of a form on rows with these features, with the device otherwise idle.
     pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
         Forecast::new(self, features, k, dtype).form_s(form)
     }
 }
 
-/// Whether weights are as many as there are numbers to weigh, all finite.
-pub(super) fn are_sound(weights: &[f64]) -> bool {
+/// Whether there is one finite weight for each regressor.
+pub(super) fn are_valid(weights: &[f64]) -> bool {
     weights.len() == REGRESSORS && weights.iter().all(|weight| weight.is_finite())
 }

@@ -1,7 +1,7 @@
-//! The cost model: how long a kernel takes on a chunk and a copy on a link, from a few rates of each device.
+//! The cost model: predicted times of kernels on chunks and of copies over links, from a few rates of each device.
 //!
-//! Rates are plain data. Those of known machines lie in `configs/machines/` with the source of every figure and are
-//! built in; [`preset`] finds them by name.
+//! Rates are plain data. `configs/machines/` has those of known machines, with the source of every figure; they are compiled in,
+//! and [`preset`] finds them by name.
 
 mod cards;
 mod cases;
@@ -9,7 +9,6 @@ mod choose;
 mod fit;
 mod form;
 mod kernels;
-mod looks;
 mod model;
 mod presets;
 mod profile;
@@ -17,6 +16,7 @@ mod reference;
 mod refined;
 mod regressors;
 mod shape;
+mod similarity;
 
 pub use cards::{CardFacts, card_profile};
 pub use choose::{Choice, FREE_GAIN, choose};

@@ -1,5 +1,5 @@
-//! What was measured of a machine, as a file: constants of its kernels and rates of its memory. `rowloom calibrate` writes it,
-//! planning reads it.
+//! The calibrated cost model of a machine, as a file: weights of its kernels and rates of its memory. `rowloom calibrate` writes
+//! it, the planner reads it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::are_sound;
+use super::kernels::are_valid;
 use super::profile::{HostRates, Profile};
 use super::shape::SHAPES;
 use crate::error::{Error, Result};
@@ -16,40 +16,40 @@ use crate::files;
 use crate::suggest::did_you_mean;
 use crate::toml_file::{TomlError, TomlFile};
 
-/// By how much a shape may be slower on a machine than on another with the same card.
-const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
+/// Valid factors between two machines with the same card.
+const VALID_FACTORS: RangeInclusive<f64> = 0.01..=100.0;
 
-/// What was measured of a machine.
+/// The calibrated cost model of a machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The host's memory, where it was measured.
+    /// Rates of the host's memory, where measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostRates>,
-    /// Its devices.
+    /// The calibrated devices.
     #[serde(default, rename = "device")]
     pub devices: Vec<DeviceModel>,
 }
 
-/// What was measured of a device.
+/// The calibrated cost model of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceModel {
-    /// `cpu`, `emulated`, or the name of a card's profile; the same for all cards of one kind.
+    /// `cpu`, `emulated`, or the name of a card's profile, which all cards of one kind share.
     pub name: String,
-    /// Threads that a CPU was measured with.
+    /// The thread count that a CPU was measured with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Weights of its kernels' shapes.
+    /// Weights by kernel shape.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, Vec<f64>>,
-    /// For a card whose weights are built in: by how much shapes are slower on this one.
+    /// For a card with compiled-in weights: the factor by which each shape is slower on this machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub factors: BTreeMap<String, f64>,
 }
 
 impl Model {
-    /// Where a user's model lies; none where there is no home.
+    /// The path of the user's model; `None` without a home folder.
     pub fn of_user() -> Option<PathBuf> {
         let absolute =
             |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -57,7 +57,7 @@ impl Model {
         configs.map(|configs| configs.join("rowloom").join("model.toml"))
     }
 
-    /// The model to use and its file: as named, none, or where that is `auto` the user's own if there is one.
+    /// The model that `--model` names and its path: a file, `none`, or for `auto` the user's own if there is one.
     pub fn named(name: &str) -> Result<Option<(PathBuf, Self)>> {
         let path = match name {
             "none" => None,
@@ -76,13 +76,15 @@ impl Model {
         })?;
         for (number, device) in model.devices.iter().enumerate() {
             let weights =
-                device.weights.iter().map(|(shape, weights)| ("weights", shape, are_sound(weights)));
-            let factors =
-                device.factors.iter().map(|(shape, factor)| ("factors", shape, FACTORS.contains(factor)));
-            for (key, shape, is_sound) in weights.chain(factors) {
+                device.weights.iter().map(|(shape, weights)| ("weights", shape, are_valid(weights)));
+            let factors = device
+                .factors
+                .iter()
+                .map(|(shape, factor)| ("factors", shape, VALID_FACTORS.contains(factor)));
+            for (key, shape, is_valid) in weights.chain(factors) {
                 let reason = if !SHAPES.contains(&shape.as_str()) {
                     format!("unknown kernel shape '{shape}'{}", did_you_mean(shape, SHAPES))
-                } else if !is_sound {
+                } else if !is_valid {
                     format!("the {key} of {shape} are outside their range")
                 } else {
                     continue;
@@ -94,7 +96,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Writes the model so that the file is there whole or as it was before.
+    /// Writes the model atomically.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = toml::to_string(self)
             .map_err(|error| Error::Internal(format!("the model cannot be written as TOML: {error}")))?;
@@ -107,7 +109,7 @@ impl Model {
         })
     }
 
-    /// Tells `profile`, of a CPU with so many threads or of a card, what was measured of it; whether anything was.
+    /// Applies the calibration to `profile`, of a card or of a CPU with `threads` threads. Returns whether there was one.
     pub fn apply(&self, profile: &mut Profile, threads: u32) -> bool {
         let is_it = |device: &&DeviceModel| {
             device.name == profile.name && device.threads.is_none_or(|measured| measured == threads)
@@ -117,7 +119,7 @@ impl Model {
             .weights
             .extend(device.weights.iter().map(|(shape, weights)| (shape.clone(), weights.clone())));
         profile.factors.clone_from(&device.factors);
-        // What weights that are built in left over says nothing of others.
+        // The measured cases are residuals of the compiled-in weights, not of these.
         if !device.weights.is_empty() {
             profile.cases = None;
         }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_comes_back_as_it_was_written() {
+    fn a_saved_model_loads_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("model.toml");
         model().save(&path).unwrap();
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_of_a_known_card_leave_what_was_measured_of_it_before() {
+    fn factors_of_a_known_card_keep_its_weights_and_cases() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.toml");
         std::fs::write(&path, "[[device]]\nname = \"h200\"\n[device.factors]\nsell = 1.25\n").unwrap();
@@ -183,11 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_for_its_device_and_threads() {
+    fn a_model_applies_to_its_device_and_thread_count() {
         let mut card = preset("h200").unwrap().gpus.remove(0);
         card.weights.clear();
         assert!(model().apply(&mut card, 16) && !card.weights.is_empty());
-        assert_eq!(card.cases, None, "what other weights left over");
+        assert_eq!(card.cases, None, "they are residuals of other weights");
         let mut cpu = cpu_profile(2, 1 << 30).unwrap();
         assert!(model().apply(&mut cpu, 2) && !model().apply(&mut cpu, 16));
     }

@@ -1,4 +1,4 @@
-//! Descriptions of machines, read from the TOML files that are built in.
+//! Descriptions of machines, parsed from compiled-in TOML files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::suggest::nearest;
 
-/// Name and text of every machine that can be simulated.
+/// Name and description of every machine that can be simulated.
 const MACHINES: [(&str, &str); 4] = [
     ("h200", include_str!("../../configs/machines/h200.toml")),
     ("h100", include_str!("../../configs/machines/h100.toml")),
@@ -17,42 +17,42 @@ const MACHINES: [(&str, &str); 4] = [
     ("node8", include_str!("../../configs/machines/node8.toml")),
 ];
 const CPU: &str = include_str!("../../configs/machines/cpu.toml");
-/// Weights of the kernels' shapes: of a CPU, and of GPUs by the name that a description gives.
+/// Weights by kernel shape: of a CPU, and of GPUs by the name that a machine description gives.
 const CPU_WEIGHTS: &str = include_str!("../../configs/kernels/cpu.toml");
 const GPU_WEIGHTS: [(&str, &str); 1] = [("h200", include_str!("../../configs/kernels/h200.toml"))];
 const EMULATED: &str = include_str!("../../configs/machines/emulated.toml");
 
-/// Cores that a description's memory is measured with; machines with more have more of it.
+/// Cores of the machine whose memory bandwidth `cpu.toml` gives; it is scaled up for machines with more.
 const CORES_OF_MEMORY: f64 = 16.0;
 
-/// Most GPUs that a name may ask for.
-const MOST_GPUS: u32 = 64;
+/// Largest number of GPUs in a name.
+const MAX_GPUS: u32 = 64;
 
-/// A machine that is not here: its host and its GPUs.
+/// A machine to simulate: its host and its GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// The name it was asked for by.
+    /// Its name, as in `sim:NAME`.
     pub name: String,
-    /// The host's memory.
+    /// Rates of the host's memory.
     pub host: HostRates,
-    /// The host's cores.
+    /// The CPU.
     pub cpu: Profile,
-    /// Its GPUs, all alike.
+    /// The GPUs, all of one kind.
     pub gpus: Vec<Profile>,
 }
 
-/// A description as it lies in a file.
+/// The content of a machine description.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     gpus: u32,
-    /// Whose weights its GPUs have.
+    /// The name of the weights and cases that its GPUs use.
     weights: String,
     host: HostFile,
     gpu: Profile,
 }
 
-/// The host of a description; where a machine has one GPU these are the figures for each GPU.
+/// The host of a description. Where the machine has one GPU, these are the figures per GPU.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostFile {
@@ -62,7 +62,7 @@ struct HostFile {
     copy_gb_per_s: f64,
 }
 
-/// Rates of one core, and of all cores where they share something.
+/// Rates of one core, and of the resources that all cores share.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CpuFile {
@@ -71,12 +71,12 @@ struct CpuFile {
     core_gather_gb_per_s: f64,
     core_far_gather_gb_per_s: f64,
     core_cache_bytes: u64,
-    /// What 16 cores read.
+    /// Read bandwidth of 16 cores.
     memory_gb_per_s: f64,
-    /// What they and a card read together.
+    /// Bandwidth of 16 cores and a copying card together.
     shared_gb_per_s: f64,
     copy_gb_per_s: f64,
-    /// Rows of X that are fetched, as a multiple of what the memory gives: some come from a cache after all.
+    /// Gather bandwidth as a multiple of the memory bandwidth: some rows of X hit in a cache.
     far_gather_of_memory: f64,
     launch_us: f64,
     row_ns: f64,
@@ -84,7 +84,7 @@ struct CpuFile {
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text)
-        .map_err(|error| Error::Internal(format!("a built-in machine description is damaged: {error}")))
+        .map_err(|error| Error::Internal(format!("a compiled-in machine description is invalid: {error}")))
 }
 
 /// The names that [`preset`] knows.
@@ -102,12 +102,12 @@ pub fn preset(name: &str) -> Result<Preset> {
             let text = text(base).ok_or_else(|| unknown(name))?;
             let file = parse::<MachineFile>(text)?;
             match count.parse() {
-                Ok(count @ 1..=MOST_GPUS) if file.gpus == 1 => (file, count),
+                Ok(count @ 1..=MAX_GPUS) if file.gpus == 1 => (file, count),
                 _ => return Err(unknown(name)),
             }
         }
     };
-    // A machine with more GPUs has a host that is larger by as much.
+    // The host grows with the number of GPUs.
     let host = HostRates {
         cores: file.host.cores * count,
         memory_gb_per_s: file.host.memory_gb_per_s * f64::from(count),
@@ -134,12 +134,12 @@ fn unknown(name: &str) -> Error {
         None => String::new(),
     };
     Error::Usage(format!(
-        "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MOST_GPUS} GPUs may follow, as in h200x4",
+        "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MAX_GPUS} GPUs may follow, as in h200x4",
         names.join(", ")
     ))
 }
 
-/// A CPU of which nothing is known but the number of threads.
+/// The default profile of a CPU with `threads` threads.
 pub fn cpu_profile(threads: usize, memory_bytes: u64) -> Result<Profile> {
     cpu_with_memory(threads, memory_bytes, host_rates(threads)?.memory_gb_per_s)
 }
@@ -162,6 +162,10 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
         row_ns: file.row_ns / cores,
         product_ns: 0.0,
         compiles: false,
+        driver_start_s: 0.0,
+        open_s: 0.0,
+        load_kernel_s: 0.0,
+        first_compile_s: 0.0,
         link: None,
         weights: parse(CPU_WEIGHTS)?,
         cases: None,
@@ -170,7 +174,7 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
     })
 }
 
-/// The memory of a host of which nothing is known but the number of threads.
+/// The default rates of the memory of a host with `threads` threads.
 pub fn host_rates(threads: usize) -> Result<HostRates> {
     let file: CpuFile = parse(CPU)?;
     let cores = threads.max(1) as f64;
@@ -181,19 +185,19 @@ pub fn host_rates(threads: usize) -> Result<HostRates> {
     })
 }
 
-/// The emulated GPU.
+/// The profile of the emulated GPU.
 pub fn emulated_profile() -> Result<Profile> {
     parse(EMULATED)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::kernels::are_sound;
+    use super::super::kernels::are_valid;
     use super::super::{Load, SHAPES};
     use super::*;
 
     #[test]
-    fn every_description_is_sound() {
+    fn every_description_is_valid() {
         for name in preset_names() {
             let machine = preset(name).unwrap();
             assert!(!machine.gpus.is_empty(), "{name}");
@@ -203,11 +207,12 @@ mod tests {
             }
             for profile in machine.gpus.iter().chain([&machine.cpu]) {
                 for (shape, weights) in &profile.weights {
-                    assert!(SHAPES.contains(&shape.as_str()) && are_sound(weights), "{name}: {shape}");
+                    assert!(SHAPES.contains(&shape.as_str()) && are_valid(weights), "{name}: {shape}");
                 }
             }
             assert!(machine.gpus[0].weights.contains_key("csr_runs_64"), "{name}");
             let link = machine.gpus[0].link.as_ref().expect("a GPU has a link");
+            assert!(machine.gpus[0].open_s > 0.0 && machine.gpus[0].load_kernel_s > 0.0, "{name}");
             assert!(link.both_gb_per_s <= link.to_device_gb_per_s + link.from_device_gb_per_s, "{name}");
             assert!(machine.host.copy_gb_per_s < machine.host.memory_gb_per_s, "{name}");
         }
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_gpus_may_follow_the_name() {
+    fn a_gpu_count_may_follow_the_name() {
         assert_eq!(preset("h200x4").unwrap().gpus.len(), 4);
         assert_eq!(preset("node8").unwrap().gpus.len(), 8);
         let (one, two) = (preset("a100").unwrap(), preset("a100x2").unwrap());
@@ -254,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_twice_as_slow_takes_twice_as_long() {
+    fn times_scale_with_the_factor() {
         let load =
             Load { rows: 10, nnz: 500, k: 8, compulsory_bytes: 1 << 20, gathered_bytes: 1 << 22, x_bytes: 1 };
         for profile in [cpu_profile(2, 1 << 30).unwrap(), emulated_profile().unwrap()] {
-            let slowed = profile.slowed(2.0);
-            assert!((slowed.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);
+            let scaled = profile.scaled(2.0);
+            assert!((scaled.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);
             let copied = |profile: &Profile| profile.upload_s(1 << 40) + profile.download_s(1 << 40);
-            assert!(profile.link.is_none() || (copied(&slowed) / copied(&profile) - 2.0).abs() < 1e-3);
+            assert!(profile.link.is_none() || (copied(&scaled) / copied(&profile) - 2.0).abs() < 1e-3);
         }
     }
 

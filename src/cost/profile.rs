@@ -1,7 +1,7 @@
-//! Rates of a device, of its link and of the host, and the times that follow from them.
+//! Rates of a device, of its link and of the host, and the times computed from them.
 //!
-//! Times are in seconds. A rate of zero or less would make a time infinite or negative; it counts as one byte a second,
-//! so that a damaged description gives a bad plan and not a crash.
+//! Times are in seconds. A rate of zero or less would give an infinite or negative time; it counts as one byte per second, so
+//! that an invalid description gives a bad plan and not a crash.
 
 use std::collections::BTreeMap;
 
@@ -13,59 +13,71 @@ use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 use crate::work::Features;
 
-/// What a device can do.
+/// The rates and properties of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name in plans.
+    /// The name of its kind: `cpu`, `emulated`, or a card's.
     pub name: String,
-    /// What kernels it takes.
+    /// The kind of kernels that it runs.
     pub processor: Processor,
-    /// Bytes of its own memory; for a CPU the host's.
+    /// Bytes of its memory; for a CPU the host's.
     pub memory_bytes: u64,
-    /// Rate at which it reads and writes its memory in order.
+    /// Bandwidth of sequential reads and writes of its memory.
     pub stream_gb_per_s: f64,
-    /// Rate at which rows of X are fetched while X stays in its cache.
+    /// Bandwidth of gathering rows of X that are in its cache.
     pub gather_gb_per_s: f64,
-    /// Rate at which rows of X are fetched from its memory.
+    /// Bandwidth of gathering rows of X from its memory.
     pub far_gather_gb_per_s: f64,
-    /// How much of X its last cache usefully holds.
+    /// Bytes of X that its last-level cache usefully holds.
     pub cache_bytes: u64,
-    /// Time to start a kernel or a job.
+    /// Time to launch a kernel or to start a job of the thread pool.
     pub launch_us: f64,
-    /// Time of a row beside its bytes.
+    /// Time per row, in addition to its bytes.
     pub row_ns: f64,
-    /// Time of a multiplication and addition beside its bytes.
+    /// Time per multiply-add, in addition to its bytes.
     pub product_ns: f64,
-    /// Whether it makes forms of kernels that are not built in.
+    /// Whether kernels can be compiled at run time, in addition to the compiled-in ones.
     #[serde(default)]
     pub compiles: bool,
-    /// How it is reached from the host's memory; none where it computes there.
+    /// Seconds to start the driver, once for all devices.
+    #[serde(default)]
+    pub driver_start_s: f64,
+    /// Seconds to open the device: to create its context and streams.
+    #[serde(default)]
+    pub open_s: f64,
+    /// Seconds to load a kernel that was compiled before.
+    #[serde(default)]
+    pub load_kernel_s: f64,
+    /// Seconds to compile a plan's kernels on a machine that never ran them.
+    #[serde(default)]
+    pub first_compile_s: f64,
+    /// Its link to the host's memory; `None` for a device that computes in the host's memory.
     pub link: Option<Link>,
-    /// Weights of the kernels' shapes; kernels without any are taken to reach the rates above.
+    /// Weights by kernel shape; kernels without weights are predicted from the rates above.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, Vec<f64>>,
-    /// The card whose measured cases predictions are drawn towards.
+    /// The card whose measured cases correct the predictions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cases: Option<String>,
-    /// By how much shapes were measured to be slower or faster on this very machine.
+    /// Calibrated factors by shape: measured time on this machine over the prediction of the weights.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub factors: BTreeMap<String, f64>,
-    /// By how much kernels were found to be slower or faster than all that.
+    /// Corrections from runs and `--tune`, applied last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
 }
 
-/// By how much a kernel was found to be slower than its weights say; less than 1 where it is faster.
+/// A correction of a kernel's predicted time; a factor below 1 means that it is faster than predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
     /// The kernel.
     pub kernel: KernelId,
-    /// The form that was measured; none where it is true of all.
+    /// The variant that was measured; `None` for all variants.
     #[serde(default)]
     pub variant: Option<Variant>,
-    /// Measured over predicted.
+    /// Measured time over predicted time.
     pub factor: f64,
 }
 
@@ -73,51 +85,51 @@ pub struct Correction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Time before the first byte moves.
+    /// Time before the first byte arrives.
     pub latency_us: f64,
-    /// Rate to the device.
+    /// Bandwidth to the device.
     pub to_device_gb_per_s: f64,
-    /// Rate from the device.
+    /// Bandwidth from the device.
     pub from_device_gb_per_s: f64,
-    /// Rate of both directions together when both are busy.
+    /// Combined bandwidth with both directions busy.
     pub both_gb_per_s: f64,
-    /// Seconds to register a gigabyte of the host's memory, so that it crosses from where it lies; none where that cannot
-    /// be done.
+    /// Seconds to register (page-lock) a gigabyte of the host's memory, which the device then copies without staging; `None` where
+    /// the device cannot.
     #[serde(default)]
     pub register_s_per_gb: Option<f64>,
 }
 
-/// What the host's memory can do for everybody together.
+/// Rates of the host's memory, shared by all devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostRates {
-    /// Cores.
+    /// Number of cores.
     pub cores: u32,
-    /// Bytes read and written.
+    /// Bandwidth of reads and writes together.
     pub memory_gb_per_s: f64,
-    /// Bytes copied into pinned memory by all cores.
+    /// Bandwidth of copies into page-locked memory.
     pub copy_gb_per_s: f64,
 }
 
-/// What a kernel has to do.
+/// The work of a kernel, in rows, nonzeros and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Rows it computes.
+    /// Rows of Y.
     pub rows: u64,
-    /// Nonzeros it multiplies.
+    /// Nonzeros.
     pub nnz: u64,
     /// Columns of X.
     pub k: u64,
-    /// Bytes of A and Y that must move once.
+    /// Bytes of A and Y, each moved once.
     pub compulsory_bytes: u64,
-    /// Bytes of X that are fetched, each time they are used.
+    /// Bytes of X with one fetch for each nonzero.
     pub gathered_bytes: u64,
-    /// Bytes of X that are within reach.
+    /// Bytes of the range of X that the columns span.
     pub x_bytes: u64,
 }
 
 impl Load {
-    /// Of rows that look like this.
+    /// The work of rows with these features.
     pub fn of(features: &Features, k: u64, dtype: Dtype) -> Self {
         let value = dtype.bytes() as u64;
         let row_bytes = k.saturating_mul(value);
@@ -132,19 +144,19 @@ impl Load {
         }
     }
 
-    /// Bytes that move between memory and a processor whose cache keeps X while it is used.
+    /// Bytes between memory and processor, if the cache keeps X while it is used.
     pub fn moved_bytes(&self) -> u64 {
         self.compulsory_bytes.saturating_add(self.x_bytes.min(self.gathered_bytes))
     }
 }
 
-/// Seconds for `bytes` at a rate.
+/// Seconds to move `bytes` at a bandwidth.
 pub(super) fn seconds(bytes: u64, gb_per_s: f64) -> f64 {
     bytes as f64 / (gb_per_s * 1e9).max(1.0)
 }
 
 impl Profile {
-    /// Seconds of a kernel that has the device to itself.
+    /// Predicted seconds of a kernel without weights, with the device otherwise idle.
     pub fn kernel_s(&self, load: &Load) -> f64 {
         if load.rows == 0 {
             return 0.0;
@@ -157,25 +169,24 @@ impl Profile {
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
     }
 
-    /// The same device, so many times slower in everything.
-    pub fn slowed(&self, factor: f64) -> Self {
-        let mut slowed = self.clone();
+    /// The same device with all of its times multiplied by `factor`; below 1 it is faster.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let mut scaled = self.clone();
         let rates =
-            [&mut slowed.stream_gb_per_s, &mut slowed.gather_gb_per_s, &mut slowed.far_gather_gb_per_s];
+            [&mut scaled.stream_gb_per_s, &mut scaled.gather_gb_per_s, &mut scaled.far_gather_gb_per_s];
         rates.into_iter().for_each(|rate| *rate /= factor);
-        slowed.product_ns *= factor;
-        slowed.row_ns *= factor;
-        slowed.launch_us *= factor;
-        if let Some(link) = &mut slowed.link {
+        scaled.product_ns *= factor;
+        scaled.row_ns *= factor;
+        scaled.launch_us *= factor;
+        if let Some(link) = &mut scaled.link {
             let rates =
                 [&mut link.to_device_gb_per_s, &mut link.from_device_gb_per_s, &mut link.both_gb_per_s];
             rates.into_iter().for_each(|rate| *rate /= factor);
         }
-        slowed
+        scaled
     }
 
-    /// By how much a form was found to be slower or faster; what is known of the form itself counts before what is known of
-    /// its kernel.
+    /// The correction factor of a form: its own, else its kernel's, else 1.
     pub fn correction(&self, form: &Form) -> f64 {
         let of = |variant| {
             let mut known = self.corrections.iter();
@@ -184,14 +195,14 @@ impl Profile {
         of(Some(form.variant)).or_else(|| of(None)).map_or(1.0, |known| known.factor)
     }
 
-    /// Seconds to bring bytes to the device.
+    /// Seconds to copy bytes to the device.
     pub fn upload_s(&self, bytes: u64) -> f64 {
         self.link
             .as_ref()
             .map_or(0.0, |link| link.latency_us * 1e-6 + seconds(bytes, link.to_device_gb_per_s))
     }
 
-    /// Seconds to bring bytes back.
+    /// Seconds to copy bytes from the device.
     pub fn download_s(&self, bytes: u64) -> f64 {
         self.link
             .as_ref()
@@ -205,7 +216,7 @@ impl HostRates {
         seconds(bytes, self.copy_gb_per_s)
     }
 
-    /// Seconds in which so many bytes can be read from or written to the host's memory.
+    /// Seconds to read or write bytes of the host's memory.
     pub fn memory_s(&self, bytes: u64) -> f64 {
         seconds(bytes, self.memory_gb_per_s)
     }

@@ -1,5 +1,5 @@
-//! What runs have told of a machine since it was measured: by how much each kernel is slower or faster than its constants say.
-//! Kept beside the model; predictions follow it, results never do.
+//! Corrections learned from runs after calibration: for each kernel the ratio of measured to predicted time. Stored beside the model.
+//! Predictions use them; the values of Y never depend on them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::kernel::{KernelId, Processor};
 
-/// How much of what a run tells is believed at once.
-const WEIGHT: f64 = 0.3;
-/// Kernels are not taken to be off by more than this factor.
-const MOST: f64 = 4.0;
+/// Learning rate: the exponent of a run's ratio in the update of the factor.
+const LEARNING_RATE: f64 = 0.3;
+/// Factors are clamped to this and its inverse.
+const MAX_FACTOR: f64 = 4.0;
 
-/// Factors of all devices.
+/// Learned factors of all devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refined {
@@ -37,28 +37,28 @@ struct RefinedDevice {
 }
 
 impl Refined {
-    /// Where it lies: `model.refined.toml` beside `model.toml`.
+    /// Its path: `model.refined.toml` beside `model.toml`.
     pub fn beside(model: &Path) -> PathBuf {
         model.with_extension("refined.toml")
     }
 
-    /// What was kept; nothing where there is nothing, or nothing that can be read: it comes again.
+    /// Loads the factors; none where the file is missing or damaged, since runs learn them again.
     pub fn load(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()
     }
 
-    /// Keeps it.
+    /// Writes the factors atomically.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = toml::to_string(self)
             .map_err(|error| Error::Internal(format!("factors cannot be written as TOML: {error}")))?;
         files::replace(path, |file| {
-            writeln!(file, "# What runs have told since the model beside this was measured.\n")?;
+            writeln!(file, "# Factors that runs learned since the model beside this file was calibrated.\n")?;
             file.write_all(text.as_bytes())
         })
     }
 
-    /// Tells `profile`, of a CPU with so many threads or of a card, what runs have told of it.
+    /// Applies the learned factors to `profile`, of a card or of a CPU with `threads` threads.
     pub fn apply(&self, profile: &mut Profile, threads: u32) {
         let key = key(profile, threads);
         let Some(device) = self.devices.iter().find(|device| (device.name.as_str(), device.threads) == key)
@@ -69,7 +69,7 @@ impl Refined {
         profile.corrections = device.kernels.iter().map(correction).collect();
     }
 
-    /// Learns that a kernel took `ratio` times what `profile`, as it was planned with, predicted.
+    /// Learns that a kernel took `ratio` times the time that `profile` predicted.
     pub fn learn(&mut self, profile: &Profile, threads: u32, kernel: KernelId, ratio: f64) {
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
@@ -83,12 +83,12 @@ impl Refined {
         });
         if let Some(device) = self.devices.get_mut(place) {
             let factor = device.kernels.entry(kernel).or_insert(1.0);
-            *factor = (*factor * ratio.powf(WEIGHT)).clamp(1.0 / MOST, MOST);
+            *factor = (*factor * ratio.powf(LEARNING_RATE)).clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
         }
     }
 }
 
-/// What tells devices apart.
+/// The name and thread count that identify a device.
 fn key(profile: &Profile, threads: u32) -> (&str, Option<u32>) {
     (&profile.name, (profile.processor == Processor::Cpu).then_some(threads))
 }
@@ -101,7 +101,7 @@ mod tests {
     use crate::work::Features;
 
     #[test]
-    fn predictions_come_to_what_runs_take() {
+    fn predictions_converge_to_measured_times() {
         let (mut refined, mut profile) = (Refined::default(), cpu_profile(2, 1 << 30).unwrap());
         let form = Form::cpu(KernelId::CpuCsr);
         let features = Features { rows: 1000, nnz: 9000, mean: 9.0, max: 9, ..Features::default() };
@@ -118,11 +118,11 @@ mod tests {
         refined.learn(&profile, 2, form.kernel, f64::NAN);
         refined.learn(&profile, 2, form.kernel, 1e9);
         refined.apply(&mut profile, 2);
-        assert!(profile.corrections[0].factor <= MOST);
+        assert!(profile.corrections[0].factor <= MAX_FACTOR);
     }
 
     #[test]
-    fn what_was_learnt_is_kept_and_what_is_damaged_comes_again() {
+    fn factors_are_saved_and_a_damaged_file_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = Refined::beside(&folder.path().join("model.toml"));
         assert_eq!(Refined::load(&path), Refined::default());

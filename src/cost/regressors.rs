@@ -1,12 +1,12 @@
-//! What the time of a kernel depends on, as numbers of about one: the columns of the regression that predicts it.
+//! The regressors of the cost model, scaled to a magnitude of about one.
 //!
-//! The first group says what the rows and X look like, mostly as logarithms; then come products of two of them, and parts that
-//! count from some point on. [`NAMES`] has them in their order.
+//! The first group describes the rows and X, mostly as logarithms; then come products of two of those, and hinge terms.
+//! [`names`] gives them in order.
 
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
-/// Single numbers, in their order.
+/// The simple regressors, in order.
 const SINGLE: [&str; 15] = [
     "one",
     "row_bytes",
@@ -25,7 +25,7 @@ const SINGLE: [&str; 15] = [
     "popular",
 ];
 
-/// Products of two of them.
+/// Products of two simple regressors, by index.
 const PRODUCTS: [(usize, usize); 24] = [
     (1, 1),
     (1, 2),
@@ -53,23 +53,23 @@ const PRODUCTS: [(usize, usize); 24] = [
     (10, 8),
 ];
 
-/// Parts that count from zero on.
-const PARTS: [&str; 6] =
+/// Hinge terms: a regressor where it is positive, else zero.
+const HINGES: [&str; 6] =
     ["wide_rows", "many_rows", "long_mean", "long_longest", "much_gathered", "narrow_rows"];
 
-/// How many there are.
-pub const REGRESSORS: usize = SINGLE.len() + PRODUCTS.len() + PARTS.len();
+/// The number of regressors.
+pub const REGRESSORS: usize = SINGLE.len() + PRODUCTS.len() + HINGES.len();
 
-/// Their names, products as `mean*rows`.
+/// The names of the regressors; products as `mean*rows`.
 pub fn names() -> Vec<String> {
     let product = |&(a, b): &(usize, usize)| format!("{}*{}", SINGLE[a], SINGLE[b]);
     let single = SINGLE.iter().map(ToString::to_string);
-    single.chain(PRODUCTS.iter().map(product)).chain(PARTS.iter().map(ToString::to_string)).collect()
+    single.chain(PRODUCTS.iter().map(product)).chain(HINGES.iter().map(ToString::to_string)).collect()
 }
 
-/// The numbers for rows that look like this, on a device whose cache usefully holds so many bytes of X.
+/// The regressors for rows with these features, on a device whose cache usefully holds `cache_bytes` of X.
 pub fn regressors(features: &Features, k: u64, dtype: Dtype, cache_bytes: u64) -> [f64; REGRESSORS] {
-    // Logarithms of a quantity over a usual one, kept within what was measured, in steps of so many doublings.
+    // The logarithm of a quantity over a typical one, clamped to the measured range, in units of `doublings` doublings.
     let log =
         |quantity: f64, low: f64, high: f64, doublings: f64| quantity.clamp(low, high).log2() / doublings;
     let row_bytes = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).max(4) as f64;
@@ -96,7 +96,7 @@ pub fn regressors(features: &Features, k: u64, dtype: Dtype, cache_bytes: u64) -
     ];
     let [_, row_bytes, mean, .., longest, _, _, _, _, _] = single;
     let (gathered, rows) = (single[7], single[8]);
-    let parts = [
+    let hinges = [
         row_bytes.max(0.0),
         rows.max(0.0),
         mean.max(0.0),
@@ -106,7 +106,7 @@ pub fn regressors(features: &Features, k: u64, dtype: Dtype, cache_bytes: u64) -
     ];
     let products = PRODUCTS.map(|(a, b)| single[a] * single[b]);
     let mut all = [0.0; REGRESSORS];
-    let values = single.into_iter().chain(products).chain(parts);
+    let values = single.into_iter().chain(products).chain(hinges);
     all.iter_mut().zip(values).for_each(|(to, value)| *to = value);
     all
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_has_a_name_and_stays_small() {
+    fn every_regressor_has_a_name_and_is_bounded() {
         assert_eq!(names().len(), REGRESSORS);
         let extremes = [
             Features::default(),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_columns_of_x_is_a_third_of_a_step() {
+    fn doubling_k_adds_a_third_to_the_row_bytes_regressor() {
         let features = Features { rows: 100, nnz: 1600, max: 16, end_column: 100, ..Features::default() };
         let at = |k| regressors(&features, k, Dtype::F64, 1 << 20)[1];
         assert!((at(16) - at(8) - 1.0 / 3.0).abs() < 1e-12);

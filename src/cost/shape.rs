@@ -1,8 +1,8 @@
-//! Shapes of forms: what forms of one kernel have in common whatever K is. Times are predicted for each shape.
+//! Shapes: classes of forms of one kernel that are independent of K. Times are predicted per shape.
 //!
-//! Of the forms that can be made for a K most are never the fastest. What was measured on an H200 says which are worth choosing
-//! among: lanes enough for a whole row of X where a warp has them, or half as many with two vectors each; groups of lanes that
-//! share a row no wider than they have to be.
+//! Most forms that can be compiled for a K are never the fastest. Measurements on an H200 gave the candidates: as many lanes as a row
+//! of X has vectors where a warp has that many, or half as many with two vectors each; groups of lanes per row that are no wider
+//! than needed.
 
 use super::form::Form;
 use crate::kernel::KernelId;
@@ -14,7 +14,7 @@ use crate::work::pitch_bytes;
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// Every shape.
+/// All shapes.
 pub const SHAPES: [&str; 55] = [
     "cpu_csr",
     "cpu_sell",
@@ -74,7 +74,7 @@ pub const SHAPES: [&str; 55] = [
 ];
 
 impl Form {
-    /// Its shape; none where it is not worth choosing.
+    /// Its shape; `None` where the form is not a candidate.
     pub fn shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
         let Variant { bytes, lanes, vectors, ways, shares, piece, depth, .. } = self.variant;
         let tile = pitch_bytes(k.saturating_mul(dtype.bytes() as u64)).clamp(4, LARGEST_TILE_BYTES) as u32;
@@ -122,7 +122,7 @@ impl Form {
         SHAPES.into_iter().find(|shape| *shape == name)
     }
 
-    /// The shape whose times are nearest to its own where it has none: one of its kernel's.
+    /// Its shape, or for a form without one the nearest shape of the same kernel.
     pub fn nearest_shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
         let piece = format!("{}_{}", self.kernel.name(), self.variant.piece);
         let own = |shape: &&str| {
@@ -142,16 +142,16 @@ mod tests {
     use crate::kernel::Processor;
 
     #[test]
-    fn every_kernel_has_forms_worth_choosing_and_every_form_a_nearest_shape() {
+    fn every_kernel_has_candidates_and_every_form_a_nearest_shape() {
         for processor in [Processor::Cpu, Processor::Gpu] {
             for &kernel in eligible(processor) {
                 for (dtype, k) in
                     [(Dtype::F64, 1), (Dtype::F32, 1), (Dtype::F64, 8), (Dtype::F32, 33), (Dtype::F64, 128)]
                 {
                     let forms = Form::all(kernel, dtype, k, true);
-                    let worth = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
-                    assert!(worth > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
-                    assert!(worth <= 14, "{} {dtype} {k}: {worth}", kernel.name());
+                    let candidates = forms.iter().filter(|form| form.shape(dtype, k).is_some()).count();
+                    assert!(candidates > 0 || forms.is_empty(), "{} {dtype} {k}", kernel.name());
+                    assert!(candidates <= 14, "{} {dtype} {k}: {candidates}", kernel.name());
                     for compiles in [false, true] {
                         for form in Form::all(kernel, dtype, k, compiles) {
                             let shape = form.nearest_shape(dtype, k).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_have_the_shape_that_their_numbers_say() {
+    fn shapes_follow_from_the_parameters_of_a_form() {
         let shape = |kernel, lanes, vectors, ways, piece, k| {
             let variant = Variant { lanes, vectors, ways, piece, ..Variant::PLAIN };
             Form { kernel, variant }.shape(Dtype::F64, k)

@@ -1,27 +1,27 @@
-//! Finish-time balance: shares of a job with which all devices are done at the same time.
+//! Load balance: the shares of the work with which all devices finish at the same time.
 
-/// What a device needs for a share of the job.
+/// The time of a device as a linear function of its share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Line {
-    /// Seconds before it computes anything, such as bringing X.
+    /// Seconds independent of the share, such as copying X.
     pub fixed_s: f64,
-    /// Seconds for all of the job.
+    /// Seconds for all of the work.
     pub whole_s: f64,
-    /// Most of the job that it can hold.
+    /// Largest share that fits in its memory.
     pub most: f64,
 }
 
-/// A job shorter than this, such as one without rows, counts as this long.
-const SHORTEST_S: f64 = 1e-9;
+/// Lower bound of `whole_s`, for products without rows.
+const MIN_WHOLE_S: f64 = 1e-9;
 
-/// The share of each device and when they are done; `None` where together they cannot hold the job.
+/// The share of each device and the common finish time; `None` where the work does not fit in their memory together.
 pub(super) fn balance(lines: &[Line]) -> Option<(Vec<f64>, f64)> {
     let share = |line: &Line, finish: f64| {
         let free = (finish - line.fixed_s).max(0.0);
-        (free / line.whole_s.max(SHORTEST_S)).clamp(0.0, line.most.clamp(0.0, 1.0))
+        (free / line.whole_s.max(MIN_WHOLE_S)).clamp(0.0, line.most.clamp(0.0, 1.0))
     };
     let covered = |finish: f64| lines.iter().map(|line| share(line, finish)).sum::<f64>();
-    let mut high = lines.iter().map(|line| line.fixed_s + line.whole_s.max(SHORTEST_S)).fold(0.0, f64::max);
+    let mut high = lines.iter().map(|line| line.fixed_s + line.whole_s.max(MIN_WHOLE_S)).fold(0.0, f64::max);
     if lines.is_empty() || covered(high) < 1.0 - 1e-9 {
         return None;
     }
@@ -42,7 +42,7 @@ pub(super) fn balance(lines: &[Line]) -> Option<(Vec<f64>, f64)> {
     Some((shares.iter().map(|share| share / sum).collect(), high))
 }
 
-/// `total` things shared out as `shares` say, at least one to each share that is not zero while there are enough.
+/// Divides `total` items in proportion to `shares`; every share above zero gets at least one item while there are enough.
 pub(super) fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..shares.len()).filter(|&index| shares[index] > 0.0).collect();
     order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]).then(a.cmp(&b)));
@@ -79,20 +79,20 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_would_start_too_late_gets_nothing() {
+    fn a_device_whose_fixed_time_is_too_long_gets_nothing() {
         let (shares, finish) = balance(&[line(0.0, 1.0), line(5.0, 0.1)]).unwrap();
         assert_eq!(shares[1], 0.0);
         assert!((finish - 1.0).abs() < 1e-9);
     }
 
     #[test]
-    fn nothing_to_do_can_be_shared_too() {
+    fn a_product_without_rows_is_shared_too() {
         let (shares, _) = balance(&[line(1e-5, 0.0), line(1e-5, 0.0)]).unwrap();
         assert!((shares[0] - 0.5).abs() < 1e-3, "{shares:?}");
     }
 
     #[test]
-    fn what_does_not_fit_goes_elsewhere_or_nowhere() {
+    fn work_that_does_not_fit_goes_to_other_devices_or_is_refused() {
         let small = Line { fixed_s: 0.0, whole_s: 0.1, most: 0.25 };
         let (shares, _) = balance(&[small, line(0.0, 10.0)]).unwrap();
         assert!((shares[0] - 0.25).abs() < 1e-9);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn everyone_with_a_share_gets_one_of_enough_things() {
+    fn every_share_above_zero_gets_an_item() {
         assert_eq!(apportion(&[0.999, 0.001], 10), [9, 1]);
         assert_eq!(apportion(&[0.5, 0.5, 0.0], 1), [1, 0, 0]);
         assert_eq!(apportion(&[0.0, 0.0], 4), [0, 0]);

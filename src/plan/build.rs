@@ -1,7 +1,7 @@
-//! The task graph of a plan, or of what is left of it.
+//! The task graph of a plan, or of the work that remains of it.
 //!
-//! Every edge carries something: X or a chunk on its way, a slice on its way back, a carry. Slots keep their order by
-//! rising pool numbers (pinned in, A, Y, pinned out), so no two strands can wait for each other.
+//! Every edge is a data dependency: X, a chunk of A, a slice of Y, or a partial sum. Strands take slots in the order of pool
+//! numbers (page-locked in, A, Y, page-locked out), so no two strands can deadlock.
 
 use super::data::{Chunk, Mode, Plan, XPlan};
 use super::outputs::Outputs;
@@ -14,66 +14,66 @@ use crate::graph::{
 };
 use crate::work::ChunkRows;
 
-/// What a task works on.
+/// The data that a task works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     /// X, for the device of that number.
     X(u32),
     /// A chunk of the plan.
     Chunk(u32),
-    /// The carries of a cut row of the plan.
+    /// The partial sums of a split row of the plan.
     SplitRow(u32),
 }
 
 /// The slot pools of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pools {
-    /// Pinned memory on the way to the device.
+    /// Page-locked memory for copies to the device.
     pub pinned_in: Option<PoolId>,
     /// A on the device.
     pub a: Option<PoolId>,
     /// Slices of Y on the device.
     pub y: Option<PoolId>,
-    /// Pinned memory on the way back.
+    /// Page-locked memory for copies from the device.
     pub pinned_out: Option<PoolId>,
 }
 
-/// A graph and what its numbers mean.
+/// A graph and the meaning of its indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedGraph {
     /// The graph.
     pub graph: Graph,
-    /// What a task works on, by its `item`.
+    /// The data of each task, by its `item`.
     pub items: Vec<Item>,
     /// The pools of each device of the plan.
     pub pools: Vec<Pools>,
-    /// What each device needs of X; more than was planned where it takes over another's chunks.
+    /// The part of X that each device needs; more than planned where it takes over chunks of another device.
     pub x: Vec<XPlan>,
 }
 
 const NO_POOLS: Pools = Pools { pinned_in: None, a: None, y: None, pinned_out: None };
 
-/// Seconds that a task takes at most, so that times add up and whoever waits for it does not wait for ever: a day.
-const LONGEST_S: f64 = 86400.0;
+/// Upper bound of a task's predicted time: a day. It keeps sums and watchdog timeouts finite.
+const MAX_TASK_S: f64 = 86400.0;
 
-/// How a chunk gets through a device.
+/// How a chunk is computed on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
     Host,
-    /// A is there.
+    /// Its part of A is resident.
     Resident,
-    /// A is brought.
-    Brought,
+    /// Its part of A is copied first.
+    Copied,
 }
 
 impl Plan {
-    /// The graph of one product, or of what is left of it. Chunks whose device is gone go to the others; an error where
-    /// nobody can take them.
+    /// The graph of one product, or of the work that remains of it. Chunks of lost devices go to the others; an error where no
+    /// device can take them.
     pub fn graph(&self, remaining: &Remaining) -> Result<PlannedGraph> {
         Builder::new(self).run_graph(remaining)
     }
 
-    /// The graph that brings what stays on the devices; without tasks where nothing does.
+    /// The graph that copies the resident part of A to the devices; empty where nothing is resident.
     pub fn prepare_graph(&self) -> PlannedGraph {
         Builder::new(self).prepare_graph()
     }
@@ -85,7 +85,7 @@ struct Builder<'a> {
     items: Vec<Item>,
     pools: Vec<Pools>,
     x: Vec<XPlan>,
-    /// For each device its X and the task that brings it.
+    /// For each device its X and the task that uploads it.
     x_ready: Vec<Option<(Access, TaskId)>>,
     host_a: BufferId,
     host_x: BufferId,
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
         self.items.len() as u32 - 1
     }
 
-    /// Pools of all GPUs; numbers rise in the order in which a strand takes slots.
+    /// The pools of all GPUs, numbered in the order in which a strand takes slots.
     fn make_pools(&mut self) {
         for (index, device) in self.plan.devices.iter().enumerate() {
             if device.profile.link.is_none() || device.slots.y_slots == 0 {
@@ -123,10 +123,10 @@ impl<'a> Builder<'a> {
                 (count > 0).then(|| self.graph.pool(format!("{} {what}", device.name), id, count))
             };
             self.pools[index] = Pools {
-                pinned_in: pool("pinned in", slots.pinned_in_slots),
+                pinned_in: pool("page-locked in", slots.pinned_in_slots),
                 a: pool("A", slots.a_slots),
                 y: pool("Y", slots.y_slots),
-                pinned_out: pool("pinned out", slots.pinned_out_slots),
+                pinned_out: pool("page-locked out", slots.pinned_out_slots),
             };
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Builder<'a> {
                 if self.plan.devices[device as usize].profile.link.is_some() {
                     let strand = self.graph.strand(None);
                     let item = self.item(Item::Chunk(index as u32));
-                    self.bring(chunk, device, strand, item, None, Role::Output);
+                    self.copy_chunk(chunk, device, strand, item, None, Role::Output);
                 }
             }
         }
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
     fn run_graph(mut self, remaining: &Remaining) -> Result<PlannedGraph> {
         let takers = self.plan.takers(remaining)?;
         self.make_pools();
-        self.bring_x(&takers);
+        self.copy_x(&takers);
         let outputs = Outputs::new(self.plan, remaining, &mut self.graph);
         let mut carries: Vec<Option<Carries>> = vec![None; self.plan.chunks.len()];
         for (index, chunk) in self.plan.chunks.iter().enumerate() {
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
             let devices = &takers[index];
             let choice = (devices.len() > 1).then(|| self.graph.choice());
             let item = self.item(Item::Chunk(index as u32));
-            // Of the strands of a choice one runs; whoever needs what it writes waits for the end of each.
+            // One strand of a choice runs; tasks that need its result wait for the end of each.
             let strands =
                 devices.iter().map(|&device| self.chunk_strand(chunk, device, item, choice, target));
             let writers: Vec<TaskId> = strands.collect();
@@ -190,8 +190,8 @@ impl<'a> Builder<'a> {
         Ok(self.finish())
     }
 
-    /// Brings X to every GPU that computes something.
-    fn bring_x(&mut self, takers: &[Vec<u32>]) {
+    /// Copies X to every GPU that computes a chunk.
+    fn copy_x(&mut self, takers: &[Vec<u32>]) {
         let plan = self.plan;
         for (index, device) in plan.devices.iter().enumerate() {
             let number = index as u32;
@@ -242,8 +242,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Brings a chunk of A to a device; the bytes on the device and the task that brings them.
-    fn bring(
+    /// Copies a chunk of A to a device. Returns the bytes on the device and the upload.
+    fn copy_chunk(
         &mut self,
         chunk: &Chunk,
         device: u32,
@@ -279,7 +279,7 @@ impl<'a> Builder<'a> {
         Steps::of_chunk(device, &self.plan.host, chunk, self.plan.k, self.plan.dtype)
     }
 
-    /// Everything that brings one chunk through one device into `target`; the task that writes it.
+    /// The tasks that compute a chunk on a device and write `target`. Returns the last one.
     fn chunk_strand(
         &mut self,
         chunk: &Chunk,
@@ -300,21 +300,21 @@ impl<'a> Builder<'a> {
             let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
             return self.graph.task(compute, &[], &[], &nonempty(target));
         }
-        let (a, brought) = if route == Route::Resident {
+        let (a, copied) = if route == Route::Resident {
             let bytes = chunk.staged_bytes;
             let buffer = self.graph.buffer(Role::Input, bytes);
             (Access { buffer, begin: 0, end: bytes }, None)
         } else {
-            let (a, upload) = self.bring(chunk, device, strand, item, pools.a, Role::Scratch);
+            let (a, upload) = self.copy_chunk(chunk, device, strand, item, pools.a, Role::Scratch);
             (a, Some(upload))
         };
         let x = self.x_ready[device as usize];
-        let before: Vec<TaskId> = brought.into_iter().chain(x.map(|(_, upload)| upload)).collect();
+        let before: Vec<TaskId> = copied.into_iter().chain(x.map(|(_, upload)| upload)).collect();
         let reads: Vec<Access> = nonempty(a).into_iter().chain(x.map(|(access, _)| access)).collect();
         let slice =
             Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
         let id = DeviceId(device);
-        let gives = if route == Route::Brought { pools.a } else { None };
+        let gives = if route == Route::Copied { pools.a } else { None };
         let kernel = task(TaskKind::Kernel, id, strand, item, pools.y, gives, demand(steps.kernel_s, 0, 0));
         let kernel = self.graph.task(kernel, &before, &reads, &nonempty(slice));
         let cross = demand(steps.download_s, slice_bytes, slice_bytes);
@@ -353,7 +353,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The sums of a chunk's segments, and the tasks that may write them; none where they are there already.
+/// The partial sums of a chunk's segments, and the tasks that may write them; no tasks where the sums exist already.
 #[derive(Clone)]
 struct Carries {
     writers: Vec<TaskId>,
@@ -367,7 +367,7 @@ impl Plan {
                 if self.mode == Mode::Resident && chunk.home == device {
                     Route::Resident
                 } else {
-                    Route::Brought
+                    Route::Copied
                 }
             }
             _ => Route::Host,
@@ -388,10 +388,10 @@ fn task(
 }
 
 fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
-    Demand { alone_ns: (alone_s.min(LONGEST_S) * 1e9).round() as u64, link_bytes, host_bytes }
+    Demand { alone_ns: (alone_s.min(MAX_TASK_S) * 1e9).round() as u64, link_bytes, host_bytes }
 }
 
-/// Nothing where there are no bytes to touch.
+/// An empty list for an access of no bytes.
 fn nonempty(access: Access) -> Vec<Access> {
     if access.end > access.begin { vec![access] } else { Vec::new() }
 }

@@ -1,5 +1,4 @@
-//! Whether a plan that was read is one that can be carried out. Files are edited, cut off and mixed up; what comes from one
-//! is looked at before anything is done with it.
+//! Validation of a loaded plan. Files may be edited, truncated or mixed up, so a plan is validated before it is used.
 
 use super::data::{Chunk, Mode, Plan, XPlan};
 use crate::cost::Profile;
@@ -7,7 +6,7 @@ use crate::kernel::cuda::CudaKernel;
 use crate::work::ChunkRows;
 
 impl Plan {
-    /// Whether the parts of the plan belong together: everything that later steps rely on.
+    /// Checks every property that later steps rely on; the error says what is wrong.
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         let devices = self.devices.len();
         if self.devices.first().is_none_or(|host| host.profile.link.is_some()) {
@@ -15,23 +14,25 @@ impl Plan {
         }
         let rates = [self.host.memory_gb_per_s, self.host.copy_gb_per_s];
         if !rates.iter().all(is_rate) {
-            return Err("the host's memory has no rate".into());
+            return Err("the rates of the host's memory are out of range".into());
         }
         for device in &self.devices {
-            if !is_possible(&device.profile) {
-                return Err(format!("{} has rates that nothing has", device.name));
+            if !is_valid(&device.profile) {
+                return Err(format!("the rates of {} are out of range", device.name));
             }
             if let XPlan::Columns { first, end } = device.x
                 && (first > end || end > self.matrix.cols)
             {
-                return Err(format!("{} is sent rows {first}..{end} of X", device.name));
+                return Err(format!("{} receives rows {first}..{end} of X, which do not exist", device.name));
             }
         }
         let exists = |device: &u32| self.devices.get(*device as usize).is_some_and(|device| device.computes);
         let (mut next_row, mut next_segment, mut nnz) = (0, 0, 0u64);
         for (index, chunk) in self.chunks.iter().enumerate() {
             if !exists(&chunk.home) || !chunk.also.iter().all(exists) {
-                return Err(format!("chunk {index} names a device that does not compute, of {devices}"));
+                return Err(format!(
+                    "chunk {index} names a device that cannot compute; there are {devices} devices"
+                ));
             }
             let follows = match chunk.rows {
                 ChunkRows::Rows { begin, end } => {
@@ -49,7 +50,7 @@ impl Plan {
                 }
             };
             if !follows {
-                return Err(format!("chunk {index} does not follow the one before"));
+                return Err(format!("chunk {index} does not start where the chunk before it ends"));
             }
             self.check_chunk(chunk).map_err(|what| format!("chunk {index} {what}"))?;
             nnz = nnz.saturating_add(chunk.nnz);
@@ -61,16 +62,16 @@ impl Plan {
         let segments =
             self.chunks.iter().filter(|chunk| matches!(chunk.rows, ChunkRows::Segments { .. })).count();
         if cut != segments {
-            return Err("cut rows and their chunks do not belong together".into());
+            return Err("the split rows do not match their chunks".into());
         }
         Ok(())
     }
 
-    /// Whether a chunk is one of this matrix, computed by a form that there is, in slots that hold it.
+    /// Checks that the features of a chunk match its rows, that its kernel exists, and that it fits in its slots.
     fn check_chunk(&self, chunk: &Chunk) -> std::result::Result<(), &'static str> {
         let features = &chunk.features;
         if (features.rows, features.nnz) != (chunk.slice_rows(), chunk.nnz) || features.max > chunk.nnz {
-            return Err("is said to look like other rows");
+            return Err("has features of other rows");
         }
         for device in chunk.also.iter().chain([&chunk.home]) {
             let Some(device) = self.devices.get(*device as usize).filter(|on| on.profile.link.is_some())
@@ -80,46 +81,49 @@ impl Plan {
             let known = CudaKernel::of(chunk.gpu_kernel).is_ok_and(|kernel| {
                 let built_in = kernel.forms(self.dtype, self.k, false).contains(&chunk.gpu_variant)
                     || kernel.variants_for(self.dtype, self.k).any(|form| *form == chunk.gpu_variant);
-                let made = || kernel.forms(self.dtype, self.k, true).contains(&chunk.gpu_variant);
-                built_in || (device.profile.compiles && made())
+                let compiled = || kernel.forms(self.dtype, self.k, true).contains(&chunk.gpu_variant);
+                built_in || (device.profile.compiles && compiled())
             });
             if !known {
-                return Err("has a form of a kernel that its device cannot run");
+                return Err("has a kernel variant that its device cannot run");
             }
             let slots = &device.slots;
-            let room = if self.mode == Mode::Resident { slots.resident_bytes } else { slots.a_slot_bytes };
+            let capacity =
+                if self.mode == Mode::Resident { slots.resident_bytes } else { slots.a_slot_bytes };
             let slice_bytes = chunk.slice_bytes(self.k, self.dtype);
-            if chunk.staged_bytes > room
+            if chunk.staged_bytes > capacity
                 || chunk.scratch_bytes > slots.scratch_bytes
                 || slice_bytes > slots.y_slot_bytes
             {
-                return Err("does not fit into its device's slots");
+                return Err("does not fit in the slots of its device");
             }
             if let XPlan::Columns { first, end } = device.x
                 && chunk.nnz > 0
                 && (features.first_column < first || features.end_column > end)
             {
-                return Err("needs rows of X that its device is not sent");
+                return Err("uses rows of X that its device does not receive");
             }
         }
         Ok(())
     }
 }
 
-/// Bytes each nanosecond, which are GB/s, of something that there is.
+/// Whether a bandwidth in GB/s is in the valid range.
 fn is_rate(rate: &f64) -> bool {
     (1e-6..=1e9).contains(rate)
 }
 
-/// Whether there can be a device like this: times that follow from its rates are finite and end.
-fn is_possible(profile: &Profile) -> bool {
+/// Whether all rates and times of a device are in their valid ranges, so that predicted times are finite.
+fn is_valid(profile: &Profile) -> bool {
     let rates = [profile.stream_gb_per_s, profile.gather_gb_per_s, profile.far_gather_gb_per_s];
     let link = profile.link.iter();
     let of_link = link
         .clone()
         .flat_map(|link| [link.to_device_gb_per_s, link.from_device_gb_per_s, link.both_gb_per_s]);
     let latencies = link.map(|link| link.latency_us);
-    let mut times = [profile.launch_us, profile.row_ns, profile.product_ns].into_iter().chain(latencies);
+    let once = [profile.driver_start_s, profile.open_s, profile.load_kernel_s, profile.first_compile_s];
+    let times = [profile.launch_us, profile.row_ns, profile.product_ns].into_iter().chain(once);
+    let mut times = times.chain(latencies);
     let mut factors =
         profile.factors.values().copied().chain(profile.corrections.iter().map(|found| found.factor));
     rates.into_iter().chain(of_link).all(|rate| is_rate(&rate))

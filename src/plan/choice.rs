@@ -1,4 +1,4 @@
-//! The choice of kernels for a chunk.
+//! The choice of a chunk's kernels.
 
 use super::draft::Draft;
 use super::kernels::ChunkKernels;
@@ -10,7 +10,7 @@ use crate::work::columns::columns_ascend;
 use crate::work::{ChunkRows, Features};
 
 impl Draft<'_> {
-    /// The form to take on `device` for a piece that looks like this.
+    /// The form for a piece with these features on `device`.
     pub fn choice(&self, device: &Profile, piece: &ChunkRows, features: &Features) -> Result<Choice> {
         let work = &self.request.work;
         let of_gpu = device.processor == Processor::Gpu;
@@ -20,7 +20,7 @@ impl Draft<'_> {
             choose(device, features, work.k() as u64, work.dtype(), usable.copied())
         };
         let all = chosen(true);
-        // Groups need rising columns, which is worth finding out once they are wanted.
+        // Row groups need ascending columns; the check is made only where they would be chosen.
         let grouped = all.as_ref().is_some_and(|choice| choice.form.layout() == Layout::RowGroups);
         let choice = if grouped && self.request.kernel.is_none() && !columns_ascend(work, piece) {
             chosen(false)
@@ -29,15 +29,15 @@ impl Draft<'_> {
         };
         match (choice, forms.first()) {
             (Some(choice), _) => Ok(choice),
-            // A kernel that was insisted on and cannot hold these rows says so itself.
+            // A requested kernel that does not support these rows reports that itself.
             (None, Some(&form)) => {
                 Ok(Choice { form, predicted_s: 0.0, reason: form.kernel.info().summary.into() })
             }
-            (None, None) => Err(Error::Internal("there is no kernel to choose".into())),
+            (None, None) => Err(Error::Internal("there is no kernel to choose from".into())),
         }
     }
 
-    /// The kernels for a piece of `home`, on it and on the others.
+    /// The kernels for a piece of `home`, on that device and on the others.
     pub fn chunk_kernels(
         &self,
         home: Option<&Profile>,

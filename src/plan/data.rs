@@ -1,4 +1,4 @@
-//! The plan itself: plain data that is saved as it is.
+//! The plan: plain data, saved as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +8,18 @@ use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
-/// Rises when the meaning of a saved plan changes.
-pub const PLAN_VERSION: u32 = 6;
+/// The version of saved plans; it increases when their meaning changes.
+pub const PLAN_VERSION: u32 = 7;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// A is brought once and stays; products move X and Y only.
+    /// A is copied to the devices once; products move X and Y only.
     Resident,
-    /// A crosses with each product, overlapped with computing.
+    /// A is copied with each product, overlapped with computing.
     Oneshot,
-    /// The same where A is larger than the device: a ring of slots.
+    /// As `Oneshot`, with A larger than the device's memory: chunks pass through a ring of slots.
     Stream,
 }
 
@@ -34,48 +34,48 @@ impl Mode {
     }
 }
 
-/// What a device is sent of X.
+/// The part of X that a device receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum XPlan {
-    /// Nothing: it computes nothing.
+    /// Nothing; the device computes nothing.
     Nothing,
     /// All rows.
     Whole,
-    /// The rows `first..end`; columns of A that it is sent count from `first`.
+    /// The rows `first..end`; the columns of its chunks count from `first`.
     Columns {
         /// First row of X.
         first: u64,
-        /// Row behind the last.
+        /// One past the last row.
         end: u64,
     },
-    /// The rows that its chunks name and no others, close together in rising order; columns of A are renumbered.
+    /// Only the rows that its chunks use, packed in ascending order; the columns of its chunks are renumbered.
     Gather {
-        /// How many there are.
+        /// The number of rows.
         columns: u64,
     },
 }
 
-/// What crosses a device's link from and to where it lies, registered with the device; the rest is copied into and out of
-/// pinned memory.
+/// The operands that are registered (page-locked) with a device and copied directly; the others are staged through page-locked
+/// slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Registered {
     /// The arrays of A.
     pub a: bool,
     /// X.
     pub x: bool,
-    /// Y, and the carries of cut rows.
+    /// Y, and the partial sums of split rows.
     pub y: bool,
 }
 
-/// Memory of a device and of the host's pinned memory for it, cut once.
+/// The layout of a device's memory and of the host's page-locked memory for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Slots {
-    /// X on the device, and pinned on the host.
+    /// X on the device, and its page-locked copy on the host.
     pub x_bytes: u64,
     /// All chunks of A that stay on the device.
     pub resident_bytes: u64,
-    /// What a kernel may need beside its chunk.
+    /// Scratch memory of the kernels.
     pub scratch_bytes: u64,
     /// Slots for A.
     pub a_slots: u32,
@@ -85,18 +85,18 @@ pub struct Slots {
     pub y_slots: u32,
     /// Size of each.
     pub y_slot_bytes: u64,
-    /// Pinned slots on the way to the device.
+    /// Page-locked slots for copies to the device.
     pub pinned_in_slots: u32,
     /// Size of each.
     pub pinned_in_slot_bytes: u64,
-    /// Pinned slots on the way back.
+    /// Page-locked slots for copies from the device.
     pub pinned_out_slots: u32,
     /// Size of each.
     pub pinned_out_slot_bytes: u64,
 }
 
 impl Slots {
-    /// Bytes of the device's memory.
+    /// Bytes of the device's memory in use.
     pub fn device_bytes(&self) -> u64 {
         let rings = u64::from(self.a_slots).saturating_mul(self.a_slot_bytes);
         let slices = u64::from(self.y_slots).saturating_mul(self.y_slot_bytes);
@@ -105,63 +105,85 @@ impl Slots {
     }
 }
 
-/// A device and its part. The host is always the first, whether it computes or not.
+/// Predicted seconds of the set-up: what happens once, before the first product.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct SetUp {
+    /// Starting the driver and opening the devices.
+    pub open_s: f64,
+    /// Loading kernels that were compiled before.
+    pub load_kernels_s: f64,
+    /// Registering (page-locking) A, X and Y.
+    pub register_s: f64,
+    /// Building the layout of A and copying A to the devices where it stays.
+    pub bring_a_s: f64,
+}
+
+impl SetUp {
+    /// All of it.
+    pub fn total_s(&self) -> f64 {
+        self.open_s + self.load_kernels_s + self.register_s + self.bring_a_s
+    }
+}
+
+/// A device and its part of the product. The host is always the first, whether it computes or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DevicePlan {
-    /// Its name, as `--devices` takes it; `host` where the host only stages and merges.
+    /// Its name, as in `--devices`; `host` where the CPU only stages and merges.
     pub name: String,
-    /// Whether chunks may be computed there.
+    /// Whether it may compute chunks.
     pub computes: bool,
     /// Its rates.
     pub profile: Profile,
-    /// Most memory that it may use.
+    /// Upper limit of its memory use.
     pub memory_budget_bytes: u64,
-    /// How its memory is cut; nothing for the host.
+    /// The layout of its memory; all zero for the host.
     pub slots: Slots,
-    /// What crosses its link from where it lies.
+    /// The operands that are copied without staging.
     pub registered: Registered,
-    /// What it is sent of X.
+    /// The part of X that it receives.
     pub x: XPlan,
-    /// Why so.
+    /// The reason for that part.
     pub x_reason: String,
-    /// Rows of its chunks, cut rows not counted.
+    /// Rows of its chunks, without split rows.
     pub rows: u64,
     /// Nonzeros of its chunks.
     pub nnz: u64,
     /// Number of its chunks.
     pub chunks: u64,
-    /// When it should be done with them.
+    /// Predicted seconds from the start of a product until its last chunk is finished.
     pub predicted_s: f64,
-    /// Why it has this part.
+    /// The reason for its share.
     pub reason: String,
 }
 
-/// Some rows, or segments of a row, and who computes them.
+/// Some rows, or segments of a row, and the device that computes them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// What it computes.
+    /// The rows or segments.
     pub rows: ChunkRows,
     /// Nonzeros.
     pub nnz: u64,
-    /// The device it belongs to, by its place in the plan.
+    /// The index of its device in the plan.
     pub home: u32,
-    /// Devices that may take it instead if they are free first.
+    /// Devices that compute it instead if they are idle first.
     pub also: Vec<u32>,
-    /// The kernel where a CPU computes it.
+    /// The kernel on a CPU.
     pub cpu_kernel: KernelId,
-    /// The kernel where a GPU computes it.
+    /// The kernel on a GPU.
     pub gpu_kernel: KernelId,
-    /// Which form of that kernel.
+    /// The variant of that kernel.
     pub gpu_variant: Variant,
-    /// Bytes of a slot that holds it in the GPU kernel's format.
+    /// Bytes of a slot that holds it in the layout of the GPU kernel.
     pub staged_bytes: u64,
-    /// Bytes that the GPU kernel needs beside it.
+    /// Bytes of scratch memory of the GPU kernel.
     pub scratch_bytes: u64,
-    /// What its rows look like.
+    /// Features of its rows.
     pub features: Features,
-    /// Why it is where it is.
+    /// The reason for its device.
     pub reason: String,
-    /// Seconds from its first copy to its last, on its own device with nothing else going on.
+    /// The reason for its kernel on that device.
+    pub kernel_reason: String,
+    /// Predicted seconds from its first copy to its last, on its own device, with the device otherwise idle.
     pub predicted_s: f64,
 }
 
@@ -170,18 +192,18 @@ pub struct Chunk {
 pub struct SplitRow {
     /// The row.
     pub row: u64,
-    /// Number of its segments: rows of carries to be added, first to last.
+    /// Number of its segments, whose partial sums are added in order.
     pub segments: u64,
-    /// Its chunks, in the order of their segments.
+    /// Its chunks, ordered by segment.
     pub chunks: Vec<u32>,
 }
 
-/// Everything decided about a product.
+/// All decisions about a product.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`PLAN_VERSION`].
     pub version: u32,
-    /// The matrix it was made for.
+    /// The fingerprint of the matrix.
     pub matrix: Fingerprint,
     /// Columns of X and Y.
     pub k: u64,
@@ -189,19 +211,23 @@ pub struct Plan {
     pub dtype: Dtype,
     /// How A gets to the devices.
     pub mode: Mode,
-    /// How X lies on the devices.
+    /// The storage order of X on the devices.
     pub x_order: XOrder,
-    /// The host's memory.
+    /// Rates of the host's memory.
     pub host: HostRates,
     /// The devices, the host first.
     pub devices: Vec<DevicePlan>,
-    /// The chunks, in the order of their rows.
+    /// The chunks, ordered by row.
     pub chunks: Vec<Chunk>,
-    /// Rows that are cut.
+    /// Rows that are split into several chunks.
     pub split_rows: Vec<SplitRow>,
-    /// Seconds that a product should take.
+    /// Products that the plan was made for.
+    pub repeat: u64,
+    /// Predicted seconds of the set-up.
+    pub set_up: SetUp,
+    /// Predicted seconds of a product.
     pub predicted_s: f64,
-    /// The decisions in words.
+    /// The decisions in words, each as `topic: reason`.
     pub reasons: Vec<String>,
 }
 
@@ -211,7 +237,7 @@ impl Plan {
         self.k.saturating_mul(self.dtype.bytes() as u64)
     }
 
-    /// Bytes from one row of X or Y to the next on a device.
+    /// Bytes between the starts of two rows of X or Y on a device.
     pub fn pitch_bytes(&self) -> u64 {
         pitch_bytes(self.row_bytes())
     }
@@ -219,6 +245,11 @@ impl Plan {
     /// Bytes of some rows of X on a device.
     pub fn x_bytes(&self, rows: u64) -> u64 {
         self.x_order.bytes(rows, self.k, self.dtype.bytes() as u64)
+    }
+
+    /// Predicted seconds of the set-up and all products.
+    pub fn total_s(&self) -> f64 {
+        self.set_up.total_s() + self.predicted_s * self.repeat as f64
     }
 
     /// The kernel that computes a chunk on a device.
@@ -229,14 +260,14 @@ impl Plan {
         }
     }
 
-    /// The computing devices' numbers.
+    /// The indices of the devices that may compute.
     pub fn computing(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.devices.len() as u32).filter(|&device| self.devices[device as usize].computes)
     }
 }
 
 impl Chunk {
-    /// Rows of Y, or of carries, that it computes.
+    /// Rows of Y, or of partial sums, that it computes.
     pub fn slice_rows(&self) -> u64 {
         match self.rows {
             ChunkRows::Rows { begin, end } => end.saturating_sub(begin) as u64,
@@ -249,12 +280,17 @@ impl Chunk {
         self.slice_rows().saturating_mul(pitch_bytes(k.saturating_mul(dtype.bytes() as u64)))
     }
 
-    /// What a kernel has to do for it.
+    /// The reasons for its device and its kernel.
+    pub fn full_reason(&self) -> String {
+        format!("{}; {}", self.reason, self.kernel_reason)
+    }
+
+    /// The work of its kernel.
     pub fn load(&self, k: u64, dtype: Dtype) -> Load {
         Load::of(&self.features, k, dtype)
     }
 
-    /// The kernel that computes it on such a processor.
+    /// The form that computes it on a processor.
     pub fn form(&self, processor: Processor) -> Form {
         match processor {
             Processor::Gpu => Form { kernel: self.gpu_kernel, variant: self.gpu_variant },

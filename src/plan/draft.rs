@@ -1,56 +1,69 @@
-//! One attempt at a plan: these devices, this mode. Shares, where each device's part lies, and the plan's description.
+//! A candidate plan for a set of devices and a mode: shares, spans, and the assembled plan with its reasons.
 
 use super::balance::{Line, balance};
-use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, XPlan};
+use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, XPlan};
+use super::explain::{describe, list, mode_reason};
 use super::kernels::{ChunkKernels, Forms};
 use super::memory::budget;
-use super::part::{CHUNKS_A_DEVICE, Part};
+use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::predict::{memory_s, whole, x_s};
 use super::request::{DeviceSpec, PlanRequest};
-use super::tail::{describe, float_the_tail, predict, split_rows};
-use super::transfer::{self, Traffic};
+use super::tail::{predict, split_rows, unassign_tail};
+use super::transfer::{self, Traffic, TransferChoice};
 use crate::cost::{Choice, HostRates, Load, Profile};
 use crate::error::{Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Features, Fingerprint, Position, PositionRange, position_at, split};
 
-/// Parts that the whole job is looked at in, to see how fast each device would be.
-const PROBES: usize = 32;
-/// Share of the job that a device gets if it was asked for by name and would not help.
-const LEAST_SHARE: f64 = 1.0 / 64.0;
-/// A row lighter than this share of the job is not cut between devices.
-const GRAIN: u128 = 200;
+/// Samples of the rows from which the speed of each device is predicted.
+const SAMPLES: usize = 32;
+/// Share of the work of a device that was named and would not make the product faster.
+const MIN_SHARE: f64 = 1.0 / 64.0;
+/// A row is split between devices only if it costs more than the whole product divided by this.
+const SPLIT_ROW_DIVISOR: u128 = 200;
 
-/// One attempt: these devices, this mode.
+/// The reason of the shares in words.
+struct Balance {
+    words: String,
+    /// Why finish times may differ all the same.
+    cause: &'static str,
+}
+
+/// The operands to register, without the alternatives.
+fn registered(choices: &[TransferChoice]) -> Vec<Registered> {
+    choices.iter().map(|choice| choice.chosen).collect()
+}
+
+/// A candidate: the devices and the mode to plan for.
 pub(super) struct Draft<'a> {
     pub request: &'a PlanRequest<'a>,
-    /// What tells the matrix from others.
+    /// The fingerprint of the matrix.
     pub fingerprint: &'a Fingerprint,
     pub forms: Forms,
-    /// Rates of the host, where it is not among the devices.
+    /// Rates of the host's CPU, where it is not among the devices.
     pub host_profile: &'a Profile,
     pub devices: &'a [DeviceSpec],
     pub mode: Mode,
 }
 
 impl Draft<'_> {
-    /// The plan, or why there is none.
+    /// Makes the plan.
     pub fn plan(&self) -> Result<Plan> {
         let work = &self.request.work;
         let mut reasons = Vec::new();
         let devices = self.ordered();
-        let shares = self.shares(&devices, &mut reasons)?;
+        let (shares, balance) = self.shares(&devices)?;
         let spans = self.spans(&devices, &shares);
-        let (mut registered, mut why) = self.registered(&devices, &shares, self.forms.read_a_as_it_lies());
-        let mut parts = self.parts(&devices, &shares, &spans, &registered);
-        if matches!(parts, Err(Error::DoesNotFit { .. })) && registered.iter().any(|crosses| crosses.a) {
-            // A that crosses as it lies names any row of X; copied, it names those that its device is sent.
-            (registered, why) = self.registered(&devices, &shares, false);
-            parts = self.parts(&devices, &shares, &spans, &registered);
+        let mut transfers = self.transfers(&devices, &shares, self.forms.read_csr());
+        let mut parts = self.parts(&devices, &shares, &spans, &registered(&transfers));
+        if matches!(parts, Err(Error::DoesNotFit { .. })) && transfers.iter().any(|choice| choice.chosen.a) {
+            // A registered A has its own column numbers and needs all of X; a staged A is renumbered to a part of X.
+            transfers = self.transfers(&devices, &shares, false);
+            parts = self.parts(&devices, &shares, &spans, &registered(&transfers));
         }
         let parts = parts?;
-        reasons.extend(why);
-        let mode = self.resolved_mode(&devices, &parts, &mut reasons);
+        let mode = self.resolved_mode(&devices, &parts);
+        reasons.push(mode_reason(mode, self.request.repeat.max(1), self.request.mode.is_some(), self.gpus()));
         let mut plan = Plan {
             version: PLAN_VERSION,
             matrix: self.fingerprint.clone(),
@@ -62,6 +75,8 @@ impl Draft<'_> {
             devices: Vec::new(),
             chunks: Vec::new(),
             split_rows: Vec::new(),
+            repeat: self.request.repeat.max(1),
+            set_up: SetUp::default(),
             predicted_s: 0.0,
             reasons: Vec::new(),
         };
@@ -70,7 +85,11 @@ impl Draft<'_> {
         }
         plan.split_rows = split_rows(work, &plan.chunks);
         predict(&mut plan);
-        float_the_tail(&mut plan, &mut reasons);
+        if let Some(Balance { words, cause }) = balance {
+            reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
+        }
+        reasons.extend(plan.transfer_reasons(&transfers));
+        unassign_tail(&mut plan, &mut reasons);
         describe(&mut plan);
         plan.reasons = reasons;
         Ok(plan)
@@ -95,49 +114,50 @@ impl Draft<'_> {
         self.devices.iter().filter(|device| device.profile.link.is_some()).count()
     }
 
-    /// The host's rates as one of several GPUs sees them.
+    /// The host's rates with the copy bandwidth divided among the GPUs.
     fn host_share(&self) -> HostRates {
         let host = &self.request.host;
         HostRates { copy_gb_per_s: host.copy_gb_per_s / self.gpus().max(1) as f64, ..host.clone() }
     }
 
-    /// The share of the job that each device gets.
-    fn shares(&self, devices: &[Option<DeviceSpec>], reasons: &mut Vec<String>) -> Result<Vec<f64>> {
+    /// The share of the work of each device, and the reason where there are several.
+    fn shares(&self, devices: &[Option<DeviceSpec>]) -> Result<(Vec<f64>, Option<Balance>)> {
         let work = &self.request.work;
         let computing: Vec<usize> = (0..devices.len()).filter(|&index| devices[index].is_some()).collect();
         let mut shares = vec![0.0; devices.len()];
         if let [only] = computing[..] {
             shares[only] = 1.0;
-            return Ok(shares);
+            return Ok((shares, None));
         }
-        let pieces = split(work, PositionRange::all(work), PROBES);
-        let probes = features(work, &pieces);
+        let pieces = split(work, PositionRange::all(work), SAMPLES);
+        let samples = features(work, &pieces);
         let (k, host) = (work.k() as u64, self.host_share());
-        let as_it_lies = self.forms.read_a_as_it_lies();
+        let reads_csr = self.forms.read_csr();
         let line = |device: &DeviceSpec| {
             if device.profile.link.is_none() {
                 return self.host_line(device);
             }
-            let choices = pieces.iter().zip(&probes);
-            let choices = choices.map(|(piece, probe)| self.choice(&device.profile, piece, probe));
+            let choices = pieces.iter().zip(&samples);
+            let choices = choices.map(|(piece, sample)| self.choice(&device.profile, piece, sample));
             let choices = choices.collect::<Result<Vec<Choice>>>()?;
-            // As the kernels have it, which may be more than A itself.
-            let staged = choices.iter().zip(pieces.iter().zip(&probes)).map(|(choice, (piece, probe))| {
+            // In the layout of the kernels, which may be larger than A itself.
+            let staged = choices.iter().zip(pieces.iter().zip(&samples)).map(|(choice, (piece, sample))| {
                 let form = &choice.form;
-                let footprint = work.footprint(piece, form.layout(), &form.variant, probe.max);
+                let footprint = work.footprint(piece, form.layout(), &form.variant, sample.max);
                 footprint.map_or(0, |footprint| footprint.slot_bytes)
             });
             let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
-            let (registered, _) = transfer::choose(&device.profile, &host, &self.traffic(1.0, as_it_lies));
-            let parts = probes.iter().zip(&choices);
-            let parts = parts.map(|(probe, choice)| (*probe, choice.form, choice.predicted_s));
+            let traffic = self.traffic(1.0, reads_csr);
+            let registered = transfer::choose(&device.profile, &host, &traffic).chosen;
+            let parts = samples.iter().zip(&choices);
+            let parts = parts.map(|(sample, choice)| (*sample, choice.form, choice.predicted_s));
             let steps = whole(&device.profile, &host, parts, k, work.dtype()).in_mode(self.mode);
             let steps = steps.with(registered);
-            let starts = probes.len() as f64 * device.profile.launch_us * 1e-6;
-            let room = budget(device).saturating_sub(work.x_bytes());
+            let starts = samples.len() as f64 * device.profile.launch_us * 1e-6;
+            let free = budget(device).saturating_sub(work.x_bytes());
             let most = if device.profile.link.is_some() && self.mode == Mode::Resident {
-                // Slots of Y and the padding of slots take a little too.
-                0.95 * room as f64 / (a_bytes + work.y_bytes() / CHUNKS_A_DEVICE as u64) as f64
+                // Leaves some memory for slots of Y and for padding.
+                0.95 * free as f64 / (a_bytes + work.y_bytes() / CHUNKS_PER_DEVICE as u64) as f64
             } else {
                 1.0
             };
@@ -153,35 +173,60 @@ impl Draft<'_> {
                 what: "A, X and Y on the devices".into(),
                 needed_bytes: work.a_bytes().saturating_add(work.x_bytes()),
                 limit_bytes: devices.iter().flatten().map(budget).sum(),
-                advice: "take --mode stream, or add cpu to --devices".into(),
+                advice: "use --mode stream, or add cpu to --devices".into(),
             });
         };
-        let balanced = match self.request.cpu_share {
-            Some(share) => self.as_asked(balanced, share)?,
-            None => self.raised(balanced, &lines, reasons),
+        let (balanced, raised) = match self.request.cpu_share {
+            Some(share) => (self.with_cpu_share(balanced, share)?, Vec::new()),
+            None => self.raised(balanced, &lines),
         };
+        let is_limited = |(line, share): (&Line, &f64)| line.most < 1.0 && *share >= 0.999 * line.most;
+        let memory_limited = lines.iter().zip(&balanced).any(is_limited);
         for (&index, share) in computing.iter().zip(balanced) {
             shares[index] = share;
         }
-        let words: Vec<String> = computing
-            .iter()
-            .filter_map(|&index| {
-                let device = devices[index].as_ref()?;
-                Some(format!("{} {:.1}%", device.name, shares[index] * 100.0))
-            })
-            .collect();
-        let why = match self.request.cpu_share {
-            Some(_) => "shares, the CPU's as asked for",
-            None => "shares with which all devices should be done together",
-        };
-        reasons.push(format!("{why}: {}", words.join(", ")));
         if let Some(limit) = self.request.chunks {
             keep_largest(&mut shares, limit);
         }
-        Ok(shares)
+        let mut words: Vec<(String, Vec<&str>)> = Vec::new();
+        for &index in &computing {
+            let Some(device) = &devices[index] else { continue };
+            let share = format!("{:.1} %", shares[index] * 100.0);
+            match words.last_mut().filter(|(known, _)| *known == share && index > computing[0]) {
+                Some((_, names)) => names.push(&device.name),
+                None => words.push((share, vec![&device.name])),
+            }
+        }
+        let words: Vec<String> = words
+            .iter()
+            .map(|(share, names)| match names.len() {
+                1 => format!("{} gets {share} of the work", names[0]),
+                _ => format!("{} get {share} each", list(names)),
+            })
+            .collect();
+        let words = words.join(", ");
+        let (words, cause) = match self.request.cpu_share {
+            Some(_) => (format!("shares: the CPU's as requested with --cpu-share: {words}"), "as requested"),
+            None if !raised.is_empty() => (
+                format!(
+                    "shares: balanced finish times, with the minimum share for {}, named but too slow to help: {words}",
+                    list(&raised)
+                ),
+                "a device at its minimum share does not finish with the others",
+            ),
+            None if memory_limited => (
+                format!("shares: balanced finish times within the memory limits: {words}"),
+                "memory limits a share",
+            ),
+            None => (
+                format!("shares: balanced finish times: {words}"),
+                "the balance leaves out pipeline fill and drain, and chunks are whole rows",
+            ),
+        };
+        Ok((shares, Some(Balance { words, cause })))
     }
 
-    /// What the CPU needs: it computes nearly all of its share in one go.
+    /// The CPU's line of the balance: it computes nearly all of its share in one chunk.
     fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
         let work = &self.request.work;
         let all = ChunkRows::Rows { begin: 0, end: work.rows() };
@@ -194,11 +239,11 @@ impl Draft<'_> {
         Ok(Line { fixed_s: 0.0, whole_s, most: 1.0 })
     }
 
-    /// The CPU's share as asked for, and the rest as the others would share it out.
-    fn as_asked(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
+    /// The requested share for the CPU, and the rest in the proportions of the balance.
+    fn with_cpu_share(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
         let is_cpu: Vec<bool> = self.in_order().map(|device| device.profile.link.is_none()).collect();
         if !is_cpu.contains(&true) || !(0.0..=1.0).contains(&cpu_share) {
-            let message = "a share of the CPU is from 0 to 1, and cpu must be among the devices";
+            let message = "--cpu-share is from 0 to 1, and cpu must be among the --devices";
             return Err(Error::Usage(message.into()));
         }
         let others: f64 =
@@ -212,8 +257,8 @@ impl Draft<'_> {
         Ok(balanced.into_iter().zip(&is_cpu).map(share).collect())
     }
 
-    /// What a device with that share of the job has to be sent and sends back.
-    fn traffic(&self, share: f64, a_as_it_lies: bool) -> Traffic {
+    /// The traffic of a device with a share of the work.
+    fn traffic(&self, share: f64, a_unchanged: bool) -> Traffic {
         let work = &self.request.work;
         let part = |bytes: u64| (bytes as f64 * share) as u64;
         Traffic {
@@ -221,50 +266,44 @@ impl Draft<'_> {
             a_bytes: part(work.a_bytes()),
             x_bytes: work.x_bytes(),
             y_bytes: part(work.y_bytes()),
-            a_as_it_lies,
-            rows_as_they_lie: work.row_bytes() == work.pitch_bytes(),
+            a_unchanged,
+            rows_unchanged: work.row_bytes() == work.pitch_bytes(),
             repeat: self.request.repeat,
         }
     }
 
-    /// What crosses each device's link from where it lies, A only if it may, and why so.
-    fn registered(
+    /// For each device the operands to register; A only where it is copied unchanged.
+    fn transfers(
         &self,
         devices: &[Option<DeviceSpec>],
         shares: &[f64],
-        as_it_lies: bool,
-    ) -> (Vec<Registered>, Vec<String>) {
-        let (host, mut reasons) = (self.host_share(), Vec::new());
-        let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| {
-            let Some(device) = device.as_ref().filter(|_| share > 0.0) else { return Registered::default() };
-            let traffic = self.traffic(share, as_it_lies);
-            let (registered, reason) = transfer::choose(&device.profile, &host, &traffic);
-            reasons.extend(reason.map(|reason| format!("{}: {reason}", device.name)));
-            registered
+        a_unchanged: bool,
+    ) -> Vec<TransferChoice> {
+        let host = self.host_share();
+        let staged = TransferChoice { chosen: Registered::default(), alternative: Registered::default() };
+        let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| match device {
+            Some(device) if share > 0.0 => {
+                transfer::choose(&device.profile, &host, &self.traffic(share, a_unchanged))
+            }
+            _ => staged,
         };
-        let registered = devices.iter().zip(shares).map(of_device).collect();
-        (registered, reasons)
+        devices.iter().zip(shares).map(of_device).collect()
     }
 
-    /// The shares with those of devices that were named brought up to a chunk's.
-    fn raised(&self, mut shares: Vec<f64>, lines: &[Line], reasons: &mut Vec<String>) -> Vec<f64> {
-        let chunk = self.request.chunks.map_or(LEAST_SHARE, |chunks| 1.0 / chunks.max(1) as f64);
+    /// The shares with those of named devices raised to the minimum, and the names of these devices.
+    fn raised(&self, mut shares: Vec<f64>, lines: &[Line]) -> (Vec<f64>, Vec<&str>) {
+        let minimum = self.request.chunks.map_or(MIN_SHARE, |chunks| 1.0 / chunks.max(1) as f64);
         let devices: Vec<&DeviceSpec> = self.in_order().collect();
         let low: Vec<usize> = (0..shares.len())
-            .filter(|&index| devices[index].required && shares[index] < chunk.min(lines[index].most))
+            .filter(|&index| devices[index].required && shares[index] < minimum.min(lines[index].most))
             .collect();
         if low.is_empty() || self.few_chunks() {
-            return shares;
+            return (shares, Vec::new());
         }
         for &index in &low {
-            shares[index] = chunk.min(lines[index].most);
+            shares[index] = minimum.min(lines[index].most);
         }
         let names: Vec<&str> = low.iter().map(|&index| devices[index].name.as_str()).collect();
-        reasons.push(format!(
-            "{} would help little or not at all, but was asked for by name: {:.1}% each",
-            names.join(", "),
-            chunk * 100.0
-        ));
         let taken: f64 = low.iter().map(|&index| shares[index]).sum();
         let others: f64 = shares.iter().sum::<f64>() - taken;
         let factor = if taken < 1.0 && others > 0.0 { (1.0 - taken) / others } else { 1.0 };
@@ -272,7 +311,7 @@ impl Draft<'_> {
             *share *= if low.contains(&index) { 1.0 } else { factor };
         }
         let sum: f64 = shares.iter().sum();
-        shares.iter().map(|share| share / sum).collect()
+        (shares.iter().map(|share| share / sum).collect(), names)
     }
 
     /// Whether there are too few chunks for every device to get one.
@@ -280,7 +319,7 @@ impl Draft<'_> {
         self.request.chunks.is_some_and(|chunks| chunks < self.devices.len())
     }
 
-    /// Where each device's part begins and ends. A device that was named gets at least a row while there are any.
+    /// The first and last position of each device's part. Every named device gets at least one row while there are enough.
     fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64]) -> Vec<PositionRange> {
         let work = &self.request.work;
         let all = PositionRange::all(work);
@@ -299,12 +338,12 @@ impl Draft<'_> {
             let mut end = if is_last && sum > 0.5 {
                 all.end
             } else {
-                position_at(work, (total as f64 * sum.min(1.0)) as u128, total / GRAIN)
+                position_at(work, (total as f64 * sum.min(1.0)) as u128, total / SPLIT_ROW_DIVISOR)
             };
             if must(index) && end <= begin {
                 end = Position { row: begin.row + 1, segment: 0 };
             }
-            // The devices after this one need their rows too.
+            // Leaves a row for each of the named devices that follow.
             let latest = Position { row: work.rows().saturating_sub(later), segment: 0 };
             end = end.min(latest).min(all.end).max(begin);
             spans.push(PositionRange { begin, end });
@@ -313,19 +352,8 @@ impl Draft<'_> {
         spans
     }
 
-    /// A ring is called a stream where A would not fit at once; says why the mode is what it is.
-    fn resolved_mode(
-        &self,
-        devices: &[Option<DeviceSpec>],
-        parts: &[Part],
-        reasons: &mut Vec<String>,
-    ) -> Mode {
-        let asked = self.request.mode.is_some();
-        if self.gpus() == 0 {
-            reasons.push("mode: A stays in the host's memory, where it is computed".into());
-            return self.mode;
-        }
-        let repeat = self.request.repeat.max(1);
+    /// The mode of the plan: a copy with each product is a stream where A would not fit in device memory at once.
+    fn resolved_mode(&self, devices: &[Option<DeviceSpec>], parts: &[Part]) -> Mode {
         let fits = devices.iter().zip(parts).all(|(device, part)| match device {
             Some(device) if device.profile.link.is_some() => {
                 let all: u64 = part.pieces.iter().map(|piece| self.request.work.piece_bytes(piece)).sum();
@@ -333,17 +361,10 @@ impl Draft<'_> {
             }
             _ => true,
         });
-        let (mode, why) = match self.mode {
-            _ if asked => (self.mode, "as asked for".to_string()),
-            Mode::Resident => {
-                (Mode::Resident, format!("A, X and Y fit, and A is used {repeat} times once it is there"))
-            }
-            _ if !fits => (Mode::Stream, "A does not fit on the devices at once".into()),
-            _ if repeat > 1 => (Mode::Oneshot, "bringing A each time is predicted to be faster".into()),
-            _ => (Mode::Oneshot, "A fits, and one product is all that is asked for".into()),
-        };
-        reasons.push(format!("mode: {}, {why}", mode.name()));
-        mode
+        match self.mode {
+            Mode::Oneshot if self.request.mode.is_none() && !fits => Mode::Stream,
+            mode => mode,
+        }
     }
 
     /// Adds a device and its chunks to the plan.
@@ -363,7 +384,8 @@ impl Draft<'_> {
                 staged_bytes: footprint.slot_bytes,
                 scratch_bytes: footprint.scratch_bytes,
                 features: *features,
-                reason: reason.clone(),
+                reason: String::new(),
+                kernel_reason: reason.clone(),
                 predicted_s: 0.0,
             });
         }
@@ -394,7 +416,7 @@ impl Draft<'_> {
     }
 }
 
-/// Leaves a share to the `count` devices with the largest.
+/// Sets all but the `count` largest shares to zero and rescales the rest.
 fn keep_largest(shares: &mut [f64], count: usize) {
     let mut order: Vec<usize> = (0..shares.len()).collect();
     order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]).then(a.cmp(&b)));

@@ -1,4 +1,4 @@
-//! The kernels that a plan may choose among.
+//! The kernels that a plan chooses among.
 
 use super::request::PlanRequest;
 use crate::cost::{Form, eligible};
@@ -7,26 +7,26 @@ use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::{Format, KernelId, Order, Processor};
 use crate::work::XOrder;
 
-/// Kernels of GPUs that read A's own arrays; the first is canonical and for any K.
-const AS_IT_LIES: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
+/// GPU kernels that read A's own CSR arrays; the first is canonical and supports any K.
+const CSR_ONLY: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
 
-/// How A may lie on GPUs where nobody insists on a kernel.
+/// The layouts of A on GPUs that are allowed, where no kernel is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layouts {
-    /// As on the host.
-    AsItLies,
-    /// In any form.
+    /// The CSR arrays of the host, unchanged.
+    Csr,
+    /// Any layout.
     Any,
 }
 
-/// The forms that a plan may choose among.
+/// The forms that a plan chooses among.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Forms {
     pub cpu: Vec<Form>,
     pub gpu: Vec<Form>,
 }
 
-/// The kernels of a chunk on either processor, and why its own device has the one it has.
+/// The kernels of a chunk on a CPU and on a GPU, and the reason for the one on its own device.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChunkKernels {
     pub cpu: Form,
@@ -35,20 +35,20 @@ pub(super) struct ChunkKernels {
 }
 
 impl Forms {
-    /// How X lies for the kernels of GPUs.
+    /// The storage order of X that the GPU kernels read.
     pub fn x_order(&self) -> XOrder {
         let by_columns = |form: &Form| CudaKernel::of(form.kernel).is_ok_and(CudaKernel::transposes_x);
         if self.gpu.iter().any(by_columns) { XOrder::Columns } else { XOrder::Rows }
     }
 
-    /// Whether the kernels of GPUs read A's own arrays.
-    pub fn read_a_as_it_lies(&self) -> bool {
+    /// Whether the GPU kernels read A's own CSR arrays.
+    pub fn read_csr(&self) -> bool {
         self.gpu.iter().all(|form| form.layout() == Layout::Csr)
     }
 }
 
 impl PlanRequest<'_> {
-    /// The forms to choose among; an error where kernel, format, order and devices contradict each other.
+    /// The forms to choose among; an error where the requested kernel, format, order and devices contradict each other.
     pub(super) fn forms(&self, layouts: Layouts) -> Result<Forms> {
         let (cpu, gpu) = self.kernels(layouts)?;
         let (dtype, k) = (self.work.dtype(), self.work.k() as u64);
@@ -64,17 +64,19 @@ impl PlanRequest<'_> {
         if of_gpus.is_empty() {
             let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
             let names = names.join(", ");
-            return Err(Error::Usage(format!("kernel {names} has no such form for k = {k}; take another")));
+            return Err(Error::Usage(format!(
+                "kernel {names} has no variant for k = {k}; use another kernel"
+            )));
         }
         Ok(Forms { cpu: cpu.iter().copied().map(Form::cpu).collect(), gpu: of_gpus })
     }
 
-    /// Kernels of the CPU and of GPUs.
+    /// The kernels of the CPU and of GPUs.
     fn kernels(&self, layouts: Layouts) -> Result<(Vec<KernelId>, Vec<KernelId>)> {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
         let mut gpu = match layouts {
             Layouts::Any => eligible(Processor::Gpu).to_vec(),
-            Layouts::AsItLies => AS_IT_LIES.to_vec(),
+            Layouts::Csr => CSR_ONLY.to_vec(),
         };
         let mut cpu = match self.format {
             None => eligible(Processor::Cpu).to_vec(),
@@ -85,7 +87,7 @@ impl PlanRequest<'_> {
             }
             Some(format) if has(Processor::Gpu) => {
                 let name = format.name();
-                return Err(Error::Usage(format!("no GPU kernel reads {name}; take --format csr or ell")));
+                return Err(Error::Usage(format!("no GPU kernel reads {name}; use --format csr or ell")));
             }
             Some(format @ (Format::RowGroups | Format::Hybrid)) => {
                 let name = format.name();
@@ -104,13 +106,13 @@ impl PlanRequest<'_> {
         let info = kernel.info();
         if self.reproducible && info.order != Order::Canonical {
             return Err(Error::Usage(format!(
-                "kernel {} adds in an order of its own; leave --kernel or --reproducible out",
+                "the order of additions of kernel {} is not canonical; leave out --kernel or --reproducible",
                 info.name
             )));
         }
         if let Some(format) = self.format.filter(|&format| format != info.format) {
             return Err(Error::Usage(format!(
-                "kernel {} reads {}, not {}; leave --format out",
+                "kernel {} reads {}, not {}; leave out --format",
                 info.name,
                 info.format.name(),
                 format.name()

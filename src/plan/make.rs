@@ -1,33 +1,33 @@
-//! Makes plans: compares devices and modes, and keeps the fastest.
+//! Makes plans: compares sets of devices and modes, and keeps the fastest.
 
-use super::data::{DevicePlan, Mode, Plan, Registered};
+use super::data::{Mode, Plan};
 use super::draft::Draft;
 use super::kernels::Layouts;
-use super::predict::x_s;
 use super::request::{DeviceSpec, PlanRequest};
+use super::set_up::compared_set_up_s;
 use crate::cost::cpu_profile;
-use crate::error::{Error, Result};
+use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::order::SEGMENT;
 use crate::work::{ChunkRows, Features};
 
-/// A later alternative must be predicted to take no more than this share of the best so far, or it is not worth it.
-const WORTH_CHANGING: f64 = 0.98;
+/// A later candidate must take at most this share of the best time so far.
+const CANDIDATE_MARGIN: f64 = 0.98;
 
-/// Makes the plan with the shortest predicted time. Runs in the rayon pool it is called in.
+/// Makes the plan with the shortest predicted time. Runs in the rayon pool that calls it.
 pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     if request.devices.is_empty() {
-        return Err(Error::Usage("no device to plan for; take --devices cpu".into()));
+        return Err(Error::Usage("there is no device to plan for; use --devices cpu".into()));
     }
     if request.devices.iter().filter(|device| device.profile.link.is_none()).count() > 1 {
-        return Err(Error::Usage("there is one CPU; name cpu once".into()));
+        return Err(Error::Usage("cpu is named twice; name it once".into()));
     }
     let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
     let fingerprint = request.work.fingerprint();
-    // Looked at once for all attempts.
+    // Computed once for all candidates.
     let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
     let work = request.work.with_features(Some(Features::of(&request.work, &all)));
     let request = &PlanRequest { work, ..request.clone() };
-    let mut tried: Vec<Attempt> = Vec::new();
+    let mut tried: Vec<Candidate> = Vec::new();
     let mut refused = None;
     for devices in device_sets(&request.devices) {
         let has_gpu = devices.iter().any(|device| device.profile.link.is_some());
@@ -39,9 +39,9 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
             None if request.repeat > 1 => &[Mode::Resident, Mode::Oneshot],
             None => &[Mode::Oneshot],
         };
-        let attempts =
+        let candidates =
             modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
-        for (mode, layouts) in attempts {
+        for (mode, layouts) in candidates {
             let forms = request.forms(layouts)?;
             let draft = Draft {
                 request,
@@ -53,22 +53,22 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
             };
             match draft.plan() {
                 Ok(plan) => {
-                    let total_s = plan.predicted_s * request.repeat.max(1) as f64 + prepare_s(&plan);
-                    tried.push(Attempt { total_s, plan });
+                    let total_s = plan.predicted_s * plan.repeat as f64 + compared_set_up_s(&plan);
+                    tried.push(Candidate { total_s, plan });
                 }
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
     }
     let mut best = 0;
-    for (index, attempt) in tried.iter().enumerate() {
-        if attempt.total_s < WORTH_CHANGING * tried[best].total_s {
+    for (index, candidate) in tried.iter().enumerate() {
+        if candidate.total_s < CANDIDATE_MARGIN * tried[best].total_s {
             best = index;
         }
     }
     let left_out = left_out(request, &tried, best);
     match (tried.into_iter().nth(best), refused) {
-        (Some(Attempt { mut plan, .. }), _) => {
+        (Some(Candidate { mut plan, .. }), _) => {
             plan.reasons.extend(left_out);
             Ok(plan)
         }
@@ -77,88 +77,68 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     }
 }
 
-/// A plan and what all of its products should take, bringing A included.
-struct Attempt {
+/// A plan and the predicted seconds of all products, with registering and copying A.
+struct Candidate {
     total_s: f64,
     plan: Plan,
 }
 
-impl Attempt {
-    /// Whether a device has a part.
+impl Candidate {
+    /// Whether a device has a share.
     fn uses(&self, name: &str) -> bool {
         self.plan.devices.iter().any(|device| device.name == name && device.chunks > 0)
     }
 }
 
-/// Why devices that may compute are left out of attempt number `best`.
-fn left_out(request: &PlanRequest<'_>, tried: &[Attempt], best: usize) -> Vec<String> {
+/// Why candidate `best` does not use some of the devices.
+fn left_out(request: &PlanRequest<'_>, tried: &[Candidate], best: usize) -> Vec<String> {
     let Some(taken) = tried.get(best) else { return Vec::new() };
-    let ms = |attempt: &Attempt| attempt.total_s / request.repeat.max(1) as f64 * 1e3;
     let mut reasons = Vec::new();
     for device in request.devices.iter().filter(|device| !taken.uses(&device.name)) {
-        let with_it = tried.iter().filter(|attempt| attempt.uses(&device.name));
+        let with_it = tried.iter().filter(|candidate| candidate.uses(&device.name));
         let Some(with_it) = with_it.min_by(|a, b| a.total_s.total_cmp(&b.total_s)) else { continue };
         let why = match (&device.profile.link, taken.plan.mode) {
-            (None, Mode::Resident) => "A stays where memory is many times faster than the host's",
-            (None, _) => "it would read the memory that A crosses from",
-            (Some(_), _) if request.repeat <= 1 => "A would have to cross to it for a single product",
-            (Some(_), _) => "what has to cross to it takes longer than computing here",
+            (None, Mode::Resident) => "device memory is many times faster than the host's",
+            (None, _) => "it would compete with the copies of A for the host's memory",
+            (Some(_), _) if request.repeat <= 1 => "A would be copied to it for 1 product",
+            (Some(_), _) => "copying to it takes longer than computing on the CPU",
         };
         reasons.push(format!(
-            "{} is left out: with it a product should take {:.3} ms, without it {:.3} ms, everything counted; {why}",
+            "not used: {}: with it {} take {}, without it {} (registering and copying A included); {why}",
             device.name,
-            ms(with_it),
-            ms(taken)
+            Counted(request.repeat.max(1), "product"),
+            Seconds(with_it.total_s),
+            Seconds(taken.total_s)
         ));
     }
     reasons
 }
 
-/// How A may lie on GPUs, the better first. Where it crosses each time its own arrays cross as they lie, unless long rows need
-/// a list of their parts. Where memory is scarce its own arrays take least of it.
+/// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps its CSR arrays, unless long
+/// rows need a list of segments. Under a memory limit CSR is used, since it is the smallest.
 fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
     let work = &request.work;
-    let scarce = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
+    let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
     let long =
         || work.lengths(&ChunkRows::Rows { begin: 0, end: work.rows() }).any(|row| row > SEGMENT as u64);
     match mode {
-        Mode::Resident if scarce() => &[Layouts::AsItLies],
+        Mode::Resident if limited() => &[Layouts::Csr],
         Mode::Resident => &[Layouts::Any],
-        _ if has_gpu && request.kernel.is_none() && long() => &[Layouts::AsItLies, Layouts::Any],
-        _ => &[Layouts::AsItLies],
+        _ if has_gpu && request.kernel.is_none() && long() => &[Layouts::Csr, Layouts::Any],
+        _ => &[Layouts::Csr],
     }
 }
 
-/// The sets of devices worth comparing: all; where some are not insisted on, also the CPU and the GPUs by themselves.
+/// The sets of devices to compare: all; where some are not required, also the CPU alone and the GPUs alone.
 fn device_sets(devices: &[DeviceSpec]) -> Vec<Vec<DeviceSpec>> {
     let mut sets = vec![devices.to_vec()];
     for with_link in [false, true] {
-        let kept = |device: &&DeviceSpec| device.required || device.profile.link.is_some() == with_link;
-        let set: Vec<DeviceSpec> = devices.iter().filter(kept).cloned().collect();
+        let is_kept = |device: &&DeviceSpec| device.required || device.profile.link.is_some() == with_link;
+        let set: Vec<DeviceSpec> = devices.iter().filter(is_kept).cloned().collect();
         if !set.is_empty() && !sets.contains(&set) {
             sets.push(set);
         }
     }
     sets
-}
-
-/// Seconds to bring what stays on the devices, and to register what crosses from where it lies.
-fn prepare_s(plan: &Plan) -> f64 {
-    let bring = |(index, device): (usize, &DevicePlan)| {
-        let staged = Registered::default();
-        x_s(&device.profile, &plan.host, device.slots.resident_bytes, staged) + register_s(plan, index)
-    };
-    plan.devices.iter().enumerate().map(bring).fold(0.0, f64::max)
-}
-
-fn register_s(plan: &Plan, index: usize) -> f64 {
-    let Some(device) = plan.devices.get(index) else { return 0.0 };
-    let own = || plan.chunks.iter().filter(|chunk| chunk.home == index as u32);
-    let a: u64 = own().map(|chunk| chunk.staged_bytes).sum();
-    let y: u64 = own().map(|chunk| chunk.slice_bytes(plan.k, plan.dtype)).sum();
-    let Registered { a: is_a, x: is_x, y: is_y } = device.registered;
-    let bytes = u64::from(is_a) * a + u64::from(is_x) * device.slots.x_bytes + u64::from(is_y) * y;
-    let rate = device.profile.link.as_ref().and_then(|link| link.register_s_per_gb);
-    bytes as f64 * 1e-9 * rate.unwrap_or(0.0)
 }

@@ -1,49 +1,48 @@
-//! Cuts a device's memory into X, chunks that stay, and rings of slots.
+//! Divides a device's memory into X, resident chunks, and rings of slots.
 
 use super::data::{Mode, Registered, Slots};
 use super::request::DeviceSpec;
 
-/// Share of a device's memory that is planned for; the rest is for its driver.
+/// Share of a device's memory that a plan may use; the driver needs the rest.
 const MEMORY_SHARE: f64 = 0.95;
 
-/// Slots of a ring with which copying in, computing and copying out can all be under way.
-pub(super) const RING: u32 = 3;
+/// Slots of a ring: one for the upload, one for the kernel, one for the download.
+pub(super) const RING_SLOTS: u32 = 3;
 
-/// Bytes of all slices of Y together where they are small, and how many there are then at most: enough that a device never
-/// waits for the host to hear of an end.
+/// Small slices of Y get more slots, up to these bytes and this number, so that a device never waits for the host to release one.
 const SMALL_SLICES_BYTES: u64 = 64 << 20;
-const MOST_SLICES: u64 = 64;
+const MAX_SLICES: u64 = 64;
 
-/// What has to be held.
+/// The memory that a device's part needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Need {
     pub mode: Mode,
     pub x_bytes: u64,
-    /// What needs no pinned memory.
+    /// The operands that need no page-locked slots.
     pub registered: Registered,
-    /// Number of chunks that the device may get.
+    /// Number of its chunks.
     pub chunks: u32,
-    /// All of its own chunks.
+    /// Bytes of all of its chunks.
     pub all_staged_bytes: u64,
-    /// The largest of its own chunks.
+    /// Bytes of its largest chunk.
     pub staged_bytes: u64,
-    /// The largest chunk of any GPU, which it may have to take over.
+    /// Bytes of the largest chunk of any GPU, which this device may have to take over.
     pub any_staged_bytes: u64,
-    /// The most that any GPU's kernel needs beside its chunk.
+    /// Largest scratch memory of any GPU's kernel.
     pub scratch_bytes: u64,
-    /// The largest slice of any GPU.
+    /// Bytes of the largest slice of any GPU.
     pub slice_bytes: u64,
-    /// Whether chunks of another GPU may come here where A stays.
+    /// Whether a resident plan needs a slot for chunks of another GPU.
     pub spare: bool,
 }
 
-/// The slots that fit, most first; `Err` with the least that would be needed.
-pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
+/// The largest number of slots that fits; `Err` with the smallest memory that would suffice.
+pub(super) fn divide(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
     let mut least = u64::MAX;
     for a_slot_bytes in [need.any_staged_bytes, need.staged_bytes] {
-        for ring in (1..=RING.min(need.chunks.max(1))).rev() {
+        for ring in (1..=RING_SLOTS.min(need.chunks.max(1))).rev() {
             let resident = need.mode == Mode::Resident;
-            let small = (SMALL_SLICES_BYTES / need.slice_bytes.max(1)).min(MOST_SLICES) as u32;
+            let small = (SMALL_SLICES_BYTES / need.slice_bytes.max(1)).min(MAX_SLICES) as u32;
             let wide = if resident { small.min(need.chunks).max(ring) } else { ring };
             let a_slots = if resident { [u32::from(need.spare), 0] } else { [ring, ring] };
             for (a_slots, y_slots) in
@@ -72,7 +71,7 @@ pub(super) fn cut(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
     Err(least)
 }
 
-/// Bytes that may be planned for on a device.
+/// Bytes of a device's memory that a plan may use.
 pub(super) fn budget(device: &DeviceSpec) -> u64 {
     let memory = (device.profile.memory_bytes as f64 * MEMORY_SHARE) as u64;
     device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory)
@@ -96,8 +95,8 @@ mod tests {
     };
 
     #[test]
-    fn slots_become_fewer_and_smaller_before_nothing_fits() {
-        let slots = |budget| cut(&NEED, budget).map(|slots| (slots.a_slots, slots.a_slot_bytes));
+    fn slots_become_fewer_and_smaller_until_they_fit() {
+        let slots = |budget| divide(&NEED, budget).map(|slots| (slots.a_slots, slots.a_slot_bytes));
         assert_eq!(slots(1000), Ok((3, 150)));
         assert_eq!(slots(500), Ok((2, 150)));
         assert_eq!(slots(270), Ok((1, 150)));
@@ -106,15 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_needs_no_ring_but_a_spare_slot_where_there_is_room() {
+    fn resident_chunks_need_no_ring_but_a_spare_slot_where_it_fits() {
         let need = Need { mode: Mode::Resident, spare: true, ..NEED };
-        let slots = cut(&need, 10_000).unwrap();
+        let slots = divide(&need, 10_000).unwrap();
         assert_eq!(
             (slots.resident_bytes, slots.a_slots, slots.y_slots),
             (800, 1, 8),
             "a slice for each chunk"
         );
-        assert_eq!(cut(&need, 935).unwrap().a_slots, 0);
-        assert_eq!(cut(&need, 900), Err(910));
+        assert_eq!(divide(&need, 935).unwrap().a_slots, 0);
+        assert_eq!(divide(&need, 900), Err(910));
     }
 }

@@ -1,14 +1,16 @@
-//! Plans: which chunk is computed where, with which kernel, in which memory, and why; and the task graph that follows.
+//! Plans: the device, kernel and memory of every chunk, the reasons, and the task graph of a product.
 //!
-//! A [`Plan`] is pure data. Making one ([`make`]) touches no device and reads no values, and the same request gives the
-//! same plan. It can be saved, loaded and compared, and made for a machine that is not here.
+//! A [`Plan`] is plain data. [`make`] accesses no device and reads no values of A, and the same request gives the same plan. Plans
+//! can be saved, loaded and compared, and made for machines that are not present.
 
 mod balance;
 mod build;
 mod check;
 mod choice;
+mod counts;
 mod data;
 mod draft;
+mod explain;
 mod file;
 mod kernels;
 mod make;
@@ -19,15 +21,19 @@ mod parts;
 mod predict;
 mod remaining;
 mod request;
+mod set_up;
 mod tail;
 mod transfer;
 mod x;
 
 pub use build::{Item, PlannedGraph, Pools};
-pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, Slots, SplitRow, XPlan};
+pub use counts::{DeviceCount, compare_device_counts};
+pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan};
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};
 
+#[cfg(test)]
+mod reason_tests;
 #[cfg(test)]
 mod tests;

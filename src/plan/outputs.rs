@@ -1,18 +1,18 @@
-//! Rows of Y that a graph has to write: each run of neighbours is a buffer that must become complete.
+//! The rows of Y that a graph writes: each run of consecutive rows is an output buffer.
 
 use super::data::Plan;
 use super::remaining::Remaining;
 use crate::graph::{Access, BufferId, GraphBuilder, Role};
 use crate::work::ChunkRows;
 
-/// Runs of rows of Y and their buffers.
+/// Runs of consecutive rows of Y and their buffers.
 pub(super) struct Outputs {
     runs: Vec<(u64, u64)>,
     buffers: Vec<BufferId>,
 }
 
 impl Outputs {
-    /// Buffers for what is still to be written.
+    /// Makes buffers for the rows that remain to be written.
     pub fn new(plan: &Plan, remaining: &Remaining, graph: &mut GraphBuilder) -> Self {
         let to_do = |list: &[bool], index: usize| list.get(index).copied().unwrap_or(false);
         let mut rows: Vec<(u64, u64)> = Vec::new();
@@ -41,7 +41,7 @@ impl Outputs {
         Self { runs, buffers }
     }
 
-    /// Where `count` rows from `row` on lie.
+    /// The buffer and byte range of `count` rows from `row` on.
     pub fn access(&self, row: u64, count: u64, row_bytes: u64) -> Access {
         let run = self.runs.partition_point(|run| run.0 <= row).saturating_sub(1);
         let first = self.runs.get(run).map_or(0, |run| run.0);

@@ -1,14 +1,14 @@
-//! A device's part of a draft: what it computes, what it is sent of X, how its memory is cut.
+//! A device's part of a candidate plan: its chunks, its part of X, the layout of its memory.
 
 use super::data::{Registered, Slots};
 use super::kernels::ChunkKernels;
 use super::x::XChoice;
 use crate::work::{ChunkRows, Features};
 
-/// Chunks of a device from which on copying and computing overlap well.
-pub(super) const CHUNKS_A_DEVICE: usize = 8;
+/// Chunks of a device with which copying and computing overlap well.
+pub(super) const CHUNKS_PER_DEVICE: usize = 8;
 
-/// A device's part before it is described.
+/// The part of one device.
 pub(super) struct Part {
     pub pieces: Vec<ChunkRows>,
     pub features: Vec<Features>,

@@ -1,4 +1,4 @@
-//! Chunks, X and memory of every device of a draft.
+//! Chunks, X and memory of every device of a candidate plan.
 
 use rayon::prelude::*;
 
@@ -6,25 +6,25 @@ use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::Draft;
 use super::kernels::ChunkKernels;
-use super::memory::{Need, RING, budget, cut};
-use super::part::{CHUNKS_A_DEVICE, Part};
+use super::memory::{Need, RING_SLOTS, budget, divide};
+use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};
 
-/// Bytes of a chunk beyond which larger ones copy no faster.
-const LARGEST_CHUNK_BYTES: u64 = 64 << 20;
-/// Bytes of a chunk and its slice below which smaller ones would cost more in starting copies than overlap gains.
-const SMALLEST_CHUNK_BYTES: u64 = 1 << 20;
-/// Share of the CPU's part that other devices may take, and the chunks it is cut into.
+/// Largest chunk: larger ones are not copied faster.
+const MAX_CHUNK_BYTES: u64 = 64 << 20;
+/// Smallest chunk with its slice: below this, the latency of copies costs more than overlap gains.
+const MIN_CHUNK_BYTES: u64 = 1 << 20;
+/// Share of the CPU's part that other devices may take, and its number of chunks.
 const HOST_TAIL: f64 = 0.16;
 const HOST_TAIL_CHUNKS: usize = 4;
-/// Most chunks of a plan.
-const MOST_CHUNKS: usize = 1 << 20;
+/// Largest number of chunks of a plan.
+const MAX_CHUNKS: usize = 1 << 20;
 
-/// Bytes of a part's chunks: all of them together, and the most of any of them.
+/// Bytes of a part's chunks: the sum, and the maxima over its chunks.
 #[derive(Default)]
 struct Sizes {
     all: u64,
@@ -38,7 +38,7 @@ fn is_gpu(device: &Option<DeviceSpec>) -> bool {
 }
 
 impl Draft<'_> {
-    /// Chunks, X and memory of every device; chunks become smaller until the memory suffices.
+    /// Chunks, X and memory of every device; chunks are made smaller until they fit in memory.
     pub fn parts(
         &self,
         devices: &[Option<DeviceSpec>],
@@ -53,7 +53,9 @@ impl Draft<'_> {
             let pieces =
                 spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| match device {
                     Some(_) if is_gpu(device) => self.tapered(split(work, *span, count)),
-                    Some(_) if self.devices.len() > 1 && !self.insists() => self.host_pieces(*span),
+                    Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => {
+                        self.host_pieces(*span)
+                    }
                     _ => split(work, *span, count),
                 });
             let pieces: Vec<Vec<ChunkRows>> = pieces.collect();
@@ -70,26 +72,26 @@ impl Draft<'_> {
                         .collect::<Result<_>>()?;
                     let x = match device {
                         Some(_) if registered.a && !pieces.is_empty() => {
-                            let reason = "all of X: A crosses as it lies, with the columns it has";
+                            let reason = "all of X: A is registered, so its column numbers refer to all of X";
                             XChoice::whole(work, order, reason)
                         }
                         Some(device) if device.profile.link.is_some() => {
                             choose(work, order, &pieces, &features)
                         }
-                        Some(_) => XChoice::whole(work, order, "X is read where it lies"),
+                        Some(_) => XChoice::whole(work, order, "X is read in place"),
                         None => XChoice::nothing(),
                     };
-                    // Rows that are picked one by one, and columns, do not cross from where they lie.
-                    let as_it_lies = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
-                    let registered = Registered { x: registered.x && as_it_lies, ..registered };
+                    // Gathered rows and columns of X are copies, so X itself is not registered.
+                    let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
+                    let registered = Registered { x: registered.x && unchanged, ..registered };
                     Ok(Part { pieces, features, kernels, x, registered, slots: Slots::default() })
                 })
                 .collect::<Result<_>>()?;
-            let cut = self.cut_memory(devices, &mut parts);
-            if cut.is_ok() && !self.wants_finer(&parts) {
+            let divided = self.divide_memory(devices, &mut parts);
+            if divided.is_ok() && !self.wants_finer(&parts) {
                 return Ok(parts);
             }
-            // Slots are as large as the largest chunk of any GPU, so all of them get smaller ones.
+            // Slots are as large as the largest chunk of any GPU, so the chunks of all GPUs are made smaller.
             let mut finer = counts.clone();
             for index in (0..devices.len()).filter(|&index| is_gpu(&devices[index])) {
                 finer[index] = counts[index].saturating_mul(2);
@@ -98,25 +100,25 @@ impl Draft<'_> {
                 finer[index] > counts[index]
                     && split(work, spans[index], finer[index]).len() > parts[index].pieces.len()
             });
-            let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MOST_CHUNKS;
-            let hopeless = devices.iter().zip(&parts).any(|(device, part)| {
+            let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MAX_CHUNKS;
+            let x_too_large = devices.iter().zip(&parts).any(|(device, part)| {
                 is_gpu(device) && device.as_ref().is_some_and(|device| part.x.bytes > budget(device))
             });
-            if self.request.chunks.is_some() || !grows || too_many || hopeless {
-                // The same chunks once more means that they cannot become smaller; where X alone is too large that is no help.
-                return cut.map(|()| parts);
+            if self.request.chunks.is_some() || !grows || too_many || x_too_large {
+                // Chunks cannot become smaller, or smaller chunks would not help.
+                return divided.map(|()| parts);
             }
             counts = finer;
         }
     }
 
-    /// Whether it was said how many or how large chunks are to be.
-    fn insists(&self) -> bool {
+    /// Whether the number or the size of chunks was requested.
+    fn has_requested_chunks(&self) -> bool {
         self.request.chunks.is_some() || self.request.chunk_bytes.is_some()
     }
 
-    /// The CPU's part: most of it in one chunk, since it waits for no copies and its threads wait for each other at the end of
-    /// each one; then some small ones that others may take.
+    /// The CPU's part: one large chunk, since the CPU waits for no copies and its threads synchronise at the end of each chunk; then
+    /// some small chunks that other devices may take.
     fn host_pieces(&self, span: PositionRange) -> Vec<ChunkRows> {
         let work = &self.request.work;
         let before = PositionRange { end: span.begin, ..PositionRange::all(work) }.cost(work);
@@ -128,17 +130,17 @@ impl Draft<'_> {
         pieces
     }
 
-    /// The last chunk in parts of a half, a quarter and two eighths: what is left to compute and to bring back when the
-    /// last byte has arrived is then little.
+    /// Splits the last chunk into a half, a quarter and two eighths, so that little is left to compute and to download after the
+    /// last upload.
     fn tapered(&self, mut pieces: Vec<ChunkRows>) -> Vec<ChunkRows> {
         const PARTS: [usize; 4] = [4, 2, 1, 1];
         let work = &self.request.work;
-        if self.mode == Mode::Resident || self.insists() || pieces.len() < CHUNKS_A_DEVICE {
+        if self.mode == Mode::Resident || self.has_requested_chunks() || pieces.len() < CHUNKS_PER_DEVICE {
             return pieces;
         }
         let Some(&ChunkRows::Rows { begin, end }) = pieces.last() else { return pieces };
         let eighths: usize = PARTS.iter().sum();
-        if work.piece_bytes(&ChunkRows::Rows { begin, end }) < eighths as u64 * SMALLEST_CHUNK_BYTES {
+        if work.piece_bytes(&ChunkRows::Rows { begin, end }) < eighths as u64 * MIN_CHUNK_BYTES {
             return pieces;
         }
         let at = |row| Position { row, segment: 0 };
@@ -163,7 +165,7 @@ impl Draft<'_> {
         pieces
     }
 
-    /// Whether chunks are so large that too few slots fit for copies to go on while a kernel runs.
+    /// Whether chunks are so large that too few slots fit for copies to overlap with kernels.
     fn wants_finer(&self, parts: &[Part]) -> bool {
         self.mode != Mode::Resident
             && self.request.chunks.is_none()
@@ -171,12 +173,12 @@ impl Draft<'_> {
             && parts.iter().any(|part| {
                 let slots = &part.slots;
                 slots.a_slots > 0
-                    && slots.a_slots < RING.min(part.pieces.len() as u32)
-                    && slots.a_slot_bytes + slots.y_slot_bytes > SMALLEST_CHUNK_BYTES
+                    && slots.a_slots < RING_SLOTS.min(part.pieces.len() as u32)
+                    && slots.a_slot_bytes + slots.y_slot_bytes > MIN_CHUNK_BYTES
             })
     }
 
-    /// How many chunks each device gets.
+    /// The number of chunks of each device.
     fn counts(
         &self,
         devices: &[Option<DeviceSpec>],
@@ -200,23 +202,21 @@ impl Draft<'_> {
                 (None, _) => 0,
                 (Some(_), Some(bytes)) => bytes_of(index).div_ceil(bytes.max(1)).max(1) as usize,
                 (Some(device), None) if device.profile.link.is_none() && alone => 1,
-                (Some(_), None) => {
-                    CHUNKS_A_DEVICE.max(bytes_of(index).div_ceil(LARGEST_CHUNK_BYTES) as usize)
-                }
+                (Some(_), None) => CHUNKS_PER_DEVICE.max(bytes_of(index).div_ceil(MAX_CHUNK_BYTES) as usize),
             });
         }
         let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
-        if sum > MOST_CHUNKS {
-            let advice = "take a larger --chunk-bytes";
+        if sum > MAX_CHUNKS {
+            let advice = "use a larger --chunk-bytes";
             return Err(Error::Usage(format!(
-                "{sum} chunks are more than the {MOST_CHUNKS} that a plan may have; {advice}"
+                "{sum} chunks exceed the limit of {MAX_CHUNKS} for a plan; {advice}"
             )));
         }
         Ok(counts)
     }
 
-    /// Slots of every GPU; an error where one has too little memory.
-    fn cut_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
+    /// Divides the memory of every GPU into slots; an error where one has too little.
+    fn divide_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
         let work = &self.request.work;
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
         let sizes = parts
@@ -257,7 +257,7 @@ impl Draft<'_> {
                 slice_bytes,
                 spare: many,
             };
-            part.slots = cut(&need, budget(device)).map_err(|needed_bytes| Error::DoesNotFit {
+            part.slots = divide(&need, budget(device)).map_err(|needed_bytes| Error::DoesNotFit {
                 what: format!(
                     "{}: X ({}), a chunk of A ({}) and its slice of Y ({})",
                     device.name,
@@ -268,9 +268,9 @@ impl Draft<'_> {
                 needed_bytes,
                 limit_bytes: budget(device),
                 advice: match (self.mode, self.request.chunks) {
-                    (Mode::Resident, _) => "take --mode stream, or leave rows to the CPU".into(),
-                    (_, Some(_)) => "take more --chunks or a smaller -k".into(),
-                    _ => "take a larger --mem-limit, a smaller -k, or --devices cpu".into(),
+                    (Mode::Resident, _) => "use --mode stream, or add cpu to --devices".into(),
+                    (_, Some(_)) => "use more --chunks or a smaller -k".into(),
+                    _ => "use a larger --mem-limit, a smaller -k, or --devices cpu".into(),
                 },
             })?;
         }

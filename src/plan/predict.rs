@@ -1,4 +1,4 @@
-//! Predicted times of the steps that bring a chunk through a device.
+//! Predicted times: the steps of a chunk on a device, the finish time of a device, the traffic of the host's memory.
 
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered};
 use crate::cost::{Form, HostRates, Load, Profile};
@@ -6,7 +6,7 @@ use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
-/// Seconds of each step.
+/// Predicted seconds of each step of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Steps {
     pub stage_s: f64,
@@ -16,11 +16,12 @@ pub(super) struct Steps {
     pub merge_s: f64,
 }
 
-/// How many times longer it takes to build what a kernel reads from A than to copy as many bytes: seen with lists of parts of rows.
-const BUILDING: f64 = 10.0;
+/// Time to build and stage a layout other than CSR, as a multiple of the time to copy as many bytes. Measured with lists of row
+/// segments.
+const LAYOUT_COPIES: f64 = 10.0;
 
 impl Steps {
-    /// Steps of some rows on a device, where its kernel `form` takes so long.
+    /// The steps of some rows on a device whose kernel `form` takes `kernel_s`.
     pub fn new(
         profile: &Profile,
         host: &HostRates,
@@ -32,7 +33,7 @@ impl Steps {
         if profile.link.is_none() {
             return Self { kernel_s, ..Self::default() };
         }
-        let times = if form.layout() == Layout::Csr { 1.0 } else { BUILDING };
+        let times = if form.layout() == Layout::Csr { 1.0 } else { LAYOUT_COPIES };
         Self {
             stage_s: host.copy_s(staged_bytes) * times,
             upload_s: profile.upload_s(staged_bytes),
@@ -42,7 +43,7 @@ impl Steps {
         }
     }
 
-    /// Steps of a chunk.
+    /// The steps of a chunk.
     pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
         let slice_bytes = chunk.slice_bytes(k, dtype);
         let form = chunk.form(device.profile.processor);
@@ -52,7 +53,7 @@ impl Steps {
             .with(device.registered)
     }
 
-    /// The same without what happens only once where A stays.
+    /// The steps of each product: without staging and upload where A is resident.
     pub fn in_mode(self, mode: Mode) -> Self {
         match mode {
             Mode::Resident => Self { stage_s: 0.0, upload_s: 0.0, ..self },
@@ -60,7 +61,7 @@ impl Steps {
         }
     }
 
-    /// The same without the host's copies of what crosses from where it lies.
+    /// The steps without the host's copies of registered operands.
     pub fn with(self, registered: Registered) -> Self {
         Self {
             stage_s: if registered.a { 0.0 } else { self.stage_s },
@@ -69,17 +70,27 @@ impl Steps {
         }
     }
 
-    /// One step after the other.
+    /// The sum of all steps.
     pub fn sum_s(&self) -> f64 {
         self.stage_s + self.upload_s + self.kernel_s + self.download_s + self.merge_s
     }
 
-    /// The longest step, which a full pipeline waits for. Staging and merging share the host's copying.
+    /// The longest step, which limits a full pipeline. Staging and merging share the host's copy bandwidth.
     pub fn longest_s(&self) -> f64 {
         (self.stage_s + self.merge_s).max(self.upload_s).max(self.kernel_s).max(self.download_s)
     }
 
-    /// All steps of both.
+    /// The name of the longest step.
+    pub fn longest(&self) -> &'static str {
+        match self.longest_s() {
+            longest if longest == self.kernel_s => "kernel",
+            longest if longest == self.upload_s => "upload of A",
+            longest if longest == self.download_s => "download of Y",
+            _ => "staging on the host",
+        }
+    }
+
+    /// The sum of both, step by step.
     pub fn plus(self, other: Self) -> Self {
         Self {
             stage_s: self.stage_s + other.stage_s,
@@ -91,8 +102,8 @@ impl Steps {
     }
 }
 
-/// Seconds that the host's memory needs for what a CPU moves and cannot keep in its caches; nothing on other devices. Weights that
-/// were fitted to what fits there would predict less. What a kernel was found to be slower or faster by holds here too.
+/// Lower bound of a CPU kernel in seconds: the host's memory moves the bytes that do not fit in the caches; zero for other devices.
+/// Weights fitted to small matrices would predict less. The correction of the kernel applies here too.
 pub(super) fn memory_s(profile: &Profile, host: &HostRates, form: &Form, load: &Load) -> f64 {
     if profile.link.is_some() {
         return 0.0;
@@ -100,7 +111,7 @@ pub(super) fn memory_s(profile: &Profile, host: &HostRates, form: &Form, load: &
     host.memory_s(load.moved_bytes().saturating_sub(profile.cache_bytes)) * profile.correction(form)
 }
 
-/// Steps of the whole job on a device, from the features of parts of it and the kernels chosen for them.
+/// The steps of the whole product on a device, from samples of its rows and the kernels chosen for them.
 pub(super) fn whole(
     profile: &Profile,
     host: &HostRates,
@@ -119,7 +130,7 @@ pub(super) fn whole(
         .fold(Steps::default(), Steps::plus)
 }
 
-/// Seconds to bring X to a device.
+/// Seconds to copy X to a device.
 pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64, registered: Registered) -> f64 {
     if profile.link.is_none() {
         return 0.0;
@@ -128,15 +139,34 @@ pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64, registered:
     staged_s + profile.upload_s(x_bytes)
 }
 
-/// When a device is done with its chunks: X, then a pipeline that fills with the first chunk and drains with the last.
-pub(super) fn finish_s(
+/// The finish time of a device in parts that add up: X, then a pipeline that fills with the first chunk and drains with the last.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Finish {
+    /// Copying X.
+    pub x_s: f64,
+    /// The longest step of all chunks, and its name.
+    pub chunks_s: f64,
+    pub longest: &'static str,
+    /// Filling and draining the pipeline.
+    pub ends_s: f64,
+}
+
+impl Finish {
+    /// The finish time.
+    pub fn total_s(&self) -> f64 {
+        self.x_s + self.chunks_s + self.ends_s
+    }
+}
+
+/// The finish time of a device that computes these chunks.
+pub(super) fn finish(
     device: &DevicePlan,
     host: &HostRates,
     chunks: &[&Chunk],
     mode: Mode,
     k: u64,
     dtype: Dtype,
-) -> f64 {
+) -> Finish {
     let steps = |chunk: &&Chunk| Steps::of_chunk(device, host, chunk, k, dtype).in_mode(mode);
     let all = chunks.iter().map(steps).fold(Steps::default(), Steps::plus);
     let ends = match (chunks.first(), chunks.last()) {
@@ -144,31 +174,34 @@ pub(super) fn finish_s(
             let (first, last) = (steps(first), steps(last));
             let fill = first.stage_s + first.upload_s;
             let drain = last.download_s + last.merge_s;
-            // The longest step is in the sum already.
+            // The longest step is already in the sum.
             (fill + first.kernel_s + drain - first.longest_s().min(first.kernel_s)).max(0.0)
         }
-        _ => return 0.0,
+        _ => return Finish::default(),
     };
-    x_s(&device.profile, host, device.slots.x_bytes, device.registered)
-        + all.longest_s()
-        + if all.upload_s + all.download_s > 0.0 { ends } else { 0.0 }
+    Finish {
+        x_s: x_s(&device.profile, host, device.slots.x_bytes, device.registered),
+        chunks_s: all.longest_s(),
+        longest: all.longest(),
+        ends_s: if all.upload_s + all.download_s > 0.0 { ends } else { 0.0 },
+    }
 }
 
-/// How often the host's memory is touched by a byte that is staged: read, written, and read by the copy.
-const STAGED_TIMES: u64 = 3;
+/// Accesses to the host's memory per staged byte: read, written, and read by the device's copy.
+const STAGED_ACCESSES: u64 = 3;
 
-/// Share of its time for which a product on the CPU keeps the host's memory busy, if it does not move more bytes than that: rows
-/// of X that are fetched again, lines that are fetched for a part of them. Seen where a CPU slowed down beside copies.
-const KEEPS_BUSY: f64 = 0.75;
+/// Smallest share of a CPU kernel's time during which it occupies the host's memory: rows of X are fetched repeatedly, and whole
+/// cache lines for a part of their bytes. Measured as the slow-down of a CPU next to the copies of a GPU.
+const MEMORY_BUSY_SHARE: f64 = 0.75;
 
-/// Bytes that the CPU moves through its memory to compute a chunk in `kernel_s`: it reads A and X and writes Y.
+/// Bytes that the CPU reads and writes in the host's memory to compute a chunk in `kernel_s`.
 pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, dtype: Dtype) -> u64 {
-    let busy_bytes = KEEPS_BUSY * kernel_s * host.memory_gb_per_s * 1e9;
+    let busy_bytes = MEMORY_BUSY_SHARE * kernel_s * host.memory_gb_per_s * 1e9;
     chunk.load(k, dtype).moved_bytes().max(busy_bytes as u64)
 }
 
-/// Bytes that a chunk moves through the host's memory: read and written when staged, read by the copy, and the same
-/// for its slice on the way back; once for what crosses from where it lies.
+/// Bytes that a chunk reads and writes in the host's memory: three accesses per byte of a staged operand, one per byte of a
+/// registered one.
 fn host_bytes(device: &DevicePlan, host: &HostRates, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
     if device.profile.link.is_none() {
@@ -176,29 +209,35 @@ fn host_bytes(device: &DevicePlan, host: &HostRates, chunk: &Chunk, mode: Mode, 
         return cpu_bytes(host, chunk, kernel_s, k, dtype);
     }
     let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
-    let times = |registered: bool| if registered { 1 } else { STAGED_TIMES };
+    let times = |registered: bool| if registered { 1 } else { STAGED_ACCESSES };
     let Registered { a, y, .. } = device.registered;
     staged.saturating_mul(times(a)).saturating_add(slice_bytes.saturating_mul(times(y)))
 }
 
 impl Plan {
-    /// Seconds after which a device should be done if it computes these chunks, whoever they were planned for.
+    /// Predicted finish time of a device that computes these chunks, whichever device they were planned for.
     pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
         let own: Vec<&Chunk> = chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk)).collect();
         let device = self.devices.get(device as usize);
-        device.map_or(0.0, |device| finish_s(device, &self.host, &own, self.mode, self.k, self.dtype))
+        let finish = |device| finish(device, &self.host, &own, self.mode, self.k, self.dtype);
+        device.map_or(0.0, |device| finish(device).total_s())
     }
 
-    /// Seconds in which a host's memory with these rates can move all that devices read and write there.
+    /// Seconds that a host's memory with these rates needs for all accesses of a product.
     pub fn memory_s(&self, host: &HostRates) -> f64 {
+        host.memory_s(self.memory_bytes(host))
+    }
+
+    /// Bytes that a product reads and writes in the host's memory.
+    pub(super) fn memory_bytes(&self, host: &HostRates) -> u64 {
         let of_chunk = |chunk: &Chunk| {
             let device = self.devices.get(chunk.home as usize)?;
             Some(host_bytes(device, host, chunk, self.mode, self.k, self.dtype))
         };
         let of_x = |device: &DevicePlan| {
-            device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_TIMES })
+            device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_ACCESSES })
         };
         let moved = self.chunks.iter().filter_map(of_chunk).chain(self.devices.iter().map(of_x));
-        host.memory_s(moved.fold(0, u64::saturating_add))
+        moved.fold(0, u64::saturating_add)
     }
 }

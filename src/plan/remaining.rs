@@ -1,22 +1,22 @@
-//! What is still to be done, who is still there, and who takes over from those who are not.
+//! The work that remains after a fault, the devices that are alive, and the devices that take over.
 
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
 use super::predict::Steps;
 use crate::error::{Error, Result};
 
-/// Chunks and cut rows that are not in Y yet, and devices that are alive.
+/// The chunks and split rows that are not in Y yet, and the devices that are alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remaining {
-    /// For each chunk whether it is still to be computed.
+    /// For each chunk whether it remains to be computed.
     pub chunks: Vec<bool>,
-    /// For each cut row whether its carries are still to be added.
+    /// For each split row whether its partial sums remain to be added.
     pub split_rows: Vec<bool>,
-    /// For each device whether it can be used.
+    /// For each device whether it is alive.
     pub alive: Vec<bool>,
 }
 
 impl Remaining {
-    /// Everything, on all devices.
+    /// All work, on all devices.
     pub fn all(plan: &Plan) -> Self {
         Self {
             chunks: vec![true; plan.chunks.len()],
@@ -25,15 +25,15 @@ impl Remaining {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no work remains.
     pub fn is_empty(&self) -> bool {
         !self.chunks.contains(&true) && !self.split_rows.contains(&true)
     }
 }
 
 impl Plan {
-    /// For each chunk the devices that may compute it, none where it is done. Chunks of a device that is gone go one by
-    /// one to whoever would have the least to do.
+    /// For each chunk the devices that may compute it; none where it is done. Each chunk of a lost device goes to the device that
+    /// would finish it first.
     pub(super) fn takers(&self, remaining: &Remaining) -> Result<Vec<Vec<u32>>> {
         let alive = |device: &u32| {
             let index = *device as usize;
@@ -65,7 +65,7 @@ impl Plan {
                 return Err(Error::Device {
                     device: home.map_or_else(String::new, |device| device.name.clone()),
                     reason: format!(
-                        "it is gone and no device is left that can take over chunk {index}; add cpu to --devices"
+                        "it is lost, and no device is left that can take over chunk {index}; add cpu to --devices"
                     ),
                 });
             };
@@ -81,12 +81,12 @@ impl Plan {
             .map_or(0.0, |device| Steps::of_chunk(device, &self.host, chunk, self.k, self.dtype).longest_s())
     }
 
-    /// Whether there is room on `device` for a chunk of another, and for all of X.
+    /// Whether `device` has the memory for a chunk of another device and for all of X.
     fn can_take_over(&self, chunk: &Chunk, device: &DevicePlan) -> bool {
         if device.profile.link.is_none() {
             return true;
         }
-        // Columns of chunks that stay there count from what the device holds of X, which then cannot change.
+        // The columns of its resident chunks are numbered for its part of X, which therefore cannot change.
         if self.mode == Mode::Resident && device.x != XPlan::Whole {
             return false;
         }

@@ -1,4 +1,4 @@
-//! What a plan is asked for.
+//! The request that a plan is made from.
 
 use super::data::Mode;
 use crate::cost::{HostRates, Profile};
@@ -6,57 +6,57 @@ use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId};
 use crate::work::Work;
 
-/// A device that may be used.
+/// A device that the plan may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceSpec {
-    /// Its name, as `--devices` takes it.
+    /// Its name, as in `--devices`.
     pub name: String,
-    /// Its rates; a CPU's say that it computes in the host's memory.
+    /// Its rates; the profile of a CPU has no link.
     pub profile: Profile,
-    /// Most memory that it may use, where that is less than it has.
+    /// Upper limit of its memory use, where that is less than it has.
     pub memory_limit_bytes: Option<u64>,
-    /// Whether it was asked for by name and so must get a part.
+    /// Whether it was named and must get a share.
     pub required: bool,
 }
 
 impl DeviceSpec {
-    /// A device that must get a part and may use all of its memory.
+    /// A required device without a memory limit.
     pub fn new(name: impl Into<String>, profile: Profile) -> Self {
         Self { name: name.into(), profile, memory_limit_bytes: None, required: true }
     }
 }
 
-/// What to plan.
+/// A request for a plan.
 #[derive(Debug, Clone)]
 pub struct PlanRequest<'a> {
-    /// The job.
+    /// The product to compute.
     pub work: Work<'a>,
-    /// Devices that may compute.
+    /// The devices that may compute.
     pub devices: Vec<DeviceSpec>,
-    /// The memory that all of them share.
+    /// Rates of the host's memory, which all devices share.
     pub host: HostRates,
-    /// How A gets to the devices, where the caller insists.
+    /// The requested mode; `None` leaves it to the planner.
     pub mode: Option<Mode>,
-    /// A kernel, where the caller insists.
+    /// The requested kernel.
     pub kernel: Option<KernelId>,
-    /// A form of that kernel, where the caller insists.
+    /// The requested variant of that kernel.
     pub variant: Option<Variant>,
-    /// A format, where the caller insists.
+    /// The requested format.
     pub format: Option<Format>,
-    /// Number of chunks, where the caller insists.
+    /// The requested number of chunks.
     pub chunks: Option<usize>,
-    /// Bytes of A in a chunk, where the caller insists.
+    /// The requested bytes of A per chunk.
     pub chunk_bytes: Option<u64>,
-    /// Share of the job that the CPU gets, where the caller insists; the other devices share the rest.
+    /// The requested share of the CPU; the other devices share the rest.
     pub cpu_share: Option<f64>,
-    /// Products that will be computed.
+    /// Number of products that the user asked for, without warm-ups.
     pub repeat: u64,
-    /// Only kernels of canonical order: the same bytes whatever the devices, chunks and threads.
+    /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
 }
 
 impl<'a> PlanRequest<'a> {
-    /// One product of `work` on `devices`, everything else left to the planner.
+    /// One product of `work` on `devices`, with all other decisions left to the planner.
     pub fn new(work: Work<'a>, devices: Vec<DeviceSpec>, host: HostRates) -> Self {
         Self {
             work,

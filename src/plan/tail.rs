@@ -1,15 +1,16 @@
-//! The last steps of a plan: cut rows, predicted times, the floating tail, and every chunk's reason in words.
+//! The last steps of a plan: split rows, predicted times, and the unassigned tail.
 
 use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
-use super::predict::{Steps, finish_s};
+use super::predict::{Steps, finish};
+use super::set_up::set_up;
 use crate::work::{ChunkRows, Work};
 
-/// Share of a device's work that floats, where its chunks are small enough for that.
+/// Share of a device's work that may be left unassigned.
 const TAIL_SHARE: f64 = 0.2;
-/// A device may take a floating chunk if that keeps it busy for no more than this share of the product.
-const TAIL_STEP: f64 = 0.25;
+/// A device may take an unassigned chunk that needs at most this share of the product's time.
+const MAX_TAIL_STEP: f64 = 0.25;
 
-/// The rows that are computed in several chunks.
+/// The rows that are split into several chunks.
 pub(super) fn split_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<SplitRow> {
     let mut rows: Vec<SplitRow> = Vec::new();
     for (index, chunk) in chunks.iter().enumerate() {
@@ -26,7 +27,7 @@ pub(super) fn split_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<SplitRow> {
     rows
 }
 
-/// Times of every chunk, every device and the product.
+/// Predicts the times of every chunk, every device, the product and the set-up.
 pub(super) fn predict(plan: &mut Plan) {
     let (k, dtype, mode) = (plan.k, plan.dtype, plan.mode);
     for chunk in &mut plan.chunks {
@@ -38,22 +39,23 @@ pub(super) fn predict(plan: &mut Plan) {
     let mut latest: f64 = 0.0;
     for (index, device) in plan.devices.iter_mut().enumerate() {
         let own: Vec<&Chunk> = plan.chunks.iter().filter(|chunk| chunk.home == index as u32).collect();
-        device.predicted_s = finish_s(device, &plan.host, &own, mode, k, dtype);
+        device.predicted_s = finish(device, &plan.host, &own, mode, k, dtype).total_s();
         latest = latest.max(device.predicted_s);
     }
     let only_cpu = plan.devices.len() == 1;
     let memory_s = if only_cpu { 0.0 } else { plan.memory_s(&plan.host) };
     plan.predicted_s = latest.max(memory_s);
+    plan.set_up = set_up(plan);
 }
 
-/// Lets the last chunks of each device be taken by whoever is free first.
-pub(super) fn float_the_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
+/// Leaves the last chunks of each device to the device that is idle first.
+pub(super) fn unassign_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
     let computing: Vec<u32> = plan.computing().collect();
     if computing.len() < 2 {
         return;
     }
-    let longest_s = TAIL_STEP * plan.predicted_s;
-    let mut floating = 0;
+    let longest_s = MAX_TAIL_STEP * plan.predicted_s;
+    let mut unassigned = 0;
     for &home in &computing {
         let own: Vec<usize> =
             (0..plan.chunks.len()).filter(|&index| plan.chunks[index].home == home).collect();
@@ -71,27 +73,28 @@ pub(super) fn float_the_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
             let takers = computing.iter().copied().filter(|&device| device != home);
             let also: Vec<u32> =
                 takers.filter(|&device| may_take(plan, chunk, home, device, longest_s)).collect();
-            floating += usize::from(!also.is_empty());
+            unassigned += usize::from(!also.is_empty());
             plan.chunks[index].also = also;
         }
     }
-    if floating > 0 {
-        let (chunks, them) = if floating == 1 {
-            ("the last chunk floats", "it")
-        } else {
-            ("of the last chunks some float", "them")
+    if unassigned > 0 {
+        let (what, them, parts) = match unassigned {
+            1 => ("the last chunk is unassigned".to_string(), "it", "that part"),
+            many => (format!("{many} of the last chunks are unassigned"), "them", "those parts"),
         };
-        let who = match plan.mode {
-            Mode::Resident => format!("the CPU takes {them} if it is free first, since A is nowhere else"),
-            Mode::Oneshot | Mode::Stream => format!("the device that is free first takes {them}"),
+        let taker = match plan.mode {
+            Mode::Resident => {
+                format!("the CPU takes {them} if it finishes early (only the host also holds {parts} of A)")
+            }
+            Mode::Oneshot | Mode::Stream => format!("the device that finishes first takes {them}"),
         };
-        reasons.push(format!("{chunks} ({floating}): {who}"));
+        reasons.push(format!("tail: {what}: {taker}"));
     }
 }
 
-/// Whether `device` could compute a chunk of another without harm: everything is there, and it would not take long.
+/// Whether `device` may compute a chunk of `home`: it has the memory and X for it, and needs at most `longest_s`.
 fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) -> bool {
-    // A cut row waits for all of its chunks; they stay where they were put.
+    // A split row waits for all of its chunks, so they stay on their device.
     if matches!(chunk.rows, ChunkRows::Segments { .. }) {
         return false;
     }
@@ -113,40 +116,4 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
         && chunk.scratch_bytes <= to.slots.scratch_bytes
         && slice_bytes <= to.slots.y_slot_bytes
         && from.computes
-}
-
-/// Says of every chunk and device why it is as it is.
-pub(super) fn describe(plan: &mut Plan) {
-    let names: Vec<String> = plan.devices.iter().map(|device| device.name.clone()).collect();
-    let name = |device: u32| names.get(device as usize).map_or("", String::as_str);
-    let alone = plan.computing().count() == 1;
-    let (rows, chunks) = (plan.matrix.rows, plan.chunks.len());
-    let computing = plan.computing().count();
-    for index in 0..plan.chunks.len() {
-        let chunk = &mut plan.chunks[index];
-        let place = match chunk.rows {
-            ChunkRows::Segments { row, .. } => format!("part of row {row}, which costs more than a chunk"),
-            ChunkRows::Rows { .. } if alone => format!("{} is the only device", name(chunk.home)),
-            ChunkRows::Rows { .. } => format!("in the share of {}", name(chunk.home)),
-        };
-        let others: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
-        let floats =
-            if others.is_empty() { String::new() } else { format!("; floats to {}", others.join(", ")) };
-        chunk.reason = format!("{place}{floats}; {}", chunk.reason);
-    }
-    for device in &mut plan.devices {
-        device.reason = match (device.computes, device.chunks) {
-            (false, _) => "stages and merges, and computes nothing: cpu is not among the devices".into(),
-            (true, 0) if rows == 0 => "there are no rows".into(),
-            (true, 0) if rows < computing as u64 => "there are fewer rows than devices".into(),
-            (true, 0) if chunks < computing => "fewer chunks than devices were asked for".into(),
-            (true, 0) => "it gets nothing: the others are done before it would help".into(),
-            (true, 1) if alone => {
-                "all rows in one chunk: no other device shares them, and threads share them in the kernel"
-                    .into()
-            }
-            (true, _) if alone => "all rows: no other device shares them".into(),
-            (true, _) => "a share with which all devices should be done at the same time".into(),
-        };
-    }
 }

@@ -15,7 +15,7 @@ fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
 }
 
-/// `cpu`, `emu` and names of presets, each asked for by name.
+/// `cpu`, `emu` and presets by name, all required.
 fn devices(words: &[&str]) -> Vec<DeviceSpec> {
     let mut devices = Vec::new();
     for (index, &word) in words.iter().enumerate() {
@@ -54,7 +54,7 @@ fn task_ids(graph: &Graph) -> impl Iterator<Item = TaskId> {
 }
 
 #[test]
-fn a_cpu_is_predicted_to_take_as_long_as_memory_needs_for_what_its_caches_cannot_keep() {
+fn a_cpu_is_predicted_no_faster_than_its_memory_beyond_the_caches() {
     let matrix = matrix("band,rows=400000,width=9");
     let work = || Work::spmm(&matrix.view(), 8).unwrap();
     let bytes = (3_600_000 * 12 + 400_000 * 8 + 2 * 400_000 * 64) as f64;
@@ -76,7 +76,7 @@ fn a_cpu_is_predicted_to_take_as_long_as_memory_needs_for_what_its_caches_cannot
 }
 
 #[test]
-fn the_cpu_alone_gets_one_chunk_and_says_so() {
+fn the_cpu_alone_gets_one_chunk() {
     let matrix = matrix("stencil5,n=20");
     let plan = make(&request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu"])).unwrap();
     assert_eq!((plan.chunks.len(), plan.devices.len()), (1, 1));
@@ -88,7 +88,7 @@ fn the_cpu_alone_gets_one_chunk_and_says_so() {
 }
 
 #[test]
-fn the_number_of_chunks_asked_for_is_the_number_made_while_rows_are_light() {
+fn the_requested_number_of_chunks_is_made_while_rows_are_light() {
     let (light, heavy) = (matrix("stencil5,n=60"), matrix("rmat,scale=12,degree=8"));
     for chunks in [1, 2, 7, 64, 512] {
         for words in [&["cpu"][..], &["cpu", "emu"], &["emu"]] {
@@ -107,7 +107,7 @@ fn the_number_of_chunks_asked_for_is_the_number_made_while_rows_are_light() {
 }
 
 #[test]
-fn every_device_asked_for_by_name_gets_a_chunk() {
+fn every_required_device_gets_a_chunk() {
     for (spec, words) in [
         ("stencil5,n=20", &["cpu", "emu"][..]),
         ("rmat,scale=10,degree=8", &["cpu", "emu", "emu"]),
@@ -125,7 +125,7 @@ fn every_device_asked_for_by_name_gets_a_chunk() {
 }
 
 #[test]
-fn a_device_that_would_not_help_is_left_out_unless_named() {
+fn a_device_that_would_not_help_is_left_out_unless_required() {
     let matrix = matrix("stencil5,n=40");
     let work = Work::spmm(&matrix.view(), 8).unwrap();
     let mut offered = request(work, &["cpu", "emu"]);
@@ -136,7 +136,7 @@ fn a_device_that_would_not_help_is_left_out_unless_named() {
 }
 
 #[test]
-fn a_stays_where_it_fits_and_is_used_again() {
+fn a_is_resident_where_it_fits_and_is_used_again() {
     let matrix = matrix("rmat,scale=14,degree=16");
     let mode = |repeat, memory_limit_bytes| {
         let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["h200"]);
@@ -151,7 +151,7 @@ fn a_stays_where_it_fits_and_is_used_again() {
 }
 
 #[test]
-fn what_a_device_cannot_hold_stays_with_the_cpu_where_that_is_faster() {
+fn rows_that_do_not_fit_on_a_device_go_to_the_cpu() {
     let matrix = matrix("rmat,scale=14,degree=16");
     let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "h200"]);
     request.mode = Some(Mode::Resident);
@@ -173,7 +173,7 @@ fn too_little_memory_is_refused_with_the_numbers() {
             Ok(plan) => assert!(plan.devices[1].slots.device_bytes() <= limit, "{mode:?} {limit}"),
             Err(error) => {
                 assert_eq!(error.exit_code(), 3);
-                assert!(error.to_string().contains("KiB") && error.to_string().contains("take"), "{error}");
+                assert!(error.to_string().contains("KiB") && error.to_string().contains("use "), "{error}");
             }
         }
     }
@@ -230,7 +230,7 @@ fn devices_of_one_kind_get_equal_parts_and_finish_together() {
 }
 
 #[test]
-fn a_saved_plan_comes_back_the_same() {
+fn a_saved_plan_loads_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.plan");
     let matrix = matrix("arrow,rows=9000");
@@ -266,18 +266,18 @@ fn a_damaged_plan_is_refused() {
         ("a cut row is missing", |plan| drop(plan.split_rows.pop())),
         ("no device at all", |plan| plan.devices.clear()),
         ("another version", |plan| plan.version += 1),
-        ("a chunk of nobody", |plan| plan.chunks[3].home = 99),
+        ("a chunk without a device", |plan| plan.chunks[3].home = 99),
         ("chunks overlap", |plan| plan.chunks[2].rows = plan.chunks[1].rows),
         ("other rows", |plan| plan.chunks[0].features.rows = u64::MAX),
         ("other nonzeros", |plan| on_gpu(plan).features.nnz = u64::MAX),
         ("no such form", |plan| on_gpu(plan).gpu_variant.ways = 0),
         ("a block of many threads", |plan| on_gpu(plan).gpu_variant.threads = 1 << 31),
         ("a chunk larger than its slot", |plan| on_gpu(plan).staged_bytes = 1 << 40),
-        ("a device that takes for ever", |plan| plan.devices[1].profile.product_ns = 1e18),
-        ("a link that nothing crosses", |plan| {
+        ("a device with an endless time", |plan| plan.devices[1].profile.product_ns = 1e18),
+        ("a link without bandwidth", |plan| {
             plan.devices[1].profile.link.as_mut().unwrap().to_device_gb_per_s = 0.0;
         }),
-        ("memory without a rate", |plan| plan.host.memory_gb_per_s = 1e-300),
+        ("memory without bandwidth", |plan| plan.host.memory_gb_per_s = 1e-300),
     ];
     fn on_gpu(plan: &mut Plan) -> &mut Chunk {
         plan.chunks.iter_mut().find(|chunk| chunk.home == 1).unwrap()
@@ -296,7 +296,7 @@ fn a_damaged_plan_is_refused() {
     assert_eq!(Plan::load(&folder.path().join("none")).unwrap_err().exit_code(), 3);
 }
 
-/// Checks a graph without the validator's help: who writes Y, slots in pairs and in rising order, reads behind writes.
+/// Checks a graph independently of its validator: writers of Y, slots in pairs and in ascending order, reads after writes.
 fn check_graph(planned: &PlannedGraph) {
     let graph = &planned.graph;
     graph.validate().unwrap();
@@ -305,7 +305,7 @@ fn check_graph(planned: &PlannedGraph) {
         assert!((task.item as usize) < planned.items.len());
         let (takes, gives) = (task.takes.map(|pool| pool.0), task.gives.map(|pool| pool.0));
         if let (Some(takes), Some(gives)) = (takes, gives) {
-            assert!(gives < takes, "slots are taken in rising order");
+            assert!(gives < takes, "slots are taken in ascending order");
         }
     }
     let taken: Vec<_> =
@@ -370,7 +370,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn plans_are_sound_repeatable_and_give_sound_graphs(
+    fn plans_are_valid_and_deterministic_and_give_valid_graphs(
         lengths in prop::collection::vec(prop_oneof![9 => 0u64..30, 1 => 0u64..4000], 1..200),
         words in prop::sample::select(vec![
             vec!["cpu"], vec!["emu"], vec!["cpu", "emu"], vec!["emu", "emu"], vec!["cpu", "emu", "emu"],
@@ -405,7 +405,7 @@ proptest! {
         prop_assert_eq!(outputs.iter().map(|buffer| buffer.bytes).sum::<u64>(), work.rows() as u64 * work.row_bytes());
         prop_assert_eq!(outputs.len(), 1, "all of Y is one buffer");
 
-        // What is left after a fault gives a sound graph too, or a device error where nobody can go on.
+        // The work that remains after a fault gives a valid graph too, or a device error where no device can continue.
         let mut remaining = Remaining::all(&plan);
         let dead = dead % plan.devices.len();
         remaining.alive[dead] = false;
@@ -415,11 +415,11 @@ proptest! {
         match plan.graph(&remaining) {
             Ok(planned) => {
                 check_graph(&planned);
-                let on_the_dead = planned.graph.tasks().iter().filter(|task| {
+                let on_lost = planned.graph.tasks().iter().filter(|task| {
                     let computes = matches!(task.kind, TaskKind::Kernel | TaskKind::CpuCompute);
                     computes && task.device.index() == dead
                 });
-                prop_assert_eq!(on_the_dead.count(), 0);
+                prop_assert_eq!(on_lost.count(), 0);
             }
             Err(error) => prop_assert_eq!(error.exit_code(), 4),
         }

@@ -1,37 +1,44 @@
-//! How a device's share of A, X and Y crosses its link: through pinned memory that the host copies into and out of, or
-//! straight from and to where it lies, once that has been registered with the device.
-//!
-//! Copying costs the host's cores with every product, registering costs once. The rates decide.
+//! How a device's share of A, X and Y is copied: staged through page-locked slots, which costs the host a copy with every product, or
+//! directly, after the memory was registered (page-locked) once. The predicted times of all products decide.
 
 use super::data::{Mode, Registered};
 use crate::cost::{HostRates, Profile};
-use crate::error::Bytes;
 
-/// Registering must be predicted to take no more than this share of staging: it locks memory that others may want.
-const WORTH_LOCKING: f64 = 0.98;
+/// Registering must take at most this share of the time of staging, since it withdraws memory from other programs.
+const REGISTER_MARGIN: f64 = 0.98;
 
-/// What has to cross, and what may cross from where it lies.
+/// The bytes to copy, and the operands that may be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub mode: Mode,
     pub a_bytes: u64,
     pub x_bytes: u64,
     pub y_bytes: u64,
-    /// The device reads A's own arrays, with no change.
-    pub a_as_it_lies: bool,
-    /// Rows of X and Y lie on the device as they do on the host.
-    pub rows_as_they_lie: bool,
-    /// Products that will be computed.
+    /// The device reads A's own arrays, unchanged.
+    pub a_unchanged: bool,
+    /// Rows of X and Y have the same pitch on the device as on the host.
+    pub rows_unchanged: bool,
+    /// Number of products.
     pub repeat: u64,
 }
 
-/// What is registered, and why so; no reason where there is nothing to choose.
-pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> (Registered, Option<String>) {
+/// The choice of operands to register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TransferChoice {
+    /// The operands to register.
+    pub chosen: Registered,
+    /// The alternative that a reason compares with; equal to `chosen` where there was no choice.
+    pub alternative: Registered,
+}
+
+/// Chooses the operands to register.
+pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> TransferChoice {
+    let staged = Registered::default();
     let Some(register_s_per_gb) = profile.link.as_ref().and_then(|link| link.register_s_per_gb) else {
-        return (Registered::default(), None);
+        return TransferChoice { chosen: staged, alternative: staged };
     };
-    let may_a = traffic.a_as_it_lies && traffic.mode != Mode::Resident;
-    let may_xy = traffic.rows_as_they_lie;
+    let may_a = traffic.a_unchanged && traffic.mode != Mode::Resident;
+    let may_xy = traffic.rows_unchanged;
     let repeat = traffic.repeat.max(1) as f64;
     let bytes = |registered: Registered| {
         u64::from(registered.a) * traffic.a_bytes
@@ -40,41 +47,19 @@ pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> 
     };
     let once_s = |registered| bytes(registered) as f64 * 1e-9 * register_s_per_gb;
     let total_s = |registered| product_s(profile, host, traffic, registered) * repeat + once_s(registered);
-    let staged = Registered::default();
-    let mut best = staged;
+    let mut chosen = staged;
     for (a, xy) in [(true, true), (true, false), (false, true)] {
         let registered = Registered { a, x: xy, y: xy };
         let allowed = (may_a || !a) && (may_xy || !xy);
-        if allowed && total_s(registered) < WORTH_LOCKING * total_s(best) {
-            best = registered;
+        if allowed && total_s(registered) < REGISTER_MARGIN * total_s(chosen) {
+            chosen = registered;
         }
     }
     let all = Registered { a: may_a, x: may_xy, y: may_xy };
-    if all == staged {
-        return (staged, None);
-    }
-    let compared = if best == staged { all } else { best };
-    let ms = |seconds: f64| seconds * 1e3;
-    let numbers = format!(
-        "{:.3} ms a product through pinned memory at {:.1} GB/s, {:.3} ms without, and {:.3} ms once to register {}; \
-         {} products",
-        ms(product_s(profile, host, traffic, staged)),
-        host.copy_gb_per_s,
-        ms(product_s(profile, host, traffic, compared)),
-        ms(once_s(compared)),
-        Bytes(bytes(compared)),
-        traffic.repeat.max(1)
-    );
-    let what = match (best.a, best.x) {
-        (true, true) => "A, X and Y cross from where they lie",
-        (true, false) => "A crosses from where it lies, X and Y through pinned memory",
-        (false, true) => "X and Y cross from where they lie",
-        (false, false) => "everything crosses through pinned memory",
-    };
-    (best, Some(format!("{what}: {numbers}")))
+    TransferChoice { chosen, alternative: if chosen == staged { all } else { staged } }
 }
 
-/// Seconds in which a product's bytes cross: X, then the longest of what goes on side by side.
+/// Seconds to copy a product's bytes: X, then the longest of the steps that overlap.
 fn product_s(profile: &Profile, host: &HostRates, traffic: &Traffic, registered: Registered) -> f64 {
     let a_bytes = if traffic.mode == Mode::Resident { 0 } else { traffic.a_bytes };
     let staged = |by_host: bool, bytes: u64| if by_host { bytes } else { 0 };
@@ -93,52 +78,52 @@ mod tests {
         a_bytes: 1_300_000_000,
         x_bytes: 260_000_000,
         y_bytes: 260_000_000,
-        a_as_it_lies: true,
-        rows_as_they_lie: true,
+        a_unchanged: true,
+        rows_unchanged: true,
         repeat: 20,
     };
 
-    fn chosen(traffic: Traffic) -> (Registered, Option<String>) {
+    const ALL: Registered = Registered { a: true, x: true, y: true };
+    const STAGED: Registered = Registered { a: false, x: false, y: false };
+
+    fn chosen(traffic: Traffic) -> Registered {
         let machine = preset("h200").unwrap();
-        choose(&machine.gpus[0], &machine.host, &traffic)
+        choose(&machine.gpus[0], &machine.host, &traffic).chosen
     }
 
     #[test]
-    fn many_products_are_worth_registering_and_one_is_only_where_that_is_quick() {
-        let all = Registered { a: true, x: true, y: true };
-        let (registered, reason) = chosen(TRAFFIC);
-        assert_eq!(registered, all);
-        assert!(reason.unwrap().contains("20 products"));
+    fn many_products_pay_for_registration_and_one_product_only_where_it_is_fast() {
+        assert_eq!(chosen(TRAFFIC), ALL);
         let once = Traffic { repeat: 1, ..TRAFFIC };
-        assert_eq!(chosen(once).0, all);
+        assert_eq!(chosen(once), ALL);
         let machine = preset("h200").unwrap();
         let mut slow = machine.gpus[0].clone();
         if let Some(link) = &mut slow.link {
             link.register_s_per_gb = Some(0.06);
         }
-        assert_eq!(choose(&slow, &machine.host, &TRAFFIC).0, all);
-        let (registered, reason) = choose(&slow, &machine.host, &once);
-        assert_eq!(registered, Registered::default());
-        let reason = reason.unwrap();
-        assert!(reason.contains("through pinned memory") && reason.contains("to register"), "{reason}");
+        let many = choose(&slow, &machine.host, &TRAFFIC);
+        assert_eq!(many, TransferChoice { chosen: ALL, alternative: STAGED });
+        let one = choose(&slow, &machine.host, &once);
+        assert_eq!(one, TransferChoice { chosen: STAGED, alternative: ALL });
     }
 
     #[test]
-    fn what_the_device_wants_otherwise_is_staged() {
-        let (registered, _) = chosen(Traffic { a_as_it_lies: false, ..TRAFFIC });
-        assert_eq!(registered, Registered { a: false, x: true, y: true });
-        let (registered, _) = chosen(Traffic { rows_as_they_lie: false, ..TRAFFIC });
-        assert_eq!(registered, Registered { a: true, x: false, y: false });
-        assert!(!chosen(Traffic { mode: Mode::Resident, ..TRAFFIC }).0.a, "what stays is brought once");
+    fn operands_that_the_device_stores_differently_are_staged() {
+        let converted = chosen(Traffic { a_unchanged: false, ..TRAFFIC });
+        assert_eq!(converted, Registered { a: false, x: true, y: true });
+        let padded = chosen(Traffic { rows_unchanged: false, ..TRAFFIC });
+        assert_eq!(padded, Registered { a: true, x: false, y: false });
+        assert!(!chosen(Traffic { mode: Mode::Resident, ..TRAFFIC }).a, "a resident A is copied once");
     }
 
     #[test]
-    fn a_device_that_registers_nothing_is_staged_for() {
+    fn a_device_that_cannot_register_is_staged_for() {
         let machine = preset("h200").unwrap();
         let mut profile = machine.gpus[0].clone();
         if let Some(link) = &mut profile.link {
             link.register_s_per_gb = None;
         }
-        assert_eq!(choose(&profile, &machine.host, &TRAFFIC), (Registered::default(), None));
+        let choice = choose(&profile, &machine.host, &TRAFFIC);
+        assert_eq!(choice, TransferChoice { chosen: STAGED, alternative: STAGED });
     }
 }

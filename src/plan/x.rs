@@ -1,19 +1,19 @@
-//! What a device is sent of X: everything, a range of rows, or just the rows its chunks name.
+//! The part of X that a device receives: all rows, a range of rows, or only the rows that its chunks use.
 //!
-//! Samples decide whether counting is worth its time; what is sent is then counted exactly, since a column that is
-//! missing would be a wrong result.
+//! Samples decide whether an exact count is worth its time. The part itself is always counted exactly, since a missing row would
+//! give a wrong result.
 
 use super::data::XPlan;
 use crate::error::Bytes;
 use crate::work::columns::{column_span, distinct_columns};
 use crate::work::{ChunkRows, Features, Work, XOrder};
 
-/// A part of X must be smaller than this share of it to be worth the trouble of finding its place.
-const WORTH_SHARE: f64 = 0.8;
+/// A part of X is sent only if it is smaller than this share of X.
+const MAX_PART: f64 = 0.8;
 /// Renumbering columns must save this many times the bytes that it rewrites.
-const GATHER_GAIN: u64 = 2;
+const MIN_GATHER_GAIN: u64 = 2;
 
-/// What is sent, its bytes, and why.
+/// The part of X, its bytes, and the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct XChoice {
     pub x: XPlan,
@@ -30,28 +30,28 @@ impl XChoice {
 
     /// Nothing of X.
     pub fn nothing() -> Self {
-        Self { x: XPlan::Nothing, bytes: 0, reason: "it computes nothing".into() }
+        Self { x: XPlan::Nothing, bytes: 0, reason: "nothing of X: it computes nothing".into() }
     }
 }
 
-/// Decides for the chunks of one device.
+/// Chooses the part of X for the chunks of one device.
 pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
     if pieces.is_empty() {
         return XChoice::nothing();
     }
     if pieces.iter().any(|piece| work.piece_columns(piece).is_none()) {
-        return XChoice::whole(work, order, "all of X: the columns are not known");
+        return XChoice::whole(work, order, "all of X: the columns of A are not known");
     }
     let (cols, row_bytes) = (work.cols() as u64, work.pitch_bytes());
     let nnz: u64 = features.iter().map(|chunk| chunk.nnz).sum();
     let sampled = || features.iter().filter(|chunk| chunk.sampled_columns > 0);
     let first = sampled().map(|chunk| chunk.first_column).min().unwrap_or(0);
     let end = sampled().map(|chunk| chunk.end_column).max().unwrap_or(0);
-    let may_be_narrow = ((end - first.min(end)) as f64) < WORTH_SHARE * cols as f64;
-    // With so many entries for a column hardly any column is left out.
+    let may_be_narrow = ((end - first.min(end)) as f64) < MAX_PART * cols as f64;
+    // With this many nonzeros per column, hardly any column is unused.
     let may_be_sparse = nnz < cols;
     if !may_be_narrow && !may_be_sparse {
-        return XChoice::whole(work, order, "all of X: its rows name columns from one end to the other");
+        return XChoice::whole(work, order, "all of X: its rows use columns over the whole width of A");
     }
     let span = column_span(work, pieces);
     let (first, end) = (span.start as u64, (span.end as u64).max(span.start as u64 + 1).min(cols));
@@ -59,22 +59,23 @@ pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], featu
     if may_be_sparse && (width as f64) > nnz as f64 {
         let columns = distinct_columns(work, pieces).len() as u64;
         let saved = (width - columns.min(width)) * row_bytes;
-        let is_worth_it = (columns as f64) < WORTH_SHARE * width as f64;
-        if columns > 0 && is_worth_it && saved > GATHER_GAIN * 4 * nnz {
+        let is_small_enough = (columns as f64) < MAX_PART * width as f64;
+        if columns > 0 && is_small_enough && saved > MIN_GATHER_GAIN * 4 * nnz {
             let bytes = work.x_rows_bytes(columns, order);
             let reason = format!(
-                "{columns} of {cols} rows of X, close together: its nonzeros name no others, which saves {}",
+                "{columns} of {cols} rows of X, gathered: its nonzeros use no others; saves {} per product",
                 Bytes((cols - columns.min(cols)) * row_bytes)
             );
             return XChoice { x: XPlan::Gather { columns }, bytes, reason };
         }
     }
-    if (width as f64) < WORTH_SHARE * cols as f64 {
+    if (width as f64) < MAX_PART * cols as f64 {
         let saved = Bytes((cols - width) * row_bytes);
-        let reason = format!("rows {first}..{end} of X: its nonzeros name no others, which saves {saved}");
+        let reason =
+            format!("rows {first}..{end} of X: its nonzeros use no others; saves {saved} per product");
         return XChoice { x: XPlan::Columns { first, end }, bytes: work.x_rows_bytes(width, order), reason };
     }
-    XChoice::whole(work, order, "all of X: a part of it would save little")
+    XChoice::whole(work, order, "all of X: sending a part would save little")
 }
 
 #[cfg(test)]

@@ -13,8 +13,6 @@ pub struct Timeline<'a> {
     descriptions: &'a [Description],
     /// For each device the trace lanes of its lanes.
     lanes: Vec<Vec<LaneId>>,
-    /// Added to all times.
-    offset_ns: u64,
 }
 
 impl<'a> Timeline<'a> {
@@ -25,12 +23,7 @@ impl<'a> Timeline<'a> {
             device.lanes.iter().map(|lane| trace.lane(process, &lane.name)).collect()
         });
         let lanes = lanes.collect();
-        Self { plan, descriptions, lanes, offset_ns: 0 }
-    }
-
-    /// The same timeline with `offset_ns` added to all times, to align virtual time with the program's clock.
-    pub fn shifted_by(self, offset_ns: u64) -> Self {
-        Self { offset_ns, ..self }
+        Self { plan, descriptions, lanes }
     }
 
     /// Adds run number `run`.
@@ -48,7 +41,7 @@ impl<'a> Timeline<'a> {
             };
             if let Some(lane) = self.lane(DeviceId::HOST, 0) {
                 let name = format!("{} 0", TaskKind::CpuCompute.name());
-                let (start_ns, end_ns) = (report.start_ns + self.offset_ns, report.end_ns + self.offset_ns);
+                let (start_ns, end_ns) = (report.start_ns, report.end_ns);
                 trace.span(Span { lane, name, category: Category::CpuCompute, start_ns, end_ns, arguments });
             }
         }
@@ -64,7 +57,7 @@ impl<'a> Timeline<'a> {
             let ns = record.end_ns.saturating_sub(record.start_ns);
             let arguments = Arguments { run, ..self.arguments(task, item, device, ns) };
             let (category, name) = (category(task.kind), span_name(task.kind, item));
-            let (start_ns, end_ns) = (record.start_ns + self.offset_ns, record.end_ns + self.offset_ns);
+            let (start_ns, end_ns) = (record.start_ns, record.end_ns);
             let span = Span { lane, name, category, start_ns, end_ns, arguments };
             spans[record.task.index()] = Some(trace.span(span));
         }
@@ -83,7 +76,7 @@ impl<'a> Timeline<'a> {
             };
             if let Some(device) = self.descriptions.get(device.index()) {
                 let process = trace.process(&device.name);
-                trace.counter(process, &name, sample.at_ns + self.offset_ns, sample.value as f64);
+                trace.counter(process, &name, sample.at_ns, sample.value as f64);
             }
         }
     }

@@ -115,7 +115,7 @@ pub fn consult<T: Kernels>(
     let seconds = time_all(subject, x, kernels.len(), settings.budget_s)?;
     let predicted = |name: &str| {
         let known = forms.iter().find(|form| form_names(form).iter().any(|own| own == name));
-        known.filter(|form| form.holds(features)).map(|form| profile.form_s(form, features, k, dtype))
+        known.filter(|form| form.supports(features)).map(|form| profile.form_s(form, features, k, dtype))
     };
     let (numbers, mut timed): (Vec<usize>, Vec<FormTime>) = kernels
         .into_iter()

@@ -39,6 +39,16 @@ impl Trace {
         self.settle(0, 0).map(drop)
     }
 
+    /// Moves spans apart as [`Trace::write`] does, so that a summary is equal to that of the written file.
+    pub fn separate_spans(&mut self) -> Result<()> {
+        let (times, adjustments) = self.settled()?;
+        for (span, time) in self.spans.iter_mut().zip(times) {
+            (span.start_ns, span.end_ns) = (time.start_ns, time.end_ns);
+        }
+        self.adjustments = adjustments;
+        Ok(())
+    }
+
     /// The times of all spans as a file may hold them, and what was changed for that.
     pub(super) fn settled(&self) -> Result<(Vec<Interval>, Adjustments)> {
         self.settle(TOLERANCE_NS, SHORTEST_NS).map_err(Error::Internal)

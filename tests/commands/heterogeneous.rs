@@ -33,7 +33,7 @@ fn every_mix_of_devices_gives_the_bytes_of_the_cpu() {
 }
 
 #[test]
-fn chunks_say_who_computed_them_and_how_long_it_took() {
+fn chunks_name_their_device_and_their_time() {
     let report = Place::new().json(&format!("{RUN} --devices cpu,emu:0 --chunks 6"));
     let chunks = report["chunks"].as_array().unwrap();
     for chunk in chunks {
@@ -47,7 +47,7 @@ fn chunks_say_who_computed_them_and_how_long_it_took() {
         let said = words.len();
         words.sort_unstable();
         words.dedup();
-        assert!(!reason.is_empty() && words.len() == said, "something is said twice: {reason}");
+        assert!(!reason.is_empty() && words.len() == said, "a clause is repeated: {reason}");
     }
     let total: u64 = chunks.iter().map(|chunk| chunk["nnz"].as_u64().unwrap()).sum();
     assert_eq!(total, report["matrix"]["nnz"].as_u64().unwrap());
@@ -79,7 +79,7 @@ fn a_simulated_run_computes_no_y_and_says_so() {
 }
 
 #[test]
-fn a_saved_plan_is_carried_out_as_it_is() {
+fn a_saved_plan_is_run_unchanged() {
     let place = Place::new();
     let flags = "gen:rmat,scale=8,degree=6 -k 5";
     place.succeed(&format!("plan {flags} --devices cpu,emu:0 --mode stream --chunks 7 --save a.plan"));
@@ -100,7 +100,7 @@ fn a_saved_plan_is_carried_out_as_it_is() {
 }
 
 #[test]
-fn a_failed_device_is_named_and_made_up_for() {
+fn a_failed_device_is_named_and_its_chunks_are_recovered() {
     let place = Place::new();
     let expected = place.json(RUN)["y_hash"].clone();
     for fault in ["fail_launch=2", "fail_copy=3", "lost_at_operation=4", "out_of_memory_at_allocation=2"] {
@@ -118,10 +118,10 @@ fn a_failed_device_is_named_and_made_up_for() {
         }
     }
     let table = place.succeed("run gen:stencil5,n=20 -k 2 --devices cpu,emu:0?lost_at_operation=3").stdout;
-    assert!(table.contains("fault") && table.contains("done on cpu"), "{table}");
+    assert!(table.contains("fault") && table.contains("recovered on cpu"), "{table}");
 }
 
-/// A CPU that is told to be about as slow as the emulator, so that they might share a product and both are timed alone first.
+/// A model of a CPU about as slow as the emulator, so that both could share a product and are timed alone first.
 fn slow_cpu() -> String {
     let weights = format!("[6.0{}]", ", 0.0".repeat(44));
     format!(
@@ -131,7 +131,7 @@ fn slow_cpu() -> String {
 }
 
 #[test]
-fn devices_are_timed_alone_before_they_share_and_one_that_fails_then_is_made_up_for() {
+fn devices_are_timed_alone_before_they_share_and_a_fault_in_a_trial_is_recovered() {
     let place = Place::new();
     place.write("slow.toml", slow_cpu());
     let run = "run gen:stencil27,n=16 -k 8 --threads 2 --repeat 2 --model slow.toml --verify --json";
@@ -143,7 +143,7 @@ fn devices_are_timed_alone_before_they_share_and_one_that_fails_then_is_made_up_
         assert_eq!(report["verify"]["passed"], true, "{fault}");
         assert_eq!(report["faults"].as_array().unwrap().is_empty(), fault.is_empty(), "{fault}");
     }
-    // With fewer products nobody is timed.
+    // With fewer warm-up products no device is timed alone.
     place.succeed(&format!("{run} --warmup 1 --mode oneshot --devices cpu,emu:0 --trace trace.json"));
     assert!(!place.read("trace.json").contains("alone"));
 }
@@ -179,4 +179,48 @@ fn a_timeline_holds_every_task_and_sums_up() {
     place.succeed("run gen:stencil5,n=30 -k 4 --trace alone.json");
     assert!(place.succeed("trace alone.json").stdout.contains("cpu"));
     place.fail("run gen:stencil5,n=30 --trace none/t.json", 1, "none/t.json");
+}
+
+#[test]
+fn run_and_trace_print_the_same_overlap_and_idle_time() {
+    let place = Place::new();
+    for flags in [
+        "gen:stencil5,n=30 -k 4 --devices cpu,emu:0 --chunks 8 --mode stream --repeat 5",
+        "gen:rmat,scale=8,degree=6 -k 5 --devices emu:0,emu:1 --mode resident --repeat 4 --warmup 1",
+        "gen:stencil5,n=60 -k 8 --devices cpu --chunks 4 --repeat 9",
+        "gen:stencil5,n=60 -k 8 --devices cpu --repeat 6",
+        "gen:rmat,scale=12,degree=8 -k 8 --devices sim:h200x2 --mode stream",
+        "gen:stencil27,n=20 -k 8 --devices cpu,sim:h200 --mode oneshot",
+    ] {
+        let run = place.json(&format!("run {flags} --trace t.json --json"));
+        let trace = place.json("trace t.json --json");
+        for key in ["hidden_fraction", "idle_fraction"] {
+            assert_eq!(run["overlap"][key], trace["summary"][key], "{flags}: {key}");
+        }
+        for device in run["devices"].as_array().unwrap() {
+            let summaries = trace["summary"]["devices"].as_array().unwrap();
+            if let Some(summary) = summaries.iter().find(|summary| summary["name"] == device["name"]) {
+                assert_eq!(device["busy_s"], summary["busy_s"], "{flags}: {device}");
+            }
+        }
+    }
+    let words = "run gen:rmat,scale=12,degree=8 -k 8 --devices sim:h200x2 --mode stream --trace t.json";
+    let line = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let (run, trace) = (place.succeed(words).stdout, place.succeed("trace t.json").stdout);
+    for name in ["overlap", "idle"] {
+        assert_eq!(line(&run, name), line(&trace, name), "{run}\n{trace}");
+    }
+}
+
+#[test]
+fn the_trace_of_a_simulated_run_begins_at_zero() {
+    let place = Place::new();
+    place.succeed("run gen:stencil5,n=40 -k 4 --devices sim:h200x2 --trace t.json");
+    let trace: Value = serde_json::from_str(&place.read("t.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    let first = events.map(|event| event["ts"].as_f64().unwrap()).fold(f64::INFINITY, f64::min);
+    assert_eq!(first, 0.0);
 }

@@ -61,9 +61,12 @@ fn many_chunks_are_shown_in_few_lines_and_all_are_in_json() {
     let place = Place::new();
     let words = "plan gen:stencil5,n=100 --chunks 500";
     let table = place.succeed(words).stdout;
-    assert!(table.contains("… 488 more"), "{table}");
+    assert!(table.contains("0–499"), "{table}");
     assert!(table.lines().count() < 40, "{table}");
-    assert!(table.contains("predicted") && table.contains("because"), "{table}");
+    for part in ["set-up", "product", "total", "mode"] {
+        assert!(table.contains(part), "{part} is not in\n{table}");
+    }
+    assert!(place.succeed(&format!("{words} --wide")).stdout.lines().count() > 500);
     let report = place.json(&format!("{words} --json"));
     assert_eq!(report["chunks"].as_array().unwrap().len(), 500);
     assert_eq!(report["config"]["chunks"], 500);
@@ -77,7 +80,7 @@ fn the_same_words_give_the_same_plan() {
     }
     assert_eq!(place.read("a.plan"), place.read("b.plan"));
     let saved: Value = serde_json::from_str(&place.read("a.plan")).unwrap();
-    assert_eq!((&saved["version"], &saved["k"]), (&6.into(), &32.into()));
+    assert_eq!((&saved["version"], &saved["k"]), (&7.into(), &32.into()));
 }
 
 #[test]
@@ -215,5 +218,291 @@ fn where_all_of_x_does_not_fit_a_device_is_sent_what_its_rows_name() {
     let words = "plan gen:stencil27,n=40 -k 32 --devices sim:h200x2 --mode stream --mem-limit 11MiB --json";
     let plan = place.json(words);
     let reasons = plan["devices"].to_string();
-    assert!(reasons.contains("its nonzeros name no others"), "{reasons}");
+    assert!(reasons.contains("its nonzeros use no others"), "{reasons}");
+}
+
+/// A generator of reproducible random choices.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+
+    fn one_of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// Flags that `plan` and `run` share, chosen at random.
+fn random_flags(random: &mut Random) -> String {
+    let matrix = random.one_of(&[
+        "gen:stencil5,n=24",
+        "gen:stencil27,n=9",
+        "gen:rmat,scale=9,degree=8",
+        "gen:uniform,rows=700,degree=5",
+        "gen:arrow,rows=900",
+        "gen:hub,rows=600,degree=3,hubs=2",
+        "gen:diagonal,rows=300",
+        "small.mtx",
+    ]);
+    let devices = random.one_of(&[
+        "cpu",
+        "sim:h200",
+        "sim:h200x2",
+        "sim:h200x4",
+        "cpu,sim:h200",
+        "cpu,sim:a100x2",
+        "sim:node8",
+        "sim:h100",
+        "emu:0",
+    ]);
+    let mut flags = format!("{matrix} --devices {devices}");
+    match random.below(4) {
+        0 if matrix == "small.mtx" => flags += " --x x.mtx",
+        _ => flags += &format!(" -k {}", random.one_of(&["1", "2", "3", "8", "32", "33"])),
+    }
+    // An emulated device really computes.
+    let repeats = if devices == "emu:0" { &["1", "2"][..] } else { &["1", "2", "3", "7", "20", "1000"][..] };
+    flags += &format!(" --repeat {}", random.one_of(repeats));
+    for options in [
+        &["", "", "--mode resident", "--mode oneshot", "--mode stream"][..],
+        &["", "", "--chunks 3", "--chunks 17", "--chunk-bytes 4KiB", "--chunk-bytes 1MiB"],
+        &["", "", "", "--transfer staged", "--transfer registered"],
+        &["", "", "--reproducible", "--format csr"],
+        &["", "", "", "--mem-limit 4MiB", "--mem-limit 1GiB"],
+        &["", "", "--dtype f32"],
+        &["", "", "--threads 1", "--threads 2"],
+        &["", "", "--seed 5"],
+        &["", "--tune"],
+    ] {
+        let option = random.one_of(options);
+        let tunes_for_real = option == "--tune" && !devices.contains("sim:");
+        if !option.is_empty() && !tunes_for_real {
+            flags += &format!(" {option}");
+        }
+    }
+    if devices.starts_with("cpu,") {
+        let share = random.one_of(&["", "--cpu-share 0.3", "--cpu-share 0.9"]);
+        flags += &format!(" {share}");
+    }
+    flags
+}
+
+/// Asserts that a run followed a plan; a chunk that the plan leaves unassigned may run on any of its devices.
+fn assert_same_decisions(planned: &Value, run: &Value, flags: &str) {
+    assert_eq!(planned["mode"], run["mode"], "{flags}");
+    let names = |report: &Value| -> Vec<Value> {
+        let computing = report["devices"].as_array().unwrap().iter();
+        computing.filter(|device| device["computes"] != false).map(|device| device["name"].clone()).collect()
+    };
+    assert_eq!(names(planned), names(run), "{flags}");
+    let (planned, run) = (planned["chunks"].as_array().unwrap(), run["chunks"].as_array().unwrap());
+    assert_eq!(planned.len(), run.len(), "{flags}");
+    for (planned, run) in planned.iter().zip(run) {
+        for key in ["row_start", "row_end", "segments", "nnz", "predicted_s"] {
+            assert_eq!(planned[key], run[key], "{flags}: {key} of {planned}");
+        }
+        if planned["device"] == run["device"] {
+            assert_eq!((&planned["kernel"], &planned["format"]), (&run["kernel"], &run["format"]), "{flags}");
+        } else {
+            let others = planned["floats_to"].as_array().unwrap();
+            assert!(others.contains(&run["device"]), "{flags}: {planned} ran on {}", run["device"]);
+        }
+    }
+}
+
+#[test]
+fn plan_and_run_decide_the_same_for_200_random_flag_sets() {
+    let place = small();
+    place.write(
+        "x.mtx",
+        "%%MatrixMarket matrix array real general\n4 3\n1\n1\n1\n1\n2\n2\n2\n2\n3\n3\n3\n3\n",
+    );
+    let mut random = Random(19);
+    let (mut compared, mut refused) = (0, 0);
+    while compared < 200 {
+        let flags = random_flags(&mut random);
+        let planned = place.run(&format!("plan {flags} --json"));
+        // The number of warm-up products must not matter; with none a real device is not replanned.
+        let warmup = if flags.contains("emu:") { "0" } else { random.one_of(&["0", "1", "3", "50"]) };
+        let run = place.run(&format!("run {flags} --warmup {warmup} --json"));
+        assert_eq!(planned.code, run.code, "{flags}: {}{}", planned.stderr, run.stderr);
+        if planned.code != 0 {
+            refused += 1;
+            assert!(refused < 60, "{flags}: {}", planned.stderr);
+            continue;
+        }
+        let [planned, run]: [Value; 2] =
+            [planned, run].map(|outcome| serde_json::from_str(&outcome.stdout).unwrap());
+        assert_same_decisions(&planned, &run, &flags);
+        compared += 1;
+    }
+}
+
+const EXAMPLE: &str = "gen:stencil27,n=48 -k 32 --devices sim:h200x2 --repeat 1";
+
+#[test]
+fn warm_up_products_do_not_change_the_mode() {
+    let place = Place::new();
+    assert_eq!(place.json(&format!("plan {EXAMPLE} --json"))["mode"], "oneshot");
+    for warmup in [0, 3, 100] {
+        let report = place.json(&format!("run {EXAMPLE} --warmup {warmup} --json"));
+        assert_eq!(report["mode"], "oneshot", "{warmup}");
+    }
+}
+
+#[test]
+fn x_from_a_file_is_checked_on_simulated_devices() {
+    let place = small();
+    place.write("x.mtx", "%%MatrixMarket matrix array real general\n4 2\n1\n1\n1\n1\n2\n2\n2\n2\n");
+    for command in ["run", "plan"] {
+        let words = |rest: &str| format!("{command} {rest} --devices sim:h200");
+        assert_eq!(place.json(&words("small.mtx --x x.mtx --json"))["k"], 2);
+        place.fail(&words("small.mtx --x none.npy"), 3, "none.npy");
+        place.fail(&words("small.mtx --x small.mtx"), 3, "small.mtx");
+        place.fail(&words("small.mtx --x x.mtx -k 3"), 3, "-k says 3");
+        place.fail(&words("gen:diagonal,rows=5 --x x.mtx"), 3, "X has 4 rows");
+    }
+}
+
+/// The seconds of every time in a text, such as `1.50 ms`.
+fn times(text: &str) -> Vec<f64> {
+    let words: Vec<&str> = text.split([' ', ',', ';', ':', '(', ')']).collect();
+    let pairs = words.windows(2).filter_map(|pair| {
+        let scale = match pair[1] {
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "µs" => 1e-6,
+            _ => return None,
+        };
+        pair[0].parse::<f64>().ok().map(|number| number * scale)
+    });
+    pairs.collect()
+}
+
+#[test]
+fn predicted_times_and_their_reasons_add_up() {
+    let place = Place::new();
+    let close = |a: f64, b: f64| (a - b).abs() <= 0.01 * b.abs() + 1e-12;
+    for flags in [
+        EXAMPLE,
+        "gen:stencil27,n=30 -k 8 --devices cpu",
+        "gen:stencil27,n=30 -k 8 --devices cpu,sim:h200 --repeat 100",
+        "gen:rmat,scale=14,degree=8 -k 8 --devices sim:h200x4 --mode resident",
+        "gen:rmat,scale=14,degree=8 -k 8 --devices sim:node8 --mode oneshot --transfer staged",
+        "gen:stencil5,n=50 -k 4 --devices emu:0",
+    ] {
+        let plan = place.json(&format!("plan {flags} --json"));
+        let number = |value: &Value| value.as_f64().unwrap();
+        let set_up = &plan["set_up"];
+        let parts = ["open_s", "load_kernels_s", "register_s", "bring_a_s"].map(|key| number(&set_up[key]));
+        assert!(close(parts.iter().sum(), number(&set_up["total_s"])), "{flags}: {set_up}");
+        let said = times(set_up["reason"].as_str().unwrap());
+        assert!(close(said.iter().sum(), number(&set_up["total_s"])), "{flags}: {set_up}");
+        let total = number(&set_up["total_s"]) + number(&plan["repeat"]) * number(&plan["predicted_s"]);
+        assert!(close(number(&plan["total_s"]), total), "{flags}");
+
+        let reason = plan["predicted_reason"].as_str().unwrap();
+        let finish = |device: &&Value| number(&device["predicted_s"]);
+        let last = devices(&plan).iter().map(finish).fold(0.0, f64::max);
+        if reason.contains("host's memory") {
+            assert!(last < number(&plan["predicted_s"]), "{flags}: {reason}");
+        } else {
+            assert_eq!(last, number(&plan["predicted_s"]), "{flags}");
+            let said: f64 = times(reason).iter().sum();
+            assert!(said == 0.0 || close(said, last), "{flags}: {said} of {last}: {reason}");
+        }
+        // A registered device finishes when the reason of its transfer says.
+        for reason in plan["reasons"].as_array().unwrap().iter().filter_map(Value::as_str) {
+            let Some(words) = reason.strip_prefix("transfer: ") else { continue };
+            let device =
+                devices(&plan).into_iter().find(|device| words.starts_with(device["name"].as_str().unwrap()));
+            let at = if words.contains(": registered (") { 1 } else { 0 };
+            if let Some(device) = device {
+                assert!(close(times(words)[at], finish(&device)), "{flags}: {words}");
+            }
+        }
+    }
+}
+
+#[test]
+fn balanced_devices_finish_together_or_the_reason_says_why_not() {
+    let place = Place::new();
+    for (matrix, list) in [
+        ("gen:stencil27,n=48 -k 32", "sim:h200x2"),
+        ("gen:stencil27,n=30 -k 8", "cpu,sim:h200 --mode oneshot"),
+        ("gen:rmat,scale=13,degree=16 -k 32", "cpu,sim:h200x4"),
+        ("gen:arrow,rows=5000 -k 4", "emu:0,emu:1"),
+        ("gen:uniform,rows=30000,degree=9 -k 16", "cpu,sim:a100x2 --mode oneshot --repeat 1"),
+    ] {
+        let plan = place.json(&format!("plan {matrix} --devices {list} --json"));
+        let reasons = plan["reasons"].to_string();
+        assert!(reasons.contains("balanced finish times"), "{list}: {reasons}");
+        let finish: Vec<f64> = devices(&plan)
+            .iter()
+            .filter(|device| device["chunks"].as_u64() > Some(0))
+            .map(|device| device["predicted_s"].as_f64().unwrap())
+            .collect();
+        let (first, last) = (
+            finish.iter().copied().fold(f64::INFINITY, f64::min),
+            finish.iter().copied().fold(0.0, f64::max),
+        );
+        let differ = reasons.contains("finish times differ");
+        assert_eq!(differ, first < 0.95 * last, "{list}: {finish:?} {reasons}");
+    }
+}
+
+#[test]
+fn a_plan_compares_device_counts_in_words_and_numbers() {
+    let place = Place::new();
+    let plan = place.json(&format!("plan {EXAMPLE} --json"));
+    let counts = plan["device_counts"].as_array().unwrap();
+    assert_eq!(counts.iter().map(|count| count["gpus"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(counts[0]["product_s"], plan["predicted_s"]);
+    let is_faster = counts[0]["product_s"].as_f64() < counts[1]["product_s"].as_f64();
+    let said = plan["reasons"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let said: Vec<&str> = said.filter(|reason| reason.starts_with("device count: ")).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains(if is_faster { "faster than 1" } else { "slower than 1" }), "{said:?}");
+    assert!(said[0].contains("because") && said[0].contains("in total for 1 product"), "{said:?}");
+    // Two devices cannot help a product of a few microseconds, and the plan says so.
+    let tiny = place.json("plan gen:diagonal,rows=2000 -k 1 --devices sim:h200x2 --mode resident --json");
+    assert!(tiny["reasons"].to_string().contains("slower than 1 ("), "{}", tiny["reasons"]);
+    assert_eq!(
+        place.json("plan gen:diagonal,rows=9 --devices sim:h200 --json")["device_counts"],
+        Value::Array(vec![])
+    );
+}
+
+#[test]
+fn tables_of_plan_and_run_fit_80_columns_and_hold_the_reasons_of_kernels() {
+    let place = Place::new();
+    for flags in [
+        EXAMPLE,
+        "gen:mixed,n=20 -k 32 --devices sim:h200x4 --mode resident",
+        "gen:rmat,scale=13,degree=16 -k 32 --devices cpu,sim:node8",
+        "gen:arrow,rows=5000 -k 4 --devices emu:0,emu:1 --chunks 200 --repeat 1",
+        "gen:stencil5,n=30 -k 8",
+    ] {
+        for command in ["plan", "run"] {
+            let table = place.succeed(&format!("{command} {flags}")).stdout;
+            for line in table.lines() {
+                assert!(
+                    line.chars().count() <= 80,
+                    "{command} {flags}: {} columns\n{line}",
+                    line.chars().count()
+                );
+            }
+            if command == "plan" {
+                let reason = place.json(&format!("plan {flags} --json"))["chunks"][0]["kernel"].clone();
+                assert!(
+                    table.contains(&format!("{}:", reason.as_str().unwrap())) || table.contains("(chunk"),
+                    "{table}"
+                );
+            }
+        }
+        assert!(place.succeed(&format!("plan {flags} --wide")).stdout.lines().any(|line| line.len() > 100));
+    }
 }

@@ -194,9 +194,13 @@ pub struct PlanArguments {
     #[arg(value_name = "MATRIX", help = MATRIX_HELP, long_help = MATRIX_LONG_HELP, value_hint = ValueHint::FilePath)]
     pub matrix: OsString,
 
-    /// Columns of X and Y
-    #[arg(short, value_name = "K", default_value_t = 32, value_parser = parse_k)]
-    pub k: usize,
+    /// Columns of X and Y [default: 32, or those of the file that --x names]
+    #[arg(short, value_name = "K", value_parser = parse_k)]
+    pub k: Option<usize>,
+
+    /// X, as for `run`; only the number of columns of a FILE matters
+    #[arg(long, value_name = "X", default_value = "random", value_hint = ValueHint::FilePath)]
+    pub x: XSource,
 
     /// Write the plan to FILE, for `rowloom run --plan`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -205,6 +209,10 @@ pub struct PlanArguments {
     /// Number of products to plan for
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
+
+    /// Show every chunk and all details, in lines longer than 80 characters
+    #[arg(long, help_heading = "Output")]
+    pub wide: bool,
 
     /// Refuse a matrix with NaN or infinite values
     #[arg(long, help_heading = "Matrix", hide_short_help = true)]

@@ -1,0 +1,195 @@
+//! The tables of `rowloom plan`: predicted times, devices, chunks grouped by device and kernel, and the reasons of the kernels.
+
+use super::run_report::named;
+use super::table::{Table, count, percent, seconds, short};
+use crate::error::{Bytes, Counted, Seconds};
+use crate::plan::{Chunk, DevicePlan, Plan, XPlan};
+use crate::work::ChunkRows;
+
+/// Groups of chunks that are shown without `--wide`.
+const SHOWN_GROUPS: usize = 12;
+
+/// The name of a device of the plan.
+pub fn name_of(plan: &Plan, device: u32) -> &str {
+    plan.devices.get(device as usize).map_or("", |device| &device.name)
+}
+
+/// Adds the predicted times: set-up, product, and their total for all products. The parts of each add up to it.
+pub fn add_times(facts: &mut Table, plan: &Plan) {
+    let (set_up, product) = (Seconds(plan.set_up.total_s()), Seconds(plan.predicted_s));
+    facts.fact("set-up", format!("{set_up} once: {}", plan.set_up_reason()));
+    if plan.first_compile_s() > 0.0 {
+        let compile = Seconds(plan.first_compile_s());
+        facts.fact("", format!("the first run on a machine compiles kernels: about {compile} more"));
+    }
+    facts.fact("product", format!("{product} each: {}", plan.product_reason()));
+    let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, "product"));
+    facts.fact("total", format!("{total} for {products}: {set_up} + {} × {product}", plan.repeat));
+}
+
+/// The devices and their shares; with `wide` the layout of their memory.
+pub fn devices(plan: &Plan, wide: bool) -> Table {
+    let headings = ["device", "rows", "nonzeros", "chunks", "memory", "X", "done after"];
+    let mut table = Table::columns(headings, &[1, 2, 3, 6]);
+    let share = |part: u64, of: u64| percent(if of == 0 { 0.0 } else { part as f64 / of as f64 });
+    for device in &plan.devices {
+        table.row([
+            device.name.clone(),
+            share(device.rows, plan.matrix.rows),
+            share(device.nnz, plan.matrix.nnz),
+            count(device.chunks),
+            memory(device, wide),
+            x_words(device, wide),
+            if device.chunks == 0 { "-".into() } else { seconds(device.predicted_s) },
+        ]);
+    }
+    table
+}
+
+fn memory(device: &DevicePlan, wide: bool) -> String {
+    let slots = &device.slots;
+    if device.profile.link.is_none() || slots.y_slots == 0 {
+        return "-".into();
+    }
+    if !wide {
+        return Bytes(slots.device_bytes()).to_string();
+    }
+    let mut parts = Vec::new();
+    if slots.resident_bytes > 0 {
+        parts.push(format!("A {}", Bytes(slots.resident_bytes)));
+    }
+    if slots.a_slots > 0 {
+        parts.push(format!("{} x {} for A", slots.a_slots, Bytes(slots.a_slot_bytes)));
+    }
+    parts.push(format!("{} x {} for Y", slots.y_slots, Bytes(slots.y_slot_bytes)));
+    format!("{} of {}", parts.join(", "), Bytes(device.memory_budget_bytes))
+}
+
+fn x_words(device: &DevicePlan, wide: bool) -> String {
+    let bytes = Bytes(device.slots.x_bytes);
+    match device.x {
+        XPlan::Nothing => "-".into(),
+        _ if device.profile.link.is_none() => "in place".into(),
+        XPlan::Whole => format!("all, {bytes}"),
+        XPlan::Columns { first, end } if wide => format!("rows {first}..{end}, {bytes}"),
+        XPlan::Gather { columns } if wide => format!("{columns} rows, {bytes}"),
+        XPlan::Columns { .. } | XPlan::Gather { .. } => format!("part, {bytes}"),
+    }
+}
+
+/// Consecutive chunks of one device with one kernel.
+struct Group<'a> {
+    first: usize,
+    chunks: Vec<&'a Chunk>,
+}
+
+fn groups(plan: &Plan) -> Vec<Group<'_>> {
+    let key = |chunk: &Chunk| (chunk.home, plan.kernel_on(chunk, chunk.home), chunk.also.is_empty());
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (index, chunk) in plan.chunks.iter().enumerate() {
+        match groups.last_mut().filter(|group| key(group.chunks[0]) == key(chunk)) {
+            Some(group) => group.chunks.push(chunk),
+            None => groups.push(Group { first: index, chunks: vec![chunk] }),
+        }
+    }
+    groups
+}
+
+/// The chunks in groups, and how many groups are left out.
+pub fn chunk_groups(plan: &Plan) -> (Table, usize) {
+    let headings = ["chunks", "device", "rows", "nonzeros", "kernel", "each takes"];
+    let mut table = Table::columns(headings, &[0, 2, 3, 5]);
+    let groups = groups(plan);
+    for Group { first, chunks } in groups.iter().take(SHOWN_GROUPS) {
+        let (Some(from), Some(to)) = (chunks.first(), chunks.last()) else { continue };
+        let (begin, _) = row_range(from);
+        let (_, end) = row_range(to);
+        let times = || chunks.iter().map(|chunk| chunk.predicted_s);
+        let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+        let each = match (seconds(least), seconds(most)) {
+            (least, most) if least == most => most,
+            (least, most) => format!("{least}–{most}"),
+        };
+        let numbers = if chunks.len() == 1 {
+            first.to_string()
+        } else {
+            format!("{first}–{}", first + chunks.len() - 1)
+        };
+        table.row([
+            numbers,
+            name_of(plan, from.home).into(),
+            format!("{}..{}", short(begin as u64), short(end as u64)),
+            short(chunks.iter().map(|chunk| chunk.nnz).sum()),
+            plan.kernel_on(from, from.home).name().into(),
+            each,
+        ]);
+    }
+    (table, groups.len().saturating_sub(SHOWN_GROUPS))
+}
+
+/// The first row of a chunk and the row behind its last.
+fn row_range(chunk: &Chunk) -> (usize, usize) {
+    match chunk.rows {
+        ChunkRows::Rows { begin, end } => (begin, end),
+        ChunkRows::Segments { row, .. } => (row, row + 1),
+    }
+}
+
+/// Every chunk with all details.
+pub fn all_chunks(plan: &Plan) -> Table {
+    let headings = ["chunk", "rows", "nonzeros", "device", "kernel", "predicted", "reason"];
+    let mut table = Table::columns(headings, &[0, 2, 5]);
+    for (index, chunk) in plan.chunks.iter().enumerate() {
+        let rows = match chunk.rows {
+            ChunkRows::Rows { begin, end } => format!("{}..{}", count(begin as u64), count(end as u64)),
+            ChunkRows::Segments { row, begin, end } => format!("{row}, segments {begin}..{end}"),
+        };
+        table.row([
+            count(index as u64),
+            rows,
+            count(chunk.nnz),
+            name_of(plan, chunk.home).into(),
+            plan.kernel_on(chunk, chunk.home).name().into(),
+            seconds(chunk.predicted_s),
+            chunk.full_reason(),
+        ]);
+    }
+    table
+}
+
+/// The reason of each kernel: that of the largest chunk which it computes.
+pub fn kernels(plan: &Plan) -> Table {
+    let mut largest: Vec<(&str, usize)> = Vec::new();
+    for (index, chunk) in plan.chunks.iter().enumerate() {
+        let kernel = plan.kernel_on(chunk, chunk.home).name();
+        match largest.iter_mut().find(|(known, _)| *known == kernel) {
+            Some((_, best)) if plan.chunks[*best].nnz >= chunk.nnz => {}
+            Some((_, best)) => *best = index,
+            None => largest.push((kernel, index)),
+        }
+    }
+    let mut table = Table::facts();
+    for (kernel, index) in largest {
+        let reason = &plan.chunks[index].kernel_reason;
+        table.fact(kernel, format!("{reason} (chunk {index})"));
+    }
+    table
+}
+
+/// Reasons of devices without a share and of the parts of X, each once for all devices that it is true of.
+pub fn device_reasons(plan: &Plan) -> Vec<String> {
+    let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    let idle = plan.devices.iter().filter(|device| device.chunks == 0);
+    let sent = plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+    let idle = idle.map(|device| ("device", device.reason.as_str(), device.name.as_str()));
+    let sent = sent.map(|device| ("X", device.x_reason.as_str(), device.name.as_str()));
+    for (topic, reason, name) in idle.chain(sent) {
+        match reasons.iter_mut().find(|known| (known.0, known.1) == (topic, reason)) {
+            Some((_, _, names)) => names.push(name),
+            None => reasons.push((topic, reason, vec![name])),
+        }
+    }
+    let words =
+        |(topic, reason, names): &(&str, &str, Vec<&str>)| format!("{topic}: {}: {reason}", named(names));
+    reasons.iter().map(words).collect()
+}

@@ -1,0 +1,118 @@
+//! The same product on fewer of the machine's identical GPUs: whether all of them pay, and why not.
+
+use serde::Serialize;
+
+use super::data::Plan;
+use super::make::make;
+use super::request::{DeviceSpec, PlanRequest};
+use crate::error::{Counted, Result, Seconds};
+
+/// The prediction for a number of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct DeviceCount {
+    /// Number of GPUs.
+    pub gpus: u64,
+    /// Predicted seconds of a product.
+    pub product_s: f64,
+    /// Predicted seconds of the set-up.
+    pub set_up_s: f64,
+    /// Predicted seconds of the set-up and all products.
+    pub total_s: f64,
+}
+
+impl DeviceCount {
+    fn of(gpus: usize, plan: &Plan) -> Self {
+        let (product_s, set_up_s) = (plan.predicted_s, plan.set_up.total_s());
+        Self { gpus: gpus as u64, product_s, set_up_s, total_s: plan.total_s() }
+    }
+}
+
+/// Predictions for all GPUs of `plan`, a half, a quarter and so on down to one, and a sentence about each smaller number. Empty where
+/// the request has fewer than two GPUs or GPUs of several kinds.
+pub fn compare_device_counts(
+    request: &PlanRequest<'_>,
+    plan: &Plan,
+) -> Result<(Vec<DeviceCount>, Vec<String>)> {
+    let is_gpu = |device: &&DeviceSpec| device.profile.link.is_some();
+    let gpus: Vec<&DeviceSpec> = request.devices.iter().filter(is_gpu).collect();
+    let [first, .., last] = &gpus[..] else { return Ok(Default::default()) };
+    if gpus.iter().any(|gpu| gpu.profile.name != last.profile.name) {
+        return Ok(Default::default());
+    }
+    let all = DeviceCount::of(gpus.len(), plan);
+    let (mut counts, mut words) = (vec![all], Vec::new());
+    let mut fewer = gpus.len() / 2;
+    while fewer > 0 {
+        let mut smaller = request.clone();
+        let mut kept = 0;
+        smaller.devices.retain(|device| {
+            kept += usize::from(is_gpu(&device));
+            !is_gpu(&device) || kept <= fewer
+        });
+        let other = make(&smaller)?;
+        let count = DeviceCount::of(fewer, &other);
+        words.push(sentence(&first.profile.name, (&all, plan), (&count, &other)));
+        counts.push(count);
+        fewer /= 2;
+    }
+    Ok((counts, words))
+}
+
+/// How all GPUs compare with fewer, and why.
+fn sentence(kind: &str, (all, plan): (&DeviceCount, &Plan), (few, other): (&DeviceCount, &Plan)) -> String {
+    let ratio = all.product_s / few.product_s.max(1e-12);
+    let verdict = match ratio {
+        _ if ratio > 1.005 => format!("{ratio:.2}× slower than"),
+        _ if ratio < 0.995 => format!("{:.2}× faster than", 1.0 / ratio),
+        _ => "as fast as".into(),
+    };
+    let cause = match because(plan, other) {
+        None => "; the speed-up is nearly linear".into(),
+        Some(cause) if ratio < 0.995 => format!(" and not {}×, because {cause}", all.gpus / few.gpus.max(1)),
+        Some(cause) => format!(", because {cause}"),
+    };
+    format!(
+        "device count: {} of kind {kind} are {verdict} {} ({} against {} per product){cause}; in total for {}: {} against {}",
+        Counted(all.gpus, "GPU"),
+        few.gpus,
+        Seconds(all.product_s),
+        Seconds(few.product_s),
+        Counted(plan.repeat, "product"),
+        Seconds(all.total_s),
+        Seconds(few.total_s)
+    )
+}
+
+/// The part of a product that is furthest from shrinking with the number of GPUs; `None` where the speed-up is nearly linear.
+fn because(plan: &Plan, fewer: &Plan) -> Option<String> {
+    let used = |plan: &Plan| {
+        let gpus = plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+        gpus.count().max(1) as f64
+    };
+    let ideal_s = fewer.predicted_s * used(fewer) / used(plan);
+    if plan.predicted_s < 1.05 * ideal_s {
+        return None;
+    }
+    let (last, other) = (plan.last_to_finish()?, fewer.last_to_finish()?);
+    if plan.predicted_s > plan.devices[last].predicted_s * (1.0 + 1e-9) {
+        return Some(format!("the host's memory is the limit ({:.0} GB/s)", plan.host.memory_gb_per_s));
+    }
+    if plan.devices[last].profile.link.is_none() {
+        return Some("the CPU finishes last".into());
+    }
+    let (now, before) = (plan.finish(last), fewer.finish(other));
+    let excess = |now_s: f64, before_s: f64| now_s - before_s * used(fewer) / used(plan);
+    let step = now.longest;
+    let parts = [
+        (excess(now.x_s, before.x_s), format!("X still takes {} to reach each of them", Seconds(now.x_s))),
+        (
+            excess(now.chunks_s, before.chunks_s),
+            format!("the longest step, the {step}, still takes {} on each of them", Seconds(now.chunks_s)),
+        ),
+        (
+            excess(now.ends_s, before.ends_s),
+            format!("filling and draining the pipeline still takes {}", Seconds(now.ends_s)),
+        ),
+    ];
+    parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cause)| cause)
+}

@@ -1,0 +1,210 @@
+//! The reasons of a plan in words. Every number in a reason is a number of the plan, or one computed by the same functions.
+
+use super::data::{DevicePlan, Mode, Plan, Registered};
+use super::predict::{Finish, finish};
+use super::set_up::{forms, register_s, registered_bytes};
+use super::transfer::TransferChoice;
+use crate::error::{Bytes, Counted, Seconds};
+use crate::work::ChunkRows;
+
+/// Finish times further apart than this share of the longest are not called balanced without a reason.
+const BALANCED_WITHIN: f64 = 0.05;
+
+/// A few names in full; of many the number, the first and the last.
+pub(super) fn list(names: &[&str]) -> String {
+    const IN_FULL: usize = 2;
+    match names {
+        [first, .., last] if names.len() > IN_FULL => {
+            format!("{} devices ({first} to {last})", names.len())
+        }
+        few => few.join(" and "),
+    }
+}
+
+/// The operands in words; empty where none is registered.
+fn operands(registered: Registered) -> &'static str {
+    match (registered.a, registered.x || registered.y) {
+        (true, true) => "A, X and Y",
+        (true, false) => "A",
+        (false, true) => "X and Y",
+        (false, false) => "",
+    }
+}
+
+impl Plan {
+    /// The set-up time in words: parts that add up to [`super::SetUp::total_s`].
+    pub fn set_up_reason(&self) -> String {
+        let gpus: Vec<usize> =
+            (0..self.devices.len()).filter(|&index| self.devices[index].profile.link.is_some()).collect();
+        let kernels = gpus.iter().map(|&index| forms(self, index).len()).max().unwrap_or(0);
+        let locked = gpus.iter().map(|&index| registered_bytes(self, index, self.devices[index].registered));
+        let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);
+        let parts = [
+            (self.set_up.open_s, format!("open {}", Counted(gpus.len() as u64, "device"))),
+            (self.set_up.load_kernels_s, format!("load {}", Counted(kernels as u64, "kernel"))),
+            (self.set_up.register_s, format!("register {}", Bytes(locked.sum()))),
+            (self.set_up.bring_a_s, format!("copy A ({}) to the devices", Bytes(resident.sum()))),
+        ];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(seconds, _)| *seconds > 0.0)
+            .map(|(seconds, what)| format!("{what} {}", Seconds(*seconds)))
+            .collect();
+        match &parts[..] {
+            [] => "nothing to open, register or copy".into(),
+            parts => parts.join(" + "),
+        }
+    }
+
+    /// The seconds that a first run on a machine adds to the set-up, where it has to compile kernels.
+    pub fn first_compile_s(&self) -> f64 {
+        let used = self.devices.iter().filter(|device| device.chunks > 0);
+        used.map(|device| device.profile.first_compile_s).fold(0.0, f64::max)
+    }
+
+    /// The time of a product in words: parts that add up to `predicted_s`.
+    pub fn product_reason(&self) -> String {
+        let Some(last) = self.last_to_finish() else { return "there are no rows".into() };
+        let (device, Finish { x_s, chunks_s, longest, ends_s }) = (&self.devices[last], self.finish(last));
+        let finish_s = x_s + chunks_s + ends_s;
+        if self.predicted_s > finish_s * (1.0 + 1e-9) {
+            return format!(
+                "the host's memory is the limit: {} at {:.0} GB/s; {} finishes after {}",
+                Bytes(self.memory_bytes(&self.host)),
+                self.host.memory_gb_per_s,
+                device.name,
+                Seconds(finish_s)
+            );
+        }
+        let chunks = Counted(device.chunks, "chunk");
+        if device.profile.link.is_none() {
+            return format!("{} computes {chunks}", device.name);
+        }
+        format!(
+            "{} receives X {} + {chunks}, limited by the {longest}, {} + pipeline fill and drain {}",
+            device.name,
+            Seconds(x_s),
+            Seconds(chunks_s),
+            Seconds(ends_s)
+        )
+    }
+
+    /// The index of the device that is predicted to finish last; `None` where no device has a chunk.
+    pub(super) fn last_to_finish(&self) -> Option<usize> {
+        let busy = (0..self.devices.len()).filter(|&index| self.devices[index].chunks > 0);
+        busy.max_by(|&a, &b| self.devices[a].predicted_s.total_cmp(&self.devices[b].predicted_s))
+    }
+
+    /// The finish time of device `index` in parts.
+    pub(super) fn finish(&self, index: usize) -> Finish {
+        self.finish_with(index, self.devices[index].registered)
+    }
+
+    /// The same if it registered these operands.
+    fn finish_with(&self, index: usize, registered: Registered) -> Finish {
+        let device = DevicePlan { registered, ..self.devices[index].clone() };
+        let own: Vec<_> = self.chunks.iter().filter(|chunk| chunk.home as usize == index).collect();
+        finish(&device, &self.host, &own, self.mode, self.k, self.dtype)
+    }
+
+    /// Why each device stages or registers. Devices of one kind with the same decision share a reason, which has the numbers of the one
+    /// that finishes last. `choices` has one entry for each device.
+    pub(super) fn transfer_reasons(&self, choices: &[TransferChoice]) -> Vec<String> {
+        let staged = Registered::default();
+        let mut groups: Vec<(&str, Registered, bool, Vec<usize>)> = Vec::new();
+        for (index, (device, choice)) in self.devices.iter().zip(choices).enumerate() {
+            let is_staged = device.registered == staged;
+            let registered = if is_staged { choice.alternative } else { device.registered };
+            if device.chunks == 0 || registered == staged {
+                continue;
+            }
+            let key = (device.profile.name.as_str(), registered, is_staged);
+            match groups.iter_mut().find(|group| (group.0, group.1, group.2) == key) {
+                Some(group) => group.3.push(index),
+                None => groups.push((key.0, key.1, key.2, vec![index])),
+            }
+        }
+        let finish_s = |index: &usize| self.devices[*index].predicted_s;
+        let reason = |(_, registered, is_staged, members): &(&str, Registered, bool, Vec<usize>)| {
+            let last = members.iter().max_by(|a, b| finish_s(a).total_cmp(&finish_s(b))).copied()?;
+            let names: Vec<&str> = members.iter().map(|&index| self.devices[index].name.as_str()).collect();
+            Some(format!(
+                "transfer: {}: with {1} staged {2} finishes after {3}; with {1} registered after {4}, and registering takes {5} \
+                 once: {6} ({7})",
+                list(&names),
+                operands(*registered),
+                if members.len() == 1 { "it" } else { "the last of them" },
+                Seconds(self.finish_with(last, staged).total_s()),
+                Seconds(self.finish_with(last, *registered).total_s()),
+                Seconds(register_s(self, last, *registered)),
+                if *is_staged { "staged" } else { "registered" },
+                Counted(self.repeat, "product"),
+            ))
+        };
+        groups.iter().filter_map(reason).collect()
+    }
+
+    /// The clause that a balance needs where finish times differ; `cause` is its reason.
+    pub(super) fn imbalance(&self, cause: &str) -> Option<String> {
+        let busy = || self.devices.iter().filter(|device| device.chunks > 0).map(|device| device.predicted_s);
+        let (first, last) = (busy().fold(f64::INFINITY, f64::min), busy().fold(0.0, f64::max));
+        (busy().count() > 1 && first < (1.0 - BALANCED_WITHIN) * last).then(|| {
+            format!("; predicted finish times differ ({} to {}): {cause}", Seconds(first), Seconds(last))
+        })
+    }
+}
+
+/// Writes the reason of every chunk and device.
+pub(super) fn describe(plan: &mut Plan) {
+    let names: Vec<String> = plan.devices.iter().map(|device| device.name.clone()).collect();
+    let name = |device: u32| names.get(device as usize).map_or("", String::as_str);
+    let computing = plan.computing().count();
+    let (alone, rows, chunks) = (computing == 1, plan.matrix.rows, plan.chunks.len());
+    for chunk in &mut plan.chunks {
+        let place = match chunk.rows {
+            ChunkRows::Segments { row, .. } => format!("part of row {row}, which is larger than a chunk"),
+            ChunkRows::Rows { .. } if alone => format!("{} is the only device", name(chunk.home)),
+            ChunkRows::Rows { .. } => format!("in the share of {}", name(chunk.home)),
+        };
+        let others: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
+        let unassigned = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; unassigned: {} may take it", others.join(", "))
+        };
+        chunk.reason = format!("{place}{unassigned}");
+    }
+    for device in &mut plan.devices {
+        device.reason = match (device.computes, device.chunks) {
+            (false, _) => "stages and merges; it computes nothing, since cpu is not in --devices".into(),
+            (true, 0) if rows == 0 => "no share: there are no rows".into(),
+            (true, 0) if rows < computing as u64 => "no share: there are fewer rows than devices".into(),
+            (true, 0) if chunks < computing => "no share: there are fewer chunks than devices".into(),
+            (true, 0) => "no share: the other devices finish before it could help".into(),
+            (true, 1) if alone => "all rows in one chunk: it is the only device".into(),
+            (true, _) if alone => "all rows: it is the only device".into(),
+            (true, _) => "its share of the balance".into(),
+        };
+    }
+}
+
+/// Why A is resident, copied once or streamed. `repeat` is the number of products, `requested` whether `--mode` was given.
+pub(super) fn mode_reason(mode: Mode, repeat: u64, requested: bool, gpus: usize) -> String {
+    let why = match mode {
+        _ if gpus == 0 => "A stays in the host's memory, where the CPU computes".to_string(),
+        _ if requested => "requested with --mode".into(),
+        Mode::Resident => {
+            format!(
+                "A, X and Y fit in device memory, and A is copied once for {}",
+                Counted(repeat, "product")
+            )
+        }
+        Mode::Stream => "A does not fit in device memory at once".into(),
+        Mode::Oneshot if repeat > 1 => {
+            let products = Counted(repeat, "product");
+            format!("copying A with each of {products} is predicted faster than keeping A on the devices")
+        }
+        Mode::Oneshot => "A fits in device memory, and 1 product is requested".into(),
+    };
+    format!("mode: {}: {why}", mode.name())
+}
