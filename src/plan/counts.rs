@@ -5,7 +5,10 @@ use serde::Serialize;
 use super::data::Plan;
 use super::make::make;
 use super::request::{DeviceSpec, PlanRequest};
-use crate::error::{Counted, Result, Seconds};
+use crate::error::{Counted, Error, Result, Seconds};
+
+/// Predicted times closer than this share are called equally fast.
+const EQUAL_WITHIN: f64 = 0.02;
 
 /// The prediction for a number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -49,10 +52,19 @@ pub fn compare_device_counts(
             kept += usize::from(is_gpu(&device));
             !is_gpu(&device) || kept <= fewer
         });
-        let other = make(&smaller)?;
-        let count = DeviceCount::of(fewer, &other);
-        words.push(sentence(&first.profile.name, (&all, plan), (&count, &other)));
-        counts.push(count);
+        let kind = &first.profile.name;
+        match make(&smaller) {
+            Ok(other) => {
+                let count = DeviceCount::of(fewer, &other);
+                words.push(sentence(kind, (&all, plan), (&count, &other)));
+                counts.push(count);
+            }
+            Err(Error::DoesNotFit { .. }) => words.push(format!(
+                "device count: the memory of {} of kind {kind} is too small for this product",
+                Counted(fewer as u64, "GPU")
+            )),
+            Err(error) => return Err(error),
+        }
         fewer /= 2;
     }
     Ok((counts, words))
@@ -62,13 +74,15 @@ pub fn compare_device_counts(
 fn sentence(kind: &str, (all, plan): (&DeviceCount, &Plan), (few, other): (&DeviceCount, &Plan)) -> String {
     let ratio = all.product_s / few.product_s.max(1e-12);
     let verdict = match ratio {
-        _ if ratio > 1.005 => format!("{ratio:.2}× slower than"),
-        _ if ratio < 0.995 => format!("{:.2}× faster than", 1.0 / ratio),
+        _ if ratio > 1.0 + EQUAL_WITHIN => format!("{ratio:.2}× slower than"),
+        _ if ratio < 1.0 - EQUAL_WITHIN => format!("{:.2}× faster than", 1.0 / ratio),
         _ => "as fast as".into(),
     };
     let cause = match because(plan, other) {
         None => "; the speed-up is nearly linear".into(),
-        Some(cause) if ratio < 0.995 => format!(" and not {}×, because {cause}", all.gpus / few.gpus.max(1)),
+        Some(cause) if ratio < 1.0 - EQUAL_WITHIN => {
+            format!(" and not {}×, because {cause}", all.gpus / few.gpus.max(1))
+        }
         Some(cause) => format!(", because {cause}"),
     };
     format!(
