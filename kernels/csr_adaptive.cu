@@ -1,13 +1,13 @@
-// Y = A X with one block of threads for each block of rows and column of Y, A by compressed rows, X by columns.
+// Y = A X with one thread block per row block and column of Y, A in CSR, X by columns.
 //
-// Rows are put together in blocks of few nonzeros, so that a thread block has about the same work whatever the rows are.
-// A block with several rows streams: its threads write all products into shared memory, then each thread adds up the rows
-// it gets. A block with one row, which may be long, is a vector: all threads stride over the row, and a tree adds
-// their sums. The order of addition is the kernel's own, not the canonical one.
+// Rows are grouped into row blocks with a limited number of nonzeros, which balances the load of thread blocks. For a row block
+// with several rows, the threads write all products to shared memory, then each thread adds up some of the rows. For a row
+// block of one row, which may be long, all threads stride over the row, and a tree adds their sums. The order of addition is
+// not canonical.
 //
-// A launch covers rows of a larger matrix, `items` blocks of them; block b has the rows from row_blocks[b] on to
-// row_blocks[b + 1], and 1024 nonzeros at most where it has several. Row pointers count from that matrix's start; columns and values
-// begin at the first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i]. Thread block t computes
+// A launch covers `items` row blocks of a larger matrix. Block b has the rows from row_blocks[b] up to row_blocks[b + 1], and at
+// most 1024 nonzeros if it has several rows. Row pointers are those of the larger matrix; columns and values start at the first
+// row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i]. Thread block t computes
 // row block t / k, column t % k.
 
 #define THREADS 128

@@ -1,13 +1,13 @@
-// Y = A X with one block of threads for each block of rows and all columns of Y, A by compressed rows, X by columns.
+// Y = A X with one thread block per row block, for all columns of Y, A in CSR, X by columns.
 //
-// As csr_adaptive, but the thread block is cut into 4 sub-blocks of 128 threads that share the K columns, each taking one
-// at a time: where the row block has several rows a sub-block streams its products through its own shared memory, where
-// it has one row its threads stride over it and a tree adds their sums. A's row block is so read from the nearest cache
-// for all columns but the first. The order of addition is the kernel's own, not the canonical one.
+// As csr_adaptive, but the thread block is divided into 4 sub-blocks of 128 threads that divide the K columns; each computes one
+// column at a time. If the row block has several rows, a sub-block writes its products to its own part of shared memory; if it
+// has one row, the threads stride over it and a tree adds their sums. A's row block is then read from the L1 cache for all
+// columns but the first. The order of addition is not canonical.
 //
-// A launch covers rows of a larger matrix; block b has the rows from row_blocks[b] on to row_blocks[b + 1], and 1024
-// nonzeros at most where it has several. Row pointers count from that matrix's start; columns and values begin at the
-// first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i].
+// A launch covers rows of a larger matrix. Block b has the rows from row_blocks[b] up to row_blocks[b + 1], and at most 1024
+// nonzeros if it has several rows. Row pointers are those of the larger matrix; columns and values start at the first row's
+// first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i].
 
 #define THREADS 512
 #define SUBBLOCK 128
@@ -34,7 +34,7 @@ template <typename T> static __device__ __forceinline__ void csr_adaptive_subblo
     const unsigned long long first = row_pointers[0];
     const unsigned long long start = row_pointers[first_row] - first, end = row_pointers[end_row] - first;
     const bool several = end_row - first_row > 1;
-    // All sub-blocks go through the same steps, so that they meet at every barrier; some have no column in the last round.
+    // All sub-blocks execute the same steps, since the barriers need the whole block; some have no column in the last round.
     for (unsigned long long some = 0; some < k; some += SUBBLOCKS) {
         const unsigned long long column = some + subblock;
         const bool inside = column < k;

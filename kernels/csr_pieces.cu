@@ -1,14 +1,14 @@
-// Y = A X with lanes over the columns of X, A by compressed rows, the work listed piece by piece.
+// Y = A X with lanes over the columns of X, A in CSR with a list of work items.
 //
-// An item is a whole row or a part of a row that is cut because it is long:
+// An item is a whole row, or a part of a long row:
 //
-//   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits
+//   begin_and_rows  first nonzero, relative to the first of the launch, in the low 48 bits
 //   length          nonzeros; bit 31 marks a part of a cut row
-//   row             the row, or the number of the cut
+//   row             the row, or the index of the cut
 //
-// The first `heavy` items get a warp each, W = 32 / L ways; the others L * W lanes. A cut has a row, its first slot in
-// `scratch` and the number of its parts; `parts` says which one an item is. The part that is finished last adds all of
-// them, always in the same order, so that the result is the same at every run.
+// The first `heavy` items get a warp each, with W = 32 / L ways; the others get L * W lanes. A cut has a row, its first slot in
+// `scratch` and the number of its parts; `parts` has the index of each item's part. The group of lanes that finishes the last
+// part adds all parts in a fixed order, so that every run gives the same result.
 
 // fast: no spills
 
@@ -51,7 +51,7 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     const unsigned int warps = blockDim.x / 32, heavy_blocks = (unsigned int)((heavy + warps - 1) / warps);
     if (blockIdx.x < heavy_blocks) {
         const unsigned long long item = (unsigned long long)blockIdx.x * warps + threadIdx.x / 32;
-        // Behind the last heavy item there is nothing for this block.
+        // After the last heavy item this block has no more items.
         piece<T, E, L, V, 32 / L>(item < heavy ? item : items, PIECE_ARGUMENTS);
     } else {
         const unsigned int groups = blockDim.x / (L * W);

@@ -1,13 +1,13 @@
-// Y = A X with lanes over the columns of X, A by compressed rows, short rows without a pause between them.
+// Y = A X with lanes over the columns of X, A in CSR, short rows joined into runs.
 //
-// An item is a run of whole rows, whose entries L lanes read as one list, or one segment of a row that is longer than 128:
+// An item is a run of whole rows, whose entries L lanes process as one list, or one segment of a row longer than 128:
 //
-//   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits; number of rows in the high 16
+//   begin_and_rows  first nonzero, relative to the first of the launch, in the low 48 bits; number of rows in the high 16
 //   length          nonzeros; bit 31 marks a segment of a cut row
-//   row             the first row, or the number of the cut
+//   row             the first row, or the index of the cut
 //
-// A cut has a row, its first slot in `scratch` and the number of its segments; `parts` says which one an item is. The
-// segment that is finished last adds all of them, first to last: the canonical order.
+// A cut has a row, its first slot in `scratch` and the number of its segments; `parts` has the index of each item's segment. The
+// group of lanes that finishes the last segment adds all of them, first to last: the canonical order.
 
 // fast: no spills
 
@@ -72,7 +72,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
                 multiply_add<T, E, V>(now[j], part[j], sums);
             }
     }
-    // The last row, and empty ones behind it.
+    // The last row, and empty rows after it.
     for (; rows_left > 0; --rows_left) {
         store_row<T, E, L, V>(row, column, width, sums);
         clear<T, E, V>(sums);

@@ -1,15 +1,15 @@
-// Y = A X with one thread for each element of Y, A by compressed rows: three versions, each a step faster.
+// Y = A X with one thread per element of Y, A in CSR: three versions, each faster than the one before.
 //
-//   csr_scalar_v1  adds into Y in global memory at every step
-//   csr_scalar_v2  adds in a register and stores once
-//   csr_scalar_v3  also reads where the row starts and ends once, before the loop
+//   csr_scalar_v1  accumulates in Y in global memory
+//   csr_scalar_v2  accumulates in a register and stores once
+//   csr_scalar_v3  also loads the row's bounds once, before the loop
 //
-// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
-// values begin at the first row's first nonzero. Thread t computes row t / k, column t % k.
+// A launch covers `rows` rows of a larger matrix. The rows + 1 row pointers are those of the larger matrix; columns and values
+// start at the first row's first nonzero. Thread t computes row t / k, column t % k.
 //
 // v2 and v3 add in the canonical order: a chain of fused multiply-adds for each segment of 128 nonzeros, the segments
 // added first to last in spans of 1024, the spans added first to last. v1 is one chain, which is the same for rows up to one
-// segment. Sums of segments begin with a negative zero: added to anything it changes nothing, zeros of either sign included.
+// segment. Sums of segments start at negative zero: adding any number to it gives this number, zeros of either sign included.
 
 #define SEGMENT 128ull
 #define SPAN 1024ull

@@ -1,20 +1,20 @@
-// Y = A X with lanes over the columns of X, A by compressed rows, in canonical order whatever the length of a row.
+// Y = A X with lanes over the columns of X, A in CSR, in canonical order for rows of any length.
 //
-// An item is a whole row of up to PIECE nonzeros or a piece of a longer one, as in csr_pieces.cu. A piece is a segment of 128
-// nonzeros, or a span of 1024 where there is work enough without more of them:
+// An item is a whole row of up to PIECE nonzeros or a piece of a longer row, as in csr_pieces.cu. A piece is a segment of 128
+// nonzeros, or a span of 1024 if there is enough work to fill the GPU:
 //
-//   begin_and_rows  first nonzero, counted from the first of the launch, in the low 48 bits
+//   begin_and_rows  first nonzero, relative to the first of the launch, in the low 48 bits
 //   length          nonzeros; bit 31 marks a piece of a cut row
-//   row             the row, or the number of the cut
+//   row             the row, or the index of the cut
 //
-// A segment is added up as one chain of fused multiply-adds, and nothing may be added out of turn. What hides the way to memory
-// is how many rows of X are on their way at once: W ways of L lanes fetch D each, a stretch of D entries after the other, and
-// then take turns. In a way's turn all ways go on from the sums so far with the entries that they have, and the sums of the
-// way whose turn it is are handed to all: the canonical order for any number of ways and any depth.
+// A segment is one chain of fused multiply-adds, which must not be reordered. The memory latency is hidden by several loads of X
+// in flight: each of W ways of L lanes loads D rows of X, for D consecutive entries, and then the ways add in turn. In each
+// turn all ways add their own entries to the current sums, and the sums of the way whose turn it is are broadcast to all ways.
+// This gives the canonical order for any number of ways and any depth.
 //
-// The first `longest` items get a warp each, with W = 32 / L ways where that helps; the others L * W lanes. The piece that is finished last adds
-// up its row; in a row of many spans the one that is finished last adds up its span, and the span that is finished last
-// the row. Turns are not free: all ways compute in each of them.
+// The first `longest` items get a warp each, with W = 32 / L ways if that is faster; the others get L * W lanes. The group of lanes
+// that finishes the last piece adds up the row; in a row with many spans, the last piece of a span adds up the span, and the last
+// span adds up the row. Turns have a cost: all ways compute in each of them.
 
 // fast: no spills
 // exact: EXACT_K=1 ENTRY=form SCALAR=double BYTES=8 LANES=1 VECTORS=1 WAYS=1 DEPTH=16 PIECE=128
@@ -47,7 +47,7 @@
 
 #define WARP 0xffffffffu
 
-// D entries of A from `at` on, as far as there are some.
+// Loads up to D entries of A from `at` on.
 template <typename T, int D>
 static __device__ __forceinline__ void load_deep(const unsigned int *__restrict__ columns, const T *__restrict__ values,
                                                  unsigned int at, unsigned int length, unsigned int (&from)[D],
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void load_deep(const unsigned int *__restrict_
         load_entries<T, true, false>(columns, values, at + quad, length, PLENTY, from + quad, factors + quad);
 }
 
-// The sums of `count` entries of A times their rows of X, in the order of the entries, D of them at a time; with SPANS the sums
-// of their segments.
+// The sums of `count` entries of A times their rows of X, in the order of the entries, with D rows of X in flight; with SPANS the
+// entries are a span, added segment by segment.
 template <typename T, int E, int L, int V, int D, bool SPANS>
 static __device__ __forceinline__ void chain_of_one(unsigned long long begin, unsigned int count,
                                                     const unsigned int *__restrict__ columns,
@@ -77,17 +77,17 @@ static __device__ __forceinline__ void chain_of_one(unsigned long long begin, un
     if (SPANS) fill<T, E, V>(-T(0), total);
     load_deep<T, D>(columns, values, 0, length, from, factors);
     for (unsigned int at = 0; at < length; at += D) {
-        // A segment begins among the first four of these places or nowhere.
+        // A segment can begin only at one of the first four of these entries.
         const int next_segment = SPANS && at > 0 && at % SEGMENT == 0 ? (int)skip : D;
         T part[D][V][E], now[D];
 #pragma unroll
         for (int j = 0; j < D; ++j) {
-            // One comparison: places before the first entry wrap around.
+            // One comparison: indices before the first entry wrap around.
             if (at + j - skip < count)
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        // The next entries are on their way before the sums wait for X.
+        // The next entries are requested before the sums wait for X.
         load_deep<T, D>(columns, values, at + D, length, from, factors);
 #pragma unroll
         for (int j = 0; j < D; ++j)
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void chain_of_one(unsigned long long begin, un
     if (SPANS) add<T, E, V>(total, sums);
 }
 
-// An item by L lanes, which need no turns.
+// Computes an item with L lanes (one way).
 template <typename T, int E, int L, int V, int D, bool SPANS>
 static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM_PARAMETERS(T))
 {
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM
     const unsigned int y_pitch = PITCH_OF(T, ldy);
     T sums[V][E];
     chain_of_one<T, E, L, V, D, SPANS>(begin, about.z & ~CUT, columns, values, x, PITCH_OF(T, ldx), column, width, sums);
-    // As many parts at once as rows of X: registers for more would be missing in the chain.
+    // As many parts in flight as rows of X: more registers would be missing in the chain.
     const int TOGETHER = IS_EXACT ? D : PARTS_TOGETHER;
     if (about.z & CUT)
         finish_part<T, E, L, V, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch,
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM
         store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
 }
 
-// The largest of the numbers that groups of N lanes have, for the whole warp.
+// The maximum over the warp of a number that is uniform in each group of N lanes.
 template <int N> static __device__ __forceinline__ unsigned int largest_of_warp(unsigned int number)
 {
 #pragma unroll
@@ -134,7 +134,7 @@ template <int N> static __device__ __forceinline__ unsigned int largest_of_warp(
     return number;
 }
 
-// All ways get the sums of one. All lanes of `mask` take part.
+// Broadcasts the sums of one way to all ways. All lanes of `mask` must take part.
 template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void hand_over(unsigned int mask, unsigned int way, T (&sums)[V][E])
 {
@@ -145,8 +145,8 @@ static __device__ __forceinline__ void hand_over(unsigned int mask, unsigned int
             sums[v][i] = __shfl_sync(mask, sums[v][i], (int)(way * L + threadIdx.x % L), L * W);
 }
 
-// The sums of `count` entries of A times their rows of X, in the order of the entries, D of them a way at a time. All lanes
-// of a warp take part.
+// The sums of `count` entries of A times their rows of X, in the order of the entries, with D rows of X per way in flight. All
+// lanes of the warp must take part.
 template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsigned int count,
                                                   const unsigned int *__restrict__ columns,
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
 {
     clear<T, E, V>(sums);
     const unsigned int skip = (unsigned int)(begin & 3), length = count + skip;
-    // As ways take turns, the groups of a warp go on together until the last is done.
+    // Turns synchronize the warp, so all its groups iterate until the longest item is done.
     const unsigned int end = largest_of_warp<L * W>(length);
     const T uniform = IS_UNIFORM ? __ldg(values) : T(0);
     columns += begin - skip;
@@ -166,18 +166,18 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
     load_deep<T, D>(columns, values, way * D, length, from, factors);
     for (unsigned int at = 0; at < end; at += W * D) {
         const unsigned int own = at + way * D;
-        unsigned int present = 0; // a bit for each entry
+        unsigned int present = 0; // one bit per entry
         T part[D][V][E], now[D];
 #pragma unroll
         for (int j = 0; j < D; ++j) {
-            // One comparison: places before the first entry wrap around.
+            // One comparison: indices before the first entry wrap around.
             if (own + j - skip < count) {
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
                 present |= 1u << j;
             }
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        // The next entries are on their way before the sums wait for X.
+        // The next entries are requested before the sums wait for X.
         load_deep<T, D>(columns, values, own + W * D, length, from, factors);
 #pragma unroll 1
         for (unsigned int turn = 0; turn < W && at + turn * D < end; ++turn) {
@@ -189,7 +189,7 @@ static __device__ __forceinline__ void deep_chain(unsigned long long begin, unsi
     }
 }
 
-// D rows of partial sums from `first` on, as far as there are some, are added, first to last.
+// Adds up to D rows of partial sums from `first` on, first to last.
 template <typename T, int E, int L, int V, int D>
 static __device__ __forceinline__ void add_some(const T *slots, unsigned int first, unsigned int end, unsigned int ldy,
                                                 unsigned int column, unsigned int k, T (&sums)[V][E])
@@ -209,8 +209,8 @@ static __device__ __forceinline__ void add_some(const T *slots, unsigned int fir
     for (int j = 0; j < D; ++j) add<T, E, V>(next[j], sums);
 }
 
-// The sum of `end` rows of sums of segments, span by span: each way adds a span, D segments on their way at once, and the ways'
-// spans are added first to last.
+// The sum of `end` rows of segment sums, span by span: each way adds up a span, with D segments in flight, and the spans of the
+// ways are added first to last.
 template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void add_segments(const T *slots, unsigned int end, unsigned int ldy,
                                                     unsigned int way, unsigned int column, unsigned int k,
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void add_segments(const T *slots, unsigned int
     }
 }
 
-// The sum of `end` rows of sums of spans, first to last, D of them a way on their way at once.
+// The sum of `end` rows of span sums, first to last, with D of them per way in flight.
 template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void add_spans(const T *slots, unsigned int end, unsigned int ldy, unsigned int way,
                                                  unsigned int column, unsigned int k, T (&sums)[V][E])
@@ -265,7 +265,7 @@ static __device__ __forceinline__ void add_spans(const T *slots, unsigned int en
     }
 }
 
-// As finish_part of lanes.cuh, with ways that take turns.
+// As finish_part of lanes.cuh, with ways that add in turn.
 template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__ cuts, unsigned int cut,
                                                        unsigned int part, unsigned int lane, unsigned int column,
@@ -290,7 +290,8 @@ static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__
     if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
 }
 
-// An item by L * W lanes. With SPANS a warp has one only: another's segments might be fewer, and ways of a warp go on together.
+// Computes an item with L * W lanes. With SPANS a warp has a single item: the warp iterates together, and items may differ in
+// their number of segments.
 template <typename T, int E, int L, int V, int W, int D, bool SPANS>
 static __device__ __forceinline__ void item_in_turns(unsigned long long item, ITEM_PARAMETERS(T))
 {
@@ -311,7 +312,7 @@ static __device__ __forceinline__ void item_in_turns(unsigned long long item, IT
         add<T, E, V>(segment, sums);
     }
     if (!is_there) return;
-    // A span at once where the chain has registers for it.
+    // A whole span in flight if the chain has registers for it.
     const int TOGETHER = !IS_EXACT ? PARTS_TOGETHER : V == 1 || D > 8 ? 8 : D;
     if (about.z & CUT)
         finish_in_turns<T, E, L, V, W, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y,
@@ -324,9 +325,9 @@ template <typename T, int E, int L, int V, int W, int D, bool SPANS>
 static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
 {
     static_assert(W == 1 || L * W == 32 || !SPANS, "turns are for all items of a warp");
-    // What ways of one item have on their way is enough with few each, and registers for more would be missing elsewhere.
+    // All ways of an item together have enough loads in flight with a small depth each, which saves registers.
     const int depth_of_longest = W == 1 && D > 4 ? 4 : D;
-    // Where lanes alone have about as much on their way as all ways of a warp, turns would only cost.
+    // If one way has about as many loads in flight as all ways of a warp, turns would only add cost.
     const bool takes_turns = L * W < 32 && L < 16 && 32 / L * depth_of_longest > D;
     const unsigned int warps = blockDim.x / 32, long_blocks = (unsigned int)((longest + warps - 1) / warps);
     const bool is_long = blockIdx.x < long_blocks;
@@ -334,7 +335,7 @@ static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
     if (!is_long)
         item = longest + (unsigned long long)(blockIdx.x - long_blocks) * (blockDim.x / (L * W)) +
                threadIdx.x / (L * W);
-    // Behind the last of the longest there is nothing for this block, nor for lanes that take no turns.
+    // No item after the last of the longest, nor for lanes that have no part in a one-way item.
     else if (item >= longest || (W == 1 && !takes_turns && threadIdx.x % 32 >= L))
         item = items;
     if (is_long && takes_turns)
@@ -345,9 +346,9 @@ static __device__ __forceinline__ void csr_segments(PARAMETERS(T))
         item_in_turns<T, E, L, V, W, D, SPANS>(item, ITEM_ARGUMENTS);
 }
 
-// Turns need more registers than 256 threads leave; forms are launched with 64.
+// Turns need more registers than blocks of 256 threads allow; forms are launched with 64.
 #define MOST_THREADS(W) ((W) == 1 ? 128 : 64)
-// The compiler spills a few bytes of some forms to let one more block in, unless it is told that one is enough.
+// Without a minimum of one block, the compiler spills a few bytes of some forms to fit one more block per multiprocessor.
 #if defined(EXACT_K) && __CUDA_ARCH__ >= 900 && WAYS == 1
 #define BOUNDS(W) __launch_bounds__(MOST_THREADS(W))
 #else

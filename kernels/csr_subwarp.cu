@@ -1,13 +1,13 @@
-// Y = A X with lanes over the columns of X: L lanes a row of A by compressed rows.
+// Y = A X with lanes over the columns of X, A in CSR.
 //
-//   csr_subwarp  one way: a row is a chain of fused multiply-adds, or, beyond 128 nonzeros, the sum of its segments' chains,
-//                first to last, and beyond 1024 of its spans' sums of those; the canonical order
-//   csr_ways     W ways share a row's nonzeros and a tree adds their sums; for few or long rows and small K. A row that would
-//                keep its lanes busy long after all others are done is left to the whole block: its groups of lanes take
-//                a piece of it each, and their sums are added first to last
+//   csr_subwarp  L lanes per row. A row is a chain of fused multiply-adds; above 128 nonzeros it is the sum of its segments'
+//                chains, first to last, and above 1024 the sum of its spans: the canonical order
+//   csr_ways     W ways of L lanes divide a row's nonzeros, and a tree adds their sums; for few or long rows and small K. A very
+//                long row is computed by the whole block, to balance the load: each group of lanes computes a piece of it, and
+//                the sums of the pieces are added first to last
 //
-// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
-// values begin at the first row's first nonzero.
+// A launch covers `rows` rows of a larger matrix. The rows + 1 row pointers are those of the larger matrix; columns and values
+// start at the first row's first nonzero.
 
 // fast: no spills
 // exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=8
@@ -24,12 +24,12 @@
 
 #define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
 
-// Rows of more nonzeros are computed by a block, so many nonzeros a group of lanes at a time.
+// Rows of more than LONG_ROW nonzeros are computed by a whole block, in pieces of LONG_PIECE nonzeros per group of lanes.
 #define LONG_ROW 2048u
 #define LONG_PIECE 256u
 #define MOST_THREADS 256
 
-// Adds a span to its row of Y, which keeps the sum so far, as registers for it would be missing in the chains.
+// Adds the sums of a span to the row of Y. Y holds the sum so far, since registers for it would be missing in the chains.
 template <typename T, int E, int L, int V>
 static __device__ __forceinline__ void end_span(T *row, unsigned int column, unsigned int width, bool is_first,
                                                 T (&sums)[V][E])
@@ -75,7 +75,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
 }
 
-// Whether `mine` is true for any thread of the block. All of them come here.
+// Whether `mine` is true for any thread of the block. All threads of the block must call it.
 static __device__ __forceinline__ bool any_of_block(bool mine)
 {
     __shared__ bool warps[MOST_THREADS / 32];
@@ -87,7 +87,7 @@ static __device__ __forceinline__ bool any_of_block(bool mine)
     return result;
 }
 
-// Adds the sums of `count` groups of lanes, first to last, to what `row` holds, or stores them where it holds nothing yet.
+// Adds the sums of `count` groups of lanes, first to last, to `row`, or stores them if `is_first`.
 template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void add_groups(const T (&sums)[V][E], unsigned int count, bool is_first, T *row,
                                                   unsigned int column, unsigned int width)
@@ -124,7 +124,7 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     const unsigned long long first_row = (unsigned long long)blockIdx.x * groups, row = first_row + group;
     const unsigned long long last_row = first_row + groups < rows ? first_row + groups : rows;
     const unsigned long long start = __ldg(row_pointers), end = __ldg(row_pointers + rows);
-    // The same for all threads of a block; most blocks need not wait for any of them. Read with the others, not at the end.
+    // Uniform in a block, so that most blocks skip the barriers. Loaded together with the other row pointers.
     const bool may_be_long = __ldg(row_pointers + last_row) - __ldg(row_pointers + first_row) > LONG_ROW;
     const unsigned int pitch = PITCH_OF(T, ldx), y_pitch = PITCH_OF(T, ldy);
     unsigned long long begin = end, length = 0;
@@ -134,7 +134,7 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
     }
     const bool is_long = length > LONG_ROW;
     if (is_long) length = 0;
-    // First every group has its own row, then all have one long row after the other, from `at` to `until`.
+    // First every group computes its own row, then all groups compute each long row together, from `at` to `until`.
     bool together = false;
     unsigned long long next = first_row, at = 0, until = 0;
     for (;;) {

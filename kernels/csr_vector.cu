@@ -1,10 +1,10 @@
-// Y = A X with one warp for each element of Y, A by compressed rows.
+// Y = A X with one warp per element of Y, A in CSR.
 //
 // The lanes of a warp stride over the row, then a tree in shared memory adds their sums, and lane 0 stores the element.
-// Rows much shorter than a warp leave most lanes idle. The order of addition is the kernel's own, not the canonical one.
+// Rows much shorter than a warp leave most lanes idle. The order of addition is not canonical.
 //
-// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
-// values begin at the first row's first nonzero. Warp w computes row w / k, column w % k.
+// A launch covers `rows` rows of a larger matrix. The rows + 1 row pointers are those of the larger matrix; columns and values
+// start at the first row's first nonzero. Warp w computes row w / k, column w % k.
 
 #define THREADS 512
 #define LANES 32
@@ -25,7 +25,7 @@ template <typename T> static __device__ __forceinline__ void csr_vector(PARAMETE
     const unsigned int lane = threadIdx.x % LANES;
     const unsigned long long element =
         (unsigned long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    if (element >= rows * k) return; // a whole warp, so no lane waits for it below
+    if (element >= rows * k) return; // a whole warp returns, so no barrier below waits for it
     const unsigned long long row = element / k, column = element % k;
     const unsigned long long first = row_pointers[0];
     const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;

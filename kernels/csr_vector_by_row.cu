@@ -1,12 +1,11 @@
-// Y = A X with one warp for each row of Y, A by compressed rows, X by columns.
+// Y = A X with one warp per row of Y, A in CSR, X by columns.
 //
-// The warp is cut into 8 sub-warps of 4 threads, which share the row's K columns: each takes one column at a time, its
-// threads stride over the row's nonzeros, and the first half of it adds up in shared memory. Threads beside each other
-// read values and columns beside each other, and X column by column. The order of addition is the kernel's own, not the
-// canonical one.
+// The warp is divided into 8 sub-warps of 4 threads, which divide the row's K columns: each computes one column at a time; its
+// threads stride over the row's nonzeros, and a tree in shared memory adds their sums. Adjacent threads load adjacent values
+// and columns of A, and X by columns. The order of addition is not canonical.
 //
-// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
-// values begin at the first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i].
+// A launch covers `rows` rows of a larger matrix. The rows + 1 row pointers are those of the larger matrix; columns and values
+// start at the first row's first nonzero. Element (i, j) of X is at x_transposed[j * ldx + i].
 
 #define THREADS 512
 #define WARP 32
@@ -27,7 +26,7 @@ template <typename T> static __device__ __forceinline__ void csr_vector_by_row(P
     __shared__ T partial[THREADS];
     const unsigned int subwarp = threadIdx.x % WARP / SUBWARP, lane = threadIdx.x % SUBWARP;
     const unsigned long long row = (unsigned long long)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    if (row >= rows) return; // a whole warp, so no lane waits for it below
+    if (row >= rows) return; // a whole warp returns, so no barrier below waits for it
     const unsigned long long first = row_pointers[0];
     const unsigned long long start = row_pointers[row] - first, end = row_pointers[row + 1] - first;
     for (unsigned long long some = 0; some < k; some += WARP / SUBWARP) {

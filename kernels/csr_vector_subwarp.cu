@@ -1,11 +1,11 @@
-// Y = A X with a few threads for each element of Y, A by compressed rows.
+// Y = A X with a sub-warp per element of Y, A in CSR.
 //
-// The warp is cut into sub-warps of `ways` threads: 2, 4, 8, 16 or 32. The threads of a sub-warp stride over the row, a
-// tree in shared memory adds their sums, and the first of them stores the element. Short rows so keep more threads busy
-// than a whole warp would. The order of addition is the kernel's own, not the canonical one.
+// The warp is divided into sub-warps of `ways` threads: 2, 4, 8, 16 or 32. The threads of a sub-warp stride over the row, a
+// tree in shared memory adds their sums, and the first thread stores the element. For short rows this keeps more threads busy
+// than a whole warp per element. The order of addition is not canonical.
 //
-// A launch covers `rows` rows of a larger matrix. Their rows + 1 row pointers count from that matrix's start; columns and
-// values begin at the first row's first nonzero. Sub-warp s computes row s / k, column s % k.
+// A launch covers `rows` rows of a larger matrix. The rows + 1 row pointers are those of the larger matrix; columns and values
+// start at the first row's first nonzero. Sub-warp s computes row s / k, column s % k.
 
 #define THREADS 512
 
@@ -24,7 +24,7 @@ template <unsigned int ways, typename T> static __device__ __forceinline__ void 
     __shared__ T partial[THREADS];
     const unsigned int lane = threadIdx.x % ways;
     const unsigned long long element = (unsigned long long)blockIdx.x * (THREADS / ways) + threadIdx.x / ways;
-    const bool inside = element < rows * k; // sub-warps outside stay, since their warp waits for them below
+    const bool inside = element < rows * k; // sub-warps outside do not return, since the barriers below need the whole warp
     const unsigned long long row = inside ? element / k : 0, column = inside ? element % k : 0;
     T sum = T(0);
     if (inside) {

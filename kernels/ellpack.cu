@@ -1,12 +1,11 @@
-// Y = A X with one thread for each element of Y, A in padded ELLPACK.
+// Y = A X with one thread per element of Y, A in padded ELLPACK.
 //
-// Slot s of row r is at r * width + s, row after row, so that any run of rows is one piece of both arrays. A row's
-// entries come first; column 0xffffffff marks the padding behind them, which is never multiplied. Thread t computes
-// row t / k, column t % k.
+// Slot s of row r is at r * width + s, so that consecutive rows are contiguous in both arrays. A row's entries come first;
+// column 0xffffffff marks the padding after them, which is skipped. Thread t computes row t / k, column t % k.
 //
 // The order of addition is canonical: a chain of fused multiply-adds for each segment of 128 entries, the segments added
-// first to last in spans of 1024, the spans added first to last. Sums of segments begin with a negative zero: added to
-// anything it changes nothing, zeros of either sign included.
+// first to last in spans of 1024, the spans added first to last. Sums of segments start at negative zero: adding any number
+// to it gives this number, zeros of either sign included.
 
 #define SEGMENT 128ull
 #define SPAN 1024ull

@@ -1,11 +1,10 @@
-// Y = A X with a few threads for each element of Y, A in padded ELLPACK.
+// Y = A X with a sub-warp per element of Y, A in padded ELLPACK.
 //
-// The warp is cut into sub-warps of `ways` threads: 2, 4, 8, 16 or 32. The threads of a sub-warp stride over the row, a
-// tree in shared memory adds their sums, and the first of them stores the element. The order of addition is the kernel's
-// own, not the canonical one.
+// The warp is divided into sub-warps of `ways` threads: 2, 4, 8, 16 or 32. The threads of a sub-warp stride over the row, a
+// tree in shared memory adds their sums, and the first thread stores the element. The order of addition is not canonical.
 //
-// Slot s of row r is at r * width + s, row after row. A row's entries come first; column 0xffffffff marks the padding
-// behind them, which is never multiplied. Sub-warp s computes row s / k, column s % k.
+// Slot s of row r is at r * width + s. A row's entries come first; column 0xffffffff marks the padding after them, which is
+// skipped. Sub-warp s computes row s / k, column s % k.
 
 #define THREADS 512
 #define PADDING 0xffffffffu
@@ -25,7 +24,7 @@ template <unsigned int ways, typename T> static __device__ __forceinline__ void 
     __shared__ T partial[THREADS];
     const unsigned int lane = threadIdx.x % ways;
     const unsigned long long element = (unsigned long long)blockIdx.x * (THREADS / ways) + threadIdx.x / ways;
-    const bool inside = element < rows * k; // sub-warps outside stay, since their warp waits for them below
+    const bool inside = element < rows * k; // sub-warps outside do not return, since the barriers below need the whole warp
     const unsigned long long row = inside ? element / k : 0, column = inside ? element % k : 0;
     T sum = T(0);
     if (inside) {

@@ -1,21 +1,20 @@
-// Y = A X with lanes over the columns of X where most rows have at most four nonzeros: ELLPACK of width four, longer rows
-// beside it.
+// Y = A X with lanes over the columns of X, for matrices whose rows mostly have at most four nonzeros: ELLPACK of width 4, with
+// longer rows stored separately.
 //
-// Row r has the places 4 r to 4 r + 3 of `columns` and `values`; 0xffffffff stands behind its last column. A longer row has
-// 0xfffffffe there, and lies elsewhere. Where `narrow` is not zero columns have 16 bits: distances from a base that 32 rows
-// share, with 0xffff and 0xfffe in the same places, so that a row's columns are 8 bytes and not 16. Short rows that are too
-// far from the base of theirs lie among the longer ones then.
+// Row r has the entries 4 r to 4 r + 3 of `columns` and `values`, with column 0xffffffff after its last entry. A separate row has
+// 0xfffffffe there. If `narrow` is not zero, columns have 16 bits: they are distances from a base that 32 rows have in common,
+// with 0xffff and 0xfffe for the two marks, so that a row's columns take 8 bytes instead of 16. Short rows with a column out of
+// reach of the base are then stored separately too.
 //
-//   bases          32 bits for every 32 rows; nothing where columns are wide
-//   long_rows      first place in `long_columns` and `long_values` (64 bits, a multiple of four), number of nonzeros, the row
+//   bases          32 bits per 32 rows; empty if columns have 32 bits
+//   long_rows      first index in `long_columns` and `long_values` (64 bits, a multiple of four), number of nonzeros, row
 //
-// There, too, 0xffffffff stands behind a row's last column, up to the next multiple of four.
+// Separate rows are padded with column 0xffffffff to a multiple of four.
 //
-// So a short row needs no row pointer, and its columns are one load away from its rows of X. Of `items` items the first
-// rows / R are R short rows each. Such a block has R times as many rows as groups of lanes, one after the other, and a
-// group takes one of each round of them; their columns are all on their way before the first is used. The other items are a
-// longer row each, in blocks of their own. A row is a chain of fused multiply-adds: the canonical order for rows
-// of up to 128 nonzeros.
+// A short row needs no row pointer, so a single load of columns precedes the loads of X. The first rows / R of the `items` items
+// are R short rows each: the block has R times as many rows as groups of lanes, in R rounds, and a group computes one row of
+// each round; the columns of all rounds are loaded before the first is used. The other items are one separate row each, in
+// thread blocks of their own. A row is a chain of fused multiply-adds: the canonical order for rows of up to 128 nonzeros.
 
 // fast: no spills
 // exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 ROWS=2 ONLY_HEAVY
@@ -37,14 +36,14 @@
 
 #define NONE 0xffffffffu
 #define LONG 0xfffffffeu
-// Where no row is long the code for them would only take registers.
+// If there are no separate rows, the code for them would only take registers.
 #ifdef ONLY_HEAVY
 #define ONLY_SHORT true
 #else
 #define ONLY_SHORT false
 #endif
 
-// A short row's columns as they are loaded, and opened where they are used.
+// The columns of a short row, loaded packed and unpacked where they are used.
 template <bool NARROW> struct Columns;
 template <> struct Columns<false> {
     unsigned int from[4];
@@ -79,7 +78,7 @@ template <> struct Columns<true> {
     }
 };
 
-// Four places: those that have a column are added.
+// Adds those of four entries that are not padding.
 template <typename T, int E, int L, int V>
 static __device__ __forceinline__ void add_quad(const unsigned int (&from)[4], const T *__restrict__ values, T uniform,
                                                 const T *__restrict__ x, unsigned int pitch, unsigned int column,
@@ -95,7 +94,7 @@ static __device__ __forceinline__ void add_quad(const unsigned int (&from)[4], c
         if (from[j] != NONE) multiply_add<T, E, V>(IS_UNIFORM ? uniform : factors[j], part[j], sums);
 }
 
-// The short rows among R rows, `groups` apart from each other.
+// Computes the short rows among R rows at a distance of `groups`.
 template <typename T, int E, int L, int V, int R, bool NARROW>
 static __device__ __forceinline__ void short_rows(unsigned int first, unsigned int groups, unsigned int count,
                                                   const unsigned int *__restrict__ columns,
@@ -125,7 +124,7 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 {
     const unsigned int lane = threadIdx.x % L;
     const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
-    // Rows are counted with 32 bits, as columns are.
+    // Row indices have 32 bits, like columns.
     const unsigned int groups = blockDim.x / L, group = threadIdx.x / L, count = (unsigned int)rows;
     const unsigned int short_items = (unsigned int)((rows + R - 1) / R);
     const unsigned int short_blocks = (short_items + groups - 1) / groups;
@@ -157,8 +156,8 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 }
 
 #ifdef EXACT_K
-// What hides the way to memory is many warps: short rows alone do with so few registers that a multiprocessor holds so many
-// blocks. Older cards hold fewer.
+// Many warps hide the memory latency: the code for short rows alone needs few registers, so that a multiprocessor holds this
+// many blocks. Older GPUs hold fewer.
 #if defined(ONLY_HEAVY) && __CUDA_ARCH__ >= 900
 #define BLOCKS                                                                                                         \
     (VECTORS == 1   ? (EXACT_K * sizeof(SCALAR) == BYTES * LANES && sizeof(SCALAR) == 4 ? 12 : 10)                     \

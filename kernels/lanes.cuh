@@ -1,35 +1,35 @@
-// What the kernels with lanes over the columns of X share. The build puts this text before theirs.
+// Common code of the kernels with lanes over the columns of X. The build replaces the #include line by this text.
 //
-// A row of X is read in vectors of E elements, 16 bytes where K allows it. L lanes of a warp lie side by side over a row,
-// each with V vectors; W ways of L lanes share the nonzeros of a row. Entries of A are read four at a time from multiples
-// of four, and lists that are staged fill columns and values up to that; rows of X are readable up to the next
-// vector. Blocks along y take one tile of E * L * V columns each. Columns between K and the distance of rows are computed and
-// stored like the others, as whole sectors are written faster than parts of them: nobody looks at what lies there.
+// A row of X is loaded in vectors of E elements, 16 bytes if K allows it. L lanes of a warp cover a row, with V vectors each;
+// W ways (groups of L lanes) divide the nonzeros of a row. Entries of A are loaded four at a time from multiples of four;
+// staged arrays are padded to a multiple of four. Rows of X are readable up to the next vector. Each block along y computes
+// one tile of E * L * V columns. The padding between K and the pitch is computed and stored like the other columns, since
+// whole sectors are written faster than parts of them; its values are not used.
 //
-// With EXACT_K the number of columns is a constant, and so is the distance of rows of X and Y; one form is compiled, named
-// ENTRY, in precision SCALAR. UNIFORM says that all values of A are equal, and only the first of them is read.
+// With EXACT_K the number of columns and the pitches of X and Y are constants; one form is compiled, named ENTRY, in precision
+// SCALAR. UNIFORM means that all values of A are equal; only the first one is read.
 
 #define SEGMENT 128u
 #define SPAN 1024u
-// More entries than are ever looked at from one place.
+// A number of readable entries that is larger than any item.
 #define PLENTY 0x7fffffffu
 #define CUT 0x80000000u
 
 #ifdef EXACT_K
 #define IS_EXACT true
 #define PITCH_OF(T, ld) (pitch_of(EXACT_K * (unsigned int)sizeof(T)) / (unsigned int)sizeof(T))
-// Bytes from one row to the next, as src/kernel/cuda/forms.rs has it: a power of two up to a sector, then whole sectors.
+// The pitch in bytes, as in src/kernel/cuda/forms.rs: a power of two up to a sector, then whole sectors.
 static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int bytes)
 {
     return bytes > 32 ? (bytes + 31) / 32 * 32 : bytes > 16 ? 32 : bytes > 8 ? 16 : bytes > 4 ? 8 : 4;
 }
-#define PARTS_TOGETHER 4 // more take registers from rows that are whole
+#define PARTS_TOGETHER 4 // more would take registers from the code for whole rows
 #else
 #define IS_EXACT false
 #define PITCH_OF(T, ld) ((unsigned int)(ld))
-#define PARTS_TOGETHER 2 // short code: these forms are many
+#define PARTS_TOGETHER 2 // short code, since there are many of these forms
 #endif
-// Columns that are computed: K and what is between rows.
+// Number of computed columns: K and the padding of a row.
 #define COLUMNS_OF(T, k, ld) ((void)(k), PITCH_OF(T, ld))
 #ifdef UNIFORM
 #define IS_UNIFORM true
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void load_quad(const double *from, double *to)
 }
 static __device__ __forceinline__ void load_quad(const float *from, float *to) { load<float, 4>(from, to); }
 
-// Reads of A that are used once leave the first-level cache to X.
+// Loads of A that are used once bypass the L1 cache, which is left to X.
 #ifdef ROWLOOM_EMULATED
 template <typename T> static __device__ __forceinline__ void load_quad_once(const T *from, T *to) { load_quad(from, to); }
 #else
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void load_quad_once(const float *from, float *
 }
 #endif
 
-// A vector, written past the caches.
+// Stores a vector with the streaming hint.
 template <typename T, int E> static __device__ __forceinline__ void store(T *to, const T *from)
 {
     typename Pack<T, E>::Raw raw;
@@ -111,7 +111,7 @@ template <typename T, int E> static __device__ __forceinline__ void store(T *to,
     __stcs((typename Pack<T, E>::Raw *)to, raw);
 }
 
-// A vector, read as other multiprocessors left it.
+// Loads a vector from the L2 cache, where stores of other multiprocessors are visible.
 template <typename T, int E> static __device__ __forceinline__ void load_shared_by_all(const T *from, T *to)
 {
     unpack(__ldcg((const typename Pack<T, E>::Raw *)from), to);
@@ -130,8 +130,8 @@ template <typename T, int E, int V> static __device__ __forceinline__ void clear
     fill<T, E, V>(T(0), sums);
 }
 
-// A sum of parts that begins with a negative zero begins with its first part: nothing is changed by adding one, zeros of
-// either sign included.
+// Adds a part to the sums. Sums of parts start at negative zero: adding any number to it gives this number, zeros of either
+// sign included.
 template <typename T, int E, int V> static __device__ __forceinline__ void add(const T (&part)[V][E], T (&sums)[V][E])
 {
 #pragma unroll
@@ -149,7 +149,7 @@ static __device__ __forceinline__ void multiply_add(T factor, const T (&part)[V]
         for (int i = 0; i < E; ++i) sums[v][i] = fused(factor, part[v][i], sums[v][i]);
 }
 
-// A lane's vectors of one row of X.
+// Loads a lane's vectors of one row of X.
 template <typename T, int E, int L, int V>
 static __device__ __forceinline__ void load_row(const T *__restrict__ row, unsigned int column, unsigned int k,
                                                 T (&to)[V][E])
@@ -167,8 +167,8 @@ static __device__ __forceinline__ void store_row(T *row, unsigned int column, un
         if (column + v * (L * E) < k) store<T, E>(row + column + v * (L * E), from[v]);
 }
 
-// Four entries of A from `at` on, unless they begin behind the last. FILLED arrays can be read up to a multiple of four,
-// others have `readable` entries. ONCE says that nobody else reads from the same sectors soon.
+// Loads four entries of A from `at` on, if `at` is less than `length`. FILLED arrays are readable up to a multiple of four,
+// others have `readable` entries. ONCE means that no other lanes load from the same sectors soon.
 template <typename T, bool FILLED, bool ONCE>
 static __device__ __forceinline__ void load_entries(const unsigned int *__restrict__ columns,
                                                     const T *__restrict__ values, unsigned int at, unsigned int length,
@@ -193,8 +193,8 @@ static __device__ __forceinline__ void load_entries(const unsigned int *__restri
         }
 }
 
-// The sums of entries begin..end of A times their rows of X; way w of W ways takes every W-th four of them. With one way
-// it is a chain of fused multiply-adds in the order of the entries.
+// The sums of `count` entries of A from `begin` on times their rows of X; way w of W ways computes every W-th quad of entries.
+// With one way it is a chain of fused multiply-adds in the order of the entries.
 template <typename T, int E, int L, int V, int W, bool FILLED>
 static __device__ __forceinline__ void chain(unsigned long long begin, unsigned int count, unsigned int readable,
                                              const unsigned int *__restrict__ columns, const T *__restrict__ values,
@@ -218,7 +218,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
                 load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
             now[j] = IS_UNIFORM ? uniform : factors[j];
         }
-        // The next entries are on their way before the sums wait for X.
+        // The next entries are requested before the sums wait for X.
         load_entries<T, FILLED, (W > 1)>(columns, values, at + 4 * W, length, readable, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void chain(unsigned long long begin, unsigned 
     }
 }
 
-// The same sums of up to four entries, wherever they begin: all of them are on their way at once.
+// As `chain`, for up to four entries at any alignment: all loads are in flight at once.
 template <typename T, int E, int L, int V>
 static __device__ __forceinline__ void short_chain(unsigned long long begin, unsigned int count,
                                                    const unsigned int *__restrict__ columns,
@@ -246,13 +246,13 @@ static __device__ __forceinline__ void short_chain(unsigned long long begin, uns
         if (j < (int)count) multiply_add<T, E, V>(factors[j], part[j], sums);
 }
 
-// The lanes of a warp that belong to this one's group of N.
+// The mask of the lanes in this lane's group of N.
 template <int N> static __device__ __forceinline__ unsigned int group_mask()
 {
     return N == 32 ? 0xffffffffu : ((1u << (N % 32)) - 1) << (threadIdx.x % 32 / N * N);
 }
 
-// Every way gets the sum of all ways, added as a tree. All lanes of `mask` take part.
+// Gives every way the sum of all ways, added as a tree. All lanes of `mask` must take part.
 template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void add_ways(T (&sums)[V][E], unsigned int mask = 0xffffffffu)
 {
@@ -264,8 +264,8 @@ static __device__ __forceinline__ void add_ways(T (&sums)[V][E], unsigned int ma
             for (int i = 0; i < E; ++i) sums[v][i] += __shfl_xor_sync(mask, sums[v][i], distance);
 }
 
-// Adds one to a counter that others add to; who finds there what others added can read what they wrote before. A fence for
-// writes only: one for reads would empty the first-level cache, where rows of X are.
+// Increments a counter in global memory and returns its previous value. Stores before a counted increment are visible to the
+// group that counts last. Release ordering only: an acquire would invalidate the L1 cache, which holds rows of X.
 static __device__ __forceinline__ unsigned int count_one(unsigned int *counter)
 {
 #ifdef ROWLOOM_EMULATED
@@ -278,8 +278,8 @@ static __device__ __forceinline__ unsigned int count_one(unsigned int *counter)
 #endif
 }
 
-// True for the N lanes that are the last of `count` groups of lanes to come here for this counter, which is zero again then.
-// What the others wrote before they came can be read.
+// True for the group of N lanes that is the last of `count` groups to call this for the counter, which it resets to zero. The
+// stores of the other groups before their calls are visible to it.
 template <int N>
 static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned int count, unsigned int lane)
 {
@@ -296,8 +296,8 @@ static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned i
     return true;
 }
 
-// The sum of `count` rows of partial sums, first to last, TOGETHER of them on their way at once. With SEGMENTS they are sums of
-// segments, unless `are_spans`, and are added span by span. Sums begin with a negative zero, which changes nothing.
+// The sum of `count` rows of partial sums, first to last, with TOGETHER of them in flight at once. With SEGMENTS they are sums of
+// segments, added span by span, or sums of spans if `are_spans`. Sums start at negative zero (see `add`).
 template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER, bool SEGMENTS = false>
 static __device__ __forceinline__ void add_parts(const T *slots, unsigned int count, unsigned long long stride,
                                                  unsigned int column, unsigned int k, T (&sums)[V][E],
@@ -329,8 +329,8 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
     if (SEGMENTS) add<T, E, V>(spans, sums);
 }
 
-// One segment of a cut row, or span of one, is done; whoever finishes the last one adds all and stores the row. In a row of many
-// spans those are cuts of their own, whose sums are parts of the row's.
+// Stores the sums of a part of a cut row. The group of lanes that finishes the last part adds all parts and stores the row. In a
+// row with many spans each span is a cut of its own, whose sum is a part of the row's cut.
 template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
 static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
                                                    unsigned int lane, unsigned int column, unsigned int k,
@@ -338,7 +338,7 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
                                                    unsigned int *counters)
 {
     for (;;) {
-        // Row, or part of the cut above; first slot; number of parts, and CUT where they are spans; cut above + 1.
+        // Row, or part of the parent cut; first slot; number of parts, with CUT set if they are spans; parent cut + 1.
         const uint4 about = __ldg(cuts + cut);
         const unsigned int count = about.z & ~CUT;
         T *slots = scratch + (unsigned long long)about.y * ldy;
@@ -352,14 +352,14 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
     store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
 }
 
-// The same with W ways, which add the parts side by side: every way has its own, first to last, and a tree adds the ways.
+// As `finish_part` with W ways: each way adds every W-th part, first to last, and a tree adds the ways.
 template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restrict__ cuts, unsigned int cut,
                                                            unsigned int part, unsigned int lane, unsigned int column,
                                                            unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
                                                            T *scratch, unsigned int *counters)
 {
-    const uint4 about = __ldg(cuts + cut); // as above; none is above another
+    const uint4 about = __ldg(cuts + cut); // as above; there are no parent cuts
     const unsigned int way = lane / L, count = about.z & ~CUT;
     T *slots = scratch + (unsigned long long)about.y * ldy;
     if (way == 0) store_row<T, E, L, V>(slots + (unsigned long long)part * ldy, column, k, sums);
@@ -371,8 +371,8 @@ static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restri
     if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
 }
 
-// The forms that every file has for any number of columns: FORM(type, T, B, L, V), and with ways FORM(type, T, B, L, V, W),
-// B bytes a vector.
+// The forms that every file has for any number of columns: FORM(type, T, B, L, V), or FORM(type, T, B, L, V, W) with ways, with
+// vectors of B bytes.
 #define LADDER(FORM, type, T)                                                                                          \
     FORM(type, T, 16, 1, 1) FORM(type, T, 16, 2, 1) FORM(type, T, 16, 4, 1) FORM(type, T, 16, 4, 2)                        \
     FORM(type, T, 16, 8, 2) FORM(type, T, 16, 8, 4) FORM(type, T, 16, 16, 4)

@@ -1,26 +1,26 @@
-// Y = A X where neighbouring rows of A share columns: R rows a group, each row of X read once for all of them.
+// Y = A X for matrices whose neighbouring rows have common columns: groups of R rows, each row of X loaded once per group.
 //
-// A section has the union of its rows' columns in rising order, in octets of eight: `columns`, one byte of `masks` each (bit r:
-// row r of the group has it), and for each octet where its values begin, counted from the section's first. Values lie by
-// column, then by row. A padded place has no bit set. A section is a whole group, or of long rows the s-th segments of 128.
+// A section has the union of its rows' columns in ascending order, in octets (8 columns): `columns`, one byte of `masks` each
+// (bit r: row r of the group has it), and for each octet the offset of its values, relative to the section's first. Values are
+// stored by column, then by row. Padding has no bit set. A section is a whole group, or the s-th segments of 128 of long rows.
 //
 // A launch covers `items` items of 32 bytes:
 //
 //   first_value              first value of the section (64 bits)
-//   first_octet, octets      its octets
-//   group                    rows R * group and on
-//   cut, part                where the group is cut: which cut, and which part of it; cut 0xffffffff: it is whole
-//   rows                     bit r: row r counts in this part
+//   first_octet, octets      index of its first octet, and number of octets
+//   group                    its first row is R * group
+//   cut, part                index of the cut, and of the part within it; cut 0xffffffff if the group is not cut
+//   rows                     bit r: row r takes part
 //
-// Parts are added first to last by whoever finishes the last one, segments span by span; in a group of many spans those are cuts
-// of their own, whose sums are parts of the group's. A row that does not count adds a negative zero, which changes nothing,
-// zeros of either sign included.
+// The group of lanes that finishes the last part adds all parts first to last, segments span by span. In a group with many spans,
+// each span is a cut of its own, whose sums are parts of the group's cut. A row that does not take part adds negative zero, which
+// changes no sum, zeros of either sign included.
 //
-//   row_groups      an item is a section: each segment is a chain of fused multiply-adds, and segments are added first to
-//                   last in spans and these first to last: the canonical order. S shares of L lanes have R / S rows each;
-//                   as they read the same rows of X at the same time, those are still fetched once, and where groups are
-//                   few there are S times as many lanes, each with registers for more rows of X
-//   row_groups_cut  sections of whole rows, cut anywhere, and W ways of L lanes, which have a W-th of the columns each
+//   row_groups      an item is a section: each segment is a chain of fused multiply-adds, segments are added first to last in
+//                   spans, and spans first to last: the canonical order. S shares of L lanes compute R / S rows each; they load
+//                   the same rows of X at the same time, so each is fetched once. If there are few groups, S times as many
+//                   lanes are busy, each with registers for more rows of X
+//   row_groups_cut  sections of whole rows, cut anywhere; W ways of L lanes compute a W-th of the columns each
 
 // fast: no spills
 // exact: EXACT_K=8 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=1 WAYS=1 SHARES=1 ROWS=4 DEPTH=16
@@ -45,7 +45,7 @@
 
 #define WHOLE 0xffffffffu
 
-// Columns, masks and first value of an octet.
+// The columns, masks and first value of an octet.
 struct Octet {
     unsigned int columns[8], offset;
     unsigned long long masks;
@@ -64,24 +64,24 @@ static __device__ __forceinline__ void load_octet(const unsigned int *__restrict
     octet.offset = IS_UNIFORM ? 0 : __ldg(offsets + at);
 }
 
-// Bits set in each byte, no more than four.
+// The number of bits set in each byte, at most four.
 static __device__ __forceinline__ unsigned long long bits_of_bytes(unsigned long long bytes)
 {
     bytes -= bytes >> 1 & 0x5555555555555555ull;
     return (bytes & 0x3333333333333333ull) + (bytes >> 2 & 0x3333333333333333ull);
 }
 
-// Where the values of a row lie, a byte for each column of an octet, counted from the octet's first value.
+// The indices of a row's values, one byte per column of an octet, relative to the octet's first value.
 template <int R>
 static __device__ __forceinline__ unsigned long long value_places(unsigned long long masks, unsigned int row)
 {
     const unsigned long long each = 0x0101010101010101ull;
-    // All rows have all columns, as in most octets of the matrices that this is for.
+    // All rows have all columns, as in most octets of suitable matrices.
     if (masks == ((1ull << R) - 1) * each) return 0x0706050403020100ull * R + row * each;
     return bits_of_bytes(masks) * (each << 8) + bits_of_bytes(masks & ((1ull << row) - 1) * each);
 }
 
-// D columns at a time: so many rows of X are on their way at once. One of W and S is 1.
+// D columns at a time: so many rows of X are in flight. W or S must be 1.
 template <typename T, int E, int L, int V, int W, int S, int R, int D>
 static __device__ __forceinline__ void row_groups(PARAMETERS(T))
 {
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void row_groups(PARAMETERS(T))
             if (!(tail.w >> (first_own + r) & 1)) fill<T, E, V>(-T(0), sums[r]);
         unsigned int cut = tail.y, part = tail.z;
         for (;;) {
-            // First slot; number of parts, and CUT where they are spans; cut above + 1; part of it.
+            // First slot; number of parts, with CUT set if they are spans; parent cut + 1; part of the parent cut.
             const uint4 about = __ldg(cuts + cut);
             const unsigned int count = about.y & ~CUT;
             T *slots = scratch + ((unsigned long long)about.x * R + first_own) * y_pitch;
@@ -170,7 +170,7 @@ static __device__ __forceinline__ void row_groups(PARAMETERS(T))
             for (int r = 0; r < OWN; ++r)
                 store_row<T, E, L, V>(slots + ((unsigned long long)part * R + r) * y_pitch, column, width, sums[r]);
             if (!is_last<L * S>(counters + (unsigned long long)cut * gridDim.y + blockIdx.y, count, lane)) return;
-            // Few parts at once: registers for more would be missing in the loop above.
+            // Few parts in flight: more registers would be missing in the loop above.
 #pragma unroll
             for (int r = 0; r < OWN; ++r)
                 add_parts<T, E, L, V, 4, W == 1>(slots + r * y_pitch, count, R * y_pitch, column, width, sums[r],

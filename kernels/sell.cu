@@ -1,8 +1,8 @@
-// Y = A X with one thread for each row, A in sliced ELLPACK: slices of 32 rows sorted by length, so that the lanes of a warp
-// read neighbouring entries and are done at nearly the same time. For few columns.
+// Y = A X with one thread per row, A in sliced ELLPACK: slices of 32 rows sorted by length, so that the lanes of a warp load
+// adjacent entries and finish at nearly the same time. For few columns.
 //
-// Entry e of lane l of slice s is at slice_starts[s] + 32 e + l; `lane_lengths` has each lane's own length, `lane_rows` its row, or
-// 0xffffffff where there is none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 128
+// Entry e of lane l of slice s is at slice_starts[s] + 32 e + l; `lane_lengths` has the length of each lane, `lane_rows` its row, or
+// 0xffffffff if it has none. A row is a chain of fused multiply-adds: the canonical order for rows of up to 128
 // nonzeros.
 
 // fast: no spills

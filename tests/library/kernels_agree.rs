@@ -64,7 +64,7 @@ fn check<T: Kernels>(
 
 fn check_all_kernels<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
     for info in kernels_of(Processor::Cpu) {
-        for &isa in Isa::all_here() {
+        for &isa in Isa::available() {
             for &k in ks {
                 check(a, k, info.id, isa, 2, Schedule::Balanced, 0);
             }
@@ -158,7 +158,7 @@ fn every_k_up_to_130_and_above_the_widest_slab_agrees_with_the_reference() {
     let a = generate::<f64>("rmat,scale=6,degree=6", 3, u64::MAX).unwrap().matrix;
     let blocks = generate::<f64>("fem3,n=3", 3, u64::MAX).unwrap().matrix;
     for k in (0..=130).chain([200, 257, 300]) {
-        for &isa in Isa::all_here() {
+        for &isa in Isa::available() {
             check(&a, k, KernelId::CpuCsr, isa, 2, Schedule::Balanced, 0);
             check(&blocks, k, KernelId::CpuCsr, isa, 1, Schedule::Balanced, 3);
             check(&a, k, KernelId::CpuSell, isa, 1, Schedule::Balanced, 1);
@@ -244,7 +244,7 @@ fn infinities_and_nans_affect_exactly_the_rows_that_read_them() {
     let mut expected = MultiVector::zeros(a.rows(), 3).unwrap();
     reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
     for info in kernels_of(Processor::Cpu) {
-        for &isa in Isa::all_here() {
+        for &isa in Isa::available() {
             let settings = CpuSettings { k: 3, threads: 2, isa, schedule: Schedule::Balanced };
             let mut product = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).unwrap();
             let mut y = MultiVector::zeros(a.rows(), 3).unwrap();
@@ -333,7 +333,7 @@ proptest! {
     fn kernels_agree_on_random_matrices_at_any_k_and_number_of_threads(
         a in matrices(), k in 0usize..=130, threads in 1usize..5, kernel in prop::sample::select(cpu_kernels()), gap in 0usize..3,
     ) {
-        for &isa in Isa::all_here() {
+        for &isa in Isa::available() {
             check(&a, k, kernel, isa, threads, Schedule::Balanced, gap);
         }
         check(&a.cast::<f32>().unwrap(), k, kernel, Isa::detect(), threads, Schedule::EqualRows, gap);

@@ -3,7 +3,7 @@
 use rowloom_cpu::{Isa, slab_widths};
 
 #[test]
-fn slabs_cover_all_columns_with_bodies_that_exist() {
+fn slab_widths_cover_all_columns_and_have_bodies() {
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         for most_units in [8, 16] {
             for k in 0..400 {

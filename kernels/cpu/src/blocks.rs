@@ -1,12 +1,12 @@
-//! Bodies for rows that share a pattern: columns are read once for the block, and so are rows of X where they are
-//! the same ones. Each row keeps its own canonical chains, one a segment.
+//! Bodies for blocks of rows with a common pattern: columns are loaded once per block, and so are rows of X if the columns are
+//! identical. Each row has its own canonical chains, one per segment.
 //!
-//! Blocks hold no row longer than [`LONGEST_TOGETHER`](crate::LONGEST_TOGETHER), and where columns move along none longer
-//! than a segment. Const parameters are those of `chains`.
+//! Rows of a block have at most [`LONGEST_TOGETHER`](crate::LONGEST_TOGETHER) nonzeros, and at most a segment if columns are
+//! shifted. Const parameters are those of `chains`.
 
 #![allow(unsafe_code)] // SIMD leaf
 
-// Indices, as in `chains`.
+// Loops have indices, as in `chains`.
 #![allow(clippy::needless_range_loop)]
 
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::SEGMENT;
 use crate::chains::{MASKED, RowJob, add_part, finish};
 use crate::vector::Vector;
 
-/// Rows of a block whose columns move along from row to row.
+/// Rows of a block with shifted columns.
 pub const SHIFTED_ROWS: usize = 4;
 
-/// Most rows of a block with the same columns that a body of `units` registers computes at a time.
+/// Maximal rows of a block with identical columns that a body of `units` registers computes at a time.
 pub(super) const fn most_identical_rows(units: usize) -> usize {
     match units {
         0..=6 => 4,
@@ -29,30 +29,30 @@ pub(super) const fn most_identical_rows(units: usize) -> usize {
 
 #[inline(always)]
 unsafe fn load<V: Vector, const FIT: u8>(from: *const V::Element, is_last: bool, mask: V::Mask) -> V {
-    // SAFETY: the caller's pointer is good for the slab's lanes at this register.
+    // SAFETY: the caller's pointer is valid for the slab's lanes at this register.
     unsafe { if FIT == MASKED && is_last { V::load_masked(from, mask) } else { V::load(from) } }
 }
 
-/// How far ahead of a block its successors' entries are fetched.
-const ENTRIES_AHEAD: usize = 256;
+/// Distance in entries at which the entries of later blocks are prefetched.
+const PREFETCH_ENTRIES: usize = 256;
 
-/// Asks for `count` entries that will be read some blocks from now.
+/// Prefetches `count` entries that later blocks will read.
 ///
-/// Several rows at a time read the arrays out of order, which hides the stream from the processor's own prefetcher.
+/// Several rows at a time access the arrays out of order, which the hardware prefetcher does not recognize as a stream.
 #[inline(always)]
-unsafe fn fetch_ahead<V: Vector, const UNIFORM: bool>(
+unsafe fn prefetch_entries<V: Vector, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
     position: usize,
     count: usize,
 ) {
     let line = 64;
-    let columns = job.columns.as_ptr().wrapping_add(position + ENTRIES_AHEAD);
+    let columns = job.columns.as_ptr().wrapping_add(position + PREFETCH_ENTRIES);
     for offset in (0..count * size_of::<u32>() + line).step_by(line) {
-        // SAFETY: fetching touches nothing, wherever it points.
+        // SAFETY: a prefetch accepts any address.
         unsafe { V::prefetch(columns.wrapping_byte_add(offset).cast()) };
     }
     if !UNIFORM {
-        let values = job.values.as_ptr().wrapping_add(position + ENTRIES_AHEAD);
+        let values = job.values.as_ptr().wrapping_add(position + PREFETCH_ENTRIES);
         for offset in (0..count * size_of::<V::Element>() + line).step_by(line) {
             // SAFETY: as above.
             unsafe { V::prefetch(values.wrapping_byte_add(offset)) };
@@ -60,14 +60,14 @@ unsafe fn fetch_ahead<V: Vector, const UNIFORM: bool>(
     }
 }
 
-/// Where a block's rows begin, and how long each is.
+/// Start of a block's first row in the arrays, and the length of each row.
 #[derive(Clone, Copy)]
 struct Extent {
     start: usize,
     length: usize,
 }
 
-/// One chain each of `R` rows with the same columns: the entries `span`, a segment, of every row.
+/// One chain for each of `R` rows with identical columns: the entries `span`, a segment, of every row.
 #[inline(always)]
 unsafe fn identical_chains<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
@@ -100,7 +100,7 @@ unsafe fn identical_chains<V: Vector, const U: usize, const R: usize, const FIT:
     }
 }
 
-/// `R` rows with the same columns. Most are one segment long: only longer ones pay for adding.
+/// The sums of `R` rows with identical columns. Most have one segment; only longer rows need additions of segments.
 #[inline(always)]
 unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
@@ -109,12 +109,12 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
 ) -> [[V; U]; R] {
     let (start, length) = job.extent(row);
     let extent = Extent { start, length };
-    // SAFETY: rows `row..row + R` are of one length and follow each other in the arrays, as the maker of the blocks
-    // checked; beyond that the job's promises.
+    // SAFETY: rows `row..row + R` have one length and are contiguous in the arrays, as the creator of the blocks checked; the
+    // contract of the job covers the rest.
     unsafe {
-        // Of equal values one row is read, and in order.
+        // With equal values a single row is read, in order, so that no prefetch is needed.
         if !UNIFORM {
-            fetch_ahead::<V, false>(job, start, length * R);
+            prefetch_entries::<V, false>(job, start, length * R);
         }
         let mut sums = identical_chains::<V, U, R, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), mask);
         let mut done = SEGMENT;
@@ -130,7 +130,7 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
     }
 }
 
-/// `R` rows with the same columns, written.
+/// Computes and stores `R` rows with identical columns.
 #[inline(always)]
 unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: u8>(
     job: &RowJob<V::Element>,
@@ -146,7 +146,8 @@ unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: 
     }
 }
 
-/// All blocks of rows with the same columns. With uniform values such rows are equal: one is computed, all written.
+/// Computes all blocks of rows with identical columns. With equal values the rows of a block have equal results: one is
+/// computed and stored to all.
 #[inline(always)]
 pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
@@ -180,13 +181,13 @@ pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const U
     }
 }
 
-/// All blocks of [`SHIFTED_ROWS`] rows whose columns are the first row's, moved by a constant for each.
+/// Computes all blocks of [`SHIFTED_ROWS`] rows whose columns are those of the first row plus a constant per row.
 #[inline(always)]
 pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
 ) {
-    // SAFETY: rows of a block are of one length, follow each other in the arrays and have moved columns, as the
-    // maker of the blocks checked: so a moved column lies inside X because the row's own column does.
+    // SAFETY: the rows of a block have one length, are contiguous in the arrays and have shifted columns, as the creator of the
+    // blocks checked: a shifted column is a column of its row, and thus inside X.
     unsafe {
         let mask = V::mask(job.tail_lanes);
         let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
@@ -199,9 +200,9 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 }
                 continue;
             }
-            fetch_ahead::<V, UNIFORM>(job, start, length * SHIFTED_ROWS);
+            prefetch_entries::<V, UNIFORM>(job, start, length * SHIFTED_ROWS);
             let leader_column = *job.columns.get_unchecked(start);
-            let moved: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
+            let shifted_x: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
                 let column = *job.columns.get_unchecked(start + chain * length);
                 let here = job.x_row::<V, U, FIT>(column);
                 let leader = job.x_row::<V, U, FIT>(leader_column);
@@ -212,7 +213,7 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 let column = *job.columns.get_unchecked(start + offset);
                 let distance = job.x_row::<V, U, FIT>(column).offset_from(job.x);
                 for chain in 0..SHIFTED_ROWS {
-                    let x = moved[chain].wrapping_offset(distance);
+                    let x = shifted_x[chain].wrapping_offset(distance);
                     let value = if UNIFORM {
                         uniform
                     } else {

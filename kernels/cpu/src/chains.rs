@@ -1,18 +1,17 @@
 //! The bodies of the row kernels: canonical chains of multiply-adds, several at a time.
 //!
-//! One chain alone waits for each multiply-add to finish before the next can start, so rows (or segments of a long
-//! row) are taken `R` at a time: their chains are independent and fill the pipeline. Which rows share a batch
-//! changes nothing in any chain, hence nothing in the result. The chains of a row, one a segment, are added first
-//! to last.
+//! A single chain is bound by the latency of dependent multiply-adds, so `R` rows (or segments of a long row) are computed at a
+//! time: their chains are independent and fill the pipeline. The choice of rows that are computed together does not change a
+//! chain, hence not the result. The chains of a row, one per segment, are added first to last.
 //!
-//! Const parameters: `U` registers hold a row of the slab, `R` chains run together, `FIT` says how the slab fills its
-//! registers, `UNIFORM` that all values are equal and only the first is read, `STRIDED` that a row's entries are apart.
+//! Const parameters: `U` registers hold a row of the slab, `R` chains run concurrently, `FIT` is how the slab fills its registers,
+//! `UNIFORM` means that all values are equal and only the first is read, `STRIDED` that a row's entries have a stride.
 
 #![allow(unsafe_code)]
 // SIMD leaf
 
-// Loops over constant numbers of chains and registers are written with indices, so that they unroll alike for every
-// array they touch.
+// Loops over constant numbers of chains and registers are written with indices, so that they unroll in the same way for every
+// array.
 #![allow(clippy::needless_range_loop)]
 
 use std::ops::Range;
@@ -21,79 +20,79 @@ use crate::number::Number;
 use crate::vector::Vector;
 use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT, SPAN};
 
-/// Rows to compute, and everything their chains read and write.
+/// Rows to compute, and the arrays that their chains read and write.
 ///
-/// Whoever makes one promises: rows are inside the layout, every entry lies inside `columns` and `values`, every
-/// column inside X, and `y` points at memory for all rows named, owned by this job alone.
+/// Contract of the creator: rows are inside the layout, every entry is inside `columns` and `values`, every column is inside X,
+/// and `y` points to memory for all rows of the job, which no other code accesses during the call.
 pub struct RowJob<'a, T> {
-    /// Where each row starts in `columns` and `values`.
+    /// Start of each row in `columns` and `values`.
     pub starts: &'a [u64],
-    /// How long each row is; without it a row ends where the next one starts.
+    /// Length of each row; if none, a row ends where the next one starts.
     pub lengths: Option<&'a [u32]>,
     /// Column of each entry.
     pub columns: &'a [u32],
     /// Value of each entry.
     pub values: &'a [T],
-    /// Distance of a row's entries; one unless the kernel is compiled for strides.
+    /// Distance between consecutive entries of a row; 1 unless the body is compiled for strides.
     pub stride: usize,
     /// First element of the slab in X's first row.
     pub x: *const T,
-    /// Distance of X's rows.
+    /// Leading dimension of X.
     pub x_leading_dimension: usize,
     /// First element of the slab in Y's row `first_row`.
     pub y: *mut T,
-    /// Distance of Y's rows.
+    /// Leading dimension of Y.
     pub y_leading_dimension: usize,
-    /// The row that others are counted from.
+    /// The row to which `order`, `blocks` and `y` are relative.
     pub first_row: usize,
-    /// Rows to take, `order`'s or those from `first_row` on.
+    /// Number of rows: those of `order`, or those from `first_row` on.
     pub count: usize,
-    /// The rows in the order they are taken, relative to `first_row`; without it, ascending.
+    /// The rows in the order of computation, relative to `first_row`; if none, ascending.
     pub order: Option<&'a [u32]>,
-    /// Blocks of rows with one pattern; other bodies than `rows` take these.
+    /// Blocks of rows with a common pattern, for the bodies `identical` and `shifted`.
     pub blocks: &'a [Block],
-    /// Rows longer than this are left to someone else.
+    /// Rows longer than this are skipped.
     pub longest: usize,
-    /// Columns of the slab in the last register.
+    /// Number of columns in the last register of the slab.
     pub tail_lanes: usize,
-    /// Y goes past the caches; its rows must then be aligned to a cache line.
+    /// Whether Y is written with non-temporal stores; its rows must then be aligned to a cache line.
     pub stream: bool,
-    /// How many nonzeros ahead rows of X are fetched; zero for not at all.
+    /// Distance in nonzeros at which rows of X are prefetched; 0 disables prefetching.
     pub prefetch: usize,
-    /// Where each row goes when rows are segments of longer ones: a row of Y counted from `first_row`, with
-    /// [`FIRST_OF_ROW`] set where it is written and not added.
+    /// Target of each row if rows are segments of longer rows: a row of `y`, with [`FIRST_OF_ROW`] set if the segment is stored
+    /// and not added.
     pub targets: Option<&'a [u32]>,
 }
 
-/// Consecutive rows of one length with the same columns, or with columns moved by a constant from row to row.
+/// Consecutive rows of one length with identical columns, or with columns that differ by a constant per row.
 #[derive(Debug, Clone, Copy)]
 pub struct Block {
-    /// The first row, relative to the job's.
+    /// The first row, relative to the job's first row.
     pub leader: u32,
     /// Number of rows.
     pub count: u32,
 }
 
-/// The slab is all of X and its rows follow each other: their distance is known when the kernel is compiled.
+/// The slab is all of X and its rows are contiguous: the leading dimension is a compile-time constant.
 pub(super) const PACKED: u8 = 0;
-/// The slab fills its registers; rows are any distance apart.
+/// The slab fills its registers; X has any leading dimension.
 pub(super) const FULL: u8 = 1;
 /// The slab's last register is not full.
 pub(super) const MASKED: u8 = 2;
 
 impl<T: Number> RowJob<'_, T> {
-    /// The slab's part of the row of X that belongs to a column.
+    /// The slab's part of the row of X for a column of A.
     #[inline(always)]
     pub(super) unsafe fn x_row<V: Vector<Element = T>, const U: usize, const FIT: u8>(
         &self,
         column: u32,
     ) -> *const T {
         let distance = if FIT == PACKED { U * V::LANES } else { self.x_leading_dimension };
-        // SAFETY: columns lie inside X.
+        // SAFETY: columns are inside X.
         unsafe { self.x.add(column as usize * distance) }
     }
 
-    /// Where an entry of a row lies.
+    /// The index of an entry of a row in the arrays.
     #[inline(always)]
     fn entry<const STRIDED: bool>(&self, start: usize, offset: usize) -> usize {
         if STRIDED { start + offset * self.stride } else { start + offset }
@@ -101,7 +100,7 @@ impl<T: Number> RowJob<'_, T> {
 
     #[inline(always)]
     pub(super) fn extent(&self, row: usize) -> (usize, usize) {
-        // SAFETY: the maker of the job promises that `row` is inside the layout.
+        // SAFETY: by the contract of the job, `row` is inside the layout.
         unsafe {
             let start = *self.starts.get_unchecked(row);
             let length = match self.lengths {
@@ -113,8 +112,8 @@ impl<T: Number> RowJob<'_, T> {
     }
 }
 
-/// Narrower slabs gain nothing from fetching ahead: the processor's own window reaches far enough.
-const FEWEST_UNITS_PREFETCHED: usize = 3;
+/// Minimal registers of a slab for prefetching: for narrower slabs, out-of-order execution reaches far enough ahead.
+const MIN_PREFETCH_UNITS: usize = 3;
 
 /// One multiply-add of a nonzero with its row of X.
 #[inline(always)]
@@ -125,10 +124,10 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     mask: V::Mask,
     sums: &mut [V; U],
 ) {
-    // SAFETY: `position` is inside a row of the job, so the job's promises cover every access here.
+    // SAFETY: `position` is inside a row of the job, so the contract of the job covers every access.
     unsafe {
         let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(position));
-        if U >= FEWEST_UNITS_PREFETCHED && job.prefetch > 0 {
+        if U >= MIN_PREFETCH_UNITS && job.prefetch > 0 {
             let ahead = (position + job.prefetch).min(job.columns.len() - 1);
             let next = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(ahead));
             for unit in 0..U {
@@ -144,9 +143,9 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     }
 }
 
-/// The entries `from..to` of the first `A` chains, side by side.
+/// Advances the first `A` chains, interleaved, by the entries `span`.
 #[inline(always)]
-unsafe fn together<
+unsafe fn advance<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -171,8 +170,8 @@ unsafe fn together<
     }
 }
 
-/// `R` chains of their own starts and lengths, the longest first: all run together until the shortest ends, then one
-/// fewer, so that no chain waits alone for longer than it must.
+/// The sums of `R` chains with individual starts and lengths, longest first. All chains are interleaved until the shortest ends,
+/// then one fewer, and so on, which keeps as many chains as possible in the pipeline.
 #[inline(always)]
 unsafe fn chains<
     V: Vector,
@@ -192,16 +191,16 @@ unsafe fn chains<
     unsafe {
         let mut sums = [[V::zero(); U]; R];
         let end = |chain: usize| if chain < R { lengths[chain] } else { 0 };
-        together::<V, U, R, 4, FIT, UNIFORM, STRIDED>(job, &starts, 0..end(3), uniform, mask, &mut sums);
-        together::<V, U, R, 3, FIT, UNIFORM, STRIDED>(job, &starts, end(3)..end(2), uniform, mask, &mut sums);
-        together::<V, U, R, 2, FIT, UNIFORM, STRIDED>(job, &starts, end(2)..end(1), uniform, mask, &mut sums);
-        together::<V, U, R, 1, FIT, UNIFORM, STRIDED>(job, &starts, end(1)..end(0), uniform, mask, &mut sums);
+        advance::<V, U, R, 4, FIT, UNIFORM, STRIDED>(job, &starts, 0..end(3), uniform, mask, &mut sums);
+        advance::<V, U, R, 3, FIT, UNIFORM, STRIDED>(job, &starts, end(3)..end(2), uniform, mask, &mut sums);
+        advance::<V, U, R, 2, FIT, UNIFORM, STRIDED>(job, &starts, end(2)..end(1), uniform, mask, &mut sums);
+        advance::<V, U, R, 1, FIT, UNIFORM, STRIDED>(job, &starts, end(1)..end(0), uniform, mask, &mut sums);
         sums
     }
 }
 
-/// `R` rows of their own starts and lengths, the longest first: each is the sum of its segments' chains. A row of length
-/// zero gives zero.
+/// The sums of `R` rows with individual starts and lengths, longest first. Each is the sum of its segments' chains; an empty row
+/// gives zero.
 #[inline(always)]
 unsafe fn rows_together<
     V: Vector,
@@ -217,7 +216,7 @@ unsafe fn rows_together<
     uniform: V,
     mask: V::Mask,
 ) -> [[V; U]; R] {
-    // SAFETY: as `chains`; these are parts of the rows.
+    // SAFETY: as `chains`; segments are parts of the rows.
     unsafe {
         let mut totals = [[V::zero(); U]; R];
         let mut done = 0;
@@ -237,17 +236,17 @@ unsafe fn rows_together<
     }
 }
 
-/// Adds a part to a sum, which begins with the first: added to zero, a negative zero would not stay one.
+/// Adds a part to a sum. The first part is copied: added to zero, a negative zero would lose its sign.
 #[inline(always)]
 pub(super) unsafe fn add_part<V: Vector, const U: usize>(total: &mut [V; U], part: [V; U], is_first: bool) {
     for unit in 0..U {
-        // SAFETY: only arithmetic; the caller runs where `V` may.
+        // SAFETY: arithmetic only; the caller ensures that the processor has the instruction set of `V`.
         total[unit] = if is_first { part[unit] } else { unsafe { total[unit].add(part[unit]) } };
     }
 }
 
-/// A row that starts at `start`: the sum of its spans, each the sum of its segments' chains, `R` of which are computed at a
-/// time.
+/// The sum of a row that starts at `start`: the sum of its spans, each the sum of its segments' chains, of which `R` are computed
+/// at a time.
 #[inline(always)]
 unsafe fn row_sum<
     V: Vector,
@@ -292,7 +291,7 @@ unsafe fn row_sum<
     }
 }
 
-/// Writes a finished row of the slab.
+/// Stores the sums of a row of the slab, or adds them to its target.
 #[inline(always)]
 pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
     job: &RowJob<V::Element>,
@@ -300,7 +299,7 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
     sums: [V; U],
     mask: V::Mask,
 ) {
-    // SAFETY: the job owns this row of Y; it asks for streaming only where rows are aligned.
+    // SAFETY: by the contract of the job, this row of Y belongs to it, and rows are aligned if `stream` is set.
     unsafe {
         if let Some(targets) = job.targets {
             let target = *targets.get_unchecked(row);
@@ -321,7 +320,7 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
     }
 }
 
-/// Adds a segment's chain to its row of Y, or starts the row with it.
+/// Adds a segment's chain to its row of Y, or stores it if it is the first.
 #[inline(always)]
 unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
     y: *mut V::Element,
@@ -344,8 +343,7 @@ unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
     }
 }
 
-/// Sorts up to four chains by length. Only neighbours change places, so chains of one length keep their order: the
-/// segments of a row must be added in it.
+/// Sorts up to four chains by length, longest first. The sort is stable, since the segments of a row must be added in order.
 #[inline(always)]
 fn longest_first<const R: usize>(rows: &mut [usize; R], starts: &mut [usize; R], lengths: &mut [usize; R]) {
     for (upper, lower) in [(0, 1), (1, 2), (2, 3), (0, 1), (1, 2), (0, 1)] {
@@ -357,7 +355,7 @@ fn longest_first<const R: usize>(rows: &mut [usize; R], starts: &mut [usize; R],
     }
 }
 
-/// All rows of the job but those left out for their length.
+/// Computes all rows of the job except those longer than `longest`.
 #[inline(always)]
 pub(super) unsafe fn rows<
     V: Vector,
@@ -369,7 +367,7 @@ pub(super) unsafe fn rows<
 >(
     job: &RowJob<V::Element>,
 ) {
-    // SAFETY: the job's promises; rows are taken from its range only.
+    // SAFETY: the contract of the job; all rows are from its range.
     unsafe {
         let mask = V::mask(job.tail_lanes);
         let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
@@ -384,23 +382,23 @@ pub(super) unsafe fn rows<
         let mut index = 0;
         while index < count {
             if index + R <= count {
-                let mut taken: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
+                let mut batch: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
                 let mut starts = [0; R];
                 let mut lengths = [0; R];
                 let mut longest = 0;
                 for chain in 0..R {
-                    (starts[chain], lengths[chain]) = job.extent(taken[chain]);
+                    (starts[chain], lengths[chain]) = job.extent(batch[chain]);
                     longest = longest.max(lengths[chain]);
                 }
                 if longest <= LONGEST_TOGETHER {
-                    longest_first(&mut taken, &mut starts, &mut lengths);
+                    longest_first(&mut batch, &mut starts, &mut lengths);
                     let sums = if longest <= SEGMENT {
                         chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
                     } else {
                         rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
                     };
                     for chain in 0..R {
-                        finish::<V, U, FIT>(job, taken[chain], sums[chain], mask);
+                        finish::<V, U, FIT>(job, batch[chain], sums[chain], mask);
                     }
                     index += R;
                     continue;
@@ -413,7 +411,7 @@ pub(super) unsafe fn rows<
     }
 }
 
-/// One row by itself, of any length.
+/// Computes a single row of any length.
 #[inline(always)]
 unsafe fn one_row<
     V: Vector,

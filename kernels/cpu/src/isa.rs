@@ -1,10 +1,10 @@
-//! Which vector instructions the processor has.
+//! The SIMD instruction sets of the processor.
 
-/// A set of vector instructions that kernels are compiled for.
+/// A SIMD instruction set that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {
-    /// Whatever every processor of the architecture has.
+    /// The baseline of the architecture, without explicit SIMD.
     Portable,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
@@ -13,13 +13,13 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best one this processor has.
+    /// The widest instruction set of this processor.
     pub fn detect() -> Self {
-        Self::all_here().last().copied().unwrap_or(Self::Portable)
+        Self::available().last().copied().unwrap_or(Self::Portable)
     }
 
-    /// All that this processor has, the best last.
-    pub fn all_here() -> &'static [Self] {
+    /// All instruction sets of this processor, the widest last.
+    pub fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {

@@ -1,10 +1,10 @@
-//! Kernels for the CPU's vector units: Y = A X by rows, all in Rowloom's canonical order.
+//! CPU kernels with SIMD: Y = A X by rows, all in Rowloom's canonical order.
 //!
-//! They are a crate of their own because they take minutes to compile, and so are compiled once and not again with
-//! everything that calls them: [`Kernels`] hands out finished function pointers, and nothing generic leaves this crate.
+//! They are a separate crate because they take minutes to compile: [`Kernels`] returns function pointers, and no generic code
+//! leaves this crate, so that changes of its callers do not recompile it.
 //!
-//! `chains` and `blocks` hold the bodies, written once over the register types of `vector` and `x86`; `select`
-//! compiles them for each instruction set and width.
+//! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
+//! instantiates them for each instruction set and width.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -27,17 +27,17 @@ pub use vector::fence_streams;
 
 /// Nonzeros of one canonical segment.
 ///
-/// Long enough that adding segments costs little beside the products and that most rows are one, short enough that a
-/// row of some hundred nonzeros can feed many lanes at once.
+/// Long enough that most rows are one segment and that adding segments costs little compared with the products; short enough
+/// that a row of a few hundred nonzeros occupies several lanes.
 pub const SEGMENT: usize = 128;
 
 /// Nonzeros of one canonical span, eight segments.
 ///
-/// Rows of many thousand nonzeros are added up by many at once, each of whom has a span.
+/// Spans let several threads add up a row of many thousand nonzeros in parallel.
 pub const SPAN: usize = 8 * SEGMENT;
 
-/// Rows up to this length are taken several at a time, segment by segment.
+/// Rows of up to this many nonzeros are computed several at a time, segment by segment.
 pub const LONGEST_TOGETHER: usize = 2 * SEGMENT;
 
-/// Set in a segment's row where the segment is the first of its row: it is written there, later ones are added.
+/// Flag in the target row of a segment that is the first of its row: it is stored, later segments are added.
 pub const FIRST_OF_ROW: u32 = 1 << 31;

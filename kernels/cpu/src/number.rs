@@ -1,4 +1,4 @@
-//! What the kernels ask of a number.
+//! The arithmetic that kernels need of a value type.
 
 mod sealed {
     pub trait Sealed {}
@@ -6,7 +6,7 @@ mod sealed {
     impl Sealed for f32 {}
 }
 
-/// A number that there are kernels for: `f64` or `f32`.
+/// A value type with kernels: `f64` or `f32`.
 pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Zero.
     const ZERO: Self;

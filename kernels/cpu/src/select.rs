@@ -1,7 +1,7 @@
-//! Picks the compiled bodies for an instruction set, a slab width and a kind of values.
+//! Selects the compiled bodies for an instruction set, a slab width and a kind of values.
 //!
-//! Common widths fill their registers exactly, the rest use a mask on the last one. Small slabs use registers of
-//! their own size, so that no lanes are idle.
+//! Common widths fill their registers exactly; other widths mask the last register. Narrow slabs use smaller registers, so that
+//! no lanes are idle.
 
 #![allow(unsafe_code)] // SIMD leaf
 
@@ -13,49 +13,50 @@ use crate::vector::{Single, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::x86::Pair;
 
-/// A compiled body. Calling it is unsafe: the job must keep its promises and the processor must have the
-/// instructions it was selected for.
+/// A compiled body. Calling it is unsafe: the job must satisfy the contract of [`RowJob`], and the processor must have the
+/// instruction set that the body was selected for.
 pub type Body<T> = unsafe fn(&RowJob<T>);
 
 /// The bodies for one slab.
 #[derive(Clone, Copy)]
 pub struct Bodies<T> {
-    /// Takes rows one way or another.
+    /// Computes rows with contiguous entries, in any order.
     pub rows: Body<T>,
-    /// Takes rows whose entries are apart.
+    /// Computes rows whose entries have a stride.
     pub strided: Body<T>,
-    /// Takes blocks of rows with the same columns, up to `most_identical_rows` in each.
+    /// Computes blocks of rows with identical columns, up to `most_identical_rows` in each.
     pub identical: Body<T>,
-    /// Takes blocks of rows with moved columns; only narrow slabs gain from them.
+    /// Computes blocks of rows with shifted columns; only narrow slabs have it, since wider ones would not gain.
     pub shifted: Option<Body<T>>,
-    /// Columns in the last register.
+    /// Number of columns in the last register.
     pub tail_lanes: usize,
-    /// Most rows of a block with the same columns; one means that blocks are not worth it.
+    /// Maximal rows of a block with identical columns; 1 means that blocks do not pay.
     pub most_identical_rows: usize,
 }
 
-/// What a slab looks like to the kernels.
+/// The properties of a slab that decide its bodies.
 #[derive(Debug, Clone, Copy)]
 pub struct SlabShape {
-    /// Columns, at least one and as [`slab_widths`] cuts them.
+    /// Number of columns, at least 1, as [`slab_widths`] returns it.
     pub width: usize,
-    /// The slab is all of X, and rows of X follow each other.
+    /// Whether the slab is all of X and the rows of X are contiguous.
     pub packed: bool,
-    /// All values of the matrix are equal.
+    /// Whether all values of the matrix are equal.
     pub uniform: bool,
 }
 
-/// Numbers that have kernels: both of them.
+/// Value types with compiled kernels: `f64` and `f32`.
 pub trait Kernels: Number {
     /// The bodies for a slab.
     fn select(isa: Isa, shape: SlabShape) -> Bodies<Self>;
 }
 
-/// Widths of the slabs that `k` columns are cut into, each of a number of registers there is a body for.
+/// Widths of the slabs that `k` columns are divided into. There is a body for the number of registers of each, which is at most
+/// `most_units`.
 pub fn slab_widths<T: Number>(isa: Isa, k: usize, most_units: usize) -> Vec<usize> {
     let (lanes, most) = match isa {
         Isa::Portable => (1, 8),
-        // Sixteen registers hold twelve sums beside what they are made of.
+        // Of 16 registers, 12 hold sums and the rest operands.
         Isa::Avx2 => (32 / size_of::<T>(), 12),
         Isa::Avx512 => (64 / size_of::<T>(), 16),
     };
@@ -64,19 +65,19 @@ pub fn slab_widths<T: Number>(isa: Isa, k: usize, most_units: usize) -> Vec<usiz
     let mut left = k;
     while left > 0 {
         let units = left.div_ceil(lanes);
-        let taken = match units {
+        let slab_units = match units {
             _ if units >= 16 && most >= 16 => 16,
             _ if units >= 12 && most >= 12 => 12,
             9..=11 => units.div_ceil(2),
             _ => units.min(8),
         };
-        widths.push(left.min(taken * lanes));
-        left -= left.min(taken * lanes);
+        widths.push(left.min(slab_units * lanes));
+        left -= left.min(slab_units * lanes);
     }
     widths
 }
 
-/// Writes the four entry points of one instruction set; inlined bodies are compiled with its instructions.
+/// Defines the four entry points of an instruction set; the inlined bodies are compiled for it.
 macro_rules! entry_points {
     ($module:ident, $(#[$attribute:meta])*) => {
         mod $module {
@@ -86,7 +87,7 @@ macro_rules! entry_points {
             pub(super) unsafe fn rows_entry<
                 V: Vector, const U: usize, const R: usize, const FIT: u8, const UNIFORM: bool,
             >(job: &RowJob<V::Element>) {
-                // SAFETY: the caller keeps the job's promises.
+                // SAFETY: the caller satisfies the contract of the job.
                 unsafe { rows::<V, U, R, FIT, UNIFORM, false>(job) }
             }
 
@@ -94,7 +95,7 @@ macro_rules! entry_points {
             pub(super) unsafe fn strided_entry<V: Vector, const U: usize, const R: usize, const FIT: u8>(
                 job: &RowJob<V::Element>,
             ) {
-                // SAFETY: the caller keeps the job's promises.
+                // SAFETY: the caller satisfies the contract of the job.
                 unsafe { rows::<V, U, R, FIT, false, true>(job) }
             }
 
@@ -102,7 +103,7 @@ macro_rules! entry_points {
             pub(super) unsafe fn identical_entry<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
                 job: &RowJob<V::Element>,
             ) {
-                // SAFETY: the caller keeps the job's promises.
+                // SAFETY: the caller satisfies the contract of the job.
                 unsafe { identical::<V, U, FIT, UNIFORM>(job) }
             }
 
@@ -110,7 +111,7 @@ macro_rules! entry_points {
             pub(super) unsafe fn shifted_entry<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
                 job: &RowJob<V::Element>,
             ) {
-                // SAFETY: the caller keeps the job's promises.
+                // SAFETY: the caller satisfies the contract of the job.
                 unsafe { shifted::<V, U, FIT, UNIFORM>(job) }
             }
         }
@@ -123,13 +124,13 @@ entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
 entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
-/// Whether there are bodies that read equal values once. They double what has to be compiled, so only the widest
-/// instruction set has them.
+/// Whether an instruction set has bodies for equal values, which read the value once. They double the compile time, so only the
+/// widest instruction set has them.
 pub fn takes_uniform(isa: Isa) -> bool {
     isa == Isa::Avx512
 }
 
-/// The body for equal values where they are and the instruction set has one, else the plain one.
+/// The body for equal values if the values are equal and the instruction set has one, else the general body.
 macro_rules! by_values {
     (avx512, $shape:expr, $uniform:expr, $plain:expr) => {
         if $shape.uniform { $uniform } else { $plain }
@@ -139,7 +140,7 @@ macro_rules! by_values {
     };
 }
 
-/// The bodies for a slab of `$units` registers, `$chains` rows at a time.
+/// The bodies for a slab of `$units` registers, which compute `$chains` rows at a time.
 macro_rules! bodies {
     ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr, $fit:ident, $shifted:expr) => {{
         let tail_lanes = $shape.width - ($units - 1) * <$vector as Vector>::LANES;
@@ -161,7 +162,7 @@ macro_rules! bodies {
     }};
 }
 
-/// The bodies of a slab of one or two registers, rows with moved columns included.
+/// The bodies for a slab of one or two registers, including the one for shifted columns.
 macro_rules! narrow_bodies {
     ($isa:ident, $vector:ty, $units:literal, $shape:expr, $fit:ident) => {{
         let shifted: Body<_> = by_values!(
@@ -174,7 +175,7 @@ macro_rules! narrow_bodies {
     }};
 }
 
-/// A slab that fills one register: here the distance of X's rows matters.
+/// The bodies for a slab that fills one register; a constant leading dimension of X makes them faster.
 macro_rules! exact {
     ($isa:ident, $vector:ty, $shape:expr) => {
         if $shape.packed {
@@ -185,7 +186,7 @@ macro_rules! exact {
     };
 }
 
-/// A slab of one or two registers: here the distance of X's rows matters too.
+/// The bodies for a slab of one or two registers; a constant leading dimension of X makes them faster.
 macro_rules! narrow {
     ($isa:ident, $vector:ty, $units:literal, $shape:expr) => {
         match (is_full::<$vector>($shape), $shape.packed) {
@@ -196,7 +197,7 @@ macro_rules! narrow {
     };
 }
 
-/// A slab of more registers.
+/// The bodies for a slab of three or more registers.
 macro_rules! wide {
     ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr) => {
         if is_full::<$vector>($shape) {
@@ -207,7 +208,7 @@ macro_rules! wide {
     };
 }
 
-/// Bodies of single numbers, which a slab always fills.
+/// The bodies with single-lane registers, which a slab always fills.
 macro_rules! portable_bodies {
     ($scalar:ty, $shape:expr, $($units:literal),*) => {
         match $shape.width {
@@ -222,7 +223,7 @@ fn is_full<V: Vector>(shape: SlabShape) -> bool {
     shape.width.is_multiple_of(V::LANES)
 }
 
-/// Bodies of as many registers as the slab needs: the fewer registers, the more rows at a time, as long as all sums
+/// The bodies by the number of registers of a slab: with fewer registers more rows are computed at a time, as long as all sums
 /// stay in registers.
 macro_rules! bodies_by_width {
     ($isa:ident, $vector:ty, $shape:expr, $three:literal, $five:literal $(, $units:literal)*) => {

@@ -1,7 +1,7 @@
-//! What the kernels ask of a vector register, and the portable answer: one lane of plain Rust.
+//! The operations that kernels need of a vector register, and the portable implementation with one lane.
 //!
-//! Every function is `unsafe` for two reasons that all callers share: the instructions must exist on the processor
-//! that runs them, and pointers must be good for the lanes that are read or written.
+//! Every function is `unsafe`. The caller must ensure that the processor has the instruction set, and that pointers are valid
+//! for the lanes that are read or written.
 
 #![allow(unsafe_code)] // SIMD leaf
 
@@ -11,7 +11,7 @@ use crate::number::Number;
 pub(super) trait Vector: Copy {
     /// Type of a lane.
     type Element: Number;
-    /// Selects the first lanes.
+    /// A mask that selects the first lanes.
     type Mask: Copy;
     /// Number of lanes.
     const LANES: usize;
@@ -22,17 +22,17 @@ pub(super) trait Vector: Copy {
     unsafe fn zero() -> Self;
     /// The same value in every lane.
     unsafe fn splat(value: Self::Element) -> Self;
-    /// `LANES` values from memory, aligned or not.
+    /// Loads `LANES` values; no alignment is needed.
     unsafe fn load(from: *const Self::Element) -> Self;
-    /// The masked lanes from memory, zero in the others; memory of the others is not touched.
+    /// Loads the masked lanes, and zero in the others, whose memory is not accessed.
     unsafe fn load_masked(from: *const Self::Element, mask: Self::Mask) -> Self;
-    /// `LANES` values to memory, aligned or not.
+    /// Stores `LANES` values; no alignment is needed.
     unsafe fn store(self, to: *mut Self::Element);
-    /// The masked lanes to memory; memory of the others is not touched.
+    /// Stores the masked lanes; the memory of the others is not accessed.
     unsafe fn store_masked(self, to: *mut Self::Element, mask: Self::Mask);
-    /// `LANES` values past the caches to memory that is aligned to the register's size.
+    /// Stores `LANES` values with a non-temporal store; `to` must be aligned to the size of the register.
     unsafe fn stream(self, to: *mut Self::Element);
-    /// Asks for the memory at `from` to be brought near; harmless where it is not ours.
+    /// Prefetches the cache line at `from`, which may be any address.
     #[inline(always)]
     unsafe fn prefetch(from: *const Self::Element) {
         #[cfg(target_arch = "x86_64")]
@@ -46,8 +46,8 @@ pub(super) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
 }
 
-/// Orders everything this thread streamed before anything it does next. Streamed stores are in no order by themselves,
-/// and whoever reads Y relies on one.
+/// Orders the non-temporal stores of this thread before its later operations. They are weakly ordered, and other threads read Y
+/// after a synchronization that relies on the order.
 pub fn fence_streams() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction.
@@ -82,7 +82,7 @@ impl<T: Number> Vector for Single<T> {
     }
     #[inline(always)]
     unsafe fn load_masked(from: *const T, (): ()) -> Self {
-        // SAFETY: as `load`; one lane has no lanes to leave out.
+        // SAFETY: as `load`; with a single lane, none is masked.
         unsafe { Self::load(from) }
     }
     #[inline(always)]

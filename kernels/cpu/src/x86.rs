@@ -6,22 +6,22 @@ use std::arch::x86_64::*;
 
 use crate::vector::Vector;
 
-/// Masks of the first 0..=8 lanes of 32 bits, as AVX2 wants them: a sliding window over ones, then zeros.
+/// Masks of the first 0..=8 lanes of 32 bits in the form of AVX2: windows of a sequence of ones followed by zeros.
 static FIRST_LANES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Writes `impl Vector` for one register type from the instructions that serve it.
+/// Implements `Vector` for a register type with the given intrinsics.
 macro_rules! vector {
     ($register:ty, $element:ty, $lanes:literal, $mask:ty,
      mask: $make_mask:expr, zero: $zero:path, splat: $splat:path, load: $load:expr, load_masked: $load_masked:expr,
      store: $store:expr, store_masked: $store_masked:expr, stream: $stream:expr, fma: $fma:path, add: $add:path) => {
-        // SAFETY of all bodies: the caller runs on a processor with these instructions and hands pointers that are
-        // good for the lanes named, which is the contract of `Vector`.
+        // SAFETY of all functions: by the contract of `Vector`, the processor has the instruction set and pointers are valid for
+        // the lanes that are accessed.
         impl Vector for $register {
             type Element = $element;
             type Mask = $mask;
             const LANES: usize = $lanes;
 
-            // Masks of AVX-512 are plain numbers, those of AVX2 are loaded.
+            // AVX-512 masks are integers; AVX2 masks are loaded from memory.
             #[allow(unused_unsafe)]
             #[inline(always)]
             unsafe fn mask(lanes: usize) -> $mask {
@@ -117,7 +117,7 @@ vector!(__m128, f32, 4, __m128i,
 #[derive(Clone, Copy)]
 pub(super) struct Pair(__m128);
 
-// SAFETY of all bodies: as above; loads and stores touch eight bytes only.
+// SAFETY of all functions: as above; loads and stores access eight bytes only.
 impl Vector for Pair {
     type Element = f32;
     type Mask = ();
