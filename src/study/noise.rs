@@ -1,12 +1,9 @@
 //! The noise of a median, and whether two medians differ by more than it.
 
-use super::times::{Times, percentile, sorted};
+use super::interval::MedianInterval;
+use super::times::Times;
 
-/// The half-width of the notch of a box plot in interquartile ranges over √n (McGill, Tukey and Larsen 1978): medians whose notches do
-/// not overlap differ at the 95 % level.
-const NOTCH_FACTOR: f64 = 1.57;
-
-/// Samples that an interquartile range needs.
+/// Samples that the noise is estimated from, at least.
 const MIN_SAMPLES: usize = 5;
 
 /// Whether a difference of two medians can be noise.
@@ -20,17 +17,10 @@ pub enum Difference {
     Unknown,
 }
 
-/// The interval of the median that noise explains, in seconds: median ± 1.57 × interquartile range / √n. `None` for fewer than five
-/// samples.
+/// The 95 % interval of the median in seconds, as [`MedianInterval`] defines it for `bench` too. `None` for fewer than five samples.
 pub fn noise_interval(times: &Times) -> Option<(f64, f64)> {
-    if times.samples.len() < MIN_SAMPLES {
-        return None;
-    }
-    let samples = sorted(times.samples.iter().copied());
-    let range = percentile(&samples, 0.75)? - percentile(&samples, 0.25)?;
-    let notch = NOTCH_FACTOR * range / (samples.len() as f64).sqrt();
-    let median = times.median?;
-    Some((median - notch, median + notch))
+    let interval = MedianInterval::of(&times.samples).filter(|_| times.samples.len() >= MIN_SAMPLES)?;
+    Some((interval.low, interval.high))
 }
 
 /// Compares two intervals of [`noise_interval`].
@@ -51,10 +41,9 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_the_notch_of_a_box_plot() {
-        // Quartiles -1 and 1 of nine samples: 1.57 × 2 / 3.
-        let (low, high) = noise_interval(&times(100.0, 1.0)).unwrap();
-        assert!((high - 100.0 - 1.57 * 2.0 / 3.0).abs() < 1e-9 && (low + high - 200.0).abs() < 1e-9);
+    fn the_interval_needs_five_samples() {
+        // Ranks 2 and 8 of nine samples.
+        assert_eq!(noise_interval(&times(100.0, 1.0)), Some((99.0, 101.0)));
         assert_eq!(noise_interval(&Times::new(&[1.0, 2.0, 3.0, 4.0])), None);
         assert_eq!(noise_interval(&Times::default()), None);
     }

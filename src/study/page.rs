@@ -50,7 +50,11 @@ pub fn page(results: Results<'_>) -> Result<Report> {
                 config.sweep.iter().map(|sweep| sweep.name.clone()).collect::<Vec<_>>().join(", "),
             ),
             ("each case".into(), format!("{warmup}, then {rule}, {} s at most", measure.time_cap_s)),
-            ("noise".into(), "95 % interval of the median: ± 1.57 × interquartile range / √runs".into()),
+            (
+                "noise".into(),
+                "95 % interval of the median, from order statistics of at most 20 blocks of consecutive runs"
+                    .into(),
+            ),
             ("bytes".into(), BYTE_MODEL.into()),
         ],
     ));
