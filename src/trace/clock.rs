@@ -1,8 +1,8 @@
-//! The one clock of a run.
+//! The clock of a run.
 
 use std::time::Instant;
 
-/// Nanoseconds since the origin of a run; every recorder of the program reads the same one.
+/// A monotonic clock in nanoseconds since the origin of a run; all recorders of the program share it.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
@@ -14,18 +14,18 @@ impl Clock {
         Self { origin: Instant::now() }
     }
 
-    /// Nanoseconds since the origin; they never go back.
+    /// Nanoseconds since the origin; never decreases.
     pub fn now_ns(&self) -> u64 {
         self.ns_at(Instant::now())
     }
 
-    /// What the clock showed at `instant`; zero before the origin.
+    /// The time of `instant` in nanoseconds since the origin; zero before the origin.
     pub fn ns_at(&self, instant: Instant) -> u64 {
-        // Full after 584 years.
+        // Saturates after 584 years.
         instant.saturating_duration_since(self.origin).as_nanos() as u64
     }
 
-    /// The instant at which the clock showed zero.
+    /// The instant of time zero.
     pub fn origin(&self) -> Instant {
         self.origin
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_is_placed_by_its_distance_from_the_origin() {
+    fn the_time_of_an_instant_is_its_distance_from_the_origin() {
         let clock = Clock::start();
         assert_eq!(clock.ns_at(clock.origin() + Duration::from_micros(7)), 7_000);
         assert_eq!(clock.ns_at(clock.origin() - Duration::from_micros(7)), 0);

@@ -1,26 +1,26 @@
-//! The critical path: the chain of tasks that decided when a run ended.
+//! The critical path: the chain of tasks that determines the end of a run.
 //!
-//! Backwards from the task that ended last, each step goes to the task that this one had to wait for longest: of those
-//! an arrow comes from and the one before on its lane, the one that ended last. What lies between two tasks of the
-//! chain is a gap, in which neither the graph nor the lane explains the waiting: overhead, a slot, or a free worker.
+//! The chain is followed backwards from the task that ended last. The predecessor of a task is the one that ended last among its
+//! predecessors in the graph and the task before it on its lane. A gap is time between two tasks of the chain that neither the graph
+//! nor the lane explains: overhead, or waiting for a slot or a worker.
 
 use serde::{Serialize, Serializer};
 
 use super::intervals::{seconds, share};
 use super::model::{Category, Span, Trace};
 
-/// The chain of tasks that decided when a run ended.
+/// The chain of tasks that determines the end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CriticalPath {
-    /// Time in the chain's tasks.
+    /// Total time of the chain's tasks.
     pub busy_s: f64,
-    /// Time between them.
+    /// Total time of the gaps between them.
     pub gaps_s: f64,
     /// Share of the run that its tasks cover.
     pub share: f64,
-    /// What the time went into, by kind of task, the largest first.
+    /// Time by kind of task, the largest first.
     pub by_category: Vec<CategoryShare>,
-    /// The tasks, the first first.
+    /// The tasks, in order of time.
     pub steps: Vec<Step>,
 }
 
@@ -30,9 +30,9 @@ pub struct CategoryShare {
     /// The kind.
     #[serde(serialize_with = "category_name")]
     pub category: Category,
-    /// Tasks of it.
+    /// The number of tasks.
     pub tasks: u64,
-    /// Time in them.
+    /// Their total time.
     pub busy_s: f64,
     /// Share of the run.
     pub share: f64,
@@ -50,13 +50,13 @@ pub struct Step {
     pub device: String,
     /// Its lane.
     pub lane: String,
-    /// When it began, since the beginning of the run.
+    /// Its start, since the start of the run.
     pub start_s: f64,
-    /// How long it took.
+    /// Its duration.
     pub duration_s: f64,
     /// Share of the run.
     pub share: f64,
-    /// Time between it and the step before, or the beginning of the run.
+    /// The gap before it, since the step before or the start of the run.
     pub gap_before_s: f64,
 }
 
@@ -64,7 +64,7 @@ fn category_name<S: Serializer>(category: &Category, serializer: S) -> Result<S:
     serializer.serialize_str(category.name())
 }
 
-/// The critical path of the spans `in_run`; none of no spans.
+/// The critical path of the spans `in_run`; `None` without spans.
 pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
     let span = |index: u32| &trace.spans[index as usize];
     let run_start_ns = in_run.iter().map(|&index| span(index).start_ns).min()?;
@@ -81,7 +81,7 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
     chain.reverse();
 
     let mut steps = Vec::with_capacity(chain.len());
-    // Clocks of two devices may let a task begin a little before what it waited for ended: time is counted once.
+    // With two device clocks a task may start slightly before its predecessor ends; the overlap counts once.
     let (mut reached_ns, mut busy_ns, mut gaps_ns) = (run_start_ns, 0, 0);
     let mut by_category: Vec<(Category, u64, u64)> = Vec::new();
     for index in chain {
@@ -95,7 +95,7 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
             Some((_, tasks, ns)) => (*tasks, *ns) = (*tasks + 1, *ns + counted_ns),
             None => by_category.push((step.category, 1, counted_ns)),
         }
-        let (device, lane) = trace.place(step);
+        let (device, lane) = trace.process_and_lane(step);
         steps.push(Step {
             name: step.name.clone(),
             category: step.category,
@@ -126,9 +126,9 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
     })
 }
 
-/// For each span of the trace, the one of the run that it waited for longest.
+/// For each span of the trace its predecessor on the critical path.
 fn predecessors(trace: &Trace, in_run: &[u32]) -> Vec<Option<u32>> {
-    // A step goes only to what comes earlier in this order, so a chain ends whatever the arrows say.
+    // A predecessor comes earlier in this order, so that the chain ends even if the arrows form a cycle.
     let order = |index: u32| {
         let Span { start_ns, end_ns, .. } = trace.spans[index as usize];
         (start_ns, end_ns, index)
@@ -139,7 +139,7 @@ fn predecessors(trace: &Trace, in_run: &[u32]) -> Vec<Option<u32>> {
             return;
         }
         let ended_ns = |index: u32| trace.spans[index as usize].end_ns;
-        // Of two that ended together the graph's counts, which is offered last.
+        // If two ended at the same time, the predecessor in the graph wins; it is compared last.
         let known = &mut before[index as usize];
         if known.is_none_or(|known| ended_ns(candidate) >= ended_ns(known)) {
             *known = Some(candidate);

@@ -1,14 +1,13 @@
 //! Spans of the program itself, from `tracing` through `tracing-chrome`, on the clock of the trace.
 //!
-//! Any code may say `let _span = tracing::info_span!("plan").entered();`. Where no trace is asked for there is no
-//! subscriber, and that costs one load and a branch. Where one is, `tracing-chrome` stamps the spans with a clock of
-//! its own and writes them to memory; [`HostSpans::finish`] moves them to the trace's clock. Both clocks count the
-//! same nanoseconds from different origins: a few instants, each recorded between two readings of the trace's clock,
-//! bound the difference, and half of what stays open is the error that the metadata tells.
+//! Any code can record a span with `let _span = tracing::info_span!("plan").entered();`. Without `--trace` there is no subscriber, and
+//! a span costs one load and a branch. With it `tracing-chrome` records spans in memory on a clock of its own, and
+//! [`HostSpans::finish`] converts them to the trace's clock. Both clocks count nanoseconds, from different origins. A few instants,
+//! each recorded between two readings of the trace's clock, bound the difference of the origins; half the remaining interval is the
+//! error in the metadata.
 //!
-//! The subscriber is the program's only one and stays for good, because spans are entered on any thread and
-//! `tracing-chrome` ties each thread to the first layer it meets. One recording follows another by giving it a new
-//! place to write to; two at a time are refused.
+//! There is one subscriber, and it stays installed: spans are entered on any thread, and `tracing-chrome` binds each thread to its
+//! first layer. A second recording gives that layer a new buffer; two recordings at the same time are an error.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,13 +25,13 @@ use super::clock::Clock;
 use super::model::{Arguments, Category, Span, Trace};
 use crate::error::{Error, Result};
 
-/// The process that the program's own spans belong to.
+/// The process of the program's own spans.
 pub const PROGRAM: &str = "rowloom";
-/// The name of the instants that tie the two clocks together, and how many there are.
+/// The name of the instants that align the two clocks, and their number.
 const CLOCK_SYNC: &str = "clock_sync";
 const CLOCK_SYNCS: usize = 32;
 
-/// The one subscriber of the process, once there is one.
+/// The subscriber of the process.
 struct Subscriber {
     guard: FlushGuard,
     recording: bool,
@@ -49,12 +48,12 @@ fn subscriber() -> MutexGuard<'static, Option<Subscriber>> {
 pub struct HostSpans {
     clock: Clock,
     written: Receiver<Vec<u8>>,
-    /// The trace's clock before and after each instant of [`CLOCK_SYNC`].
+    /// Readings of the trace's clock before and after each [`CLOCK_SYNC`] instant.
     brackets: Vec<(u64, u64)>,
 }
 
 impl HostSpans {
-    /// Records every span of this crate that is entered from now on, on any thread.
+    /// Starts to record the spans of this crate, on all threads.
     pub fn start(clock: &Clock) -> Result<Self> {
         let mut subscriber = subscriber();
         let (done, written) = mpsc::channel();
@@ -78,21 +77,20 @@ impl HostSpans {
         Ok(Self { clock: *clock, written, brackets })
     }
 
-    /// Ends the recording and adds what was recorded to the trace, a lane for each thread. Spans that are still open
-    /// end now.
+    /// Ends the recording and adds its spans to the trace, one lane for each thread. Open spans end now.
     pub fn finish(self, trace: &mut Trace) -> Result<()> {
         let end_ns = self.clock.now_ns();
         stop();
-        let failed = |reason: String| Error::Internal(format!("the program's spans are lost: {reason}"));
+        let failed = |reason: String| Error::Internal(format!("the spans of the program are lost: {reason}"));
         let bytes = self.written.recv().map_err(|error| failed(error.to_string()))?;
         let events: Vec<Event> = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
-        let offset = self.align(&events).ok_or_else(|| failed("no instant ties the clocks".into()))?;
+        let offset = self.align(&events).ok_or_else(|| failed("no instant aligns the clocks".into()))?;
         trace.clock_error("host", offset.error_ns);
         add(trace, &events, offset, end_ns);
         Ok(())
     }
 
-    /// What to add to the recorded times, from the brackets of all instants.
+    /// The offset from the recorder's clock to the trace's, from the intervals of all instants.
     fn align(&self, events: &[Event]) -> Option<Offset> {
         let instants = events.iter().filter(|event| event.ph == "i" && event.name == CLOCK_SYNC);
         let bounds = self.brackets.iter().zip(instants).map(|(&(before_ns, after_ns), instant)| {
@@ -100,7 +98,7 @@ impl HostSpans {
             (before_ns as i64 - at_ns, after_ns as i64 - at_ns)
         });
         let (low, high) = bounds.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))?;
-        // Rounding to nanoseconds can make the bounds cross by one.
+        // Rounding to nanoseconds can swap the bounds by one.
         Some(Offset { ns: low + (high - low) / 2, error_ns: (high - low).unsigned_abs() / 2 + 1 })
     }
 }
@@ -111,7 +109,7 @@ impl Drop for HostSpans {
     }
 }
 
-/// Ends the recording, if there is one; what is entered later is thrown away.
+/// Ends the recording, if there is one; later spans are discarded.
 fn stop() {
     if let Some(known) = &mut *subscriber()
         && std::mem::take(&mut known.recording)
@@ -131,7 +129,7 @@ fn install(memory: Memory) -> Result<FlushGuard> {
     Ok(guard)
 }
 
-/// Where `tracing-chrome` writes; hands over what it got when it is let go.
+/// The buffer that `tracing-chrome` writes to; sends its content when it is dropped.
 struct Memory {
     bytes: Vec<u8>,
     done: Sender<Vec<u8>>,
@@ -150,19 +148,19 @@ impl Write for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Nobody waits for a recording that was given up.
+        // The receiver of a cancelled recording is gone.
         let _ = self.done.send(std::mem::take(&mut self.bytes));
     }
 }
 
-/// From the recorder's clock to the trace's.
+/// The offset from the recorder's clock to the trace's.
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     ns: i64,
     error_ns: u64,
 }
 
-/// What `tracing-chrome` writes: `B` and `E` around a span, `i` for an instant, `M` for a thread's name.
+/// An event of `tracing-chrome`: `B` and `E` begin and end a span, `i` is an instant, `M` names a thread.
 #[derive(Debug, Deserialize)]
 struct Event {
     ph: String,
@@ -175,12 +173,12 @@ struct Event {
 }
 
 impl Event {
-    /// On the recorder's clock.
+    /// Its time on the recorder's clock.
     fn at_ns(&self) -> i64 {
         (self.ts * 1000.0).round() as i64
     }
 
-    /// What is known of a span; every value comes as text.
+    /// The arguments of a span; all values are text.
     fn arguments(&self) -> Arguments {
         let text = |key: &str| self.args.get(key).and_then(Value::as_str);
         let number = |key: &str| text(key).and_then(|text| text.parse().ok());
@@ -196,7 +194,7 @@ impl Event {
     }
 }
 
-/// A thread, and its spans that are still open, the innermost last.
+/// A thread and its open spans, the innermost last.
 #[derive(Default)]
 struct Thread<'a> {
     name: Option<&'a str>,
@@ -213,11 +211,11 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
             "M" => thread.name = event.args.get("name").and_then(Value::as_str),
             "B" => thread.open.push((event, event.arguments())),
             "E" => {
-                // What was entered before the recording began has no beginning here.
+                // A span that was entered before the recording has no start here.
                 let begun = thread.open.iter().rposition(|(begun, _)| begun.name == event.name);
                 if let Some(begun) = begun {
                     let (begun, mut arguments) = thread.open.remove(begun);
-                    // Values that became known inside the span are told at its end.
+                    // Values recorded inside the span come with its end.
                     if !event.args.is_empty() {
                         arguments = event.arguments();
                     }
@@ -229,7 +227,7 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
     }
     let process = trace.process(PROGRAM);
     for (number, mut thread) in threads {
-        // The innermost ends first, as it would have.
+        // The innermost span ends first.
         for (depth, (begun, arguments)) in (0..).zip(std::mem::take(&mut thread.open).into_iter().rev()) {
             thread.closed.push((&begun.name, time(begun), end_ns.max(time(begun)) + depth, arguments));
         }
@@ -238,7 +236,7 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
         }
         thread.closed.sort_by_key(|&(_, start_ns, end_ns, _)| (start_ns, std::cmp::Reverse(end_ns)));
         let name = thread.name.map_or_else(|| format!("thread {number}"), str::to_owned);
-        let lane = trace.own_lane(process, &name);
+        let lane = trace.new_lane(process, &name);
         for (name, start_ns, end_ns, arguments) in thread.closed {
             let (name, category) = (name.to_owned(), Category::Host);
             trace.span(Span { lane, name, category, start_ns, end_ns, arguments });
@@ -247,7 +245,7 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
 }
 
 impl Trace {
-    /// Tells by how much the times of a clock may be off against the trace's, under `clock_alignment` in the metadata.
+    /// Records the error of a clock's alignment with the trace's clock, as `clock_alignment` in the metadata.
     pub fn clock_error(&mut self, clock: &str, error_ns: u64) {
         let alignment = self.metadata.entry("clock_alignment").or_insert_with(|| json!({}));
         if let Value::Object(clocks) = alignment {

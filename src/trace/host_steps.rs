@@ -1,4 +1,4 @@
-//! What the program did around the tasks: its nested spans, added up by name.
+//! Steps of the program outside the tasks: its nested spans, summed by name.
 
 use serde::Serialize;
 
@@ -10,18 +10,18 @@ use super::model::{Category, Span};
 pub struct HostStep {
     /// Its name.
     pub name: String,
-    /// How often it was done.
+    /// The number of its spans.
     pub count: u64,
-    /// How long it took, the steps inside it too.
+    /// Its total time, nested steps included.
     pub total_s: f64,
-    /// How long it took without the steps inside it.
+    /// Its total time without nested steps.
     pub own_s: f64,
 }
 
 /// Steps of the program by name, in order of first appearance.
 pub(super) fn steps(spans: &[Span]) -> Vec<HostStep> {
     let mut hosts: Vec<&Span> = spans.iter().filter(|span| span.category == Category::Host).collect();
-    // On each lane what holds comes before what it holds.
+    // On each lane an outer span comes before its inner spans.
     hosts.sort_by_key(|span| (span.lane, span.start_ns, std::cmp::Reverse(span.end_ns)));
     let mut own_ns: Vec<u64> = hosts.iter().map(|span| span.duration_ns()).collect();
     let mut open: Vec<usize> = Vec::new();

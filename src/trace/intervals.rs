@@ -1,11 +1,11 @@
-//! Sets of moments: how long something runs, and how long two things run at the same time.
+//! Sets of time intervals: their length, and the length of their intersection.
 
-/// Moments in which something runs, as intervals in order that neither touch nor overlap.
+/// A set of times as sorted, disjoint intervals that do not touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Moments(Vec<(u64, u64)>);
+pub(super) struct TimeSet(Vec<(u64, u64)>);
 
-impl Moments {
-    /// The moments that any of the intervals holds; ends are not part of theirs.
+impl TimeSet {
+    /// The union of half-open intervals.
     pub(super) fn of(intervals: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut sorted: Vec<_> = intervals.into_iter().filter(|(start, end)| start < end).collect();
         sorted.sort_unstable();
@@ -19,18 +19,18 @@ impl Moments {
         Self(merged)
     }
 
-    /// How long they last together.
+    /// The total length.
     pub(super) fn length(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// How long both run at the same time.
-    pub(super) fn shared_with(&self, other: &Self) -> u64 {
+    /// The length of the intersection.
+    pub(super) fn intersection_ns(&self, other: &Self) -> u64 {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut shared = 0;
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
             shared += a.1.min(b.1).saturating_sub(a.0.max(b.0));
-            // The one that ends first can meet nothing more.
+            // The interval that ends first intersects no further one.
             if a.1 <= b.1 {
                 left.next();
             } else {
@@ -46,7 +46,7 @@ pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 * 1e-9
 }
 
-/// `part` of `whole`, where there is a whole.
+/// `part / whole`; `None` if `whole` is zero.
 pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by looking at every tick of a short clock.
+    /// The reference: whether each tick of a short clock is in an interval.
     fn ticks(intervals: &[(u64, u64)]) -> [bool; 80] {
         std::array::from_fn(|tick| {
             intervals.iter().any(|&(start, end)| (start..end).contains(&(tick as u64)))
@@ -70,14 +70,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_and_overlaps_are_those_of_a_ticking_clock(a in intervals(), b in intervals()) {
+        fn lengths_and_intersections_agree_with_a_count_of_ticks(a in intervals(), b in intervals()) {
             let (ticks_a, ticks_b) = (ticks(&a), ticks(&b));
             let count = |ticks: &dyn Fn(usize) -> bool| (0..80).filter(|&tick| ticks(tick)).count() as u64;
-            let (moments_a, moments_b) = (Moments::of(a), Moments::of(b));
+            let (moments_a, moments_b) = (TimeSet::of(a), TimeSet::of(b));
             prop_assert_eq!(moments_a.length(), count(&|tick| ticks_a[tick]));
             let both = count(&|tick| ticks_a[tick] && ticks_b[tick]);
-            prop_assert_eq!(moments_a.shared_with(&moments_b), both);
-            prop_assert_eq!(moments_b.shared_with(&moments_a), both);
+            prop_assert_eq!(moments_a.intersection_ns(&moments_b), both);
+            prop_assert_eq!(moments_b.intersection_ns(&moments_a), both);
         }
     }
 }

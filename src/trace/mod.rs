@@ -1,4 +1,4 @@
-//! What happened when: spans of work on lanes, on one clock, from whoever records them.
+//! Traces: spans of work on lanes, on one clock.
 //!
 //! A [`Trace`] holds processes (one for each device, one for the program), their lanes (streams, workers, threads),
 //! spans on the lanes, arrows between spans, and counters. It is written as a Chrome trace that Perfetto,

@@ -1,7 +1,7 @@
-//! The trace as data: what a recorder fills in and every reader finds.
+//! The data of a trace.
 //!
-//! Ids are indices into the trace that gave them out. Nothing is checked or ordered while recording, so that adding
-//! a span costs one push; [`Trace::check`] and [`Trace::write`] look at the whole.
+//! Ids are indices into the trace that made them. Recording neither checks nor sorts, so that adding a span costs one push;
+//! [`Trace::check`] and [`Trace::write`] check the whole trace.
 
 use std::borrow::Cow;
 
@@ -38,31 +38,31 @@ impl SpanId {
     }
 }
 
-/// What a span was busy with: the six kinds of tasks, and the program around them.
+/// The kind of work of a span: six kinds of tasks, and steps of the program outside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
-    /// Pageable memory into a pinned slot.
+    /// A copy from pageable memory to a page-locked slot.
     Stage,
-    /// Host to device.
+    /// A transfer from host to device.
     Upload,
-    /// A launch on a device.
+    /// A kernel on a device.
     Kernel,
-    /// Device to host.
+    /// A transfer from device to host.
     Download,
-    /// A chunk on the CPU pool.
+    /// A kernel on the CPU's threads.
     CpuCompute,
-    /// A slice or carried rows into Y.
+    /// A merge of a slice of Y, or of the carries of a split row, into Y.
     Merge,
-    /// Anything the program does around the tasks: reading, planning, preparing, verifying.
+    /// A step of the program outside the tasks: reading, planning, preparing, verifying.
     Host,
 }
 
 impl Category {
-    /// All of them.
+    /// All categories.
     pub const ALL: [Self; 7] =
         [Self::Stage, Self::Upload, Self::Kernel, Self::Download, Self::CpuCompute, Self::Merge, Self::Host];
 
-    /// The word in files and reports.
+    /// Its name in files and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stage => "stage",
@@ -80,7 +80,7 @@ impl Category {
         Self::ALL.into_iter().find(|category| category.name() == name)
     }
 
-    /// Whether a task of the graph did it.
+    /// Whether it is a task of the graph.
     pub fn is_task(self) -> bool {
         self != Self::Host
     }
@@ -96,10 +96,10 @@ impl Category {
     }
 }
 
-/// What is known of a span beside its time; numbers that JSON cannot hold (NaN, infinities) are left out of files.
+/// Arguments of a span; numbers that JSON cannot represent (NaN, infinities) are not written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
-    /// The chunk it worked on.
+    /// Its chunk.
     pub chunk: Option<u64>,
     /// Rows of the chunk.
     pub rows: Option<u64>,
@@ -109,33 +109,33 @@ pub struct Arguments {
     pub bytes: Option<u64>,
     /// The kernel's name.
     pub kernel: Option<Cow<'static, str>>,
-    /// How long the cost model thought it would take.
+    /// The duration that the cost model predicted.
     pub predicted_us: Option<f64>,
-    /// Speed reached.
+    /// The rate of the copy.
     pub gb_per_s: Option<f64>,
-    /// Which of the repeated runs it belongs to; none for work outside of them.
+    /// The number of its run; `None` for work outside the runs.
     pub run: Option<u64>,
 }
 
-/// Something that took time on a lane.
+/// An interval of work on a lane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Where.
+    /// Its lane.
     pub lane: LaneId,
-    /// What the viewers write into it.
+    /// Its name in viewers.
     pub name: String,
-    /// What kind of work it was.
+    /// Its kind of work.
     pub category: Category,
-    /// When it began, on the trace's clock.
+    /// Its start on the trace's clock.
     pub start_ns: u64,
-    /// When it ended, never before it began.
+    /// Its end, not before its start.
     pub end_ns: u64,
-    /// What else is known.
+    /// Its arguments.
     pub arguments: Arguments,
 }
 
 impl Span {
-    /// How long it took.
+    /// Its duration.
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -148,14 +148,14 @@ pub(super) struct Lane {
     pub(super) name: String,
 }
 
-/// A counter of a process, known by its name.
+/// A counter of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counter {
     pub(super) process: ProcessId,
     pub(super) name: String,
 }
 
-/// A value that a counter took.
+/// A value of a counter at a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sample {
     pub(super) counter: u32,
@@ -163,18 +163,18 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
-/// What was changed so that the rules of a trace hold.
+/// Corrections that were necessary for the rules of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adjustments {
-    /// Spans whose beginning or end was moved by more than a nanosecond.
+    /// Spans whose start or end was moved by more than a nanosecond.
     pub moved_spans: u64,
-    /// The most that one was moved.
+    /// The largest correction.
     pub most_moved_ns: u64,
     /// Arrows left out because their target ended before their source began.
     pub dropped_flows: u64,
 }
 
-/// Everything that was recorded.
+/// A trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
     pub(super) processes: Vec<String>,
@@ -184,12 +184,12 @@ pub struct Trace {
     pub(super) counters: Vec<Counter>,
     pub(super) samples: Vec<Sample>,
     pub(super) metadata: Map<String, Value>,
-    /// What was changed when the file that this was read from was written.
+    /// Corrections in the file that the trace was read from.
     pub(super) adjustments: Adjustments,
 }
 
 impl Trace {
-    /// The process of that name, made where there is none yet.
+    /// The process of that name; adds it if it is new.
     pub fn process(&mut self, name: &str) -> ProcessId {
         let known = self.processes.iter().position(|process| process == name);
         ProcessId(known.unwrap_or_else(|| {
@@ -198,7 +198,7 @@ impl Trace {
         }) as u32)
     }
 
-    /// The lane of that name in a process, made where there is none yet; viewers show lanes in the order they are made.
+    /// The lane of that name in a process; adds it if it is new. Viewers show lanes in the order in which they were added.
     pub fn lane(&mut self, process: ProcessId, name: &str) -> LaneId {
         let known = self.lanes.iter().position(|lane| lane.process == process && lane.name == name);
         LaneId(known.unwrap_or_else(|| {
@@ -207,8 +207,8 @@ impl Trace {
         }) as u32)
     }
 
-    /// A new lane, with a number behind its name where the process has one of that name already.
-    pub(super) fn own_lane(&mut self, process: ProcessId, name: &str) -> LaneId {
+    /// A new lane; its name gets a number if the process has a lane of that name.
+    pub(super) fn new_lane(&mut self, process: ProcessId, name: &str) -> LaneId {
         let taken = |name: &str| self.lanes.iter().any(|lane| lane.process == process && lane.name == name);
         let numbered = (2..).map(|number| format!("{name} ({number})"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken(name));
@@ -222,12 +222,12 @@ impl Trace {
         SpanId((self.spans.len() - 1) as u32)
     }
 
-    /// Draws an arrow: `to` had to wait for `from`.
+    /// Adds an arrow: `to` depends on `from`.
     pub fn flow(&mut self, from: SpanId, to: SpanId) {
         self.flows.push((from, to));
     }
 
-    /// Notes the value that a process's counter takes at a time and keeps until its next one.
+    /// Adds a value of a counter; it holds until the next one.
     pub fn counter(&mut self, process: ProcessId, name: &str, at_ns: u64, value: f64) {
         let known =
             self.counters.iter().position(|counter| counter.process == process && counter.name == name);
@@ -238,13 +238,12 @@ impl Trace {
         self.samples.push(Sample { counter, at_ns, value });
     }
 
-    /// Says something of the whole trace: the configuration, the machine, a clock's error. The last value of a key
-    /// stays.
+    /// Sets a metadata value of the trace: the configuration, the machine, a clock's error. A later value replaces an earlier one.
     pub fn metadata(&mut self, key: &str, value: Value) {
         self.metadata.insert(key.to_owned(), value);
     }
 
-    /// What was said of the whole trace under `key`.
+    /// The metadata value of `key`.
     pub fn metadata_value(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }
@@ -259,7 +258,7 @@ impl Trace {
         &self.flows
     }
 
-    /// How many values the counters took.
+    /// The number of counter values.
     pub fn sample_count(&self) -> usize {
         self.samples.len()
     }
@@ -269,12 +268,12 @@ impl Trace {
         self.processes.iter().map(String::as_str)
     }
 
-    /// All lanes: their process's name and their own.
+    /// All lanes, as names of process and lane.
     pub fn lanes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.lanes.iter().map(|lane| (self.process_name(lane.process), lane.name.as_str()))
     }
 
-    /// What had to be changed for the file this trace was read from.
+    /// Corrections in the file that this trace was read from.
     pub fn adjustments(&self) -> Adjustments {
         self.adjustments
     }
@@ -284,7 +283,7 @@ impl Trace {
     }
 
     /// Names of a span's process and lane.
-    pub(super) fn place(&self, span: &Span) -> (&str, &str) {
+    pub(super) fn process_and_lane(&self, span: &Span) -> (&str, &str) {
         let lane = self.lanes.get(span.lane.index());
         lane.map_or(("", ""), |lane| (self.process_name(lane.process), lane.name.as_str()))
     }

@@ -1,7 +1,7 @@
 //! Traces read back from the files that [`Trace::write`] wrote.
 //!
-//! A file is read whole and right or refused with its line and the reason. Other programs' traces are refused: they
-//! say nothing of tasks, chunks and predictions, and need not keep the rules that the summary relies on.
+//! A damaged file is an error with its line and the reason. Traces of other programs are refused: they have no tasks, chunks and
+//! predictions, and need not keep the rules that the summary relies on.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -19,13 +19,13 @@ use super::model::{Arguments, Category, Lane, LaneId, ProcessId, Span, SpanId, T
 use super::write::{ADJUSTMENTS_KEY, FORMAT, FORMAT_KEY};
 use crate::error::{Error, Place, Result};
 
-const NOT_OURS: &str =
+const NOT_A_ROWLOOM_TRACE: &str =
     "this is not a trace that Rowloom wrote; make one with `rowloom run MATRIX --trace FILE`";
 
 impl Trace {
-    /// Reads a trace that [`Trace::write`] wrote; anything else and anything damaged is an input error.
+    /// Reads a trace that [`Trace::write`] wrote; any other or damaged file is an input error.
     pub fn read(path: &Path) -> Result<Self> {
-        // A named pipe without a writer would hold up a plain open for ever.
+        // Opening a named pipe without a writer would block.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = file.map_err(|error| Error::read(path, error))?;
         if !file.metadata().map_err(|error| Error::read(path, error))?.is_file() {
@@ -42,7 +42,7 @@ impl Trace {
     }
 }
 
-/// The error of a place in the file, in words that help.
+/// The error at a line of the file.
 fn describe(path: &Path, error: serde_json::Error) -> Error {
     let (fault, line, column) = (error.classify(), error.line() as u64, error.column() as u64);
     let message = error.to_string();
@@ -50,7 +50,7 @@ fn describe(path: &Path, error: serde_json::Error) -> Error {
     let reason = match fault {
         Fault::Io => return Error::read(path, error.into()),
         Fault::Eof => "the file is empty or cut short; make the trace again".to_owned(),
-        Fault::Syntax if line <= 1 && column <= 1 => NOT_OURS.to_owned(),
+        Fault::Syntax if line <= 1 && column <= 1 => NOT_A_ROWLOOM_TRACE.to_owned(),
         Fault::Syntax => format!("damaged JSON: {message}; make the trace again"),
         Fault::Data => message.to_owned(),
     };
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for TraceSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a trace ({NOT_OURS})")
+        write!(f, "a trace ({NOT_A_ROWLOOM_TRACE})")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
@@ -82,31 +82,31 @@ impl<'de> Visitor<'de> for TraceSeed<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "metadata" => {
-                    take_metadata(self.0, map.next_value()?).map_err(A::Error::custom)?;
+                    add_metadata(self.0, map.next_value()?).map_err(A::Error::custom)?;
                     known = true;
                 }
-                // Ours say first what they are, so that no foreign event is looked at.
+                // A Rowloom trace has its metadata first, so that no event of another program is parsed.
                 "traceEvents" if known && !complete => {
                     map.next_value_seed(EventsSeed(self.0))?;
                     complete = true;
                 }
-                "traceEvents" => return Err(A::Error::custom(NOT_OURS)),
+                "traceEvents" => return Err(A::Error::custom(NOT_A_ROWLOOM_TRACE)),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        if complete { Ok(()) } else { Err(A::Error::custom(NOT_OURS)) }
+        if complete { Ok(()) } else { Err(A::Error::custom(NOT_A_ROWLOOM_TRACE)) }
     }
 }
 
-fn take_metadata(trace: &mut Trace, mut metadata: Map<String, Value>) -> std::result::Result<(), String> {
+fn add_metadata(trace: &mut Trace, mut metadata: Map<String, Value>) -> std::result::Result<(), String> {
     match metadata.remove(FORMAT_KEY) {
         Some(version) if version == FORMAT => {}
         Some(version) if version.is_u64() => {
             return Err(format!(
-                "this trace has layout {version}, and this program reads layout {FORMAT}; use the program that wrote it"
+                "this trace has layout {version}; this program reads layout {FORMAT}: use the program that wrote it"
             ));
         }
-        _ => return Err(NOT_OURS.into()),
+        _ => return Err(NOT_A_ROWLOOM_TRACE.into()),
     }
     let adjustments = metadata.remove(ADJUSTMENTS_KEY).unwrap_or_default();
     trace.adjustments =
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for EventsSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> std::result::Result<(), A::Error> {
         let mut arrow = None;
         while let Some(event) = events.next_element::<Event>()? {
-            take_event(self.0, event, &mut arrow)
+            add_event(self.0, event, &mut arrow)
                 .map_err(|reason| A::Error::custom(format!("damaged event: {reason}")))?;
         }
         if arrow.is_some() { Err(A::Error::custom("damaged: an arrow has no end")) } else { Ok(()) }
@@ -189,8 +189,8 @@ struct EventArguments {
     run: Option<u64>,
 }
 
-/// Adds an event to the trace; `arrow` holds the id and source of one whose end is the next event.
-fn take_event(
+/// Adds an event to the trace; `arrow` is the id and source of an arrow whose end must be the next event.
+fn add_event(
     trace: &mut Trace,
     event: Event,
     arrow: &mut Option<(u64, SpanId)>,
@@ -199,7 +199,7 @@ fn take_event(
         return Err("the arrow before it has no end".into());
     }
     match event.ph {
-        Phase::M => take_name(trace, event),
+        Phase::M => add_name(trace, event),
         Phase::X => {
             let lane = known_lane(trace, &event)?;
             let category = Category::by_name(&event.cat);
@@ -230,7 +230,7 @@ fn take_event(
                 trace.flow(from, to);
                 Ok(())
             }
-            _ => Err("an arrow ends that did not begin".into()),
+            _ => Err("an arrow has an end and no start".into()),
         },
         Phase::C => {
             let process = known_process(trace, event.pid)?;
@@ -241,8 +241,8 @@ fn take_event(
     }
 }
 
-/// Names of processes and lanes, which come in the order of their numbers.
-fn take_name(trace: &mut Trace, event: Event) -> std::result::Result<(), String> {
+/// Adds the name of a process or lane; names come in the order of their numbers.
+fn add_name(trace: &mut Trace, event: Event) -> std::result::Result<(), String> {
     match (event.name.as_str(), event.args.name) {
         ("process_name", Some(name))
             if trace.lanes.is_empty() && event.pid as usize == trace.processes.len() + 1 =>
@@ -265,7 +265,7 @@ fn known_process(trace: &Trace, pid: u32) -> std::result::Result<ProcessId, Stri
     index.map(ProcessId).ok_or_else(|| format!("process {pid} has no name"))
 }
 
-/// Lanes are numbered behind the processes.
+/// The index of a lane; lanes are numbered after the processes.
 fn lane_index(trace: &Trace, tid: u32) -> Option<usize> {
     (tid as usize).checked_sub(trace.processes.len() + 1)
 }
@@ -287,7 +287,7 @@ fn arrow_span(trace: &Trace, event: &Event) -> std::result::Result<SpanId, Strin
     }
 }
 
-/// Whole nanoseconds of the microseconds that a file holds.
+/// Microseconds of a file in whole nanoseconds.
 fn nanoseconds(key: &str, microseconds: f64) -> std::result::Result<u64, String> {
     let ns = (microseconds * 1000.0).round();
     if (0.0..=LATEST_NS as f64).contains(&ns) {

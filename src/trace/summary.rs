@@ -1,23 +1,22 @@
-//! A trace in a few numbers: busy and idle lanes, copies hidden behind compute, the critical path, bad predictions.
+//! The summary of a trace: busy and idle lanes, overlap of copies and compute, the critical path, the worst predictions.
 //!
 //! # Repeated runs
 //!
-//! Tasks may carry the number of the run they belong to. Everything that [`Summary`] says of tasks is then of one run,
-//! the one whose length is the median of all (the shorter of the two middle ones), because that is the run a user means
-//! by "the time of this product"; sums over runs would count the pauses between them as idle. The spread is given
-//! beside it. Tasks without a number are work outside of the runs, such as uploading what stays; they are counted and
-//! left out. Where no task carries a number, all tasks together are the one run.
+//! A task may have the number of its run. [`Summary`] then describes one run, the one of median length (the shorter of the two middle
+//! ones): sums over runs would count the pauses between them as idle. The shortest and the longest run are given too. Tasks without a
+//! number are work outside the runs, such as the upload of a resident matrix; they are counted separately. If no task has a number, all
+//! tasks are one run.
 //!
-//! # Words
+//! # Definitions
 //!
-//! - The *length* of a run is from the beginning of its first task to the end of its last.
-//! - *Copies* are uploads and downloads, *compute* is kernels and chunks on the CPU; staging and merging keep a lane
-//!   busy and are neither.
-//! - Times of a device are those during which any of its lanes was at it, so parallel lanes do not add up.
-//! - A device's *hidden fraction* is the share of the shorter of its copy and compute time during which the other ran
-//!   too. The total weighs devices by that shorter time.
-//! - The *idle fraction* is of units that could work: an accelerator's streams together are one unit, as it is at work
-//!   while any of them is; each lane of CPU work is a unit of its own.
+//! - The *length* of a run is the time from the start of its first task to the end of its last.
+//! - *Copies* are uploads and downloads; *compute* is kernels on devices and on the CPU. Staging and merging keep a lane busy and are
+//!   neither.
+//! - Times of a device are unions over its lanes: parallel lanes do not add up.
+//! - The *hidden fraction* of a device is the share of the shorter of its copy and compute time during which the other ran too. The
+//!   total is weighted by that shorter time.
+//! - The *idle fraction* is an average over units: all streams of an accelerator are one unit, which is busy while any of them is; each
+//!   CPU lane is a unit.
 
 use std::collections::BTreeMap;
 
@@ -25,47 +24,47 @@ use serde::Serialize;
 
 use super::critical::{self, CriticalPath};
 use super::host_steps::HostStep;
-use super::intervals::{Moments, seconds, share};
+use super::intervals::{TimeSet, seconds, share};
 use super::model::{Adjustments, Category, ProcessId, Span, Trace};
 
-/// How many of the worst predictions are listed.
-const WORST: usize = 5;
+/// The number of worst predictions in the summary.
+const WORST_PREDICTIONS: usize = 5;
 
-/// What a trace says, in a few numbers.
+/// The summary of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// The run that is described, where tasks carry numbers of runs.
+    /// The number of the run that is described, if runs have numbers.
     pub run: Option<u64>,
-    /// How long it and the other runs took; none without tasks.
+    /// The lengths of all runs; `None` without tasks.
     pub runs: Option<Runs>,
-    /// Tasks of the run.
+    /// The number of tasks in the run.
     pub tasks: u64,
-    /// Tasks that belong to no run where others do.
+    /// The number of tasks outside the runs.
     pub tasks_outside: u64,
-    /// Time during which tasks outside of runs ran.
+    /// Time during which tasks outside the runs ran.
     pub outside_s: f64,
     /// Processes with tasks in the run.
     pub devices: Vec<DeviceSummary>,
-    /// Of the shorter of copy and compute time, the share that ran while the other ran; none where nothing could.
+    /// The share of the shorter of copy and compute time during which the other ran; `None` if no device has both.
     pub hidden_fraction: Option<f64>,
-    /// Share of the units' time during which they did nothing; none without tasks.
+    /// The share of the units' time in which they were idle; `None` without tasks.
     pub idle_fraction: Option<f64>,
-    /// The chain of tasks that decided when the run ended; none without tasks.
+    /// The critical path; `None` without tasks.
     pub critical_path: Option<CriticalPath>,
-    /// How well durations were predicted.
+    /// Predicted and measured durations.
     pub predictions: Predictions,
-    /// What the program did around the tasks, by name, in order of first appearance.
+    /// Steps of the program outside the tasks, by name, in order of first appearance.
     pub host: Vec<HostStep>,
-    /// What was changed when the file was written.
+    /// Corrections in the file.
     pub adjustments: Adjustments,
 }
 
-/// How long the runs took.
+/// The lengths of the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Runs {
-    /// How many there are.
+    /// The number of runs.
     pub count: u64,
-    /// The run described.
+    /// The run that is described.
     pub median_s: f64,
     /// The shortest.
     pub min_s: f64,
@@ -78,15 +77,15 @@ pub struct Runs {
 pub struct DeviceSummary {
     /// Its name.
     pub name: String,
-    /// While it computed.
+    /// Time during which it computed.
     pub compute_s: f64,
-    /// While it copied.
+    /// Time during which it copied.
     pub copy_s: f64,
-    /// While it did anything.
+    /// Time during which it was busy.
     pub busy_s: f64,
-    /// Of the shorter of copy and compute time, the share that ran while the other ran.
+    /// The share of the shorter of copy and compute time during which the other ran.
     pub hidden_fraction: Option<f64>,
-    /// Share of its units' time during which they did nothing.
+    /// The share of its units' time in which they were idle.
     pub idle_fraction: f64,
     /// Its lanes.
     pub lanes: Vec<LaneSummary>,
@@ -97,28 +96,28 @@ pub struct DeviceSummary {
 pub struct LaneSummary {
     /// Its name.
     pub name: String,
-    /// Tasks on it.
+    /// The number of its tasks.
     pub tasks: u64,
-    /// While one of them ran.
+    /// Time during which one of them ran.
     pub busy_s: f64,
     /// The rest of the run.
     pub idle_s: f64,
 }
 
-/// Durations against what the cost model said.
+/// Predicted and measured durations of all tasks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Predictions {
-    /// Tasks with a prediction.
+    /// The number of tasks with a prediction.
     pub count: u64,
-    /// What was predicted for them together.
+    /// The sum of their predicted durations.
     pub predicted_s: f64,
-    /// What they took together.
+    /// The sum of their measured durations.
     pub measured_s: f64,
-    /// The worst of them, by ratio, either way.
+    /// The tasks with the largest ratio of the two durations, in either direction.
     pub worst: Vec<Prediction>,
 }
 
-/// One task against what the cost model said.
+/// Predicted and measured duration of one task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The task.
@@ -127,16 +126,16 @@ pub struct Prediction {
     pub device: String,
     /// Its lane.
     pub lane: String,
-    /// What was predicted.
+    /// The predicted duration.
     pub predicted_s: f64,
-    /// What it took.
+    /// The measured duration.
     pub measured_s: f64,
     /// Measured over predicted.
     pub ratio: f64,
 }
 
 impl Trace {
-    /// The trace in a few numbers; of repeated runs the median one.
+    /// The summary; of several runs it describes the median one.
     pub fn summary(&self) -> Summary {
         let lengths = run_lengths(&self.spans);
         let (run, runs) = median_run(lengths);
@@ -161,7 +160,7 @@ impl Trace {
             runs,
             tasks: in_run.len() as u64,
             tasks_outside: self.spans.iter().filter(outside).count() as u64,
-            outside_s: seconds(Moments::of(self.spans.iter().filter(outside).map(times)).length()),
+            outside_s: seconds(TimeSet::of(self.spans.iter().filter(outside).map(times)).length()),
             hidden_fraction,
             idle_fraction,
             critical_path: critical::path(self, &in_run),
@@ -172,7 +171,7 @@ impl Trace {
         }
     }
 
-    /// A process in a run of that length; none where it has no task in it.
+    /// The summary of a process in a run of that length; `None` if it has no task in the run.
     fn measure(&self, process: ProcessId, in_run: &[u32], length_ns: u64) -> Option<Measured> {
         let mut by_lane: BTreeMap<usize, Vec<&Span>> = BTreeMap::new();
         for span in in_run.iter().map(|&index| &self.spans[index as usize]) {
@@ -185,12 +184,12 @@ impl Trace {
             return None;
         }
         let of = |wanted: &dyn Fn(Category) -> bool| {
-            Moments::of(
+            TimeSet::of(
                 by_lane.values().flatten().filter(|span| wanted(span.category)).map(|span| times(span)),
             )
         };
         let (copy, compute) = (of(&Category::is_copy), of(&Category::is_compute));
-        let (hidden_ns, shorter_ns) = (copy.shared_with(&compute), copy.length().min(compute.length()));
+        let (hidden_ns, shorter_ns) = (copy.intersection_ns(&compute), copy.length().min(compute.length()));
 
         let streams = |category| category == Category::Kernel || Category::is_copy(category);
         let (mut units, mut idle_ns) = (0, 0);
@@ -200,7 +199,7 @@ impl Trace {
         }
         let mut lanes = Vec::new();
         for (&lane, spans) in &by_lane {
-            let busy_ns = Moments::of(spans.iter().map(|span| times(span))).length();
+            let busy_ns = TimeSet::of(spans.iter().map(|span| times(span))).length();
             if spans.iter().any(|span| !streams(span.category)) {
                 units += 1;
                 idle_ns += length_ns - busy_ns;
@@ -237,11 +236,11 @@ impl Trace {
             predictions.measured_s += seconds(span.duration_ns());
             ranked.push((span.duration_ns() as f64 / (predicted_us * 1e3), span));
         }
-        // Half as long is as far off as twice as long.
+        // Half the predicted time is as wrong as twice the predicted time.
         ranked.sort_by(|a, b| b.0.ln().abs().total_cmp(&a.0.ln().abs()));
-        ranked.truncate(WORST);
+        ranked.truncate(WORST_PREDICTIONS);
         for (ratio, span) in ranked {
-            let (device, lane) = self.place(span);
+            let (device, lane) = self.process_and_lane(span);
             predictions.worst.push(Prediction {
                 name: span.name.clone(),
                 device: device.to_owned(),
@@ -255,7 +254,7 @@ impl Trace {
     }
 }
 
-/// A device's summary and what the totals need of it.
+/// The summary of a device and its terms of the totals.
 struct Measured {
     summary: DeviceSummary,
     hidden_ns: u64,
@@ -268,7 +267,7 @@ fn times(span: &Span) -> (u64, u64) {
     (span.start_ns, span.end_ns)
 }
 
-/// The length of every run, by its number; tasks without one are a run of their own only where there is no other.
+/// The length of every run by its number; tasks without a number are a run if no task has one.
 fn run_lengths(spans: &[Span]) -> Vec<(Option<u64>, u64)> {
     let mut bounds: BTreeMap<Option<u64>, (u64, u64)> = BTreeMap::new();
     for span in spans.iter().filter(|span| span.category.is_task()) {

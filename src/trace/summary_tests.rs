@@ -1,4 +1,4 @@
-//! Summaries of traces small enough to work out by hand.
+//! Summaries of traces that are small enough to compute by hand.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn pipeline(trace: &mut Trace, name: &str, from_ns: u64, run: Option<u64>) {
 }
 
 #[test]
-fn one_pipeline_is_summed_up() {
+fn one_pipeline_is_summarised() {
     let mut trace = Trace::default();
     pipeline(&mut trace, "cuda:0", 100, None);
     let summary = trace.summary();
@@ -54,10 +54,10 @@ fn one_pipeline_is_summed_up() {
 }
 
 #[test]
-fn devices_weigh_by_what_could_be_hidden() {
+fn the_hidden_fraction_is_weighted_by_the_shorter_time() {
     let mut trace = Trace::default();
     pipeline(&mut trace, "cuda:0", 0, None);
-    // All of four ns of compute behind a copy, and a device that only computes.
+    // Four ns of compute, all hidden behind a copy; and a device that only computes.
     let [h2d, compute, _] = device(&mut trace, "cuda:1");
     trace.span(span(h2d, Category::Upload, 0, 15, None));
     trace.span(span(compute, Category::Kernel, 1, 5, None));
@@ -110,7 +110,7 @@ fn of_several_runs_the_median_one_is_described() {
 }
 
 #[test]
-fn the_critical_path_follows_what_ended_last() {
+fn the_critical_path_follows_the_predecessor_that_ended_last() {
     let mut trace = Trace::default();
     pipeline(&mut trace, "cuda:0", 1_000, None);
     let path = trace.summary().critical_path.unwrap();
@@ -125,7 +125,7 @@ fn the_critical_path_follows_what_ended_last() {
 }
 
 #[test]
-fn gaps_of_the_critical_path_are_told() {
+fn gaps_of_the_critical_path_are_reported() {
     let mut trace = Trace::default();
     let [h2d, compute, _] = device(&mut trace, "cuda:0");
     let upload = trace.span(span(h2d, Category::Upload, 10, 20, None));
@@ -141,7 +141,7 @@ fn gaps_of_the_critical_path_are_told() {
 }
 
 #[test]
-fn arrows_in_a_circle_end_somewhere() {
+fn a_critical_path_ends_even_if_arrows_form_a_cycle() {
     let mut trace = Trace::default();
     let [h2d, compute, d2h] = device(&mut trace, "cuda:0");
     let spans = [h2d, compute, d2h].map(|lane| trace.span(span(lane, Category::Kernel, 5, 9, None)));
@@ -154,7 +154,7 @@ fn arrows_in_a_circle_end_somewhere() {
 }
 
 #[test]
-fn the_worst_predictions_are_those_furthest_off_either_way() {
+fn the_worst_predictions_have_the_largest_ratio_in_either_direction() {
     let mut trace = Trace::default();
     let [_, compute, _] = device(&mut trace, "cuda:0");
     let durations_us = [10, 40, 2, 11, 9, 12, 10];
@@ -177,7 +177,7 @@ fn the_worst_predictions_are_those_furthest_off_either_way() {
 }
 
 #[test]
-fn steps_of_the_program_are_told_with_and_without_those_inside() {
+fn steps_of_the_program_are_timed_with_and_without_nested_steps() {
     let mut trace = Trace::default();
     let program = trace.process("rowloom");
     let [main, worker] = ["main", "worker"].map(|name| trace.lane(program, name));
@@ -200,7 +200,7 @@ fn steps_of_the_program_are_told_with_and_without_those_inside() {
 }
 
 #[test]
-fn nothing_recorded_is_no_error() {
+fn an_empty_trace_has_an_empty_summary() {
     let summary = Trace::default().summary();
     assert_eq!((summary.tasks, summary.hidden_fraction), (0, None));
 }

@@ -1,4 +1,4 @@
-//! A trace survives its file; lanes never overlap; damage is refused.
+//! A trace reads back as written; spans of a lane never overlap; damaged files are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::error::Error;
 
-/// A folder with a file in it that a trace was written to.
+/// A folder with the file of a trace.
 fn written(trace: &Trace) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
@@ -31,7 +31,7 @@ fn host(lane: LaneId, name: &str, start_ns: u64, end_ns: u64) -> Span {
     Span { category: Category::Host, ..task(lane, name, start_ns, end_ns) }
 }
 
-/// A lane of its own trace.
+/// A trace with one lane.
 fn one_lane() -> (Trace, LaneId) {
     let mut trace = Trace::default();
     let process = trace.process("cuda:0");
@@ -86,7 +86,7 @@ fn the_file_has_the_events_that_viewers_expect() {
     let (_folder, path) = written(&full());
     let events = events(&path);
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-    assert_eq!(of("M").len(), 2 * (2 + 3), "each process and lane has a name and a place");
+    assert_eq!(of("M").len(), 2 * (2 + 3), "each process and lane has a name and a position");
     assert_eq!(of("X").len(), 4);
     assert_eq!(of("C").len(), 3);
     let upload = of("X")[0];
@@ -96,8 +96,8 @@ fn the_file_has_the_events_that_viewers_expect() {
     assert_eq!(upload["args"]["kernel"], "csr_\"subwarp\"");
     let (start, end) = (of("s")[0], of("f")[0]);
     assert_eq!((&start["tid"], &end["tid"], &end["bp"]), (&upload["tid"], &of("X")[1]["tid"], &json!("e")));
-    assert_eq!(start["ts"], json!(1234.566), "the arrow leaves from inside its source");
-    assert_eq!(end["ts"], json!(1234.568), "and arrives inside its target");
+    assert_eq!(start["ts"], json!(1234.566), "the arrow starts inside its source");
+    assert_eq!(end["ts"], json!(1234.568), "the arrow ends inside its target");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn an_overlap_within_the_error_of_clocks_is_moved_and_counted() {
 }
 
 #[test]
-fn spans_without_length_are_shown_one_nanosecond_long() {
+fn spans_of_length_zero_are_written_one_nanosecond_long() {
     let (mut trace, lane) = one_lane();
     for name in ["a", "b", "c"] {
         trace.span(task(lane, name, 5, 5));
@@ -169,12 +169,12 @@ fn spans_of_the_program_nest_and_those_of_tasks_do_not() {
     trace.span(host(lane, "partition", 10, 40));
     trace.span(host(lane, "verify", 40, 100));
     trace.check().unwrap();
-    trace.span(host(lane, "astride", 90, 110));
+    trace.span(host(lane, "crossing", 90, 110));
     assert!(trace.check().is_err());
     let read = Trace::read(&written(&trace).1).unwrap();
     let times: Vec<_> = read.spans().iter().map(|span| (span.start_ns, span.end_ns)).collect();
-    assert_eq!(times, [(0, 100), (0, 40), (10, 39), (40, 99), (100, 110)], "shared ends are told apart");
-    assert_eq!(read.adjustments().moved_spans, 1, "the one astride");
+    assert_eq!(times, [(0, 100), (0, 40), (10, 39), (40, 99), (100, 110)], "equal ends are separated");
+    assert_eq!(read.adjustments().moved_spans, 1, "the crossing span");
 
     let (mut trace, lane) = one_lane();
     trace.span(host(lane, "run", 0, 100));
@@ -183,7 +183,7 @@ fn spans_of_the_program_nest_and_those_of_tasks_do_not() {
 }
 
 #[test]
-fn a_span_inside_one_that_was_moved_goes_along() {
+fn a_span_inside_a_moved_span_moves_too() {
     let (mut trace, lane) = one_lane();
     trace.span(host(lane, "a", 10_000, 17_690));
     trace.span(host(lane, "moved behind a", 17_000, 27_000));
@@ -208,7 +208,7 @@ fn arrows_back_in_time_are_left_out_and_counted() {
 }
 
 #[test]
-fn times_that_a_file_cannot_hold_are_refused() {
+fn times_beyond_the_limit_of_a_file_are_refused() {
     for (start_ns, end_ns) in [(2, 1), (0, u64::MAX)] {
         let (mut trace, lane) = one_lane();
         trace.span(task(lane, "a", start_ns, end_ns));
@@ -217,7 +217,7 @@ fn times_that_a_file_cannot_hold_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_is_refused_with_its_place() {
+fn other_files_are_refused_with_path_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
     let whole = std::fs::read_to_string(written(&full()).1).unwrap();
@@ -260,8 +260,8 @@ fn an_overlap_in_a_file_is_refused() {
 }
 
 proptest! {
-    /// Back-to-back spans at any time, inside one that ends just behind the last: exact after reading, and in order for
-    /// viewers that add doubles, with or without taking off the lane's first beginning.
+    /// Consecutive spans inside one that ends just after the last: exact after reading, and in order for viewers that add doubles, with or
+    /// without subtracting the first start of the lane.
     #[test]
     fn touching_spans_never_overlap_in_doubles(
         origin_ns in prop_oneof![0u64..5_000, 0u64..1 << 49],
@@ -282,19 +282,19 @@ proptest! {
         let events = events(&path);
         let spans: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
         let number = |event: &Value, key: &str| event[key].as_f64().unwrap();
-        for taken_off in [0.0, number(spans[0], "ts")] {
-            let start = |event: &Value| number(event, "ts") - taken_off;
+        for subtracted in [0.0, number(spans[0], "ts")] {
+            let start = |event: &Value| number(event, "ts") - subtracted;
             let end = |event: &Value| start(event) + number(event, "dur");
             for pair in spans[2..].windows(2) {
                 prop_assert!(end(pair[0]) <= start(pair[1]), "{} {}", pair[0], pair[1]);
             }
-            prop_assert!(end(spans[spans.len() - 1]) < end(spans[1]), "the last one ends behind the outer");
+            prop_assert!(end(spans[spans.len() - 1]) < end(spans[1]), "the last span ends after the outer one");
         }
     }
 
-    /// Whatever is recorded on a lane: what is written keeps the rules, or nothing is.
+    /// Any spans on a lane: the file keeps the rules, or no file is written.
     #[test]
-    fn what_is_written_keeps_the_rules(
+    fn a_written_file_keeps_the_rules(
         nests in any::<bool>(),
         spans in prop::collection::vec((0u64..20_000, 0u64..20_000), 0..12),
     ) {

@@ -1,12 +1,11 @@
 //! Traces as files that Perfetto, chrome://tracing and speedscope open.
 //!
-//! The file is the object form of the Chrome trace format. It is streamed: memory for it is a buffer and sixteen bytes
-//! a span. A file is there whole or as it was before.
+//! The file is the object form of the Chrome trace format. It is streamed: it needs memory for a buffer and sixteen bytes a span. A
+//! failed write leaves the old file as it was.
 //!
-//! Microseconds are written with three decimals, which is exact. Viewers add a beginning and a duration as doubles
-//! (speedscope after taking off the lane's first beginning), so a rounding error could put the sum behind the beginning
-//! of the next span. Where it would, a duration shorter by that error is written, which still reads as the same
-//! nanosecond.
+//! Microseconds are written with three decimals, which is exact. Viewers add start and duration as doubles (speedscope after
+//! subtracting the first start of the lane), so that a rounding error could put the sum behind the start of the next span. In that case
+//! the written duration is shorter by that error, and still reads as the same nanosecond.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -20,18 +19,18 @@ use crate::files;
 
 /// The metadata key by which traces of Rowloom are recognised; its value is the version of the layout.
 pub const FORMAT_KEY: &str = "rowloom_trace";
-/// The layout that is written and read.
+/// The version of the layout.
 pub(super) const FORMAT: u64 = 1;
-/// The metadata key of what was changed.
+/// The metadata key of the corrections.
 pub(super) const ADJUSTMENTS_KEY: &str = "adjustments";
 
 impl Trace {
-    /// Writes the trace, all of it or nothing.
+    /// Writes the whole trace or nothing.
     ///
-    /// Spans of a lane that overlap by a few microseconds, as times from two clocks may, are moved apart and counted
-    /// under `adjustments` in the file's metadata; a larger overlap is an internal error.
+    /// Spans of a lane that overlap by a few microseconds, as times from two clocks can, are moved apart and counted as `adjustments` in
+    /// the metadata; a larger overlap is an internal error.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let (times, adjustments) = self.settled()?;
+        let (times, adjustments) = self.corrected_times()?;
         self.check_ids()?;
         files::replace(path, |file| {
             let mut file = Events { file: BufWriter::with_capacity(1 << 18, file), trace: self, first: true };
@@ -40,7 +39,7 @@ impl Trace {
         })
     }
 
-    /// Fails where an id was given out by another trace, or a counter's time is beyond what a file can hold.
+    /// Fails if an id is from another trace, or a counter's time is larger than [`LATEST_NS`].
     fn check_ids(&self) -> Result<()> {
         let spans = self.spans.len();
         let foreign = self.flows.iter().any(|(from, to)| from.index() >= spans || to.index() >= spans)
@@ -59,11 +58,11 @@ impl Trace {
     }
 }
 
-/// Events on their way into a file.
+/// A writer of events.
 struct Events<'a, W: Write> {
     file: W,
     trace: &'a Trace,
-    /// Whether nothing was written yet.
+    /// Whether the next event is the first.
     first: bool,
 }
 
@@ -86,7 +85,7 @@ impl<W: Write> Events<'_, W> {
         for (span, &time) in self.trace.spans.iter().zip(times) {
             self.span(span, time, lane_starts[span.lane.index()])?;
         }
-        // Behind the spans: of events at the same time viewers take the first first, and an arrow needs its span.
+        // After the spans: viewers process events of the same time in order, and an arrow needs its span.
         for (number, &(from, to, at_ns)) in arrows.iter().enumerate() {
             self.arrow(number, from, at_ns.0, "s")?;
             self.arrow(number, to, at_ns.1, "f")?;
@@ -95,7 +94,7 @@ impl<W: Write> Events<'_, W> {
         self.file.write_all(b"\n]}\n")
     }
 
-    /// Begins an event of a kind.
+    /// Begins an event of a phase.
     fn event(&mut self, phase: &str) -> io::Result<()> {
         let separator = if std::mem::take(&mut self.first) { "" } else { "," };
         write!(self.file, "{separator}\n{{\"ph\":\"{phase}\"")
@@ -110,15 +109,15 @@ impl<W: Write> Events<'_, W> {
         write!(self.file, ",\"{key}\":{}.{:03}", ns / 1000, ns % 1000)
     }
 
-    /// Where a lane's events go; lanes are numbered through all processes and behind them, as some viewers mix up equal
-    /// numbers and others take a thread with its process's number for the main one.
+    /// The process and thread number of a lane. Lanes of all processes have different numbers, after those of the processes: some viewers
+    /// confuse equal numbers, and others treat a thread with the number of its process as the main thread.
     fn lane(&mut self, lane: LaneId) -> io::Result<()> {
         let process = self.trace.lanes[lane.index()].process;
         let tid = self.trace.processes.len() + lane.index() + 1;
         write!(self.file, ",\"pid\":{},\"tid\":{tid}", process.0 + 1)
     }
 
-    /// Names processes and lanes, and puts them in order.
+    /// Writes the names and the order of processes and lanes.
     fn names(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for (index, name) in trace.processes.iter().enumerate() {
@@ -187,8 +186,8 @@ impl<W: Write> Events<'_, W> {
         self.file.write_all(b"}")
     }
 
-    /// Arrows that can be drawn: source, target, and for each a time inside it, off its edges where it has an inside,
-    /// so that viewers find the span and no neighbour, and in order, so that they take the source first.
+    /// Arrows that can be drawn: source, target, and a time inside each. The times are not at the edges of their spans where possible,
+    /// so that viewers do not attach the arrow to a neighbour, and the source comes first.
     fn arrows(&self, times: &[Interval]) -> Vec<(SpanId, SpanId, (u64, u64))> {
         let inside = |span: SpanId| {
             let Interval { start_ns, end_ns } = times[span.index()];
@@ -206,7 +205,7 @@ impl<W: Write> Events<'_, W> {
         self.event(phase)?;
         self.lane(self.trace.spans[span.index()].lane)?;
         self.time("ts", at_ns)?;
-        // Different words at both ends: chrome://tracing puts their arguments together.
+        // Different keys at the two ends: chrome://tracing merges their arguments.
         let (binding, word) = if phase == "f" { (",\"bp\":\"e\"", "to") } else { ("", "from") };
         write!(
             self.file,
@@ -229,12 +228,12 @@ impl<W: Write> Events<'_, W> {
     }
 }
 
-/// The microseconds to write where the exact ones, added as doubles, come out behind the end.
+/// The duration in microseconds to write if the exact one, added as a double, exceeds the end.
 fn rounded_duration(time: Interval, lane_start_ns: u64) -> Option<f64> {
     let microseconds = |ns: u64| ns as f64 / 1000.0;
     let (start, end, origin) =
         (microseconds(time.start_ns), microseconds(time.end_ns), microseconds(lane_start_ns));
-    // Added as the file has it, and with the lane's first beginning taken off.
+    // With and without subtracting the first start of the lane.
     let stays_before =
         |duration: &f64| start + duration <= end && (start - origin) + duration <= end - origin;
     let exact = microseconds(time.end_ns - time.start_ns);

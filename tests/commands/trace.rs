@@ -1,9 +1,9 @@
-//! `rowloom trace`: a trace made by the library, summed up by the program; anything else refused.
+//! `rowloom trace`: the summary of a trace that the library wrote; other files are refused.
 
 use crate::support::{Place, SMALL};
 use rowloom::trace::{Arguments, Category, Span, Trace};
 
-/// Two runs of a copy, a kernel that half hides behind a second copy, and a step of the program. Each task takes
+/// Two runs, each with a copy, a second copy and a kernel whose first half overlaps it; and a step of the program. Tasks take
 /// milliseconds; run 1 is the slower one.
 fn sample(place: &Place, name: &str) -> Trace {
     let mut trace = Trace::default();
@@ -44,7 +44,7 @@ fn sample(place: &Place, name: &str) -> Trace {
 }
 
 #[test]
-fn a_trace_is_summed_up_in_tables() {
+fn a_trace_is_summarised_in_tables() {
     let place = Place::new();
     sample(&place, "run.json");
     let text = place.succeed("trace run.json").stdout;
@@ -101,11 +101,14 @@ fn a_trace_without_tasks_shows_the_steps_of_the_program() {
     });
     trace.write(&place.path("host.json")).unwrap();
     let text = place.succeed("trace host.json").stdout;
-    assert!(text.contains("read") && !text.contains('\u{1b}'), "names cannot command the terminal: {text}");
+    assert!(
+        text.contains("read") && !text.contains('\u{1b}'),
+        "control characters of names reach the terminal: {text}"
+    );
 }
 
 #[test]
-fn anything_else_is_an_input_error() {
+fn other_files_are_input_errors() {
     let place = Place::new();
     place.write("a.mtx", SMALL);
     place.write(
