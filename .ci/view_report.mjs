@@ -29,7 +29,7 @@ function faultsOfPictures() {
       return [point.x, point.y];
     });
   };
-  // Two convex shapes are apart if the shadows on one side's normal are.
+  // Two convex shapes are disjoint if their projections on the normal of one side are.
   const apart = (a, b) => [a, b].some((shape) => [0, 1].some((side) => {
     const [[x0, y0], [x1, y1]] = [shape[side], shape[side + 1]];
     const length = Math.hypot(x1 - x0, y1 - y0) || 1;
@@ -86,13 +86,13 @@ async function tips(page, complain) {
     const name = await svg.evaluate((one) => one.getAttribute('aria-label'));
     if (!/\d/.test(tip)) complain(`pointing at a mark of "${name}" shows "${tip}"`);
     await page.mouse.move(1, 1);
-    if (!await page.$eval('#tip', (one) => one.hidden)) complain('a tip stays when the pointer has left');
+    if (!await page.$eval('#tip', (one) => one.hidden)) complain('a tooltip stays after the pointer has left');
     tried += 1;
   }
   return tried;
 }
 
-/** A finger's tip stays when the finger has gone. */
+/** After a tap the tooltip stays. */
 async function taps(page, complain) {
   const mark = await page.$('.figures svg.plot.narrow .mark');
   if (!mark) return;
@@ -171,7 +171,7 @@ async function tables(page, complain) {
   return sorted;
 }
 
-/** Fields of CSV text; a reader of its own, by the letter of RFC 4180. */
+/** Fields of CSV text, by RFC 4180. */
 function parsed(text) {
   const rows = [[]];
   for (const [, field, quoted, end] of text.matchAll(/((?:"((?:[^"]|"")*)")|[^,"\n]*)(,|\n|$)/g)) {

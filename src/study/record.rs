@@ -1,4 +1,4 @@
-//! One measured thing as one flat line: what all tables, plots and files of results are made of.
+//! One result as a flat record: tables, figures and files of results are made of these.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ use super::facts::MatrixFacts;
 use super::times::Times;
 use crate::matrix::Dtype;
 
-/// How the bytes of a product are counted in every rate and roofline.
+/// The definition of the bytes in every rate and roofline.
 pub const BYTE_MODEL: &str = "compulsory: A once, the rows of X that are used once, Y once";
 
-/// What was measured.
+/// The kind of a measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measured {
@@ -21,7 +21,7 @@ pub enum Measured {
     Run,
     /// A kernel alone.
     Kernel,
-    /// Another library's kernel alone.
+    /// A kernel of another library alone.
     Peer,
     /// A conversion between formats.
     Conversion,
@@ -39,12 +39,12 @@ impl Measured {
     }
 }
 
-/// One measured thing. What does not apply is none.
+/// One result. Fields that do not apply are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The sweep of a study it belongs to.
     pub sweep: String,
-    /// What was measured.
+    /// The kind of the measurement.
     pub measured: Measured,
     /// The matrix.
     pub matrix: MatrixFacts,
@@ -52,67 +52,67 @@ pub struct Record {
     pub dtype: Option<Dtype>,
     /// Columns of X.
     pub k: Option<usize>,
-    /// Devices, as typed.
+    /// The devices as given.
     pub devices: String,
-    /// How many of them compute.
+    /// The number of devices that compute.
     pub device_count: usize,
-    /// Threads of the CPU.
+    /// CPU threads.
     pub threads: usize,
     /// The kernel, the peer's algorithm, or the conversion.
     pub kernel: String,
-    /// The kernels that were chosen for a run.
+    /// The kernels that the planner chose for a run.
     pub chosen: Option<String>,
-    /// How A gets to the devices.
+    /// The mode: resident, oneshot or stream.
     pub mode: Option<String>,
-    /// How the CPU's threads share rows.
+    /// The schedule of rows over CPU threads.
     pub schedule: Option<String>,
-    /// Bytes of A in a chunk, as asked for.
+    /// The requested bytes of A in a chunk.
     pub chunk_bytes: Option<u64>,
-    /// Chunks that were planned.
+    /// The number of chunks in the plan.
     pub chunks: Option<usize>,
-    /// The CPU's share, as asked for.
+    /// The requested CPU share.
     pub cpu_share: Option<f64>,
-    /// How things cross to the devices, as asked for.
+    /// The requested transfer: staged or registered.
     pub transfer: Option<String>,
-    /// Whether nothing was computed.
+    /// Whether the run was simulated.
     pub simulated: bool,
     /// Its times, in seconds.
     pub times: Times,
-    /// Seconds that were predicted.
+    /// The predicted time.
     pub predicted_s: Option<f64>,
-    /// Additions and multiplications.
+    /// Floating-point operations.
     pub flops: Option<f64>,
-    /// Bytes that must move, counted as [`BYTE_MODEL`] says.
+    /// Compulsory bytes, as [`BYTE_MODEL`] defines them.
     pub bytes: Option<u64>,
-    /// Rate of the memory they move in.
+    /// Bandwidth of the device's memory.
     pub memory_gb_per_s: Option<f64>,
-    /// Most arithmetic there is.
+    /// Peak arithmetic rate of the device.
     pub peak_gflops: Option<f64>,
-    /// How many times faster than the serial one.
+    /// Speed-up over the serial version.
     pub speedup: Option<f64>,
-    /// Of the shorter of copy and compute time the share that ran while the other ran.
+    /// The share of the shorter of copy and compute time during which the other ran.
     pub hidden_fraction: Option<f64>,
-    /// Share of the devices' time in which they did nothing.
+    /// The share of the devices' time in which they were idle.
     pub idle_fraction: Option<f64>,
-    /// Bytes that crossed to the devices.
+    /// Bytes copied to the devices.
     pub to_device_bytes: Option<u64>,
-    /// Bytes that came back.
+    /// Bytes copied from the devices.
     pub from_device_bytes: Option<u64>,
-    /// How the result compares; none where it was not looked at.
+    /// The check of the result; `None` if it was not checked.
     pub checked: Option<Checked>,
-    /// Why there are no times.
+    /// The reason why there are no times.
     pub reason: Option<String>,
-    /// What makes the times doubtful.
+    /// Reasons to doubt the times.
     pub doubts: Vec<String>,
 }
 
 impl Record {
-    /// Thousand million operations a second, at the median time.
+    /// The rate at the median time.
     pub fn gflops(&self) -> Option<f64> {
         Some(self.flops? / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
     }
 
-    /// The same at the mean time.
+    /// The mean of the rates of all samples.
     pub fn mean_gflops(&self) -> Option<f64> {
         self.each_gflops().and_then(|times| times.mean)
     }
@@ -124,25 +124,25 @@ impl Record {
         Some(Times::new(&positive.map(|seconds| flops / seconds * 1e-9).collect::<Vec<_>>()))
     }
 
-    /// Rate at which the bytes that must move did.
+    /// The bandwidth of the compulsory bytes at the median time.
     pub fn gb_per_s(&self) -> Option<f64> {
         Some(self.bytes? as f64 / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
     }
 
-    /// Share of the roofline: seconds that memory and arithmetic need at least over those it took.
+    /// The share of the roofline: the lower bound of the time by memory and arithmetic, over the median time.
     pub fn roofline_fraction(&self) -> Option<f64> {
         let memory_s = self.bytes? as f64 / (self.memory_gb_per_s? * 1e9);
         let compute_s = self.peak_gflops.zip(self.flops).map_or(0.0, |(peak, flops)| flops / (peak * 1e9));
         Some(memory_s.max(compute_s) / self.times.median.filter(|&median| median > 0.0)?)
     }
 
-    /// Whether it is known to be wrong.
+    /// Whether the check found a wrong result.
     pub fn is_wrong(&self) -> bool {
         self.checked.is_some_and(|checked| !checked.passed)
     }
 }
 
-/// Every kernel and peer of a case, a line each.
+/// One record for each kernel and peer of a case.
 pub fn records_of(case: &CaseResult) -> Vec<Record> {
     let base = Record {
         measured: Measured::Kernel,
@@ -178,32 +178,32 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
     records
 }
 
-/// The kernel that all speed-ups are measured against.
+/// The kernel that speed-ups are relative to.
 const SERIAL: &str = "serial_csr";
 
-/// Says of each record how many times faster it is than the serial kernel on the same matrix, precision and K, and of each
-/// parallel conversion how many times faster than its serial twin.
+/// Sets the speed-up of each record over the serial kernel on the same matrix, precision and K, and of each conversion over its serial
+/// version.
 pub fn add_speedups(records: &mut [Record]) {
     type Key = (String, Option<Dtype>, Option<usize>, String);
-    let key = |record: &Record, twin: &str| -> Key {
-        (record.matrix.hash.clone(), record.dtype, record.k, twin.to_string())
+    let key = |record: &Record, name: &str| -> Key {
+        (record.matrix.hash.clone(), record.dtype, record.k, name.to_string())
     };
     let mut serial: Vec<(Key, f64)> = Vec::new();
     for record in records.iter() {
-        let twin = match record.measured {
+        let name = match record.measured {
             Measured::Conversion => record.kernel.strip_suffix(", serial"),
             _ => Some("").filter(|_| record.kernel == SERIAL),
         };
-        if let (Some(twin), Some(median)) = (twin, record.times.median) {
-            serial.push((key(record, twin), median));
+        if let (Some(name), Some(median)) = (name, record.times.median) {
+            serial.push((key(record, name), median));
         }
     }
     for record in records {
-        let twin = match record.measured {
+        let name = match record.measured {
             Measured::Conversion => record.kernel.rsplit_once(", ").map_or("", |(conversion, _)| conversion),
             _ => "",
         };
-        let wanted = key(record, twin);
+        let wanted = key(record, name);
         let baseline = serial.iter().find(|(key, _)| *key == wanted).map(|(_, seconds)| *seconds);
         let median = record.times.median.filter(|&median| median > 0.0);
         record.speedup = baseline.zip(median).map(|(baseline, median)| baseline / median);
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((record.gflops(), record.gb_per_s()), (Some(0.5), Some(1.0)));
         assert_eq!(record.roofline_fraction(), Some(0.25));
         let bound = Record { peak_gflops: Some(1.0), ..record };
-        assert_eq!(bound.roofline_fraction(), Some(0.5), "arithmetic is the lower roof");
+        assert_eq!(bound.roofline_fraction(), Some(0.5), "arithmetic is the lower bound");
         assert_eq!(Record::default().gflops(), None);
     }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_are_compared_with_their_serial_twins() {
+    fn conversions_are_compared_with_their_serial_versions() {
         let conversion =
             |kernel, seconds| Record { measured: Measured::Conversion, ..record(kernel, seconds, 0) };
         let mut records = [

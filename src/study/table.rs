@@ -5,20 +5,20 @@ use super::record::Record;
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
-    /// Words.
+    /// Text.
     Text(String),
     /// A number.
     Number(f64),
     /// A whole number.
     Count(u64),
-    /// Nothing.
+    /// No value.
     Nothing,
 }
 
-/// A column: its name, and what stands in it.
+/// A column: its name, and its value in a record.
 type Column = (&'static str, fn(&Record) -> Field);
 
-/// The columns of every table of records, with what stands in them.
+/// The columns of every table of records.
 const COLUMNS: [Column; 41] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
@@ -79,7 +79,7 @@ fn count(count: Option<u64>) -> Field {
     count.map_or(Field::Nothing, Field::Count)
 }
 
-/// All records as comma-separated values (RFC 4180), after one comment line for each of `comments`.
+/// All records as comma-separated values (RFC 4180), with one comment line for each of `comments` first.
 pub fn csv(records: &[Record], comments: &[String]) -> String {
     let mut csv = String::new();
     for comment in comments {
@@ -123,7 +123,7 @@ const SHOWN: [&str; 14] = [
     "reason",
 ];
 
-/// The columns that people compare, as a Markdown table; numbers with four digits.
+/// A Markdown table of the most important columns; numbers have four digits.
 pub fn markdown(records: &[Record]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let columns: Vec<_> = COLUMNS.iter().filter(|(name, _)| SHOWN.contains(name)).collect();
@@ -156,7 +156,7 @@ mod tests {
     use crate::study::{MatrixFacts, Times};
 
     #[test]
-    fn names_with_commas_and_quotes_stay_one_cell() {
+    fn names_with_commas_and_quotes_are_one_cell() {
         let matrix = MatrixFacts { name: "gen:a,\"n\"=3".into(), ..MatrixFacts::default() };
         let record = Record { matrix, times: Times::new(&[0.5]), ..Record::default() };
         let csv = csv(&[record], &["made by\nhand".into()]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people_have_four_digits() {
+    fn numbers_in_markdown_have_four_digits() {
         assert_eq!(
             [0.0, 1.23456, 0.0123456, 123456.7, 1.5e-6].map(four_digits),
             ["0.000000", "1.235", "0.01235", "123457", "1.500e-6"]

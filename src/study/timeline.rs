@@ -1,30 +1,30 @@
-//! One run as a timeline for a report: what happened, beside what was predicted.
+//! One run as a timeline for a report, with measured and predicted tasks.
 
 use std::collections::HashMap;
 
 use crate::report::{Lane, Span, Timeline};
 use crate::trace::{Arguments, LaneId, Trace};
 
-/// The tasks of `measured`, each beside its twin in `predicted`: the task of the same name on the same device.
+/// The tasks of `measured`, each with the predicted times of the task of the same name on the same device in `predicted`.
 pub fn timeline(title: String, caption: String, measured: &Trace, predicted: Option<&Trace>) -> Timeline {
     let lanes: Vec<Lane> =
         measured.lanes().map(|(process, name)| Lane { process: process.into(), name: name.into() }).collect();
-    let places = places(measured);
-    let twins = predicted.map(starts_and_ends).unwrap_or_default();
+    let lane_indices = lane_indices(measured);
+    let predicted_times = predicted.map(task_times).unwrap_or_default();
     let begin_ns = first_ns(measured);
     let mut spans = Vec::new();
     for span in measured.spans().iter().filter(|span| span.category.is_task()) {
-        let Some(&lane) = places.get(&span.lane) else { continue };
+        let Some(&lane) = lane_indices.get(&span.lane) else { continue };
         let process = lanes.get(lane).map_or("", |lane: &Lane| lane.process.as_str());
-        let twin = twins.get(&(process.to_string(), span.name.clone()));
+        let predicted_time = predicted_times.get(&(process.to_string(), span.name.clone()));
         spans.push(Span {
             lane,
             name: span.name.clone(),
             kind: span.category.name().into(),
             start_s: seconds(span.start_ns.saturating_sub(begin_ns)),
             end_s: seconds(span.end_ns.saturating_sub(begin_ns)),
-            predicted_start_s: twin.map(|twin| twin.0),
-            predicted_end_s: twin.map(|twin| twin.1),
+            predicted_start_s: predicted_time.map(|predicted_time| predicted_time.0),
+            predicted_end_s: predicted_time.map(|predicted_time| predicted_time.1),
             details: details(&span.arguments),
         });
     }
@@ -40,11 +40,11 @@ fn first_ns(trace: &Trace) -> u64 {
     tasks.map(|span| span.start_ns).min().unwrap_or(0)
 }
 
-/// The place of each lane among all.
-fn places(trace: &Trace) -> HashMap<LaneId, usize> {
+/// The index of each lane.
+fn lane_indices(trace: &Trace) -> HashMap<LaneId, usize> {
     let names: Vec<(String, String)> =
         trace.lanes().map(|(process, name)| (process.to_string(), name.to_string())).collect();
-    // Asking for a lane by its name gives the one that is there.
+    // A lane that exists is found by its name.
     let mut known = trace.clone();
     let id = |(place, (process, name)): (usize, &(String, String))| {
         let process = known.process(process);
@@ -53,14 +53,14 @@ fn places(trace: &Trace) -> HashMap<LaneId, usize> {
     names.iter().enumerate().map(id).collect()
 }
 
-/// When each task of a device begins and ends, by the device's and its own name.
-fn starts_and_ends(trace: &Trace) -> HashMap<(String, String), (f64, f64)> {
+/// Start and end of each task, by the names of its device and of itself.
+fn task_times(trace: &Trace) -> HashMap<(String, String), (f64, f64)> {
     let processes: Vec<String> = trace.lanes().map(|(process, _)| process.to_string()).collect();
-    let places = places(trace);
+    let lane_indices = lane_indices(trace);
     let begin_ns = first_ns(trace);
     let tasks = trace.spans().iter().filter(|span| span.category.is_task());
     let ends = tasks.filter_map(|span| {
-        let process = processes.get(*places.get(&span.lane)?)?;
+        let process = processes.get(*lane_indices.get(&span.lane)?)?;
         let times = (seconds(span.start_ns - begin_ns), seconds(span.end_ns - begin_ns));
         Some(((process.clone(), span.name.clone()), times))
     });
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_find_their_predicted_twins_whatever_the_clock_and_the_lane() {
+    fn tasks_have_their_predicted_times_on_any_clock_and_lane() {
         let shown = timeline("a".into(), "b".into(), &trace(1_000_000, "one"), Some(&trace(0, "other")));
         assert_eq!(shown.lanes, [Lane { process: "emu:0".into(), name: "one".into() }]);
         let kernel = &shown.spans[1];

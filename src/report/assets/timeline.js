@@ -1,4 +1,4 @@
-// Timelines that move: wheel, pinch, buttons and keys zoom, dragging moves, pointing tells. Times are microseconds.
+// Interactive timelines: wheel, pinch, buttons and keys zoom; dragging moves; pointing shows details. Times are microseconds.
 'use strict';
 
 {
@@ -8,9 +8,9 @@
   const HEADING = 23;
   const OVERVIEW = 18;
   const RULER = 26;
-  /** Closest view, as a share of the whole and in microseconds. */
-  const LEAST_SHARE = 1e-6;
-  const LEAST_US = 0.002;
+  /** Shortest visible interval, as a share of the run and in microseconds. */
+  const MIN_SHARE = 1e-6;
+  const MIN_US = 0.002;
   const UNITS = [[1e6, 's'], [1e3, 'ms'], [1, 'µs'], [1e-3, 'ns']];
   const unitOf = (us) => UNITS.find(([size]) => us >= size) ?? UNITS.at(-1);
   const timeText = (us) => {
@@ -19,7 +19,7 @@
     return `${Number((us / size).toPrecision(4))} ${name}`;
   };
 
-  /** Spans of one lane in the order of time, with what a search needs to find those in view. */
+  /** Spans of one lane in order of time, with an index for those in view. */
   const indexed = (spans) => {
     const furthest = new Float64Array(spans.length);
     let end = -Infinity;
@@ -33,7 +33,7 @@
       start = Math.min(start, spans[index].start, spans[index].predictedStart ?? Infinity);
       earliest[index] = start;
     }
-    /** Calls `visit` for each span that may be seen between two times. */
+    /** Calls `visit` for each span that may be visible between two times. */
     const between = (from, to, visit) => {
       let [low, high] = [0, spans.length];
       while (low < high) {
@@ -91,7 +91,7 @@
     let width = 0;
     let scheduled = false;
 
-    const least = Math.max(data.end * LEAST_SHARE, LEAST_US);
+    const least = Math.max(data.end * MIN_SHARE, MIN_US);
     const look = (from, to) => {
       const length = Math.min(Math.max(to - from, least), data.end);
       const middle = (from + to) / 2;
@@ -129,13 +129,13 @@
       context.textBaseline = 'alphabetic';
       return context;
     };
-    /** As much of `text` as fits, or nothing where fewer letters than `fewest` would be left. */
-    const fitted = (context, text, room, fewest = 1) => {
-      if (context.measureText(text).width <= room) return text;
+    /** `text` shortened to `limit` pixels; empty if fewer characters than `fewest` would be left. */
+    const fitted = (context, text, limit, fewest = 1) => {
+      if (context.measureText(text).width <= limit) return text;
       let [low, high] = [0, text.length];
       while (low < high) {
         const middle = (low + high + 1) >> 1;
-        if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+        if (context.measureText(`${text.slice(0, middle)}…`).width <= limit) low = middle;
         else high = middle - 1;
       }
       return low < fewest ? '' : `${text.slice(0, low)}…`;
@@ -211,7 +211,7 @@
       context.clip();
       context.font = `10.5px ${theme.font}`;
       for (const lane of data.lanes) {
-        // What is narrower than a pixel is drawn once for each pixel and kind.
+        // Spans narrower than a pixel are drawn once for each pixel and kind.
         const lastBar = new Map();
         const lastOutline = new Map();
         const fresh = (last, span, at, wide) => {
@@ -228,7 +228,7 @@
           const wide = Math.min(x(span.end), width + 4) - at;
           if (wide >= 0 && at <= width && fresh(lastBar, span, at, wide)) {
             context.fillStyle = theme.kinds[span.kind];
-            // A gap where there is room for one keeps neighbours apart.
+            // A gap separates wide neighbours.
             context.fillRect(at, y, Math.max(wide > 4 ? wide - 1 : wide, 0.8), BAR);
             if (wide > 26) {
               const visible = Math.max(at, gutter);
@@ -347,7 +347,7 @@
       report.tip.hide();
       schedule();
     });
-    // A page must scroll past a timeline that nobody has clicked.
+    // The page scrolls over a timeline that has no focus.
     canvas.addEventListener('wheel', (event) => {
       const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
       if (!sideways && !event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
@@ -382,7 +382,7 @@
       button('+', 'Zoom in', () => zoom(0.5)), button('−', 'Zoom out', () => zoom(2)),
       button('Reset', 'Show the whole run', reset));
     if (data.predicts) {
-      const toggle = button('Predicted', 'Show what was predicted', () => {
+      const toggle = button('Predicted', 'Show the predicted tasks', () => {
         predicted = !predicted;
         toggle.setAttribute('aria-pressed', String(predicted));
         schedule();
@@ -391,7 +391,7 @@
       tools.append(toggle);
     }
     const hint = matchMedia('(pointer: coarse)').matches
-      ? 'Two fingers zoom, one moves' : 'Click, then: wheel zooms, dragging moves; keys + − ← → 0';
+      ? 'Two fingers zoom, one moves' : 'Click first: the wheel zooms, dragging moves; keys + − ← → 0';
     tools.append(report.make('span', { className: 'hint' }, hint), window_);
     const stage = report.make('div', { className: 'stage' }, canvas);
     figure.querySelector('.still').before(kinds, tools, ruler, stage);
@@ -406,7 +406,7 @@
       gutter = Math.round(Math.min(widest + 12, width * 0.28));
       ruler.style.width = `${width}px`;
       overview = null;
-      // At once: a canvas is blank after its size has changed.
+      // Draw immediately: a canvas is blank after its size has changed.
       draw();
     }).observe(stage);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
@@ -418,7 +418,7 @@
   const all = JSON.parse(document.getElementById('timeline-data').textContent);
   for (const figure of document.querySelectorAll('.timeline')) {
     const data = all[Number(figure.dataset.timeline)];
-    // Without a length there is nothing to zoom into; the still picture says so.
+    // A run of length zero keeps the static figure.
     if (data.spans.length > 0 && data.end > 0) start(figure, unpacked(data));
   }
 }
