@@ -19,7 +19,7 @@ const OUTLIER_RESIDUAL: f64 = 0.25;
 /// Rounds of iterative reweighting.
 const ROUNDS: usize = 3;
 /// A sample's weight is its slow-down against the fastest form of its case to the power of minus this, and at least the minimum.
-const SLOW_DOWN_EXPONENT: f64 = 0.8;
+const SLOWDOWN_EXPONENT: f64 = 0.8;
 const MIN_WEIGHT: f64 = 0.1;
 
 /// Ridge parameter of a shape's own factor: about as many samples are needed to move it away from the common factor.
@@ -45,8 +45,8 @@ pub struct Sample {
 impl Sample {
     /// Its weight in the fit.
     fn weight(&self) -> f64 {
-        let slow_down = (self.seconds / self.fastest_s.max(1e-12)).max(1.0);
-        slow_down.powf(-SLOW_DOWN_EXPONENT).max(MIN_WEIGHT)
+        let slowdown = (self.seconds / self.fastest_s.max(1e-12)).max(1.0);
+        slowdown.powf(-SLOWDOWN_EXPONENT).max(MIN_WEIGHT)
     }
 }
 

@@ -21,13 +21,19 @@ const TEXT: [&str; 8] = ["cu", "cuh", "h", "json", "md", "py", "rs", "toml"];
 
 /// Identifiers that name a mood or an impression, each with its replacement.
 const NAMES: &[(&str, &str)] = &[
+    ("ALIKE", "a similarity, by its role"),
     ("Fleet", "OpenDevices"),
+    ("HOPED", "a constant by its role and unit"),
     ("Lender", "BorrowedBytes"),
     ("Lending", "BorrowScope"),
     ("Lent", "BorrowedInputs"),
+    ("PATIENCE", "a timeout, by what it limits"),
     ("Workshop", "CompilerThreads"),
     ("beside_devices", "sparing_threads_for_devices"),
+    ("in_the_end", "steady_state_median"),
+    ("mod looks", "mod similarity"),
     ("patience", "watchdog_timeout"),
+    ("slow_down", "slowdown, where it is a ratio of at least 1"),
     ("struct Room", "SynchronousDevice"),
     ("take_stock", "record_round"),
     ("waits_by_itself", "stream_ordered"),
@@ -36,10 +42,12 @@ const NAMES: &[(&str, &str)] = &[
 /// Phrases that point instead of naming, in lower case, each with an example of what to write.
 const PHRASES: &[(&str, &str)] = &[
     ("as it was told to", "(injected fault)"),
+    ("halfway strange", "similarity 0.5"),
     ("it tells as well", "name the thing that tells"),
     ("lie apart", "are stored separately"),
     ("nobody has written", "unwritten"),
     ("nobody is woken", "no thread is woken"),
+    ("strange to each other", "similarity 0.5"),
     ("taken to be there", "assumed to be installed"),
     ("those who are in", "current accesses"),
 ];
