@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bench_table::{WIDTH, with_spread};
+use super::bench_table::with_spread;
 use super::console::Console;
 use super::table::{Table, seconds};
 use crate::error::{Error, Place, Result};
@@ -72,7 +72,7 @@ pub fn show(comparison: &Comparison, path: &Path, console: &Console) -> Result<(
 
 /// A line for each case, and below it one for each kernel or peer whose time differs by more than the noise.
 fn table(comparison: &Comparison) -> Table {
-    let mut table = Table::columns(["case", "now"], &[]).at_most(WIDTH);
+    let mut table = Table::columns(["case", "now"], &[]).wrapped();
     for case in &comparison.cases {
         let change = case.fastest.as_ref().map_or_else(|| "no right result to compare".into(), words);
         table.row([case.case.clone(), change]);

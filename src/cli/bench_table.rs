@@ -6,9 +6,6 @@ use super::table::{Table, percent, seconds};
 use crate::error::Result;
 use crate::study::{CaseResult, Record, Standing, Summary, TimeRatio};
 
-/// Columns that a table may take.
-pub const WIDTH: u16 = 80;
-
 /// A case in one line, as it is printed when it has been measured.
 pub fn line(case: &CaseResult) -> String {
     let fastest = case.best().map_or_else(
@@ -72,7 +69,7 @@ fn heading(report: &CaseReport<'_>) -> String {
 /// Every kernel and peer of a case, the fastest first; what did not run or is wrong comes last, with the reason.
 fn ranked(report: &CaseReport<'_>) -> Table {
     let headings = ["rank", "kernel", "time", "against the fastest", "result"];
-    let mut table = Table::columns(headings, &[0, 2]).at_most(WIDTH);
+    let mut table = Table::columns(headings, &[0, 2]).wrapped();
     let mut rows: Vec<(&Record, Option<Standing>)> =
         report.records.iter().zip(report.standings.iter().copied()).collect();
     rows.sort_by_key(|(_, standing)| standing.map_or(usize::MAX, |standing| standing.rank));
@@ -125,7 +122,7 @@ fn one_line_each(reports: &[CaseReport<'_>]) -> Table {
     let has_peers = reports.iter().any(|report| report.case.best_peer().is_some());
     let last_heading = if has_peers { "fastest peer" } else { "GFLOP/s" };
     let headings = ["case", "fastest kernel", "time", last_heading];
-    let mut table = Table::columns(headings, &[2]).at_most(WIDTH);
+    let mut table = Table::columns(headings, &[2]).wrapped();
     for CaseReport { case, chosen, .. } in reports {
         let best = case.best();
         let name = |kernel: &str| {

@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::args::BenchArguments;
-use super::bench_table::WIDTH;
 use super::console::Console;
 use super::kernel_bench::BenchDevice;
 use super::options::XSource;
@@ -171,7 +170,7 @@ fn show(cases: &[OracleCase], console: &Console) -> Result<()> {
 }
 
 fn slower_cases(cases: &[&OracleCase]) -> Table {
-    let mut table = Table::columns(["case", "chosen", "fastest", "chosen is"], &[]).at_most(WIDTH);
+    let mut table = Table::columns(["case", "chosen", "fastest", "chosen is"], &[]).wrapped();
     for case in cases {
         table.row([
             case.name(),
@@ -185,7 +184,7 @@ fn slower_cases(cases: &[&OracleCase]) -> Table {
 
 /// The regret of a device: the chosen kernel's time over that of the fastest.
 fn device_summary(regret: &Regret) -> Table {
-    let mut table = Table::facts().at_most(WIDTH);
+    let mut table = Table::facts();
     let share = |share: f64| format!("{} of the cases", percent(share));
     table.fact("geometric mean", format!("{:.3}", regret.geomean));
     table.fact("95th percentile", format!("{:.3}", regret.p95));

@@ -4,7 +4,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, presets};
 
 use crate::error::Seconds;
 
-/// The width that facts are wrapped to.
+/// The width that facts and [`Table::wrapped`] tables are wrapped to.
 pub const WIDTH: u16 = 80;
 
 /// A table: facts (a name and a value), or columns under headings.
@@ -33,9 +33,9 @@ impl Table {
         Self { inner }
     }
 
-    /// The same table, with long cells wrapped so that no line is longer than `columns`.
-    pub fn at_most(mut self, columns: u16) -> Self {
-        self.inner.set_width(columns);
+    /// The same table, with long cells wrapped so that no line is longer than [`WIDTH`].
+    pub fn wrapped(mut self) -> Self {
+        self.inner.set_width(WIDTH);
         self
     }
 
