@@ -189,7 +189,7 @@ impl<'a> Question<'a> {
                 None => wins.push((name, 1)),
             }
         }
-        wins.sort_by(|a, b| b.1.cmp(&a.1));
+        wins.sort_by_key(|(_, wins)| std::cmp::Reverse(*wins));
         let all = rankings.len();
         if rankings.iter().all(|ranking| ranking.next.is_none()) {
             return vec![format!("Each of the {all} cases has one choice only, so there is no winner.")];
