@@ -8,7 +8,6 @@ use super::bench_report::{self, CaseReport};
 use super::bench_table;
 use super::console::{Bar, Console, check_target, write_file};
 use super::kernel_bench::{BenchDevice, CaseSink, KernelBench, check_names, facts};
-use super::no_effect;
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact};
 use crate::error::{Error, Result};
@@ -21,7 +20,6 @@ use crate::study::{
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
-    no_effect::of_bench(arguments).iter().for_each(|note| console.note(note));
     if arguments.oracle {
         return oracle::run(arguments, console);
     }

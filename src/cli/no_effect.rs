@@ -1,8 +1,7 @@
 //! Flags that were typed and have no effect on the devices, matrix or mode at hand. Each is noted once.
 
 use super::args::{
-    BenchArguments, CalibrateArguments, CommonArguments, ConvertArguments, InspectArguments, PlanArguments,
-    RunArguments,
+    CalibrateArguments, CommonArguments, ConvertArguments, InspectArguments, PlanArguments, RunArguments,
 };
 use super::options::XSource;
 use super::session::MatrixSource;
@@ -97,11 +96,6 @@ pub fn of_inspect(arguments: &InspectArguments) -> Vec<String> {
 /// Notes on the flags of `convert`.
 pub fn of_convert(arguments: &ConvertArguments) -> Vec<String> {
     notes(&arguments.common, &of_matrix(is_file(&arguments.input)))
-}
-
-/// Notes on the flags of `bench`.
-pub fn of_bench(arguments: &BenchArguments) -> Vec<String> {
-    notes(&arguments.common, &[("model", !arguments.oracle, "only --oracle makes plans")])
 }
 
 /// Notes on the flags of `calibrate`.

@@ -105,7 +105,8 @@ fn a_flag_without_effect_is_noted_once() {
         ("inspect a.mtx --seed 3", &["seed"]),
         ("inspect gen:stencil5,n=9 --finite", &["finite"]),
         ("convert a.mtx b.rlm --seed 3", &["seed"]),
-        ("bench gen:stencil5,n=9 gen:stencil5,n=8 --devices cpu -k 1 --repeat 1 --model none", &["model"]),
+        ("bench gen:stencil5,n=9 --devices cpu -k 1 --repeat 3 --json=b.json", &[]),
+        ("calibrate --from b.json --devices cpu --output m.toml --seed 3", &["seed"]),
     ] {
         let said = place.succeed(words).stderr;
         for flag in flags {
