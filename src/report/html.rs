@@ -194,7 +194,10 @@ fn head(column: &Column) -> String {
 
 fn cell(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) => format!("<td>{}</td>", escape(text)),
+        // Long names break after punctuation; short ones stay whole.
+        Cell::Text(text) => {
+            format!("<td>{}</td>", escape(text).replace(',', ",<wbr>").replace('_', "_<wbr>"))
+        }
         Cell::Number(value, digits) if value.is_finite() => {
             // A double has no more than 17 significant digits.
             format!(
