@@ -1,7 +1,7 @@
 //! Output files. Each holds its whole new content or keeps its old one, even if a signal ends the program.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,9 @@ pub const MARK: &str = "written by rowloom";
 
 /// The name of standard output in messages.
 pub const STANDARD_OUTPUT: &str = "standard output";
+
+/// Most bytes of one system call.
+const MAX_WRITE_BYTES: usize = 4 << 20;
 
 /// Writes that are not finished.
 static UNFINISHED: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
@@ -47,7 +50,7 @@ impl<'a> From<&'a PathBuf> for Target<'a> {
 
 impl Target<'_> {
     /// Writes what `write` writes: a file as [`replace`] does, standard output as it is.
-    pub fn write(self, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    pub fn write(self, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()>) -> Result<()> {
         match self {
             Self::File(path) => replace(path, write),
             Self::StandardOutput => standard_output()
@@ -57,11 +60,32 @@ impl Target<'_> {
     }
 }
 
-fn write_directly(mut file: File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn write_directly(mut file: File, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()>) -> io::Result<()> {
     let id = begin(&mut unfinished_writes(), None);
-    let written = write(&mut file);
+    let written = write(&mut Writer(&mut file));
     finish(&mut unfinished_writes(), id);
     written
+}
+
+/// A file that is being written. It writes at most [`MAX_WRITE_BYTES`] at once: a file cannot be removed while the system
+/// writes to it, and [`discard_unfinished`] must not wait.
+#[derive(Debug)]
+pub struct Writer<'a>(&'a mut File);
+
+impl Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(MAX_WRITE_BYTES)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Seek for Writer<'_> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.0.seek(position)
+    }
 }
 
 /// Standard output without a buffer in between.
@@ -73,7 +97,7 @@ fn standard_output() -> io::Result<File> {
 /// Replaces the content of `path` by what `write` writes. If `write` fails, the old content stays.
 ///
 /// A pipe or device is written to directly.
-pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+pub fn replace(path: &Path, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()>) -> Result<()> {
     let failed = |error| Error::write(path, error);
     if std::fs::metadata(path).is_ok_and(|target| !target.is_file()) {
         let file = File::options().write(true).open(path).map_err(failed)?;
@@ -94,7 +118,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
     let id = begin(&mut unfinished, Some(file.path().to_owned()));
     drop(unfinished);
 
-    let written = write(file.as_file_mut());
+    let written = write(&mut Writer(file.as_file_mut()));
     // The lock is held until the temporary file is renamed or removed: see `discard_unfinished`.
     let mut unfinished = unfinished_writes();
     finish(&mut unfinished, id);
@@ -131,4 +155,25 @@ pub fn discard_unfinished() {
         let _ = std::fs::remove_file(path);
     }
     std::mem::forget(unfinished);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_writes_are_divided_and_arrive_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large");
+        let bytes: Vec<u8> = (0..3 * MAX_WRITE_BYTES + 17).map(|index| (index % 251) as u8).collect();
+        replace(&path, |file| {
+            assert_eq!(file.write(&bytes)?, MAX_WRITE_BYTES);
+            file.rewind()?;
+            assert!(!unfinished().is_empty());
+            file.write_all(&bytes)
+        })
+        .unwrap();
+        assert!(std::fs::read(&path).unwrap() == bytes);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

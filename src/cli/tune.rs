@@ -1,5 +1,6 @@
 //! `--tune`: times the kernels that are predicted fastest on the matrix itself, once, and stores the results.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -161,8 +162,7 @@ impl Tuned {
         let written = self.path().map(|path| {
             path.parent().map(std::fs::create_dir_all).transpose().map_err(|error| error.to_string())?;
             let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
-            let write = |file: &mut std::fs::File| std::io::Write::write_all(file, &text);
-            files::replace(&path, write).map_err(|error| error.to_string())
+            files::replace(&path, |file| file.write_all(&text)).map_err(|error| error.to_string())
         });
         if let Some(Err(error)) = written {
             tracing::debug!(%error, "the kernel times could not be stored");

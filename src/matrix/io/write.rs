@@ -4,14 +4,13 @@
 //! for `.gz` compressed, a gzip member each) in parallel and written in order. A comment line marks the file as written by
 //! Rowloom.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::files::{MARK, Target};
+use crate::files::{MARK, Target, Writer};
 use crate::matrix::convert::entries;
 use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::io::Progress;
@@ -144,7 +143,7 @@ fn write_lines(
 /// Writes an output, recorded as a span.
 pub(super) fn write_file<'t>(
     target: impl Into<Target<'t>>,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
+    write: impl FnOnce(&mut Writer<'_>) -> io::Result<()>,
 ) -> Result<()> {
     let _span = tracing::info_span!("write file").entered();
     target.into().write(write)
@@ -237,7 +236,7 @@ mod tests {
         }
         assert_eq!(lines.next(), None);
         let mut unpacked = String::new();
-        flate2::read::MultiGzDecoder::new(File::open(gzipped).unwrap())
+        flate2::read::MultiGzDecoder::new(std::fs::File::open(gzipped).unwrap())
             .read_to_string(&mut unpacked)
             .unwrap();
         assert!(unpacked == text);
