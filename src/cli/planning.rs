@@ -22,7 +22,7 @@ use crate::matrix::CsrView;
 use crate::plan::{DeviceSpec, Mode, PlanRequest};
 use crate::work::Work;
 
-/// A request and what belongs to it.
+/// A request, with the notes and files that belong to it.
 pub struct Requested<'a> {
     /// The request.
     pub request: PlanRequest<'a>,

@@ -105,7 +105,7 @@ impl Slots {
     }
 }
 
-/// Predicted seconds of the set-up: what happens once, before the first product.
+/// Predicted seconds of the set-up, which happens once, before the first product.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SetUp {
     /// Starting the driver and opening the devices.

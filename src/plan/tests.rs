@@ -71,7 +71,10 @@ fn a_cpu_is_predicted_no_faster_than_its_memory_beyond_the_caches() {
     let slow_s = (bytes - cache) / 1e9;
     assert!(unbounded_s < 0.5 * slow_s, "{unbounded_s} {slow_s}");
     assert!((predicted_s(1.0, 1.0) / slow_s - 1.0).abs() < 0.01, "{} {slow_s}", predicted_s(1.0, 1.0));
-    assert!((predicted_s(1.0, 1.5) / slow_s - 1.5).abs() < 0.01, "what was seen of the kernel still counts");
+    assert!(
+        (predicted_s(1.0, 1.5) / slow_s - 1.5).abs() < 0.01,
+        "the correction of the kernel still applies"
+    );
     assert!((predicted_s(1e6, 1.5) / unbounded_s - 1.5).abs() < 0.01);
 }
 
