@@ -31,7 +31,7 @@ impl DeviceCount {
 }
 
 /// Predictions for all GPUs of `plan`, a half, a quarter and so on down to one, and a sentence about each smaller number. Empty where
-/// the request has fewer than two GPUs or GPUs of several kinds.
+/// the request has fewer than two GPUs or GPUs of several kinds, and for a product without rows.
 pub fn compare_device_counts(
     request: &PlanRequest<'_>,
     plan: &Plan,
@@ -39,7 +39,8 @@ pub fn compare_device_counts(
     let is_gpu = |device: &&DeviceSpec| device.profile.link.is_some();
     let gpus: Vec<&DeviceSpec> = request.devices.iter().filter(is_gpu).collect();
     let [first, .., last] = &gpus[..] else { return Ok(Default::default()) };
-    if gpus.iter().any(|gpu| gpu.profile.name != last.profile.name) {
+    let is_mixed = gpus.iter().any(|gpu| gpu.profile.name != last.profile.name);
+    if is_mixed || plan.predicted_s <= 0.0 {
         return Ok(Default::default());
     }
     let all = DeviceCount::of(gpus.len(), plan);

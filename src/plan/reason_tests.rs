@@ -9,12 +9,13 @@ use crate::matrix::generate;
 use crate::work::Work;
 
 /// Expressions of an earlier register, which point or compare without naming.
-const BANNED: [&str; 11] = [
+const BANNED: [&str; 12] = [
     "lies",
     "floats",
     "beside",
     "alike",
     "hoped",
+    "inf×",
     "asked for",
     "a product ",
     "done together",
