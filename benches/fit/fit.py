@@ -8,6 +8,7 @@ The method: benches/results/choice-h200.md. Needs numpy.
 """
 
 import argparse
+import gzip
 import json
 import subprocess
 import tempfile
@@ -354,7 +355,13 @@ def write_cases(path, data, found, row_count):
 def references(rowloom, card, files):
     """Regressors, floor, features and times by shape of the cases of `files`, from `rowloom calibrate --from`."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [rowloom, "calibrate", "--from", ",".join(files), "--devices", f"sim:{card}"]
+        plain = []
+        for file in map(Path, files):
+            # The program reads plain JSON only.
+            text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+            plain.append(f"{folder}/{len(plain)}.json")
+            Path(plain[-1]).write_bytes(text)
+        command = [rowloom, "calibrate", "--from", ",".join(plain), "--devices", f"sim:{card}"]
         command += ["--output", f"{folder}/model.toml", f"--json={folder}/report.json"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(f"{folder}/report.json").read_text())
@@ -362,12 +369,12 @@ def references(rowloom, card, files):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", help="reports of rowloom bench --json=FILE; where several have a case, the last counts")
+    parser.add_argument("files", nargs="+", help="reports of rowloom bench --json=FILE, plain or .gz; where several have a case, the last counts")
     parser.add_argument("--rowloom", default="target/release/rowloom", help="the rowloom program")
     parser.add_argument("--card", default="h200", help="the card whose profile is used and whose files are written")
     parser.add_argument("--folder", type=Path, default=Path("configs/kernels"), help="folder of the files")
     arguments = parser.parse_args()
-    reports = {Path(file).stem: references(arguments.rowloom, arguments.card, [file]) for file in arguments.files}
+    reports = {Path(file).name.split(".")[0]: references(arguments.rowloom, arguments.card, [file]) for file in arguments.files}
     cases = {}
     for source, report in reports.items():
         for case in report["cases"]:
