@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::args::{ColorChoice, Command, CommonArguments};
-use super::paths;
+use super::dash;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::files;
@@ -63,11 +63,11 @@ impl Console {
             }
         };
         let json = common.json.as_ref().map(|target| {
-            if paths::is_dash(target) { JsonTarget::StandardOutput } else { JsonTarget::File(target.clone()) }
+            if dash::is_dash(target) { JsonTarget::StandardOutput } else { JsonTarget::File(target.clone()) }
         });
         let text = match &json {
             Some(JsonTarget::StandardOutput) => TextTarget::Nowhere,
-            _ if !paths::data_on_standard_output(command) => TextTarget::StandardOutput,
+            _ if !dash::data_on_standard_output(command) => TextTarget::StandardOutput,
             _ if common.quiet => TextTarget::Nowhere,
             _ => TextTarget::StandardError,
         };

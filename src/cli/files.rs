@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::console::{Console, check_target};
-use super::paths::is_dash;
+use super::dash::is_dash;
 use super::session::Session;
 use super::table::seconds;
 use crate::error::{Bytes, Error, Result};

@@ -10,6 +10,7 @@ mod completions;
 mod console;
 mod convert;
 mod convert_check;
+mod dash;
 mod demo;
 mod described;
 mod devices;

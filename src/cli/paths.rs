@@ -5,20 +5,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::args::Command;
+use super::dash::{data_on_standard_output, is_dash};
 use super::options::XSource;
 use super::overwrite::{self, Output};
 use super::session::MatrixSource;
 use super::{demo, man, study};
 use crate::cost::Model;
 use crate::error::{Error, Result};
-
-/// The word for standard input, where it is read, and for standard output, where it is written.
-pub const DASH: &str = "-";
-
-/// Whether a path is [`DASH`].
-pub fn is_dash(path: &Path) -> bool {
-    path.as_os_str() == DASH
-}
 
 /// A file to be written, and the flag or argument that names it.
 struct Written {
@@ -57,17 +50,6 @@ pub fn check(command: &Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether the data of a command, a matrix or Y, goes to standard output.
-pub fn data_on_standard_output(command: &Command) -> bool {
-    let path = match command {
-        Command::Run(arguments) => arguments.output.as_deref(),
-        Command::Convert(arguments) => arguments.output.as_deref(),
-        Command::Generate(arguments) => Some(arguments.output.as_path()),
-        _ => None,
-    };
-    path.is_some_and(is_dash)
-}
-
 fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Written]) -> Result<()> {
     let refuse = |reason: String| Err(Error::Usage(reason));
     if inputs.iter().filter(|path| is_dash(path)).count() > 1 {
@@ -85,7 +67,7 @@ fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Writ
     }
 }
 
-/// The file that a path leads to, existing or not; none for [`DASH`] and for anything but a file, such as `/dev/null`.
+/// The file that a path leads to, existing or not; none for `-` and for anything but a file, such as `/dev/null`.
 fn resolved(path: &Path) -> Option<PathBuf> {
     if is_dash(path) {
         return None;

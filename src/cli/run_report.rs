@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::args::RunArguments;
+use super::dash::is_dash;
 use super::described::Described;
-use super::paths::is_dash;
 use super::reasons;
 use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::args::MatrixArguments;
 use super::console::Console;
+use super::dash::is_dash;
 use super::interrupt::Interrupt;
-use super::paths::is_dash;
 use super::standard_input;
 use super::table::count;
 use crate::error::{Error, Place, Result};

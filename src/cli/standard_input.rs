@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::paths::is_dash;
+use super::dash::is_dash;
 use crate::error::{Error, Result};
 use crate::matrix::io::Input;
 

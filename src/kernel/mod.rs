@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod cuda;
 mod doubled;
+mod names;
 pub mod order;
 pub mod partition;
 pub mod reference;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::config::{StudyConfig, Subject, Sweep, Threads};
+use super::growing::with_counts;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
 
@@ -153,26 +154,4 @@ fn product(base: &Case, (kernels, ks, chunk_bytes, shares): Inner<'_>, sweep: &S
             }
         }
     }
-}
-
-/// A matrix's name with `{1000*threads}` and `{1000*devices}` replaced by their values.
-pub(super) fn with_counts(name: &str, threads: usize, devices: usize) -> std::result::Result<String, String> {
-    let mut expanded = String::new();
-    let mut rest = name;
-    while let Some((before, behind)) = rest.split_once('{') {
-        let wrong =
-            || format!("{name}: braces hold a number times threads or devices, such as {{1000*threads}}");
-        let (inside, after) = behind.split_once('}').ok_or_else(wrong)?;
-        let (number, of) = inside.split_once('*').ok_or_else(wrong)?;
-        let factor = match of.trim() {
-            "threads" => threads,
-            "devices" => devices,
-            _ => return Err(wrong()),
-        };
-        let number: usize = number.trim().replace('_', "").parse().map_err(|_| wrong())?;
-        expanded += before;
-        expanded += &number.checked_mul(factor).ok_or_else(wrong)?.to_string();
-        rest = after;
-    }
-    Ok(expanded + rest)
 }

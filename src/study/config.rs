@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::cases::with_counts;
+use super::growing::with_counts;
 use super::sampling::TIME_CAP_S;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;

@@ -10,6 +10,7 @@ mod doubts;
 mod facts;
 mod figures;
 mod form_timing;
+mod growing;
 mod host;
 mod host_memory;
 mod interval;
