@@ -60,10 +60,18 @@ fn not_measured<'a>(report: &'a CaseReport<'_>) -> Option<&'a str> {
 fn heading(report: &CaseReport<'_>) -> String {
     let case = report.case;
     let rates = case.best().map(|(_, time)| {
-        let (gflops, share) = (case.gflops(time), percent(case.fraction(time)));
-        format!(": {gflops:.1} GFLOP/s, {share} of memory bandwidth")
+        format!(": {:.1} GFLOP/s, {}", case.gflops(time), bandwidth_share(case.fraction(time)))
     });
     format!("{}{}", case.name(), rates.unwrap_or_default())
+}
+
+/// A share of the memory bandwidth in words; above 1 the memory is not what was measured.
+fn bandwidth_share(share: f64) -> String {
+    if share > 1.0 {
+        "faster than memory: the data stay in the caches".into()
+    } else {
+        format!("{} of memory bandwidth", percent(share))
+    }
 }
 
 /// Every kernel and peer of a case, the fastest first; what did not run or is wrong comes last, with the reason.
@@ -159,6 +167,12 @@ mod tests {
         assert_eq!(words(55.73, Some(10.8)), "55.7 ± 10.8");
         assert_eq!(words(187.15, Some(35.48)), "187 ± 35");
         assert_eq!(words(2.0, None), "2.00");
+    }
+
+    #[test]
+    fn a_share_above_the_memory_bandwidth_is_explained() {
+        assert_eq!(bandwidth_share(0.5), "50.0% of memory bandwidth");
+        assert_eq!(bandwidth_share(1.192), "faster than memory: the data stay in the caches");
     }
 
     #[test]

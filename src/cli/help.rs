@@ -115,9 +115,11 @@ opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.
 /// Behind `rowloom completions -h`.
 pub const COMPLETIONS: &str = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   rowloom completions bash > \\
     ~/.local/share/bash-completion/completions/rowloom
   rowloom completions zsh > \"${fpath[1]}/_rowloom\"
+  mkdir -p ~/.config/fish/completions
   rowloom completions fish > ~/.config/fish/completions/rowloom.fish";
 
 /// Behind `rowloom man -h`.

@@ -73,10 +73,10 @@ fn add_rows(table: &mut Table, statistics: &RowStatistics) {
     table.fact(
         "row lengths",
         format!(
-            "mean {:.1}, median {:.0}, 99% up to {:.0}, longest {}",
+            "mean {:.1}, median {}, 99% up to {}, longest {}",
             s.mean,
-            s.median,
-            s.p99,
+            count(s.median.round() as u64),
+            count(s.p99.round() as u64),
             count(s.max)
         ),
     );
@@ -100,7 +100,8 @@ fn add_rows(table: &mut Table, statistics: &RowStatistics) {
         "repeated rows",
         format!("{} have the same columns as the row before", percent(s.repeated_row_share)),
     );
-    table.fact("reuse of X", format!("{} of nearby rows' columns are new", percent(s.distinct_column_share)));
+    let new = percent(s.distinct_column_share);
+    table.fact("new columns", format!("{new} of the nonzeros of 256 consecutive rows"));
 }
 
 fn add_footprints(table: &mut Table, statistics: &RowStatistics, dtype: Dtype) {
@@ -110,11 +111,11 @@ fn add_footprints(table: &mut Table, statistics: &RowStatistics, dtype: Dtype) {
     };
     table
         .fact("as CSR", Bytes(bytes.csr))
-        .fact("as ELL", Bytes(bytes.ell_unpadded))
         .fact(
-            "as padded ELL",
+            "as ELL (padded)",
             format!("{}, {} of it filled", Bytes(bytes.ell_padded), percent(statistics.ell_fill)),
         )
+        .fact("as ELL without padding", Bytes(bytes.ell_unpadded))
         .fact(
             "as SELL",
             format!("{}, {} of it filled", Bytes(bytes.sell), percent(statistics.sell_sorted_fill)),

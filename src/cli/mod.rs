@@ -71,22 +71,17 @@ use crate::files::STANDARD_OUTPUT;
 /// The parsed command line, or the exit code where help was printed or the words are wrong.
 pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
     let words: Vec<OsString> = words.collect();
-    let parsed = Arguments::read(&words).and_then(|arguments| {
-        match json_flag::misplaced_file(&words, &arguments.command) {
-            Some(word) => {
-                let mut program = Arguments::command().bin_name("rowloom");
-                program.build();
-                let command = program.find_subcommand(arguments.command.name()).unwrap_or(&program);
-                Err(command.clone().error(ErrorKind::ValueValidation, json_flag::advice(&word)))
-            }
-            None => Ok(arguments),
-        }
-    });
+    let parsed = Arguments::read(&words);
+    let file = match &parsed {
+        Ok(arguments) => json_flag::misplaced_file(&words, &arguments.command),
+        Err(error) => json_flag::refused_file(&words, error),
+    };
+    let parsed = match file {
+        Some(file) => Err(wrong_usage(&words, json_flag::advice(&file))),
+        None => parsed,
+    };
     parsed.map_err(|error| {
         let shown = error.print();
-        if let Some(word) = json_flag::refused_file(&words, &error) {
-            let _ = writeln!(io::stderr(), "\n  tip: {}", json_flag::advice(&word));
-        }
         match (error.exit_code(), shown.map_err(|failure| failure.kind())) {
             (0, Ok(())) => 0,
             (0, Err(io::ErrorKind::BrokenPipe)) => BROKEN_PIPE,
@@ -95,6 +90,14 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
             _ => Error::Usage(String::new()).exit_code(),
         }
     })
+}
+
+/// An error with the usage of the command that `words` name.
+fn wrong_usage(words: &[OsString], reason: String) -> clap::Error {
+    let mut program = Arguments::command().bin_name("rowloom");
+    program.build();
+    let named = words.iter().skip(1).find_map(|word| program.find_subcommand(word));
+    named.unwrap_or(&program).clone().error(ErrorKind::ValueValidation, reason)
 }
 
 /// Runs a command.

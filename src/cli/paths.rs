@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::args::Command;
+use super::args::{Command, InspectArguments};
 use super::dash::{data_on_standard_output, is_dash};
 use super::options::XSource;
 use super::overwrite::{self, Output};
@@ -47,7 +47,18 @@ pub fn check(command: &Command) -> Result<()> {
         }
         written.push((flag, file));
     }
-    Ok(())
+    check_picture(command)
+}
+
+/// An error where `--spy` names a file that picture viewers would not take for SVG.
+fn check_picture(command: &Command) -> Result<()> {
+    let Command::Inspect(InspectArguments { spy: Some(path), .. }) = command else { return Ok(()) };
+    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    // A pipe or device has no ending.
+    if is_svg || resolved(path).is_none() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!("--spy writes SVG: {} must end in .svg", path.display())))
 }
 
 fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Written]) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Checks every name in a study before anything is measured; errors name the file and the line.
 
+use std::io::ErrorKind;
+
 use super::args::TRANSFERS;
 use super::kernel_bench::PEERS;
 use super::options::{Devices, parse_bytes};
@@ -60,6 +62,10 @@ pub fn check_matrices(config: &StudyConfig, file: &TomlFile, cases: &[Case]) -> 
         let place = file.place_of(&["sweep", &number.to_string(), "matrices", &index.to_string()]);
         return Err(match error {
             Error::Usage(reason) => Error::Usage(format!("{place}: {reason}")),
+            Error::Read { path, source } if source.kind() == ErrorKind::NotFound && path.is_relative() => {
+                let reason = "not found (paths are relative to the current folder)";
+                Error::input(place, format!("{}: {reason}", path.display()))
+            }
             error => Error::input(place, error.to_string()),
         });
     }

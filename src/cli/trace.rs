@@ -5,7 +5,7 @@ use super::console::Console;
 use super::report::Report;
 use super::table::{Table, count, count_of, percent, seconds};
 use crate::error::Result;
-use crate::trace::{CriticalPath, Predictions, Summary, Trace};
+use crate::trace::{Bottleneck, CriticalPath, Predictions, Summary, Trace};
 
 /// Steps of the critical path that the table shows, the longest ones; the JSON object has all.
 const LONGEST_STEPS: usize = 5;
@@ -61,6 +61,9 @@ fn share(share: Option<f64>) -> String {
 
 fn overview(trace: &Trace, summary: &Summary) -> Table {
     let mut table = Table::facts();
+    if let Some(path) = &summary.critical_path {
+        table.fact("bottleneck", bottleneck(&path.bottleneck));
+    }
     table.fact(
         "trace",
         format!(
@@ -75,7 +78,8 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         let mut text = format!("{} for {}", seconds(runs.median_s), count_of(summary.tasks, "task", "tasks"));
         if let Some(run) = summary.run.filter(|_| runs.count > 1) {
             text += &format!(
-                ", run {run}, the median of {} (min {}, max {})",
+                ", product {} of {}, the median (min {}, max {})",
+                count(run.saturating_add(1)),
                 count(runs.count),
                 seconds(runs.min_s),
                 seconds(runs.max_s)
@@ -91,7 +95,7 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     if summary.tasks > 0 {
         let hidden = share(summary.hidden_fraction);
         table.fact("overlap", format!("{hidden} of copying or computing, whichever is shorter, is hidden"));
-        table.fact("idle", format!("{} of the time of the devices", share(summary.idle_fraction)));
+        table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
     }
     let moved = summary.adjustments;
     if moved.moved_spans > 0 || moved.dropped_flows > 0 {
@@ -106,6 +110,13 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         );
     }
     table
+}
+
+/// `upload on cuda:0: 567 µs, 74.4% of the run`.
+fn bottleneck(bottleneck: &Bottleneck) -> String {
+    let Bottleneck { kind, device, time_s, share } = bottleneck;
+    let place = device.as_ref().map(|device| format!(" on {}", shown(device))).unwrap_or_default();
+    format!("{kind}{place}: {}, {} of the run", seconds(*time_s), percent(*share))
 }
 
 fn devices(summary: &Summary) -> Table {
@@ -161,7 +172,8 @@ fn longest_steps(path: &CriticalPath) -> Table {
     longest.sort_by(|a, b| b.share.total_cmp(&a.share));
     longest.truncate(LONGEST_STEPS);
     longest.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-    let headings = ["longest steps", "device", "lane", "start", "time", "share", "gap before"];
+    let headings =
+        ["longest steps, in order of time", "device", "lane", "start", "time", "share", "gap before"];
     let mut table = Table::columns(headings, &[3, 4, 5, 6]);
     for step in longest {
         table.row([

@@ -49,7 +49,10 @@ pub fn page(results: Results<'_>) -> Result<Report> {
                 "sweeps".into(),
                 config.sweep.iter().map(|sweep| sweep.name.clone()).collect::<Vec<_>>().join(", "),
             ),
-            ("each case".into(), format!("{warmup}, then {rule}, {} s at most", measure.time_cap_s)),
+            (
+                "each case".into(),
+                format!("{warmup}, then {rule}; stops at the time cap of {} s", measure.time_cap_s),
+            ),
             (
                 "noise".into(),
                 "95 % interval of the median, from order statistics of at most 20 blocks of consecutive runs"

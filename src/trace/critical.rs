@@ -4,6 +4,8 @@
 //! predecessors in the graph and the task before it on its lane. A gap is time between two tasks of the chain that neither the graph
 //! nor the lane explains: overhead, or waiting for a slot or a worker.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use super::intervals::{seconds, share};
@@ -18,10 +20,25 @@ pub struct CriticalPath {
     pub gaps_s: f64,
     /// Share of the run that its tasks cover.
     pub share: f64,
+    /// What takes the largest part of the run.
+    pub bottleneck: Bottleneck,
     /// Time by kind of task, the largest first.
     pub by_category: Vec<CategoryShare>,
     /// The tasks, in order of time.
     pub steps: Vec<Step>,
+}
+
+/// The largest part of the critical path: one kind of task on one device, or the gaps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// The kind of task, or `waiting` for the gaps.
+    pub kind: &'static str,
+    /// The device of the tasks; `None` for the gaps.
+    pub device: Option<String>,
+    /// Total time.
+    pub time_s: f64,
+    /// Share of the run.
+    pub share: f64,
 }
 
 /// One kind of task on the critical path.
@@ -84,6 +101,7 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
     // With two device clocks a task may start slightly before its predecessor ends; the overlap counts once.
     let (mut reached_ns, mut busy_ns, mut gaps_ns) = (run_start_ns, 0, 0);
     let mut by_category: Vec<(Category, u64, u64)> = Vec::new();
+    let mut by_device: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for index in chain {
         let step = span(index);
         let gap_ns = step.start_ns.saturating_sub(reached_ns);
@@ -96,6 +114,7 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
             None => by_category.push((step.category, 1, counted_ns)),
         }
         let (device, lane) = trace.process_and_lane(step);
+        *by_device.entry((device, step.category.name())).or_default() += counted_ns;
         steps.push(Step {
             name: step.name.clone(),
             category: step.category,
@@ -117,7 +136,12 @@ pub(super) fn path(trace: &Trace, in_run: &[u32]) -> Option<CriticalPath> {
             share: share(ns, length_ns).unwrap_or(0.0),
         })
         .collect();
+    let parts = by_device.into_iter().map(|((device, kind), ns)| (kind, Some(device.to_owned()), ns));
+    let (kind, device, ns) = parts.chain([("waiting", None, gaps_ns)]).max_by_key(|&(_, _, ns)| ns)?;
+    let bottleneck =
+        Bottleneck { kind, device, time_s: seconds(ns), share: share(ns, length_ns).unwrap_or(0.0) };
     Some(CriticalPath {
+        bottleneck,
         busy_s: seconds(busy_ns),
         gaps_s: seconds(gaps_ns),
         share: share(busy_ns, length_ns).unwrap_or(0.0),

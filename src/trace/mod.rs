@@ -26,7 +26,7 @@ mod tests;
 mod write;
 
 pub use clock::Clock;
-pub use critical::{CategoryShare, CriticalPath, Step};
+pub use critical::{Bottleneck, CategoryShare, CriticalPath, Step};
 pub use host::{HostSpans, PROGRAM};
 pub use host_steps::HostStep;
 pub use model::{Adjustments, Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};

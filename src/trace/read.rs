@@ -42,6 +42,10 @@ impl Trace {
     }
 }
 
+fn not_a_trace(path: &Path) -> Error {
+    Error::input(Place::file(path), NOT_A_ROWLOOM_TRACE)
+}
+
 /// The error at a line of the file.
 fn describe(path: &Path, error: serde_json::Error) -> Error {
     let (fault, line, column) = (error.classify(), error.line() as u64, error.column() as u64);
@@ -50,7 +54,9 @@ fn describe(path: &Path, error: serde_json::Error) -> Error {
     let reason = match fault {
         Fault::Io => return Error::read(path, error.into()),
         Fault::Eof => "the file is empty or cut short; make the trace again".to_owned(),
-        Fault::Syntax if line <= 1 && column <= 1 => NOT_A_ROWLOOM_TRACE.to_owned(),
+        Fault::Syntax if line <= 1 && column <= 1 => return not_a_trace(path),
+        // A line would point at one of many places where another kind of file differs from a trace.
+        Fault::Data if message.contains(NOT_A_ROWLOOM_TRACE) => return not_a_trace(path),
         Fault::Syntax => format!("damaged JSON: {message}; make the trace again"),
         Fault::Data => message.to_owned(),
     };

@@ -15,8 +15,8 @@
 //! - Times of a device are unions over its lanes: parallel lanes do not add up.
 //! - The *hidden fraction* of a device is the share of the shorter of its copy and compute time during which the other ran too. The
 //!   total is weighted by that shorter time.
-//! - The *idle fraction* is an average over units: all streams of an accelerator are one unit, which is busy while any of them is; each
-//!   CPU lane is a unit.
+//! - The *idle fraction* of a device is the share of the run in which none of its lanes is busy. The total is the average over the
+//!   devices with tasks in the run.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub struct Summary {
     pub devices: Vec<DeviceSummary>,
     /// The share of the shorter of copy and compute time during which the other ran; `None` if no device has both.
     pub hidden_fraction: Option<f64>,
-    /// The share of the units' time in which they were idle; `None` without tasks.
+    /// The average of the devices' idle fractions; `None` without tasks.
     pub idle_fraction: Option<f64>,
     /// The critical path; `None` without tasks.
     pub critical_path: Option<CriticalPath>,
@@ -85,7 +85,7 @@ pub struct DeviceSummary {
     pub busy_s: f64,
     /// The share of the shorter of copy and compute time during which the other ran.
     pub hidden_fraction: Option<f64>,
-    /// The share of its units' time in which they were idle.
+    /// The share of the run in which none of its lanes was busy.
     pub idle_fraction: f64,
     /// Its lanes.
     pub lanes: Vec<LaneSummary>,
@@ -153,8 +153,8 @@ impl Trace {
             .collect();
         let sum = |part: fn(&Measured) -> u64| measured.iter().map(part).sum::<u64>();
         let hidden_fraction = share(sum(|device| device.hidden_ns), sum(|device| device.shorter_ns));
-        let unit_ns = length_ns.saturating_mul(sum(|device| device.units));
-        let idle_fraction = share(sum(|device| device.idle_ns), unit_ns);
+        let device_ns = length_ns.saturating_mul(measured.len() as u64);
+        let idle_fraction = share(sum(|device| device.idle_ns), device_ns);
         Summary {
             run,
             runs,
@@ -191,19 +191,11 @@ impl Trace {
         let (copy, compute) = (of(&Category::is_copy), of(&Category::is_compute));
         let (hidden_ns, shorter_ns) = (copy.intersection_ns(&compute), copy.length().min(compute.length()));
 
-        let streams = |category| category == Category::Kernel || Category::is_copy(category);
-        let (mut units, mut idle_ns) = (0, 0);
-        if by_lane.values().flatten().any(|span| streams(span.category)) {
-            units += 1;
-            idle_ns += length_ns - of(&streams).length();
-        }
+        let busy_ns = of(&|_| true).length();
+        let idle_ns = length_ns - busy_ns;
         let mut lanes = Vec::new();
         for (&lane, spans) in &by_lane {
             let busy_ns = TimeSet::of(spans.iter().map(|span| times(span))).length();
-            if spans.iter().any(|span| !streams(span.category)) {
-                units += 1;
-                idle_ns += length_ns - busy_ns;
-            }
             lanes.push(LaneSummary {
                 name: self.lanes[lane].name.clone(),
                 tasks: spans.len() as u64,
@@ -215,12 +207,12 @@ impl Trace {
             name: self.process_name(process).to_owned(),
             compute_s: seconds(compute.length()),
             copy_s: seconds(copy.length()),
-            busy_s: seconds(of(&|_| true).length()),
+            busy_s: seconds(busy_ns),
             hidden_fraction: share(hidden_ns, shorter_ns),
-            idle_fraction: share(idle_ns, length_ns.saturating_mul(units)).unwrap_or(0.0),
+            idle_fraction: share(idle_ns, length_ns).unwrap_or(0.0),
             lanes,
         };
-        Some(Measured { summary, hidden_ns, shorter_ns, idle_ns, units })
+        Some(Measured { summary, hidden_ns, shorter_ns, idle_ns })
     }
 
     fn predictions<'a>(&self, spans: impl Iterator<Item = &'a Span>) -> Predictions {
@@ -260,7 +252,6 @@ struct Measured {
     hidden_ns: u64,
     shorter_ns: u64,
     idle_ns: u64,
-    units: u64,
 }
 
 fn times(span: &Span) -> (u64, u64) {

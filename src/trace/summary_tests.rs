@@ -71,8 +71,8 @@ fn the_hidden_fraction_is_weighted_by_the_shorter_time() {
     assert_eq!(hidden, [Some(0.5), Some(1.0), None]);
     close(summary.hidden_fraction.unwrap(), (6.0 + 4.0) / (12.0 + 4.0));
     let idle: Vec<_> = summary.devices.iter().map(|device| device.idle_fraction).collect();
-    assert_eq!(idle, [0.0, 0.5, 0.25], "two workers are two units, three streams are one");
-    close(summary.idle_fraction.unwrap(), (0.0 + 15.0 + 0.0 + 15.0) / (4.0 * 30.0));
+    assert_eq!(idle, [0.0, 0.5, 0.0], "a device is idle while none of its lanes is busy");
+    close(summary.idle_fraction.unwrap(), 15.0 / (3.0 * 30.0));
     close(summary.devices[2].busy_s, 30e-9);
     close(summary.devices[2].lanes[1].busy_s, 15e-9);
 }
@@ -122,6 +122,9 @@ fn the_critical_path_follows_the_predecessor_that_ended_last() {
     assert_eq!(path.by_category[0].category, Category::Upload);
     close(path.by_category[0].share, 20.0 / 30.0);
     close(path.steps[2].start_s, 20e-9);
+    let bottleneck = path.bottleneck;
+    assert_eq!((bottleneck.kind, bottleneck.device.as_deref()), ("upload", Some("cuda:0")));
+    close(bottleneck.time_s, 20e-9);
 }
 
 #[test]
@@ -138,6 +141,19 @@ fn gaps_of_the_critical_path_are_reported() {
     assert_eq!(gaps, [0.0, 6.0, 5.0]);
     close(path.busy_s, 29e-9);
     close(path.gaps_s, 11e-9);
+}
+
+#[test]
+fn gaps_longer_than_all_tasks_are_the_bottleneck() {
+    let mut trace = Trace::default();
+    let [h2d, compute, _] = device(&mut trace, "cuda:0");
+    let upload = trace.span(span(h2d, Category::Upload, 0, 10, None));
+    let kernel = trace.span(span(compute, Category::Kernel, 40, 60, None));
+    trace.flow(upload, kernel);
+    let bottleneck = trace.summary().critical_path.unwrap().bottleneck;
+    assert_eq!((bottleneck.kind, bottleneck.device), ("waiting", None));
+    close(bottleneck.time_s, 30e-9);
+    close(bottleneck.share, 0.5);
 }
 
 #[test]

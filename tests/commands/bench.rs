@@ -148,12 +148,16 @@ fn cases_of_one_run_only_are_named() {
     place.succeed(&format!("{words} -k 1,2 --json=before.json"));
     let outcome = place.succeed(&format!("{words} -k 2,3 --baseline before.json"));
     for words in [
+        "Fastest kernel of each case;",
         "1 case in both runs: ",
         "only in before.json: stencil5,n=20 f64 k=1",
         "only in this run: stencil5,n=20 f64 k=3",
     ] {
         assert!(outcome.stdout.contains(words), "'{words}' is not in: {}", outcome.stdout);
     }
+    let outcome = place.succeed(&format!("{words} -k 3 --baseline before.json"));
+    assert!(outcome.stdout.contains("no case is in both files\n"), "{}", outcome.stdout);
+    assert!(!outcome.stdout.contains("0 cases"), "{}", outcome.stdout);
     // The same name and another seed: another matrix, which is not compared.
     let words = "bench gen:uniform,rows=60,degree=5 --kernels cpu_csr --devices cpu --repeat 3 -k 1";
     place.succeed(&format!("{words} --seed 1 --json=before.json"));
@@ -179,6 +183,9 @@ fn a_baseline_that_is_no_report_of_bench_is_refused_before_anything_is_measured(
     place.fail(&format!("{bench} --baseline inspect.json"), 3, "inspect.json: ");
     place.succeed("bench small.mtx -k 1 --devices cpu --oracle --json=oracle.json");
     place.fail(&format!("{bench} --baseline oracle.json"), 3, "bench --oracle");
+    place.succeed("run small.mtx -k 1 --repeat 1 --trace trace.json");
+    let reason = "trace.json: this is a trace, not a report of rowloom bench";
+    place.fail(&format!("{bench} --baseline trace.json"), 3, reason);
     place.fail(&format!("{bench} --baseline"), 2, "--baseline");
     place.fail("bench small.mtx --oracle --baseline good.json", 2, "cannot be used with");
     place.fail("bench small.mtx --best=yes", 2, "--best");

@@ -26,6 +26,11 @@ fn inspect_reports_shape_and_entries() {
     let place = small();
     let table = place.succeed("inspect small.mtx").stdout;
     assert!(table.contains("3 x 4") && table.contains("6 nonzeros"), "{table}");
+    for label in ["new columns", "as ELL (padded)", "as ELL without padding"] {
+        assert!(table.contains(label), "'{label}' is not in: {table}");
+    }
+    let long = place.succeed("inspect gen:uniform,rows=1200,degree=1100").stdout;
+    assert!(long.contains("median 1,100, 99% up to 1,100, longest 1,100"), "{long}");
     let report = place.json("inspect small.mtx --json");
     assert_eq!(report["command"], "inspect");
     assert_eq!(report["matrix"]["rows"], 3);
@@ -41,6 +46,9 @@ fn inspect_draws_the_nonzeros() {
     let picture = place.read("small.svg");
     assert!(picture.contains("<svg") && picture.trim_end().ends_with("</svg>"));
     place.fail("inspect small.mtx --spy none/small.svg", 1, "none/small.svg");
+    place.fail("inspect small.mtx --spy small.png", 2, "small.png must end in .svg");
+    place.fail("inspect none.mtx --spy small", 2, "small must end in .svg");
+    assert!(!place.path("small.png").exists());
 }
 
 #[test]

@@ -30,9 +30,15 @@ fn json_with_its_file_as_a_separate_word_is_refused_by_every_command() {
     let place = small();
     for command in COMMANDS {
         for file in ["report.json", "Report.JSON"] {
-            place.fail(&format!("{command} --json {file}"), 2, &format!("--json={file}"));
             let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
-            place.fail(&format!("{name} --json {file} {rest}"), 2, &format!("--json={file}"));
+            for words in [format!("{command} --json {file}"), format!("{name} --json {file} {rest}")] {
+                let outcome = place.run(&words);
+                let advice =
+                    format!("error: --json takes its file after an equals sign: write '--json={file}'\n");
+                assert_eq!(outcome.code, 2, "{words}");
+                assert!(outcome.stderr.starts_with(&advice), "{words}: {}", outcome.stderr);
+                assert_eq!(outcome.stderr.matches("--json=").count(), 1, "{words}: {}", outcome.stderr);
+            }
         }
     }
     for words in ["run small.mtx --json out", "bench small.mtx --json out", "bench --json out small.mtx"] {
@@ -74,7 +80,7 @@ const OUTPUTS: [(&str, &str); 13] = [
     ("plan small.mtx -k 1 --save out", "out"),
     ("run small.mtx -k 1 --repeat 1 --output out.mtx", "out.mtx"),
     ("run small.mtx -k 1 --repeat 1 --output out.npy", "out.npy"),
-    ("inspect small.mtx --spy out", "out"),
+    ("inspect small.mtx --spy out.svg", "out.svg"),
     ("convert small.mtx out.mtx", "out.mtx"),
     ("convert small.mtx out.mtx.gz", "out.mtx.gz"),
     ("convert small.mtx out.npz", "out.npz"),

@@ -79,6 +79,7 @@ fn the_quick_study_writes_every_documented_file() {
         assert!(!place.read(&format!("out/{file}")).is_empty(), "{file}");
     }
     let html = place.read("out/report.html");
+    assert!(html.contains("; stops at the time cap of "), "the rule names the time cap");
     let body = html.split("<main>").nth(1).unwrap();
     assert!(
         body.trim_start().starts_with("<section id=\"answer\">"),
@@ -290,7 +291,13 @@ fn a_wrong_study_is_an_error_before_anything_is_measured() {
             2,
             "matrix.toml:8: unknown generator 'stencil9'",
         ),
-        ("file", "'gen:stencil5,n=100'", "'none.mtx'", 3, "file.toml:8: none.mtx"),
+        (
+            "file",
+            "'gen:stencil5,n=100'",
+            "'none.mtx'",
+            3,
+            "file.toml:8: none.mtx: not found (paths are relative to the current folder)",
+        ),
     ] {
         place.write(&format!("{name}.toml"), MANY.replacen(from, to, 1));
         let outcome = place.run(&format!("study {name}.toml"));

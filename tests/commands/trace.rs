@@ -50,11 +50,13 @@ fn a_trace_is_summarised_in_tables() {
     let text = place.succeed("trace run.json").stdout;
     for part in [
         "8 spans, 2 dependencies, 1 counter value on 3 lanes",
-        "20.0 ms for 3 tasks, run 0, the median of 2 (min 20.0 ms, max 40.0 ms)",
+        "bottleneck  kernel on emu:0: 10.0 ms, 50.0% of the run",
+        "20.0 ms for 3 tasks, product 1 of 2, the median (min 20.0 ms, max 40.0 ms)",
         "50.0% of copying or computing",
         "emu:0",
         "h2d",
         "critical path",
+        "longest steps, in order of time",
         "worst predictions",
         "own time",
     ] {
@@ -117,8 +119,10 @@ fn other_files_are_input_errors() {
     );
     place.fail("trace none.json", 3, "none.json");
     place.fail("trace .", 3, "not a regular file");
-    place.fail("trace a.mtx", 3, "a.mtx:1:1: this is not a trace that Rowloom wrote");
-    place.fail("trace other.json --json", 3, "not a trace that Rowloom wrote");
+    place.fail("trace a.mtx", 3, "a.mtx: this is not a trace that Rowloom wrote");
+    place.fail("trace other.json --json", 3, "other.json: this is not a trace that Rowloom wrote");
+    place.write("list.json", "[1,\n2]");
+    place.fail("trace list.json", 3, "list.json: this is not a trace that Rowloom wrote");
     sample(&place, "run.json");
     let whole = place.read("run.json");
     for end in (0..whole.len()).step_by(97) {

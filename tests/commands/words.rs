@@ -133,6 +133,18 @@ fn wrong_words_are_a_usage_error() {
 }
 
 #[test]
+fn help_says_what_to_do_first_and_where_names_are_listed() {
+    let place = Place::new();
+    let completions = place.succeed("completions --help").stdout;
+    for folder in ["~/.local/share/bash-completion/completions", "~/.config/fish/completions"] {
+        assert!(completions.contains(&format!("mkdir -p {folder}\n")), "{completions}");
+    }
+    let run = place.succeed("run --help").stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(run.contains("listed below") && !run.contains("see --help"), "{run}");
+    assert!(run.contains("every CUDA card that makes the product faster"), "{run}");
+}
+
+#[test]
 fn completions_exist_for_every_shell() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -59,7 +59,10 @@ pub static GENERATORS: LazyLock<Vec<String>> = LazyLock::new(|| {
     KINDS.iter().map(name).collect()
 });
 
-pub(super) fn devices() -> Offering<fn(&str) -> Result<Devices, String>> {
+/// The parser of a list of devices.
+type DevicesParser = fn(&str) -> Result<Devices, String>;
+
+pub(super) fn devices() -> Offering<DevicesParser> {
     Offering { parser: |text| text.parse(), names: &DEVICES }
 }
 

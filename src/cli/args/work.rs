@@ -90,14 +90,17 @@ pub struct RunArguments {
     pub common: CommonArguments,
 }
 
+const KERNEL_LONG_HELP: &str =
+    "Kernel: auto (the planner chooses) or a name; the names are listed below in `rowloom run --help`";
+
 /// Flags that decide where and how a product is computed.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Execution")]
 pub struct PlanningArguments {
     /// Devices: auto, cpu, cuda, cuda:0, emu:0, sim:h200x4, or a list with commas
     ///
-    /// auto: the CPU and all CUDA GPUs. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an emulated GPU. sim:h200x4: a
-    /// simulated machine with four H200 GPUs. Commas combine devices, as in cpu,cuda:0.
+    /// auto: the CPU and every CUDA card that makes the product faster. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an
+    /// emulated GPU. sim:h200x4: a simulated machine with four H200 GPUs. Commas combine devices, as in cpu,cuda:0.
     #[arg(long, value_name = "LIST", default_value = "auto", hide_possible_values = true, value_parser = names::devices())]
     pub devices: Devices,
 
@@ -134,8 +137,8 @@ pub struct PlanningArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
     pub mem_limit: Option<u64>,
 
-    /// Kernel: auto or a name (see --help)
-    #[arg(long, value_name = "NAME", default_value = "auto", hide_possible_values = true, value_parser = names::kernel())]
+    #[doc = "The kernel."]
+    #[arg(long, help = "Kernel: auto or a name (see --help)", long_help = KERNEL_LONG_HELP, value_name = "NAME", default_value = "auto", hide_possible_values = true, value_parser = names::kernel())]
     pub kernel: String,
 
     /// Storage format of A: auto, csr, ell (padded) or sell
