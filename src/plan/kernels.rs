@@ -65,7 +65,7 @@ impl PlanRequest<'_> {
             let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
             let names = names.join(", ");
             return Err(Error::Usage(format!(
-                "kernel {names} has no variant for k = {k}; use another kernel"
+                "kernel {names} has no form for k = {k}; use another kernel"
             )));
         }
         Ok(Forms { cpu: cpu.iter().copied().map(Form::cpu).collect(), gpu: of_gpus })

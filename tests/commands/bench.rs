@@ -276,9 +276,9 @@ fn wrong_words_are_usage_errors() {
     let place = Place::new();
     place.write("small.mtx", SMALL);
     place.fail("bench", 2, "MATRIX");
-    place.fail("bench small.mtx -k 0", 2, "from 1 on");
-    place.fail("bench small.mtx -k 8,", 2, "from 1 on");
-    place.fail("bench small.mtx -k 1,x", 2, "from 1 on");
+    place.fail("bench small.mtx -k 0", 2, "at least 1");
+    place.fail("bench small.mtx -k 8,", 2, "at least 1");
+    place.fail("bench small.mtx -k 1,x", 2, "at least 1");
     place.fail("bench small.mtx --kernels csr_magic", 2, "csr_magic");
     place.fail("bench small.mtx --kernels csr_vector --devices cpu", 2, "runs on cpu");
     place.fail("bench small.mtx --kernels cpu_csr --devices emu:0", 2, "runs on emu:0");

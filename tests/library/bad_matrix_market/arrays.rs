@@ -34,7 +34,7 @@ fn damaged_arrays_are_refused_with_their_line() {
         (format!("{ARRAY}2 1\n1\nx\n"), "x.mtx:4: value 'x' is not a number"),
         (format!("{ARRAY}2 1\n1\n1e400\n"), "x.mtx:4: value '1e400' overflows f64"),
         (format!("{ARRAY}2 1\n1\n{}\n", "1".repeat(1 << 20)), "x.mtx:4: the line is longer than 4096 bytes"),
-        (format!("{ARRAY}2 1\n1\n\0\n"), "x.mtx:4: a NUL byte"),
+        (format!("{ARRAY}2 1\n1\n\0\n"), "x.mtx:4: there is a NUL byte"),
         (format!("{REAL}1 1 1\n1 1 1\n"), "x.mtx:1: a dense multivector is needed"),
         (format!("{}2 2\n1\n2\n3\n4\n", ARRAY.replace("general", "symmetric")), "x.mtx:1: unsupported"),
         (

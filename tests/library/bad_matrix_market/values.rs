@@ -155,7 +155,7 @@ fn the_error_for_an_unsupported_kind_lists_the_supported_ones() {
     refused(
         format!("{}1 1\n1 1\n", REAL.replace("matrix ", "vector ")),
         1,
-        "unsupported: 'vector' objects; a matrix",
+        "unsupported: 'vector' objects; only 'matrix'",
     );
     refused(format!("{ARRAY}1 1\n1\n"), 1, "unsupported: dense");
     refused(format!("{}1 1 0\n", REAL.replace("general", "lopsided")), 1, "unsupported: symmetry 'lopsided'");
