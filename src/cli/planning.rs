@@ -146,11 +146,8 @@ pub fn resolve(arguments: &PlanningArguments, session: &Session) -> Result<Resol
         }),
     };
     for link in devices.iter_mut().filter_map(|device: &mut DeviceSpec| device.profile.link.as_mut()) {
-        match arguments.transfer.as_str() {
-            "staged" => link.register_s_per_gb = None,
-            // Registering without cost is always chosen where it is possible.
-            "registered" => link.register_s_per_gb = link.register_s_per_gb.map(|_| 0.0),
-            _ => {}
+        if arguments.transfer == "staged" {
+            link.register_s_per_gb = None;
         }
     }
     Ok(Resolved { devices, host, refined, has_model: model_path.is_some() })
@@ -199,6 +196,7 @@ fn request<'a>(
         chunk_bytes: arguments.chunk_bytes,
         cpu_share: arguments.cpu_share,
         repeat,
+        always_register: arguments.transfer == "registered",
         reproducible: arguments.reproducible,
     })
 }

@@ -29,11 +29,6 @@ struct Balance {
     cause: &'static str,
 }
 
-/// The operands to register, without the alternatives.
-fn registered(choices: &[TransferChoice]) -> Vec<Registered> {
-    choices.iter().map(|choice| choice.chosen).collect()
-}
-
 /// A candidate: the devices and the mode to plan for.
 pub(super) struct Draft<'a> {
     pub request: &'a PlanRequest<'a>,
@@ -49,27 +44,59 @@ pub(super) struct Draft<'a> {
 impl Draft<'_> {
     /// Makes the plan.
     pub fn plan(&self) -> Result<Plan> {
-        let work = &self.request.work;
-        let mut reasons = Vec::new();
         let devices = self.ordered();
         let (shares, balance) = self.shares(&devices)?;
         let spans = self.spans(&devices, &shares);
-        let mut transfers = self.transfers(&devices, &shares, self.forms.read_csr());
-        let mut parts = self.parts(&devices, &shares, &spans, &registered(&transfers));
-        if matches!(parts, Err(Error::DoesNotFit { .. })) && transfers.iter().any(|choice| choice.chosen.a) {
-            // A registered A has its own column numbers and needs all of X; a staged A is renumbered to a part of X.
-            transfers = self.transfers(&devices, &shares, false);
-            parts = self.parts(&devices, &shares, &spans, &registered(&transfers));
+        let always = self.request.always_register;
+        let proposed =
+            |a_unchanged| transfer::proposed(&self.transfers(&devices, &shares, a_unchanged), always);
+        let assembled = |registered: &[Registered]| self.assembled(&devices, &shares, &spans, registered);
+        let all_staged = vec![Registered::default(); devices.len()];
+        let registered = proposed(self.forms.read_csr());
+        let (mut plan, transfer) = if registered == all_staged {
+            (assembled(&all_staged)?, None)
+        } else {
+            let mut plan = assembled(&registered);
+            if matches!(plan, Err(Error::DoesNotFit { .. })) && registered.iter().any(|device| device.a) {
+                // A registered A has its own column numbers and needs all of X; a staged A is renumbered to a part of X.
+                plan = assembled(&proposed(false));
+            }
+            if always {
+                let plan = plan?;
+                let words = transfer::requested(&plan);
+                (plan, Some(words))
+            } else {
+                transfer::faster(assembled(&all_staged), plan)?
+            }
+        };
+        let repeat = self.request.repeat.max(1);
+        let mut reasons = vec![mode_reason(plan.mode, repeat, self.request.mode.is_some(), self.gpus())];
+        if let Some(Balance { words, cause }) = balance {
+            reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
         }
-        let parts = parts?;
-        let mode = self.resolved_mode(&devices, &parts);
-        reasons.push(mode_reason(mode, self.request.repeat.max(1), self.request.mode.is_some(), self.gpus()));
+        reasons.extend(transfer);
+        unassign_tail(&mut plan, &mut reasons);
+        describe(&mut plan);
+        plan.reasons = reasons;
+        Ok(plan)
+    }
+
+    /// The plan that registers these operands, with its predicted times and without reasons.
+    fn assembled(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        shares: &[f64],
+        spans: &[PositionRange],
+        registered: &[Registered],
+    ) -> Result<Plan> {
+        let work = &self.request.work;
+        let parts = self.parts(devices, shares, spans, registered)?;
         let mut plan = Plan {
             version: PLAN_VERSION,
             matrix: self.fingerprint.clone(),
             k: work.k() as u64,
             dtype: work.dtype(),
-            mode,
+            mode: self.resolved_mode(devices, &parts),
             x_order: self.forms.x_order(),
             host: self.request.host.clone(),
             devices: Vec::new(),
@@ -85,13 +112,6 @@ impl Draft<'_> {
         }
         plan.split_rows = split_rows(work, &plan.chunks);
         predict(&mut plan);
-        if let Some(Balance { words, cause }) = balance {
-            reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
-        }
-        reasons.extend(plan.transfer_reasons(&transfers));
-        unassign_tail(&mut plan, &mut reasons);
-        describe(&mut plan);
-        plan.reasons = reasons;
         Ok(plan)
     }
 
@@ -280,7 +300,7 @@ impl Draft<'_> {
         a_unchanged: bool,
     ) -> Vec<TransferChoice> {
         let host = self.host_share();
-        let staged = TransferChoice { chosen: Registered::default(), alternative: Registered::default() };
+        let staged = TransferChoice { chosen: Registered::default(), all: Registered::default() };
         let of_device = |(device, &share): (&Option<DeviceSpec>, &f64)| match device {
             Some(device) if share > 0.0 => {
                 transfer::choose(&device.profile, &host, &self.traffic(share, a_unchanged))

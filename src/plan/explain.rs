@@ -1,9 +1,8 @@
 //! The reasons of a plan in words. Every number in a reason is a number of the plan, or one computed by the same functions.
 
-use super::data::{DevicePlan, Mode, Plan, Registered};
+use super::data::{Mode, Plan};
 use super::predict::{Finish, finish};
-use super::set_up::{forms, register_s, registered_bytes};
-use super::transfer::TransferChoice;
+use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
 use crate::work::ChunkRows;
 
@@ -21,23 +20,13 @@ pub(super) fn list(names: &[&str]) -> String {
     }
 }
 
-/// The operands in words; empty where none is registered.
-fn operands(registered: Registered) -> &'static str {
-    match (registered.a, registered.x || registered.y) {
-        (true, true) => "A, X and Y",
-        (true, false) => "A",
-        (false, true) => "X and Y",
-        (false, false) => "",
-    }
-}
-
 impl Plan {
     /// The set-up time in words: parts that add up to [`super::SetUp::total_s`].
     pub fn set_up_reason(&self) -> String {
         let gpus: Vec<usize> =
             (0..self.devices.len()).filter(|&index| self.devices[index].profile.link.is_some()).collect();
         let kernels = gpus.iter().map(|&index| forms(self, index).len()).max().unwrap_or(0);
-        let locked = gpus.iter().map(|&index| registered_bytes(self, index, self.devices[index].registered));
+        let locked = gpus.iter().map(|&index| registered_bytes(self, index));
         let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);
         let parts = [
             (self.set_up.open_s, format!("open {}", Counted(gpus.len() as u64, "device"))),
@@ -97,51 +86,8 @@ impl Plan {
 
     /// The finish time of device `index` in parts.
     pub(super) fn finish(&self, index: usize) -> Finish {
-        self.finish_with(index, self.devices[index].registered)
-    }
-
-    /// The same if it registered these operands.
-    fn finish_with(&self, index: usize, registered: Registered) -> Finish {
-        let device = DevicePlan { registered, ..self.devices[index].clone() };
         let own: Vec<_> = self.chunks.iter().filter(|chunk| chunk.home as usize == index).collect();
-        finish(&device, &self.host, &own, self.mode, self.k, self.dtype)
-    }
-
-    /// Why each device stages or registers. Devices of one kind with the same decision share a reason, which has the numbers of the one
-    /// that finishes last. `choices` has one entry for each device.
-    pub(super) fn transfer_reasons(&self, choices: &[TransferChoice]) -> Vec<String> {
-        let staged = Registered::default();
-        let mut groups: Vec<(&str, Registered, bool, Vec<usize>)> = Vec::new();
-        for (index, (device, choice)) in self.devices.iter().zip(choices).enumerate() {
-            let is_staged = device.registered == staged;
-            let registered = if is_staged { choice.alternative } else { device.registered };
-            if device.chunks == 0 || registered == staged {
-                continue;
-            }
-            let key = (device.profile.name.as_str(), registered, is_staged);
-            match groups.iter_mut().find(|group| (group.0, group.1, group.2) == key) {
-                Some(group) => group.3.push(index),
-                None => groups.push((key.0, key.1, key.2, vec![index])),
-            }
-        }
-        let finish_s = |index: &usize| self.devices[*index].predicted_s;
-        let reason = |(_, registered, is_staged, members): &(&str, Registered, bool, Vec<usize>)| {
-            let last = members.iter().max_by(|a, b| finish_s(a).total_cmp(&finish_s(b))).copied()?;
-            let names: Vec<&str> = members.iter().map(|&index| self.devices[index].name.as_str()).collect();
-            Some(format!(
-                "transfer: {}: with {1} staged {2} finishes after {3}; with {1} registered after {4}, and registering takes {5} \
-                 once: {6} ({7})",
-                list(&names),
-                operands(*registered),
-                if members.len() == 1 { "it" } else { "the last of them" },
-                Seconds(self.finish_with(last, staged).total_s()),
-                Seconds(self.finish_with(last, *registered).total_s()),
-                Seconds(register_s(self, last, *registered)),
-                if *is_staged { "staged" } else { "registered" },
-                Counted(self.repeat, "product"),
-            ))
-        };
-        groups.iter().filter_map(reason).collect()
+        finish(&self.devices[index], &self.host, &own, self.mode, self.k, self.dtype)
     }
 
     /// The clause that a balance needs where finish times differ; `cause` is its reason.

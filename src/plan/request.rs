@@ -51,6 +51,8 @@ pub struct PlanRequest<'a> {
     pub cpu_share: Option<f64>,
     /// Number of products that the user asked for, without warm-ups.
     pub repeat: u64,
+    /// Register (page-lock) every operand that can be registered, also where staging it is predicted faster.
+    pub always_register: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
 }
@@ -70,6 +72,7 @@ impl<'a> PlanRequest<'a> {
             chunk_bytes: None,
             cpu_share: None,
             repeat: 1,
+            always_register: false,
             reproducible: false,
         }
     }

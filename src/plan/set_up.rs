@@ -20,7 +20,7 @@ pub(super) fn set_up(plan: &Plan) -> SetUp {
     SetUp {
         open_s: driver_s + opened().map(|on| on.open_s).sum::<f64>(),
         load_kernels_s: devices().map(|index| load_kernels_s(plan, index)).fold(0.0, f64::max),
-        register_s: devices().map(|index| register_s(plan, index, plan.devices[index].registered)).sum(),
+        register_s: devices().map(|index| register_s(plan, index)).sum(),
         bring_a_s: bring_a_s(plan),
     }
 }
@@ -30,10 +30,9 @@ pub(super) fn set_up(plan: &Plan) -> SetUp {
 pub(super) fn compared_set_up_s(plan: &Plan) -> f64 {
     let of_device = |index: usize| {
         let device = &plan.devices[index];
-        let copied = x_s(&device.profile, &plan.host, device.slots.resident_bytes, Registered::default());
-        copied + register_s(plan, index, device.registered)
+        x_s(&device.profile, &plan.host, device.slots.resident_bytes, Registered::default())
     };
-    (0..plan.devices.len()).map(of_device).fold(0.0, f64::max)
+    (0..plan.devices.len()).map(of_device).fold(0.0, f64::max) + plan.set_up.register_s
 }
 
 /// The forms of the chunks of device `index`, each once.
@@ -48,8 +47,9 @@ fn load_kernels_s(plan: &Plan, index: usize) -> f64 {
     if profile.link.is_none() { 0.0 } else { forms(plan, index).len() as f64 * profile.load_kernel_s }
 }
 
-/// Bytes that are registered for device `index` if it registers these operands.
-pub(super) fn registered_bytes(plan: &Plan, index: usize, registered: Registered) -> u64 {
+/// Bytes that are registered for device `index`.
+pub(super) fn registered_bytes(plan: &Plan, index: usize) -> u64 {
+    let registered = plan.devices.get(index).map_or(Registered::default(), |device| device.registered);
     let own = || plan.chunks.iter().filter(|chunk| chunk.home == index as u32);
     let a: u64 = own().map(|chunk| chunk.staged_bytes).sum();
     let y: u64 = own().map(|chunk| chunk.slice_bytes(plan.k, plan.dtype)).sum();
@@ -58,11 +58,11 @@ pub(super) fn registered_bytes(plan: &Plan, index: usize, registered: Registered
     bytes(registered.a, a).saturating_add(bytes(registered.x, x)).saturating_add(bytes(registered.y, y))
 }
 
-/// Seconds to register these operands with device `index`. Devices register one after the other.
-pub(super) fn register_s(plan: &Plan, index: usize, registered: Registered) -> f64 {
+/// Seconds to register memory with device `index`. Devices register one after the other.
+fn register_s(plan: &Plan, index: usize) -> f64 {
     let link = plan.devices.get(index).and_then(|device| device.profile.link.as_ref());
     let s_per_gb = link.and_then(|link| link.register_s_per_gb).unwrap_or(0.0);
-    registered_bytes(plan, index, registered) as f64 * 1e-9 * s_per_gb
+    registered_bytes(plan, index) as f64 * 1e-9 * s_per_gb
 }
 
 /// The host builds and stages the parts of all devices; the links copy them at the same time.

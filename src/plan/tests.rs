@@ -45,6 +45,7 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         chunk_bytes: None,
         cpu_share: None,
         repeat: 1,
+        always_register: false,
         reproducible: false,
     }
 }

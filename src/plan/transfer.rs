@@ -1,8 +1,10 @@
 //! How a device's share of A, X and Y is copied: staged through page-locked slots, which costs the host a copy with every product, or
 //! directly, after the memory was registered (page-locked) once. The predicted times of all products decide.
 
-use super::data::{Mode, Registered};
+use super::data::{Mode, Plan, Registered};
+use super::explain::list;
 use crate::cost::{HostRates, Profile};
+use crate::error::{Counted, Result, Seconds};
 
 /// Registering must take at most this share of the time of staging, since it withdraws memory from other programs.
 const REGISTER_MARGIN: f64 = 0.98;
@@ -27,15 +29,15 @@ pub(super) struct Traffic {
 pub(super) struct TransferChoice {
     /// The operands to register.
     pub chosen: Registered,
-    /// The alternative that a reason compares with; equal to `chosen` where there was no choice.
-    pub alternative: Registered,
+    /// All operands that can be registered.
+    pub all: Registered,
 }
 
 /// Chooses the operands to register.
 pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> TransferChoice {
     let staged = Registered::default();
     let Some(register_s_per_gb) = profile.link.as_ref().and_then(|link| link.register_s_per_gb) else {
-        return TransferChoice { chosen: staged, alternative: staged };
+        return TransferChoice { chosen: staged, all: staged };
     };
     let may_a = traffic.a_unchanged && traffic.mode != Mode::Resident;
     let may_xy = traffic.rows_unchanged;
@@ -56,7 +58,66 @@ pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> 
         }
     }
     let all = Registered { a: may_a, x: may_xy, y: may_xy };
-    TransferChoice { chosen, alternative: if chosen == staged { all } else { staged } }
+    TransferChoice { chosen, all }
+}
+
+/// The operands to register in the plan that is compared with a staged one: those chosen, or all where no device chose any.
+pub(super) fn proposed(choices: &[TransferChoice], always: bool) -> Vec<Registered> {
+    let staged = Registered::default();
+    let all_staged = choices.iter().all(|choice| choice.chosen == staged);
+    let of_device = |choice: &TransferChoice| if always || all_staged { choice.all } else { choice.chosen };
+    choices.iter().map(of_device).collect()
+}
+
+/// The faster of two plans for all products, registering included, and the reason in words; none where nothing can be registered.
+pub(super) fn faster(staged: Result<Plan>, registered: Result<Plan>) -> Result<(Plan, Option<String>)> {
+    let (staged, registered) = match (staged, registered) {
+        (Ok(staged), Ok(registered)) => (staged, registered),
+        (Ok(only), Err(_)) | (Err(_), Ok(only)) => return Ok((only, None)),
+        (Err(error), Err(_)) => return Err(error),
+    };
+    let Some(operands) = registered_operands(&registered) else { return Ok((staged, None)) };
+    let total_s = |plan: &Plan| plan.set_up.register_s + plan.repeat as f64 * plan.predicted_s;
+    let registers = total_s(&registered) < REGISTER_MARGIN * total_s(&staged);
+    let words = format!(
+        "transfer: {}: each product takes {} with {operands} registered and {} staged; registering takes {} once ({})",
+        if registers { "registered" } else { "staged" },
+        Seconds(registered.predicted_s),
+        Seconds(staged.predicted_s),
+        Seconds(registered.set_up.register_s),
+        Counted(registered.repeat, "product"),
+    );
+    Ok((if registers { registered } else { staged }, Some(words)))
+}
+
+/// The reason of a plan that registers because it was requested.
+pub(super) fn requested(plan: &Plan) -> String {
+    match registered_operands(plan) {
+        Some(_) => format!(
+            "transfer: registered: requested with --transfer; registering takes {} once",
+            Seconds(plan.set_up.register_s)
+        ),
+        None => "transfer: staged: no operand can be registered, although --transfer requests it".into(),
+    }
+}
+
+/// The operands that a plan registers, in words, with the devices where not every GPU registers them.
+fn registered_operands(plan: &Plan) -> Option<String> {
+    let gpus = || plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+    let registering = || gpus().filter(|device| device.registered != Registered::default());
+    let (a, xy) = (
+        registering().any(|device| device.registered.a),
+        registering().any(|device| device.registered.x || device.registered.y),
+    );
+    let operands = match (a, xy) {
+        (true, true) => "A, X and Y",
+        (true, false) => "A",
+        (false, true) => "X and Y",
+        (false, false) => return None,
+    };
+    let names: Vec<&str> = registering().map(|device| device.name.as_str()).collect();
+    let all = names.len() == gpus().count();
+    Some(if all { operands.into() } else { format!("{operands} of {}", list(&names)) })
 }
 
 /// Seconds to copy a product's bytes: X, then the longest of the steps that overlap.
@@ -102,9 +163,9 @@ mod tests {
             link.register_s_per_gb = Some(0.06);
         }
         let many = choose(&slow, &machine.host, &TRAFFIC);
-        assert_eq!(many, TransferChoice { chosen: ALL, alternative: STAGED });
+        assert_eq!(many, TransferChoice { chosen: ALL, all: ALL });
         let one = choose(&slow, &machine.host, &once);
-        assert_eq!(one, TransferChoice { chosen: STAGED, alternative: ALL });
+        assert_eq!(one, TransferChoice { chosen: STAGED, all: ALL });
     }
 
     #[test]
@@ -124,6 +185,6 @@ mod tests {
             link.register_s_per_gb = None;
         }
         let choice = choose(&profile, &machine.host, &TRAFFIC);
-        assert_eq!(choice, TransferChoice { chosen: STAGED, alternative: STAGED });
+        assert_eq!(choice, TransferChoice { chosen: STAGED, all: STAGED });
     }
 }

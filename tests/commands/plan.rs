@@ -221,6 +221,47 @@ fn a_device_without_memory_for_all_of_x_receives_a_part() {
     assert!(reasons.contains("its nonzeros use no others"), "{reasons}");
 }
 
+/// The reason of the transfer and the registering time of the set-up.
+fn transfer(place: &Place, flags: &str) -> (String, f64, Value) {
+    let plan = place.json(&format!("plan {flags} --json"));
+    let reasons = plan["reasons"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let reason = reasons.clone().find(|reason| reason.starts_with("transfer: ")).unwrap().to_string();
+    (reason, plan["set_up"]["register_s"].as_f64().unwrap(), plan)
+}
+
+#[test]
+fn registering_on_request_costs_what_it_costs_otherwise() {
+    let place = Place::new();
+    let flags = "gen:stencil27,n=48 -k 32 --devices sim:h200x2 --mode oneshot --repeat 1000";
+    let (chosen, chosen_s, _) = transfer(&place, flags);
+    let (requested, requested_s, _) = transfer(&place, &format!("{flags} --transfer registered"));
+    assert!(chosen.starts_with("transfer: registered: "), "{chosen}");
+    assert!(requested.starts_with("transfer: registered: requested with --transfer; "), "{requested}");
+    assert!(chosen_s > 0.0 && chosen_s == requested_s, "{chosen_s} {requested_s}");
+    for reason in [chosen, requested] {
+        let said = *times(&reason).last().unwrap();
+        assert!((said - chosen_s).abs() < 0.01 * chosen_s, "{reason}: {chosen_s}");
+    }
+}
+
+#[test]
+fn memory_is_registered_only_where_all_products_together_become_faster() {
+    let place = Place::new();
+    for repeat in [1, 2, 3, 5, 10, 100] {
+        let flags = format!("gen:stencil27,n=48 -k 32 --devices sim:h200x2 --mode oneshot --repeat {repeat}");
+        let (reason, _, _) = transfer(&place, &flags);
+        let [registered_s, staged_s, once_s] = times(&reason)[..] else { panic!("{reason}") };
+        let (with_s, without_s) = (once_s + f64::from(repeat) * registered_s, f64::from(repeat) * staged_s);
+        // The times of the sentence are rounded.
+        if with_s < 0.97 * without_s {
+            assert!(reason.starts_with("transfer: registered"), "{reason}");
+        }
+        if with_s > 0.99 * without_s {
+            assert!(reason.starts_with("transfer: staged"), "{reason}");
+        }
+    }
+}
+
 /// A generator of reproducible random choices.
 struct Random(u64);
 
@@ -414,15 +455,11 @@ fn predicted_times_and_their_reasons_add_up() {
             let said: f64 = times(reason).iter().sum();
             assert!(said == 0.0 || close(said, last), "{flags}: {said} of {last}: {reason}");
         }
-        // A registered device finishes when the reason of its transfer says.
+        // The reason of the transfer has the times of this plan.
         for reason in plan["reasons"].as_array().unwrap().iter().filter_map(Value::as_str) {
             let Some(words) = reason.strip_prefix("transfer: ") else { continue };
-            let device =
-                devices(&plan).into_iter().find(|device| words.starts_with(device["name"].as_str().unwrap()));
-            let at = if words.contains(": registered (") { 1 } else { 0 };
-            if let Some(device) = device {
-                assert!(close(times(words)[at], finish(&device)), "{flags}: {words}");
-            }
+            let at = if words.starts_with("registered") { 0 } else { 1 };
+            assert!(close(times(words)[at], number(&plan["predicted_s"])), "{flags}: {words}");
         }
     }
 }

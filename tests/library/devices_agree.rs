@@ -135,6 +135,7 @@ fn with_prepared<T: Kernels, R>(
         chunk_bytes: None,
         cpu_share: None,
         repeat: case.runs,
+        always_register: case.register,
         reproducible: false,
     };
     let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };

@@ -77,6 +77,7 @@ fn compute(pools: &[Pool], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec
         chunk_bytes: None,
         cpu_share: None,
         repeat: 2,
+        always_register: false,
         reproducible: true,
     };
     let threads = pool.threads();
