@@ -14,7 +14,7 @@ use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe, work};
 use super::table::{Table, count, seconds};
 use super::x;
-use crate::error::Result;
+use crate::error::{Counted, Result};
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
@@ -61,7 +61,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
 
     let mut facts = Table::facts();
     facts.fact("matrix", describe(&matrix, &loaded.info));
-    facts.fact("X", format!("{} columns, {}", count(plan.k), plan.dtype));
+    facts.fact("X", format!("{}, {}", Counted(plan.k, "column"), plan.dtype));
     add_times(&mut facts, &plan);
     reasons::add(&mut facts, &plan.reasons);
     reasons::add(&mut facts, &device_reasons(&plan));
@@ -78,6 +78,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     } else {
         let (groups, left_out) = chunk_groups(&plan);
         console.table(&groups)?;
+        console.text(" per chunk: one chunk through all of its steps\n")?;
         if left_out > 0 {
             console.text(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
         }

@@ -8,6 +8,8 @@ use crate::work::ChunkRows;
 
 /// Groups of chunks that are shown without `--wide`.
 const SHOWN_GROUPS: usize = 12;
+/// A set-up above this share of the total is called nearly all of it.
+const MOSTLY_SET_UP: f64 = 0.99;
 
 /// The name of a device of the plan.
 pub fn name_of(plan: &Plan, device: u32) -> &str {
@@ -19,24 +21,28 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
     let (set_up, product) = (Seconds(plan.set_up.total_s()), Seconds(plan.predicted_s));
     facts.fact("set-up", format!("{set_up} once: {}", plan.set_up_reason()));
     if plan.first_compile_s() > 0.0 {
-        let compile = Seconds(plan.first_compile_s());
-        facts.fact("", format!("the first run on a machine compiles kernels: about {compile} more"));
+        let compile_s = plan.first_compile_s();
+        facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s:.0} s more"));
     }
-    facts.fact("product", format!("{product} each: {}", plan.product_reason()));
+    facts.fact("product", format!("{product} {}", plan.product_reason()));
     let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, "product"));
-    facts.fact("total", format!("{total} for {products}: {set_up} + {} × {product}", plan.repeat));
+    if plan.set_up.total_s() > MOSTLY_SET_UP * plan.total_s() {
+        facts.fact("total", format!("{total} for {products}, nearly all of it set-up"));
+    } else {
+        facts.fact("total", format!("{total} for {products}: {set_up} + {} × {product}", plan.repeat));
+    }
 }
 
 /// The devices and their shares; with `wide` the layout of their memory.
 pub fn devices(plan: &Plan, wide: bool) -> Table {
     let headings = ["device", "rows", "nonzeros", "chunks", "memory", "X", "done after"];
     let mut table = Table::columns(headings, &[1, 2, 3, 6]);
-    let share = |part: u64, of: u64| percent(if of == 0 { 0.0 } else { part as f64 / of as f64 });
-    for device in &plan.devices {
+    let share = |part: f64, of: u64| percent(if of == 0 { 0.0 } else { part / of as f64 });
+    for (index, device) in plan.devices.iter().enumerate() {
         table.row([
             device.name.clone(),
-            share(device.rows, plan.matrix.rows),
-            share(device.nnz, plan.matrix.nnz),
+            share(rows_of(plan, index), plan.matrix.rows),
+            share(device.nnz as f64, plan.matrix.nnz),
             count(device.chunks),
             memory(device, wide),
             x_words(device, wide),
@@ -44,6 +50,19 @@ pub fn devices(plan: &Plan, wide: bool) -> Table {
         ]);
     }
     table
+}
+
+/// The rows of device `index`; of a row that is split it has the share of its segments.
+fn rows_of(plan: &Plan, index: usize) -> f64 {
+    let own = plan.chunks.iter().filter(|chunk| chunk.home as usize == index);
+    let rows = own.map(|chunk| match chunk.rows {
+        ChunkRows::Rows { begin, end } => (end - begin) as f64,
+        ChunkRows::Segments { row, begin, end } => {
+            let split = plan.split_rows.iter().find(|split| split.row == row as u64);
+            split.map_or(0.0, |split| (end - begin) as f64 / split.segments.max(1) as f64)
+        }
+    });
+    rows.sum()
 }
 
 fn memory(device: &DevicePlan, wide: bool) -> String {
@@ -97,7 +116,7 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
 
 /// The chunks in groups, and how many groups are left out.
 pub fn chunk_groups(plan: &Plan) -> (Table, usize) {
-    let headings = ["chunks", "device", "rows", "nonzeros", "kernel", "each takes"];
+    let headings = ["chunks", "device", "rows", "nonzeros", "kernel", "per chunk"];
     let mut table = Table::columns(headings, &[0, 2, 3, 5]);
     let groups = groups(plan);
     for Group { first, chunks } in groups.iter().take(SHOWN_GROUPS) {
@@ -118,7 +137,12 @@ pub fn chunk_groups(plan: &Plan) -> (Table, usize) {
         table.row([
             numbers,
             name_of(plan, from.home).into(),
-            format!("{}..{}", short(begin as u64), short(end as u64)),
+            match from.rows {
+                ChunkRows::Segments { row, .. } if end == row + 1 => {
+                    format!("part of row {}", short(row as u64))
+                }
+                _ => format!("{}..{}", short(begin as u64), short(end as u64)),
+            },
             short(chunks.iter().map(|chunk| chunk.nnz).sum()),
             plan.kernel_on(from, from.home).name().into(),
             each,
@@ -142,7 +166,7 @@ pub fn all_chunks(plan: &Plan) -> Table {
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let rows = match chunk.rows {
             ChunkRows::Rows { begin, end } => format!("{}..{}", count(begin as u64), count(end as u64)),
-            ChunkRows::Segments { row, begin, end } => format!("{row}, segments {begin}..{end}"),
+            ChunkRows::Segments { row, begin, end } => format!("part of row {row}, segments {begin}..{end}"),
         };
         table.row([
             count(index as u64),
@@ -171,7 +195,7 @@ pub fn kernels(plan: &Plan) -> Table {
     let mut table = Table::facts();
     for (kernel, index) in largest {
         let reason = &plan.chunks[index].kernel_reason;
-        table.fact(kernel, format!("{reason} (chunk {index})"));
+        table.fact(kernel, format!("in chunk {index}, for example: {reason}"));
     }
     table
 }
@@ -181,15 +205,26 @@ pub fn device_reasons(plan: &Plan) -> Vec<String> {
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     let idle = plan.devices.iter().filter(|device| device.chunks == 0);
     let sent = plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+    let receiving = sent.clone().count();
     let idle = idle.map(|device| ("device", device.reason.as_str(), device.name.as_str()));
-    let sent = sent.map(|device| ("X", device.x_reason.as_str(), device.name.as_str()));
+    let sent = sent.map(|device| ("X sent", device.x_reason.as_str(), device.name.as_str()));
     for (topic, reason, name) in idle.chain(sent) {
         match reasons.iter_mut().find(|known| (known.0, known.1) == (topic, reason)) {
             Some((_, _, names)) => names.push(name),
             None => reasons.push((topic, reason, vec![name])),
         }
     }
-    let words =
-        |(topic, reason, names): &(&str, &str, Vec<&str>)| format!("{topic}: {}: {reason}", named(names));
+    let words = |(topic, reason, names): &(&str, &str, Vec<&str>)| match reason.split_once(": ") {
+        Some((part, why)) if *topic == "X sent" => {
+            let to = if names.len() == 2 && receiving == 2 { "both devices".into() } else { named(names) };
+            let why = match why.strip_prefix("its ").filter(|_| names.len() > 1) {
+                Some(rest) => format!("their {rest}"),
+                None => why.to_string(),
+            };
+            format!("{topic}: {part} to {to}: {why}")
+        }
+        _ if names[..] == ["host"] => format!("host: {reason}"),
+        _ => format!("{topic}: {}: {reason}", named(names)),
+    };
     reasons.iter().map(words).collect()
 }

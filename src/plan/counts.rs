@@ -1,5 +1,7 @@
 //! The same product on fewer of the machine's identical GPUs: whether all of them pay, and why not.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::data::Plan;
@@ -9,6 +11,8 @@ use crate::error::{Counted, Error, Result, Seconds};
 
 /// Predicted times closer than this share are called equally fast.
 const EQUAL_WITHIN: f64 = 0.02;
+/// A speed-up within this factor of the ratio of the counts is called linear.
+const LINEAR_WITHIN: f64 = 1.05;
 
 /// The prediction for a number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -74,28 +78,60 @@ pub fn compare_device_counts(
 /// How all GPUs compare with fewer, and why.
 fn sentence(kind: &str, (all, plan): (&DeviceCount, &Plan), (few, other): (&DeviceCount, &Plan)) -> String {
     let ratio = all.product_s / few.product_s.max(1e-12);
+    let speed_up = 1.0 / ratio.max(1e-12);
+    let is_faster = ratio < 1.0 - EQUAL_WITHIN;
+    let products = Counted(plan.repeat, "product");
+    if is_faster && few.total_s < (1.0 - EQUAL_WITHIN) * all.total_s {
+        return format!(
+            "device count: for {products} {} of kind {kind} {} faster: {} in total against {} (opening {} more takes {}); each \
+             product alone is {speed_up:.2}× faster on {}",
+            Counted(few.gpus, "GPU"),
+            if few.gpus == 1 { "is" } else { "are" },
+            Seconds(few.total_s),
+            Seconds(all.total_s),
+            Counted(all.gpus - few.gpus, "GPU"),
+            Seconds(plan.set_up.open_s - other.set_up.open_s),
+            Counted(all.gpus, "GPU"),
+        );
+    }
     let verdict = match ratio {
         _ if ratio > 1.0 + EQUAL_WITHIN => format!("{ratio:.2}× slower than"),
-        _ if ratio < 1.0 - EQUAL_WITHIN => format!("{:.2}× faster than", 1.0 / ratio),
+        _ if is_faster => format!("{speed_up:.2}× faster than"),
         _ => "as fast as".into(),
     };
+    let times = all.gpus / few.gpus.max(1);
     let cause = match because(plan, other) {
+        None if speed_up > LINEAR_WITHIN * times as f64 => more_than_linear(plan, other, few.gpus),
         None => "; the speed-up is nearly linear".into(),
-        Some(cause) if ratio < 1.0 - EQUAL_WITHIN => {
-            format!(" and not {}×, because {cause}", all.gpus / few.gpus.max(1))
-        }
+        Some(cause) if is_faster => format!(" and not {times}×, because {cause}"),
         Some(cause) => format!(", because {cause}"),
     };
     format!(
-        "device count: {} of kind {kind} are {verdict} {} ({} against {} per product){cause}; in total for {}: {} against {}",
+        "device count: {} of kind {kind} are {verdict} {} ({} against {} per product){cause}; in total for {products}: {} against {}",
         Counted(all.gpus, "GPU"),
         few.gpus,
         Seconds(all.product_s),
         Seconds(few.product_s),
-        Counted(plan.repeat, "product"),
         Seconds(all.total_s),
         Seconds(few.total_s)
     )
+}
+
+/// The clause of a speed-up above the ratio of the counts, with the decision that differs.
+fn more_than_linear(plan: &Plan, fewer: &Plan, gpus: u64) -> String {
+    let registers = |plan: &Plan| plan.set_up.register_s > 0.0;
+    let kernels = |plan: &Plan| -> HashSet<_> { plan.chunks.iter().map(|chunk| chunk.gpu_kernel).collect() };
+    let gpus = Counted(gpus, "GPU");
+    let cause = if plan.mode != fewer.mode {
+        format!(", because {gpus} would use mode {}", fewer.mode.name())
+    } else if registers(plan) && !registers(fewer) {
+        format!(", because the plan for {gpus} does not register memory")
+    } else if kernels(plan) != kernels(fewer) {
+        format!(", because the plan for {gpus} uses other kernels")
+    } else {
+        String::new()
+    };
+    format!("; the speed-up is more than linear{cause}")
 }
 
 /// The part of a product that is furthest from shrinking with the number of GPUs; `None` where the speed-up is nearly linear.
@@ -105,7 +141,7 @@ fn because(plan: &Plan, fewer: &Plan) -> Option<String> {
         gpus.count().max(1) as f64
     };
     let ideal_s = fewer.predicted_s * used(fewer) / used(plan);
-    if plan.predicted_s < 1.05 * ideal_s {
+    if plan.predicted_s < LINEAR_WITHIN * ideal_s {
         return None;
     }
     let (last, other) = (plan.last_to_finish()?, fewer.last_to_finish()?);
@@ -122,7 +158,7 @@ fn because(plan: &Plan, fewer: &Plan) -> Option<String> {
         (excess(now.x_s, before.x_s), format!("X still takes {} to reach each of them", Seconds(now.x_s))),
         (
             excess(now.chunks_s, before.chunks_s),
-            format!("the longest step, the {step}, still takes {} on each of them", Seconds(now.chunks_s)),
+            format!("the longest step, {step}, still takes {} on each of them", Seconds(now.chunks_s)),
         ),
         (
             excess(now.ends_s, before.ends_s),

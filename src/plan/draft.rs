@@ -212,7 +212,7 @@ impl Draft<'_> {
         for &index in &computing {
             let Some(device) = &devices[index] else { continue };
             let share = format!("{:.1} %", shares[index] * 100.0);
-            match words.last_mut().filter(|(known, _)| *known == share && index > computing[0]) {
+            match words.last_mut().filter(|(known, _)| *known == share) {
                 Some((_, names)) => names.push(&device.name),
                 None => words.push((share, vec![&device.name])),
             }
@@ -224,6 +224,7 @@ impl Draft<'_> {
                 _ => format!("{} get {share} each", list(names)),
             })
             .collect();
+        let is_even = words.len() == 1;
         let words = words.join(", ");
         let (words, cause) = match self.request.cpu_share {
             Some(_) => (format!("shares: the CPU's as requested with --cpu-share: {words}"), "as requested"),
@@ -237,6 +238,14 @@ impl Draft<'_> {
             None if memory_limited => (
                 format!("shares: balanced finish times within the memory limits: {words}"),
                 "memory limits a share",
+            ),
+            None if is_even => (
+                format!(
+                    "shares: {:.1} % of the work each, so that {} finish together",
+                    100.0 / computing.len() as f64,
+                    if computing.len() == 2 { "both".into() } else { format!("all {}", computing.len()) }
+                ),
+                "the balance leaves out pipeline fill and drain, and chunks are whole rows",
             ),
             None => (
                 format!("shares: balanced finish times: {words}"),

@@ -53,12 +53,12 @@ impl Plan {
 
     /// The time of a product in words: parts that add up to `predicted_s`.
     pub fn product_reason(&self) -> String {
-        let Some(last) = self.last_to_finish() else { return "there are no rows".into() };
+        let Some(last) = self.last_to_finish() else { return "since there are no rows".into() };
         let (device, Finish { x_s, chunks_s, longest, ends_s }) = (&self.devices[last], self.finish(last));
         let finish_s = x_s + chunks_s + ends_s;
         if self.predicted_s > finish_s * (1.0 + 1e-9) {
             return format!(
-                "the host's memory is the limit: {} at {:.0} GB/s; {} finishes after {}",
+                "limited by the host's memory: {} at {:.0} GB/s; {} finishes after {}",
                 Bytes(self.memory_bytes(&self.host)),
                 self.host.memory_gb_per_s,
                 device.name,
@@ -66,12 +66,15 @@ impl Plan {
             );
         }
         let chunks = Counted(device.chunks, "chunk");
+        let place = match self.devices.iter().filter(|device| device.chunks > 0).count() {
+            1 => format!("on {}", device.name),
+            _ => format!("on the slowest device, {}", device.name),
+        };
         if device.profile.link.is_none() {
-            return format!("{} computes {chunks}", device.name);
+            return format!("{place}: {chunks}");
         }
         format!(
-            "{} receives X {} + {chunks}, limited by the {longest}, {} + pipeline fill and drain {}",
-            device.name,
+            "{place}: copy X {} + {chunks} {} ({longest} is the slowest step) + pipeline fill and drain {}",
             Seconds(x_s),
             Seconds(chunks_s),
             Seconds(ends_s)
@@ -120,9 +123,17 @@ pub(super) fn describe(plan: &mut Plan) {
         };
         chunk.reason = format!("{place}{unassigned}");
     }
+    let gpus = || plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+    let stages_a = gpus().any(|device| !device.registered.a && plan.mode != Mode::Resident);
+    let on_host = match (stages_a, gpus().any(|device| !device.registered.y)) {
+        (true, true) => "copies A to page-locked memory and merges Y",
+        (true, false) => "copies A to page-locked memory",
+        (false, true) => "merges Y",
+        (false, false) => "computes nothing",
+    };
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {
-            (false, _) => "stages and merges; it computes nothing, since cpu is not in --devices".into(),
+            (false, _) => format!("{on_host}; add cpu to --devices to let it compute"),
             (true, 0) if rows == 0 => "no share: there are no rows".into(),
             (true, 0) if rows < computing as u64 => "no share: there are fewer rows than devices".into(),
             (true, 0) if chunks < computing => "no share: there are fewer chunks than devices".into(),

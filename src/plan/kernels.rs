@@ -64,9 +64,7 @@ impl PlanRequest<'_> {
         if of_gpus.is_empty() {
             let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
             let names = names.join(", ");
-            return Err(Error::Usage(format!(
-                "kernel {names} has no form for k = {k}; use another kernel"
-            )));
+            return Err(Error::Usage(format!("kernel {names} has no form for k = {k}; use another kernel")));
         }
         Ok(Forms { cpu: cpu.iter().copied().map(Form::cpu).collect(), gpu: of_gpus })
     }

@@ -83,10 +83,11 @@ impl Steps {
     /// The name of the longest step.
     pub fn longest(&self) -> &'static str {
         match self.longest_s() {
-            longest if longest == self.kernel_s => "kernel",
-            longest if longest == self.upload_s => "upload of A",
-            longest if longest == self.download_s => "download of Y",
-            _ => "staging on the host",
+            longest if longest == self.kernel_s => "the kernel",
+            longest if longest == self.upload_s => "the upload of A",
+            longest if longest == self.download_s => "the download of Y",
+            _ if self.stage_s >= self.merge_s => "staging A on the host",
+            _ => "merging Y on the host",
         }
     }
 

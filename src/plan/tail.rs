@@ -55,7 +55,7 @@ pub(super) fn unassign_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
         return;
     }
     let longest_s = MAX_TAIL_STEP * plan.predicted_s;
-    let mut unassigned = 0;
+    let mut unassigned: Vec<usize> = Vec::new();
     for &home in &computing {
         let own: Vec<usize> =
             (0..plan.chunks.len()).filter(|&index| plan.chunks[index].home == home).collect();
@@ -73,23 +73,40 @@ pub(super) fn unassign_tail(plan: &mut Plan, reasons: &mut Vec<String>) {
             let takers = computing.iter().copied().filter(|&device| device != home);
             let also: Vec<u32> =
                 takers.filter(|&device| may_take(plan, chunk, home, device, longest_s)).collect();
-            unassigned += usize::from(!also.is_empty());
+            unassigned.extend((!also.is_empty()).then_some(index));
             plan.chunks[index].also = also;
         }
     }
-    if unassigned > 0 {
-        let (what, them, parts) = match unassigned {
-            1 => ("the last chunk is unassigned".to_string(), "it", "that part"),
-            many => (format!("{many} of the last chunks are unassigned"), "them", "those parts"),
-        };
-        let taker = match plan.mode {
-            Mode::Resident => {
-                format!("the CPU takes {them} if it finishes early (only the host also holds {parts} of A)")
-            }
-            Mode::Oneshot | Mode::Stream => format!("the device that finishes first takes {them}"),
-        };
-        reasons.push(format!("tail: {what}: {taker}"));
-    }
+    unassigned.sort_unstable();
+    reasons.extend(tail_reason(plan, &unassigned));
+}
+
+/// Which chunks may move, and where to.
+fn tail_reason(plan: &Plan, unassigned: &[usize]) -> Option<String> {
+    const IN_FULL: usize = 6;
+    let name = |device: u32| plan.devices.get(device as usize).map_or("", |device| &device.name);
+    let held = if plan.mode == Mode::Resident { " (only the host also holds their part of A)" } else { "" };
+    Some(match unassigned {
+        [] => return None,
+        [index] => {
+            let chunk = plan.chunks.get(*index)?;
+            let to: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
+            let to = if to.len() > 2 { "the device".into() } else { to.join(" or ") };
+            let that = if to == "the device" { "that" } else { "if that" };
+            format!("tail: chunk {index} may move from {} to {to} {that} is idle first", name(chunk.home))
+        }
+        [first, .., last] if unassigned.len() > IN_FULL => format!(
+            "tail: {} of the chunks {first} to {last} may move to the device that is idle first{held}",
+            unassigned.len()
+        ),
+        [few @ .., last] => {
+            let few: Vec<String> = few.iter().map(usize::to_string).collect();
+            format!(
+                "tail: chunks {} and {last} may move to the device that is idle first{held}",
+                few.join(", ")
+            )
+        }
+    })
 }
 
 /// Whether `device` may compute a chunk of `home`: it has the memory and X for it, and needs at most `longest_s`.
