@@ -62,7 +62,8 @@ fn rows_of(plan: &Plan, index: usize) -> f64 {
             split.map_or(0.0, |split| (end - begin) as f64 / split.segments.max(1) as f64)
         }
     });
-    rows.sum()
+    // A sum of no numbers would be -0.
+    rows.fold(0.0, |sum, rows| sum + rows)
 }
 
 fn memory(device: &DevicePlan, wide: bool) -> String {

@@ -81,15 +81,16 @@ fn sentence(kind: &str, (all, plan): (&DeviceCount, &Plan), (few, other): (&Devi
     let speed_up = 1.0 / ratio.max(1e-12);
     let is_faster = ratio < 1.0 - EQUAL_WITHIN;
     let products = Counted(plan.repeat, "product");
-    if is_faster && few.total_s < (1.0 - EQUAL_WITHIN) * all.total_s {
+    if ratio <= 1.0 + EQUAL_WITHIN && few.total_s < (1.0 - EQUAL_WITHIN) * all.total_s {
+        let alone = if is_faster { format!("is {speed_up:.2}× faster") } else { "takes as long".into() };
         return format!(
-            "device count: for {products} {} of kind {kind} {} faster: {} in total against {} (opening {} more takes {}); each \
-             product alone is {speed_up:.2}× faster on {}",
+            "device count: for {products} {} of kind {kind} {} faster: {} in total against {} (opening {} takes {}); each \
+             product alone {alone} on {}",
             Counted(few.gpus, "GPU"),
             if few.gpus == 1 { "is" } else { "are" },
             Seconds(few.total_s),
             Seconds(all.total_s),
-            Counted(all.gpus - few.gpus, "GPU"),
+            Counted(all.gpus - few.gpus, "more GPU"),
             Seconds(plan.set_up.open_s - other.set_up.open_s),
             Counted(all.gpus, "GPU"),
         );

@@ -63,7 +63,7 @@ pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], featu
         if columns > 0 && is_small_enough && saved > MIN_GATHER_GAIN * 4 * nnz {
             let bytes = work.x_rows_bytes(columns, order);
             let reason = format!(
-                "{columns} of {cols} rows of X, gathered: its nonzeros use no others; saves {} per product",
+                "{columns} of {cols} rows of X (gathered): its nonzeros use no others; saves {} per product",
                 Bytes((cols - columns.min(cols)) * row_bytes)
             );
             return XChoice { x: XPlan::Gather { columns }, bytes, reason };
