@@ -504,7 +504,10 @@ fn a_plan_compares_device_counts_in_words_and_numbers() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(counts[1]["total_s"].as_f64() < counts[0]["total_s"].as_f64(), "{counts:?}");
     assert!(said[0].starts_with("device count: for 1 product 1 GPU of kind "), "{said:?}");
-    assert!(said[0].contains("opening 1 more GPU takes ") && said[0].contains("each product alone "), "{said:?}");
+    assert!(
+        said[0].contains("opening 1 more GPU takes ") && said[0].contains("each product alone "),
+        "{said:?}"
+    );
     let many = place.json(&format!("plan {EXAMPLE}0000 --json"))["reasons"].to_string();
     assert!(many.contains("faster than 1 (") && many.contains("in total for 10000 products"), "{many}");
     let small = place.json("plan gen:hub,rows=600,degree=3,hubs=2 -k 8 --devices sim:h200x2 --json");
