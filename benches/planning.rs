@@ -71,20 +71,9 @@ fn main() -> rowloom::Result<()> {
     for devices in [vec![cpu.clone()], vec![cpu, emulated]] {
         let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
         let names = names.join(",");
-        let request = PlanRequest {
-            work: Work::spmm(&matrix.view(), K)?,
-            devices,
-            host: host_rates(threads)?,
-            mode: None,
-            kernel: None,
-            variant: None,
-            format: None,
-            chunks: Some(chunks),
-            chunk_bytes: None,
-            cpu_share: None,
-            repeat: 1,
-            reproducible: false,
-        };
+        let work = Work::spmm(&matrix.view(), K)?;
+        let request =
+            PlanRequest { chunks: Some(chunks), ..PlanRequest::new(work, devices, host_rates(threads)?) };
         let mut made = 0;
         let plan_s = median(|| {
             made = pool.install(|| make(&request))?.chunks.len();

@@ -43,18 +43,9 @@ fn main() -> rowloom::Result<()> {
         required: true,
     };
     let request = PlanRequest {
-        work: Work::spmm(&a.view(), K)?,
-        devices: vec![cpu],
-        host: host_rates(threads)?,
-        mode: None,
-        kernel: None,
-        variant: None,
-        format: None,
         chunks: Some(CHUNKS),
-        chunk_bytes: None,
-        cpu_share: None,
         repeat: RUNS,
-        reproducible: false,
+        ..PlanRequest::new(Work::spmm(&a.view(), K)?, vec![cpu], host_rates(threads)?)
     };
     let settings = Settings {
         cpu: CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
