@@ -67,7 +67,7 @@ fn write_directly(mut file: File, write: impl FnOnce(&mut Writer<'_>) -> io::Res
     written
 }
 
-/// A file that is being written. It writes at most [`MAX_WRITE_BYTES`] at once: a file cannot be removed while the system
+/// A file that is being written. It writes at most `MAX_WRITE_BYTES` at once: a file cannot be removed while the system
 /// writes to it, and [`discard_unfinished`] must not wait.
 #[derive(Debug)]
 pub struct Writer<'a>(&'a mut File);

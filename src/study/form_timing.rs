@@ -21,7 +21,7 @@ const ROUNDS: usize = 9;
 /// Rounds that are completed even where they exceed the time budget.
 const LEAST_ROUNDS: usize = 3;
 
-/// Warms up the processor of `subject`, which has taken `x`, with the first form that runs, for [`WARM_UP_SECONDS`].
+/// Warms up the processor of `subject`, which has taken `x`, with the first form that runs, for `WARM_UP_SECONDS`.
 pub fn warm_up<T: Scalar>(subject: &mut dyn Subject<T>, x: MultiVectorView<'_, T>) -> Result<()> {
     let start = Instant::now();
     for number in 0..subject.kernels().len() {
