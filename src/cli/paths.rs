@@ -141,8 +141,10 @@ fn outputs(command: &Command) -> Vec<Written> {
             all.extend(written("--markdown", arguments.markdown.as_ref(), Output::Markdown));
         }
         Command::Calibrate(arguments) => {
-            let output = arguments.output.clone().or_else(Model::of_user);
-            all.extend(written("--output", output.as_ref(), Output::Model));
+            all.extend(written("--output", arguments.output.as_ref(), Output::Model));
+            // The model in the user's configuration folder is the program's own: a damaged one is replaced, with a note.
+            let own = Model::of_user().filter(|_| arguments.output.is_none());
+            all.extend(own.map(|path| Written { flag: "--output", path, output: None }));
         }
         Command::Inspect(arguments) => all.extend(written("--spy", arguments.spy.as_ref(), Output::Svg)),
         Command::Convert(arguments) => all.extend(written("OUT", arguments.output.as_ref(), Output::Matrix)),

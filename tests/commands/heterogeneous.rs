@@ -206,7 +206,8 @@ fn run_and_trace_print_the_same_overlap_and_idle_time() {
     }
     let words = "run gen:rmat,scale=12,degree=8 -k 8 --devices sim:h200x2 --mode stream --trace t.json";
     let line = |text: &str, name: &str| {
-        let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        // Wrapped lines begin with more than one blank.
+        let line = text.lines().find(|line| line.starts_with(&format!(" {name} "))).unwrap();
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     let (run, trace) = (place.succeed(words).stdout, place.succeed("trace t.json").stdout);
