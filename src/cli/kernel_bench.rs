@@ -3,8 +3,8 @@
 use super::args::PlanningArguments;
 use super::console::Console;
 use super::options::{Devices, XSource};
-use super::planning::resolve;
 use super::report::hash;
+use super::resolve::resolve;
 use super::session::Session;
 use super::x;
 use crate::cost::Profile;

@@ -35,6 +35,7 @@ mod recording;
 mod replan;
 mod report;
 mod reported_cases;
+mod resolve;
 mod run;
 mod run_report;
 mod run_simulated;
