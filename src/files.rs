@@ -151,7 +151,7 @@ pub fn unfinished() -> Vec<u64> {
 pub fn discard_unfinished() {
     let unfinished = unfinished_writes();
     for path in unfinished.iter().filter_map(|write| write.temporary.as_ref()) {
-        // The process ends; there is nobody left to tell.
+        // The process ends; no stream is left to report to.
         let _ = std::fs::remove_file(path);
     }
     std::mem::forget(unfinished);

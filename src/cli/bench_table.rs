@@ -65,7 +65,7 @@ fn heading(report: &CaseReport<'_>) -> String {
     format!("{}{}", case.name(), rates.unwrap_or_default())
 }
 
-/// A share of the memory bandwidth in words; above 1 the memory is not what was measured.
+/// A share of the memory bandwidth in words; above 1 the data came from the caches.
 fn bandwidth_share(share: f64) -> String {
     if share > 1.0 {
         "faster than memory: the data stay in the caches".into()

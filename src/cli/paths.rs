@@ -21,7 +21,7 @@ struct Written {
     output: Option<Output>,
 }
 
-/// An error where a command would write over an input or a file of somebody else, or twice to one file.
+/// An error where a command would write over an input or a file that Rowloom did not write, or twice to one file.
 pub fn check(command: &Command) -> Result<()> {
     let inputs = inputs(command);
     let outputs = outputs(command);

@@ -160,7 +160,7 @@ fn load(nnz: u64, k: u64, dtype: Dtype) -> Load {
     }
 }
 
-/// What is known in advance of each device.
+/// The profile of each device.
 fn profiles(devices: &Devices, threads: usize, session: &Session) -> Vec<Profile> {
     let profile = |word: &DeviceWord| match word {
         DeviceWord::Cpu => cpu_profile(threads, session.memory_limit_bytes()).ok(),
