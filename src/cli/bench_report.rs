@@ -24,7 +24,7 @@ pub struct CaseReport<'a> {
 }
 
 impl<'a> CaseReport<'a> {
-    /// Reports of all cases. `records` are theirs, in the same order; `profile_of` says what is known of a device.
+    /// Reports of all cases. `records` are theirs, in the same order; `profile_of` returns the profile of a device.
     pub fn all(
         cases: &'a [CaseResult],
         records: &'a [Record],

@@ -102,7 +102,7 @@ impl Output {
             Self::Matrix if head.starts_with(b"PK") => has_marked_end(path)?,
             Self::Matrix if head.starts_with(&[0x1f, 0x8b]) => {
                 let mut plain = Vec::new();
-                // A damaged file is not ours, or worth keeping for somebody to look into.
+                // A damaged file is kept: another program may have written it, or the user may want to examine it.
                 let _ = GzDecoder::new(&head[..]).take(HEAD_BYTES).read_to_end(&mut plain);
                 is_marked_matrix_market(&String::from_utf8_lossy(&plain), "coordinate")
             }

@@ -60,7 +60,7 @@ impl KernelNames {
     }
 }
 
-/// What is measured: a device that holds a matrix, and the kernels that run there. A kernel's number is its index in `kernels`.
+/// The subject of a measurement: a device that holds a matrix, and the kernels that run there. A kernel's number is its index in `kernels`.
 pub trait Subject<T: Scalar> {
     /// The forms: each one's kernel and name.
     fn kernels(&self) -> Vec<(KernelId, String)>;

@@ -12,7 +12,7 @@ use crate::matrix::Dtype;
 pub struct Case {
     /// The sweep's name.
     pub sweep: String,
-    /// What is measured.
+    /// The subject of the measurement.
     pub subject: Subject,
     /// The matrix, as the study names it.
     pub matrix: String,
