@@ -14,6 +14,7 @@ mod sell_plan;
 mod tuning;
 
 pub use product::CpuProduct;
+pub(crate) use product::PreparedKernel;
 pub use rows_plan::CpuSettings;
 
 use crate::matrix::Scalar;

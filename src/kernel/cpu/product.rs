@@ -19,17 +19,46 @@ use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVecto
 
 /// A product prepared for one CPU kernel: A in the kernel's format, and the plan of its execution.
 pub struct CpuProduct<'a, T: Kernels> {
+    matrix: CsrView<'a, T>,
+    prepared: PreparedKernel<T>,
+}
+
+/// A CPU kernel prepared for one matrix, which every run passes again: the owner of the matrix can hold both.
+pub(crate) struct PreparedKernel<T: Kernels> {
     kernel: KernelId,
-    rows: usize,
-    stored: Stored<'a, T>,
+    matrix: Identity,
+    stored: Stored<T>,
     reason: String,
 }
 
-enum Stored<'a, T: Kernels> {
-    SerialCsr(CsrView<'a, T>),
+/// The addresses and lengths of the arrays of a matrix. The plan of an execution is valid for these arrays only.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    row_pointers: (usize, usize),
+    columns: (usize, usize),
+    cols: usize,
+}
+
+impl Identity {
+    fn of<T: Kernels>(matrix: &CsrView<'_, T>) -> Self {
+        let (pointers, columns) = (matrix.row_pointers(), matrix.columns());
+        Self {
+            row_pointers: (pointers.as_ptr() as usize, pointers.len()),
+            columns: (columns.as_ptr() as usize, columns.len()),
+            cols: matrix.cols(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.row_pointers.1.saturating_sub(1)
+    }
+}
+
+enum Stored<T: Kernels> {
+    SerialCsr,
     SerialEllPadded(EllPadded<T>),
     SerialEllUnpadded(EllUnpadded<T>),
-    Csr(CsrView<'a, T>, RowsPlan<T>),
+    Csr(RowsPlan<T>),
     EllPadded(PaddedRows<T>, RowsPlan<T>),
     EllUnpadded(EllUnpadded<T>, RowsPlan<T>),
     Sell(SlicedEll<T>, SellPlan<T>),
@@ -52,6 +81,44 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         settings: CpuSettings,
         memory_limit_bytes: u64,
     ) -> Result<Self> {
+        let prepared = PreparedKernel::new(matrix, kernel, settings, memory_limit_bytes)?;
+        Ok(Self { matrix, prepared })
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> KernelId {
+        self.prepared.kernel
+    }
+
+    /// What the kernel does, and why rows are ordered, grouped, stored or prefetched as they are.
+    pub fn reason(&self) -> &str {
+        self.prepared.reason()
+    }
+
+    /// The row ranges that are the units of scheduling among threads.
+    pub fn pieces(&self) -> Vec<Range<usize>> {
+        self.prepared.pieces()
+    }
+
+    /// Rows that are too long for one thread; their spans are divided among threads.
+    pub fn hub_rows(&self) -> &[usize] {
+        self.prepared.hub_rows()
+    }
+
+    /// Computes `y = A x` in the rayon pool of the caller.
+    pub fn run(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<()> {
+        self.prepared.run(self.matrix, x, y)
+    }
+}
+
+impl<T: Kernels> PreparedKernel<T> {
+    /// Converts `matrix` to the format of `kernel` and plans the execution, in the rayon pool of the caller.
+    pub fn new(
+        matrix: CsrView<'_, T>,
+        kernel: KernelId,
+        settings: CpuSettings,
+        memory_limit_bytes: u64,
+    ) -> Result<Self> {
         let mut reasons = Vec::new();
         let mut plan = |layout: RowLayout<'_, T>| {
             let uniform = takes_uniform(settings.isa) && all_equal(layout);
@@ -60,12 +127,12 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
             RowsPlan::new(layout, settings, tuning, uniform)
         };
         let stored = match kernel {
-            KernelId::SerialCsr => Stored::SerialCsr(matrix),
+            KernelId::SerialCsr => Stored::SerialCsr,
             KernelId::SerialEllPadded => {
                 Stored::SerialEllPadded(csr_to_ell_padded(&matrix, memory_limit_bytes)?)
             }
             KernelId::SerialEllUnpadded => Stored::SerialEllUnpadded(csr_to_ell_unpadded(&matrix)?),
-            KernelId::CpuCsr => Stored::Csr(matrix, plan(RowLayout::from(matrix))?),
+            KernelId::CpuCsr => Stored::Csr(plan(RowLayout::from(matrix))?),
             KernelId::CpuEllPadded => {
                 let padded = PaddedRows::new(csr_to_ell_padded(&matrix, memory_limit_bytes)?);
                 let plan = plan(padded.layout())?;
@@ -93,12 +160,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
             reason.push_str("; ");
             reason.push_str(why);
         }
-        Ok(Self { kernel, rows: matrix.rows(), stored, reason })
-    }
-
-    /// The kernel.
-    pub fn kernel(&self) -> KernelId {
-        self.kernel
+        Ok(Self { kernel, matrix: Identity::of(&matrix), stored, reason })
     }
 
     /// What the kernel does, and why rows are ordered, grouped, stored or prefetched as they are.
@@ -106,32 +168,38 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         &self.reason
     }
 
-    /// The row ranges that are the units of scheduling among threads.
-    pub fn pieces(&self) -> Vec<Range<usize>> {
+    fn pieces(&self) -> Vec<Range<usize>> {
         match &self.stored {
-            Stored::Csr(_, plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.pieces(),
-            Stored::Sell(_, plan) => plan.pieces(self.rows),
-            _ => std::iter::once(0..self.rows).collect(),
+            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.pieces(),
+            Stored::Sell(_, plan) => plan.pieces(self.matrix.rows()),
+            _ => std::iter::once(0..self.matrix.rows()).collect(),
         }
     }
 
-    /// Rows that are too long for one thread; their spans are divided among threads.
-    pub fn hub_rows(&self) -> &[usize] {
+    fn hub_rows(&self) -> &[usize] {
         match &self.stored {
-            Stored::Csr(_, plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => {
+            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => {
                 plan.hub_rows()
             }
             _ => &[],
         }
     }
 
-    /// Computes `y = A x` in the rayon pool of the caller.
-    pub fn run(&mut self, x: MultiVectorView<'_, T>, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
+    /// Computes `y = A x` in the rayon pool of the caller. `matrix` must be the matrix that the kernel was prepared for.
+    pub fn run(
+        &mut self,
+        matrix: CsrView<'_, T>,
+        x: MultiVectorView<'_, T>,
+        mut y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        if Identity::of(&matrix) != self.matrix {
+            return Err(Error::Internal("a prepared kernel was given another matrix".into()));
+        }
         match &mut self.stored {
-            Stored::SerialCsr(matrix) => reference::csr(*matrix, x, &mut y),
+            Stored::SerialCsr => reference::csr(matrix, x, &mut y),
             Stored::SerialEllPadded(matrix) => reference::ell_padded(matrix, x, &mut y),
             Stored::SerialEllUnpadded(matrix) => reference::ell_unpadded(matrix, x, &mut y),
-            Stored::Csr(matrix, plan) => plan.run(RowLayout::from(*matrix), x, y),
+            Stored::Csr(plan) => plan.run(RowLayout::from(matrix), x, y),
             Stored::EllPadded(padded, plan) => plan.run(padded.layout(), x, y),
             Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), x, y),
             Stored::Sell(matrix, plan) => plan.run(matrix, x, y),

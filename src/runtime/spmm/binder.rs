@@ -11,14 +11,14 @@ use crate::device::{Fault, Operation};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
-use crate::kernel::cpu::{CpuProduct, Kernels};
+use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::matrix::MultiVectorView;
 use crate::plan::{Item, Registered};
 use crate::runtime::planned::Planned;
 use crate::work::XOrder;
 
 /// A chunk's product on the host, prepared when it is first needed.
-pub type HostProduct<'a, T> = Mutex<Option<CpuProduct<'a, T>>>;
+pub type HostProduct<T> = Mutex<Option<PreparedKernel<T>>>;
 
 /// Data shared by the tasks of one run.
 pub struct Shared<'job, 'run, 'y, T: Kernels> {
@@ -27,7 +27,7 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
     /// For each accelerator its memory.
     pub accelerators: &'run [Option<Accelerator>],
     /// For each chunk its product on the host.
-    pub products: &'run [HostProduct<'job, T>],
+    pub products: &'run [HostProduct<T>],
     /// How the host computes products.
     pub settings: &'run Settings,
     /// X.
@@ -178,7 +178,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
             *product = Some(self.job.host_product(chunk, self.settings)?);
         }
         let product = product.as_mut().ok_or_else(none)?;
-        product.run(self.x, self.outputs.chunk(chunk)?.view()?)
+        product.run(self.job.rows(chunk)?, self.x, self.outputs.chunk(chunk)?.view()?)
     }
 }
 

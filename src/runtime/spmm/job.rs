@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use crate::error::{Error, Result};
-use crate::kernel::cpu::{CpuProduct, Kernels};
+use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
@@ -66,12 +66,12 @@ impl<'a, T: Scalar> Job<'a, T> {
     }
 
     /// Prepares the host's computation of a chunk, on the current rayon pool.
-    pub fn host_product(&self, chunk: usize, settings: &Settings) -> Result<CpuProduct<'_, T>>
+    pub fn host_product(&self, chunk: usize, settings: &Settings) -> Result<PreparedKernel<T>>
     where
         T: Kernels,
     {
         let kernel = self.chunk(chunk)?.cpu_kernel;
-        CpuProduct::prepare(self.rows(chunk)?, kernel, settings.cpu, settings.memory_limit_bytes)
+        PreparedKernel::new(self.rows(chunk)?, kernel, settings.cpu, settings.memory_limit_bytes)
     }
 
     /// The plan.
