@@ -178,9 +178,7 @@ impl<T: Kernels> PreparedKernel<T> {
 
     fn hub_rows(&self) -> &[usize] {
         match &self.stored {
-            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => {
-                plan.hub_rows()
-            }
+            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.hub_rows(),
             _ => &[],
         }
     }

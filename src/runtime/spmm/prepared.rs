@@ -146,7 +146,11 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         let clock = self.opened.devices.clock();
         let start_ns = clock.now_ns();
         let product = self.products.first_mut().and_then(|product| product.get_mut().ok()?.as_mut());
-        product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?.run(self.job.rows(0)?, x, y)?;
+        product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?.run(
+            self.job.rows(0)?,
+            x,
+            y,
+        )?;
         let end_ns = clock.now_ns();
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
