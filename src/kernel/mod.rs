@@ -7,6 +7,7 @@ mod names;
 pub mod order;
 pub mod partition;
 pub mod reference;
+pub mod scaling;
 pub mod table;
 pub mod verify;
 

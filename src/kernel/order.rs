@@ -17,6 +17,7 @@
 //! `--reproducible` restricts the choice to kernels of this order. The bytes of Y then depend on A, X, K and the precision alone.
 //! Without it, a kernel of free order is chosen if its predicted time is more than 3 % shorter.
 
+use super::scaling::scaling;
 use crate::matrix::Scalar;
 
 pub use rowloom_cpu::{SEGMENT, SPAN};
@@ -39,6 +40,7 @@ pub fn segments(length: usize) -> usize {
 /// Accumulates the sums of a row's segments, first to last, by the segment rule.
 pub struct SegmentSums<'a, T> {
     row: &'a mut [T],
+    total: Vec<T>,
     span: Vec<T>,
     segments: usize,
 }
@@ -46,8 +48,8 @@ pub struct SegmentSums<'a, T> {
 impl<'a, T: Scalar> SegmentSums<'a, T> {
     /// An empty accumulator; [`Self::finish`] leaves the row's sum in `row`, one element per column of X.
     pub fn new(row: &'a mut [T]) -> Self {
-        let span = vec![T::ZERO; row.len()];
-        Self { row, span, segments: 0 }
+        let (total, span) = (vec![T::ZERO; row.len()], vec![T::ZERO; row.len()]);
+        Self { row, total, span, segments: 0 }
     }
 
     /// Adds the sums of the next segment.
@@ -61,16 +63,25 @@ impl<'a, T: Scalar> SegmentSums<'a, T> {
         self.segments += 1;
     }
 
-    /// Adds the last span; `row` then holds the sum of all segments.
-    pub fn finish(mut self) {
+    /// Adds the last span and stores the sum of all segments in `row`, which is unchanged if there are none.
+    pub fn finish(self) {
+        self.finish_scaled(1.0, 0.0);
+    }
+
+    /// As [`Self::finish`], for `row = alpha * sum + beta * row` as [`scaling`](super::scaling) defines it.
+    pub fn finish_scaled(mut self, alpha: f64, beta: f64) {
         self.end_span();
+        if self.segments > 0 {
+            let scaling = scaling::<T>(alpha, beta);
+            self.row.iter_mut().zip(&self.total).for_each(|(y, &sum)| *y = scaling.apply(sum, *y));
+        }
     }
 
     fn end_span(&mut self) {
         match self.segments.div_ceil(SPAN / SEGMENT) {
             0 => {}
-            1 => self.row.copy_from_slice(&self.span),
-            _ => add(self.row, &self.span),
+            1 => self.total.copy_from_slice(&self.span),
+            _ => add(&mut self.total, &self.span),
         }
     }
 }
@@ -107,6 +118,13 @@ mod tests {
             (0..segments(length)).for_each(|segment| sums.add(parts.row(segment)));
             sums.finish();
             prop_assert_eq!(&row[..], expected.row(0));
+            let mut row = [7.5, -0.3];
+            let mut sums = SegmentSums::new(&mut row);
+            (0..segments(length)).for_each(|segment| sums.add(parts.row(segment)));
+            sums.finish_scaled(-0.7, 1.0 / 3.0);
+            let scaling = scaling::<f64>(-0.7, 1.0 / 3.0);
+            let scaled = [scaling.apply(expected.row(0)[0], 7.5), scaling.apply(expected.row(0)[1], -0.3)];
+            prop_assert_eq!(row, scaled);
         }
     }
 

@@ -3,6 +3,7 @@
 //! They accumulate in canonical order, so kernels of canonical order must agree with them bit for bit.
 
 use super::order::{SEGMENT, SPAN};
+use super::scaling::{Scaling, scaling};
 use crate::error::{Error, Result};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, Scalar};
@@ -30,10 +31,11 @@ fn sum<T: Scalar>(parts: impl Iterator<Item = T>) -> T {
     parts.reduce(T::plus).unwrap_or(T::ZERO)
 }
 
-/// Sets every `y(row, k)` to `element(row, k)` after checking the shapes of X and Y.
+/// Sets every `y(row, k)` to the scaled `element(row, k)` after checking the shapes of X and Y.
 fn fill<T: Scalar>(
     rows: usize,
     cols: usize,
+    scaling: Scaling<T>,
     x: MultiVectorView<'_, T>,
     y: &mut MultiVectorViewMut<'_, T>,
     element: impl Fn(usize, usize) -> T,
@@ -43,7 +45,7 @@ fn fill<T: Scalar>(
     }
     for row in 0..rows {
         for (k, y) in y.row_mut(row).iter_mut().enumerate() {
-            *y = element(row, k);
+            *y = scaling.apply(element(row, k), *y);
         }
     }
     Ok(())
@@ -55,19 +57,30 @@ pub fn csr<T: Scalar>(
     x: MultiVectorView<'_, T>,
     y: &mut MultiVectorViewMut<'_, T>,
 ) -> Result<()> {
-    fill(a.rows(), a.cols(), x, y, |row, k| {
+    csr_scaled(a, scaling(1.0, 0.0), x, y)
+}
+
+/// `y = alpha A x + beta y` with A in CSR.
+pub fn csr_scaled<T: Scalar>(
+    a: CsrView<'_, T>,
+    scaling: Scaling<T>,
+    x: MultiVectorView<'_, T>,
+    y: &mut MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
         let (columns, values) = a.row(row);
         element(columns, values, &x, k)
     })
 }
 
-/// `y = A x` with A in padded ELLPACK; each row ends at its first padding entry.
+/// `y = alpha A x + beta y` with A in padded ELLPACK; each row ends at its first padding entry.
 pub fn ell_padded<T: Scalar>(
     a: &EllPadded<T>,
+    scaling: Scaling<T>,
     x: MultiVectorView<'_, T>,
     y: &mut MultiVectorViewMut<'_, T>,
 ) -> Result<()> {
-    fill(a.rows(), a.cols(), x, y, |row, k| {
+    fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
         let slots = row * a.width()..(row + 1) * a.width();
         let columns = &a.columns()[slots.clone()];
         let length = columns.iter().position(|&column| column == PADDING).unwrap_or(columns.len());
@@ -75,13 +88,14 @@ pub fn ell_padded<T: Scalar>(
     })
 }
 
-/// `y = A x` with A in ELLPACK without padding.
+/// `y = alpha A x + beta y` with A in ELLPACK without padding.
 pub fn ell_unpadded<T: Scalar>(
     a: &EllUnpadded<T>,
+    scaling: Scaling<T>,
     x: MultiVectorView<'_, T>,
     y: &mut MultiVectorViewMut<'_, T>,
 ) -> Result<()> {
-    fill(a.rows(), a.cols(), x, y, |row, k| {
+    fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
         let start = a.row_starts()[row] as usize;
         let range = start..start + a.row_lengths()[row] as usize;
         element(&a.columns()[range.clone()], &a.values()[range], &x, k)

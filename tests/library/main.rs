@@ -8,6 +8,7 @@ mod layering;
 mod read_limits;
 mod report_sample;
 mod reproducible;
+mod scaled_products;
 mod shared_matrices;
 mod slabs;
 mod statistics;

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::SEGMENT;
-use crate::chains::{MASKED, RowJob, add_part, finish};
+use crate::chains::{RowJob, add_part, finish, load};
 use crate::vector::Vector;
 
 /// Rows of a block with shifted columns.
@@ -25,12 +25,6 @@ pub(super) const fn most_identical_rows(units: usize) -> usize {
         7..=8 => 3,
         _ => 1,
     }
-}
-
-#[inline(always)]
-unsafe fn load<V: Vector, const FIT: u8>(from: *const V::Element, is_last: bool, mask: V::Mask) -> V {
-    // SAFETY: the caller's pointer is valid for the slab's lanes at this register.
-    unsafe { if FIT == MASKED && is_last { V::load_masked(from, mask) } else { V::load(from) } }
 }
 
 /// Distance in entries at which the entries of later blocks are prefetched.

@@ -17,6 +17,7 @@
 use std::ops::Range;
 
 use crate::number::Number;
+use crate::scaling::Scaling;
 use crate::vector::Vector;
 use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT, SPAN};
 
@@ -55,6 +56,8 @@ pub struct RowJob<'a, T> {
     pub longest: usize,
     /// Number of columns in the last register of the slab.
     pub tail_lanes: usize,
+    /// The scaling of rows without `targets`; if none, `y` is the sum. The old `y` must be initialized if it is read.
+    pub scaling: Option<Scaling<T>>,
     /// Whether Y is written with non-temporal stores; its rows must then be aligned to a cache line.
     pub stream: bool,
     /// Distance in nonzeros at which rows of X are prefetched; 0 disables prefetching.
@@ -112,6 +115,17 @@ impl<T: Number> RowJob<'_, T> {
     }
 }
 
+/// Loads a register of the slab, of which only the last may be partly filled.
+#[inline(always)]
+pub(super) unsafe fn load<V: Vector, const FIT: u8>(
+    from: *const V::Element,
+    is_last: bool,
+    mask: V::Mask,
+) -> V {
+    // SAFETY: the caller's pointer is valid for the slab's lanes at this register.
+    unsafe { if FIT == MASKED && is_last { V::load_masked(from, mask) } else { V::load(from) } }
+}
+
 /// Minimal registers of a slab for prefetching: for narrower slabs, out-of-order execution reaches far enough ahead.
 const MIN_PREFETCH_UNITS: usize = 3;
 
@@ -136,8 +150,7 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
         }
         let value = if UNIFORM { uniform } else { V::splat(*job.values.get_unchecked(position)) };
         for unit in 0..U {
-            let from = x.add(unit * V::LANES);
-            let x = if FIT == MASKED && unit == U - 1 { V::load_masked(from, mask) } else { V::load(from) };
+            let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);
             sums[unit] = value.multiply_add(x, sums[unit]);
         }
     }
@@ -291,12 +304,12 @@ unsafe fn row_sum<
     }
 }
 
-/// Stores the sums of a row of the slab, or adds them to its target.
+/// Stores the scaled sums of a row of the slab, or adds them to its target.
 #[inline(always)]
 pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
     job: &RowJob<V::Element>,
     row: usize,
-    sums: [V; U],
+    mut sums: [V; U],
     mask: V::Mask,
 ) {
     // SAFETY: by the contract of the job, this row of Y belongs to it, and rows are aligned if `stream` is set.
@@ -307,6 +320,12 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
             return add_to::<V, U, FIT>(y, target & FIRST_OF_ROW != 0, sums, mask);
         }
         let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
+        if let Some(scaling) = job.scaling {
+            for unit in 0..U {
+                let old = || load::<V, FIT>(y.add(unit * V::LANES), unit == U - 1, mask);
+                sums[unit] = scaling.apply_vector(sums[unit], old);
+            }
+        }
         for unit in 0..U {
             let to = y.add(unit * V::LANES);
             if FIT == MASKED && unit == U - 1 {

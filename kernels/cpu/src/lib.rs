@@ -13,6 +13,7 @@ mod blocks;
 mod chains;
 mod isa;
 mod number;
+mod scaling;
 mod select;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,7 @@ pub use blocks::SHIFTED_ROWS;
 pub use chains::{Block, RowJob};
 pub use isa::Isa;
 pub use number::Number;
+pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;
 

@@ -7,7 +7,7 @@ mod sealed {
 }
 
 /// A value type with kernels: `f64` or `f32`.
-pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
+pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// Zero.
     const ZERO: Self;
 
@@ -15,6 +15,8 @@ pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
     fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`, rounded.
     fn plus(self, other: Self) -> Self;
+    /// `self * other`, rounded.
+    fn times(self, other: Self) -> Self;
 }
 
 impl Number for f64 {
@@ -28,6 +30,10 @@ impl Number for f64 {
     fn plus(self, other: Self) -> Self {
         self + other
     }
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        self * other
+    }
 }
 
 impl Number for f32 {
@@ -40,5 +46,9 @@ impl Number for f32 {
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self + other
+    }
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        self * other
     }
 }

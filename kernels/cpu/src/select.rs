@@ -9,6 +9,7 @@ use crate::blocks::{identical, most_identical_rows, shifted};
 use crate::chains::{FULL, MASKED, PACKED, RowJob, rows};
 use crate::isa::Isa;
 use crate::number::Number;
+use crate::scaling::{self, ScaledStore};
 use crate::vector::{Single, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::x86::Pair;
@@ -49,6 +50,8 @@ pub struct SlabShape {
 pub trait Kernels: Number {
     /// The bodies for a slab.
     fn select(isa: Isa, shape: SlabShape) -> Bodies<Self>;
+    /// The scaled store of sums that were computed to a buffer.
+    fn scaled_store(isa: Isa) -> ScaledStore<Self>;
 }
 
 /// Widths of the slabs that `k` columns are divided into. There is a body for the number of registers of each, which is at most
@@ -261,6 +264,10 @@ impl Kernels for f64 {
         let _ = isa;
         portable_bodies!(f64, shape, 2, 3, 4, 5, 6, 7)
     }
+
+    fn scaled_store(isa: Isa) -> ScaledStore<f64> {
+        scaling::select(isa)
+    }
 }
 
 impl Kernels for f32 {
@@ -284,5 +291,9 @@ impl Kernels for f32 {
         }
         let _ = isa;
         portable_bodies!(f32, shape, 2, 3, 4, 5, 6, 7)
+    }
+
+    fn scaled_store(isa: Isa) -> ScaledStore<f32> {
+        scaling::select(isa)
     }
 }

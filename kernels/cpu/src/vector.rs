@@ -44,6 +44,8 @@ pub(super) trait Vector: Copy {
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`.
     unsafe fn add(self, other: Self) -> Self;
+    /// `self * other`.
+    unsafe fn multiply(self, other: Self) -> Self;
 }
 
 /// Orders the non-temporal stores of this thread before its later operations. They are weakly ordered, and other threads read Y
@@ -107,5 +109,9 @@ impl<T: Number> Vector for Single<T> {
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         Self(self.0.plus(other.0))
+    }
+    #[inline(always)]
+    unsafe fn multiply(self, other: Self) -> Self {
+        Self(self.0.times(other.0))
     }
 }

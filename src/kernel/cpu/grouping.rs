@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use rowloom_cpu::{Block, SHIFTED_ROWS};
 
+use super::Kernels;
 use super::layout::RowLayout;
+use super::run::Stores;
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::sell::FIRST_OF_ROW;
-use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{MultiVector, MultiVectorViewMut};
 
 /// Which groups of rows are formed.
 #[derive(Debug, Clone, Copy)]
@@ -169,27 +171,28 @@ impl Segments {
         })
     }
 
-    /// The number of sums if they need a separate buffer; none if each row has exactly one sum, which is its row of Y.
-    pub fn sums_if_separate(&self) -> Option<usize> {
-        let is_one = |pair: &[u32]| pair[1] - pair[0] == 1;
-        let all = *self.first_sums.last()? as usize;
-        (!self.first_sums.windows(2).all(is_one)).then_some(all)
+    /// Number of sums.
+    pub fn sums(&self) -> usize {
+        self.first_sums.last().map_or(0, |&sums| sums as usize)
     }
 
-    /// Sets each row of `y` to the sum of its spans, first to last; rows that are left out keep their values.
-    pub fn add_spans<T: Scalar>(&self, sums: MultiVectorView<'_, T>, y: &mut MultiVectorViewMut<'_, T>) {
+    /// Whether each row has exactly one sum, so that the rows of Y can hold the sums.
+    pub fn has_one_sum_per_row(&self) -> bool {
+        self.first_sums.windows(2).all(|pair| pair[1] - pair[0] == 1)
+    }
+
+    /// Stores the scaled sum of the spans, first to last, of each row in `y`; rows that are left out keep their values.
+    pub fn store_rows<T: Kernels>(
+        &self,
+        stores: Stores<T>,
+        sums: &mut MultiVector<T>,
+        y: &mut MultiVectorViewMut<'_, T>,
+    ) {
+        let k = y.k();
         for (row, range) in self.first_sums.windows(2).enumerate() {
-            add_parts((range[0]..range[1]).map(|sum| sums.row(sum as usize)), y.row_mut(row));
+            let parts = range[0] as usize * k..range[1] as usize * k;
+            stores.store_parts(&mut sums.data_mut()[parts], y.row_mut(row));
         }
-    }
-}
-
-/// Sets `row` to the sum of `parts`, first to last; without parts, `row` is unchanged.
-pub(super) fn add_parts<'a, T: Scalar>(mut parts: impl Iterator<Item = &'a [T]>, row: &mut [T]) {
-    let Some(first) = parts.next() else { return };
-    row.copy_from_slice(first);
-    for part in parts {
-        row.iter_mut().zip(part).for_each(|(sum, &value)| *sum = sum.plus(value));
     }
 }
 

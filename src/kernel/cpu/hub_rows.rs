@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::Kernels;
-use super::grouping::{add_parts, parts_of};
+use super::grouping::parts_of;
 use super::layout::RowLayout;
-use super::run::Run;
+use super::run::{Run, Stores};
 use crate::error::Result;
 use crate::kernel::order::SPAN;
 use crate::matrix::{AlignedBuffer, MultiVectorViewMut};
@@ -58,18 +58,18 @@ impl<T: Kernels> HubRows<T> {
     /// Computes the sums of all spans, and calls `others` in parallel.
     pub fn compute(&mut self, run: &Run<'_, T>, others: impl FnOnce() + Send) -> Result<()> {
         let layout = RowLayout { starts: &self.starts, lengths: Some(&self.lengths), ..run.layout };
-        let run = Run { layout, longest: usize::MAX, stream: false, ..*run };
+        let run = Run { layout, longest: usize::MAX, ..run.unscaled() };
         let k = run.x.k();
         let sums = MultiVectorViewMut::try_new(&mut self.partial_sums, self.lengths.len(), k, k)?;
         rayon::join(|| run.ranges(&self.pieces, sums), others);
         Ok(())
     }
 
-    /// Sets each hub row of `y` to the sum of its spans, first to last.
-    pub fn finish(&self, y: &mut MultiVectorViewMut<'_, T>) {
+    /// Stores the scaled sum of the spans, first to last, of each hub row in `y`.
+    pub fn finish(&mut self, stores: Stores<T>, y: &mut MultiVectorViewMut<'_, T>) {
         let k = y.k();
         for (&row, range) in self.rows.iter().zip(self.first_spans.windows(2)) {
-            add_parts(self.partial_sums[range[0] * k..range[1] * k].chunks_exact(k), y.row_mut(row));
+            stores.store_parts(&mut self.partial_sums[range[0] * k..range[1] * k], y.row_mut(row));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Y = A X with any CPU kernel: prepared once, run any number of times.
+//! Y = A X, scaled or not, with any CPU kernel: prepared once, run any number of times.
 
 use std::ops::Range;
 
@@ -12,6 +12,7 @@ use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
 use crate::error::{Error, Result};
 use crate::kernel::reference;
+use crate::kernel::scaling::scaling;
 use crate::kernel::table::KernelId;
 use crate::matrix::convert::{csr_to_ell_padded, csr_to_ell_unpadded};
 use crate::matrix::ell::PADDING;
@@ -109,6 +110,18 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
     pub fn run(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<()> {
         self.prepared.run(self.matrix, x, y)
     }
+
+    /// Computes `y = alpha A x + beta y` in the rayon pool of the caller, as [`scaling`](crate::kernel::scaling) defines it. The
+    /// old `y` has no effect if beta is zero.
+    pub fn run_scaled(
+        &mut self,
+        alpha: f64,
+        x: MultiVectorView<'_, T>,
+        beta: f64,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        self.prepared.run_scaled(self.matrix, alpha, x, beta, y)
+    }
 }
 
 impl<T: Kernels> PreparedKernel<T> {
@@ -188,19 +201,33 @@ impl<T: Kernels> PreparedKernel<T> {
         &mut self,
         matrix: CsrView<'_, T>,
         x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        self.run_scaled(matrix, 1.0, x, 0.0, y)
+    }
+
+    /// Computes `y = alpha A x + beta y` in the rayon pool of the caller, as [`scaling`](crate::kernel::scaling) defines it. The
+    /// old `y` has no effect if beta is zero. `matrix` must be the matrix that the kernel was prepared for.
+    pub fn run_scaled(
+        &mut self,
+        matrix: CsrView<'_, T>,
+        alpha: f64,
+        x: MultiVectorView<'_, T>,
+        beta: f64,
         mut y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
         if Identity::of(&matrix) != self.matrix {
             return Err(Error::Internal("a prepared kernel was given another matrix".into()));
         }
+        let scaling = scaling::<T>(alpha, beta);
         match &mut self.stored {
-            Stored::SerialCsr => reference::csr(matrix, x, &mut y),
-            Stored::SerialEllPadded(matrix) => reference::ell_padded(matrix, x, &mut y),
-            Stored::SerialEllUnpadded(matrix) => reference::ell_unpadded(matrix, x, &mut y),
-            Stored::Csr(plan) => plan.run(RowLayout::from(matrix), x, y),
-            Stored::EllPadded(padded, plan) => plan.run(padded.layout(), x, y),
-            Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), x, y),
-            Stored::Sell(matrix, plan) => plan.run(matrix, x, y),
+            Stored::SerialCsr => reference::csr_scaled(matrix, scaling, x, &mut y),
+            Stored::SerialEllPadded(matrix) => reference::ell_padded(matrix, scaling, x, &mut y),
+            Stored::SerialEllUnpadded(matrix) => reference::ell_unpadded(matrix, scaling, x, &mut y),
+            Stored::Csr(plan) => plan.run(RowLayout::from(matrix), scaling, x, y),
+            Stored::EllPadded(padded, plan) => plan.run(padded.layout(), scaling, x, y),
+            Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), scaling, x, y),
+            Stored::Sell(matrix, plan) => plan.run(matrix, scaling, x, y),
         }
     }
 }

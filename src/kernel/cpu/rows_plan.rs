@@ -1,6 +1,7 @@
 //! The execution plan of a product by rows: pieces of rows, the groups of rows in each piece, and the compiled bodies.
 //!
-//! Preparation makes all decisions and allocations; a run makes none. Every plan gives the same canonical result.
+//! Preparation makes all decisions and allocations; a run makes none, except that the first scaled run may allocate a buffer of
+//! sums. Every plan gives the same canonical result.
 
 use std::ops::Range;
 
@@ -10,11 +11,12 @@ use super::Kernels;
 use super::grouping::{Grouping, GroupingRules, Segments};
 use super::hub_rows::HubRows;
 use super::layout::RowLayout;
-use super::run::{Group, Run, Slab};
+use super::run::{Group, Run, Slab, Stores};
 use super::tuning::Tuning;
 use crate::error::Result;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{self, Schedule, Weights};
+use crate::kernel::scaling::Scaling;
 use crate::machine::Isa;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 
@@ -43,13 +45,24 @@ enum Traversal<T: Scalar> {
     Natural,
     /// Group by group.
     Grouped(Grouping),
-    /// Segment by segment, with a buffer for the sums of spans if a row has several spans.
+    /// Segment by segment, with a buffer for the sums of spans if a row has several spans, or if Y was scaled.
     Segments(Segments, Option<MultiVector<T>>),
+}
+
+impl<T: Kernels> Piece<T> {
+    /// Allocates the buffer of sums of a piece that adds segments in Y: a scaled run needs the old Y until all are added.
+    fn separate_sums(&mut self, k: usize) -> Result<()> {
+        if let Traversal::Segments(segments, sums @ None) = &mut self.traversal {
+            *sums = Some(MultiVector::zeros(segments.sums(), k)?);
+        }
+        Ok(())
+    }
 }
 
 /// Rows, their order and their bodies, decided once for a layout and a number of columns.
 pub(super) struct RowsPlan<T: Scalar> {
     k: usize,
+    isa: Isa,
     tuning: Tuning,
     slabs: Vec<Slab<T>>,
     pieces: Vec<Piece<T>>,
@@ -113,10 +126,10 @@ impl<T: Kernels> RowsPlan<T> {
                     tuning.segments.and_then(|order| Segments::collect(layout, rows.clone(), longest, order));
                 let traversal = match segments {
                     Some(segments) => {
-                        let sums = segments
-                            .sums_if_separate()
-                            .map(|sums| MultiVector::zeros(sums, k))
-                            .transpose()?;
+                        let sums = match segments.has_one_sum_per_row() {
+                            true => None,
+                            false => Some(MultiVector::zeros(segments.sums(), k)?),
+                        };
                         Traversal::Segments(segments, sums)
                     }
                     None => Grouping::collect(layout, rows.clone(), rules)
@@ -125,7 +138,7 @@ impl<T: Kernels> RowsPlan<T> {
                 Ok(Piece { rows, traversal })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { k, tuning, slabs, pieces, hubs, longest })
+        Ok(Self { k, isa, tuning, slabs, pieces, hubs, longest })
     }
 
     /// The row ranges that are the units of scheduling among threads.
@@ -138,10 +151,12 @@ impl<T: Kernels> RowsPlan<T> {
         self.hubs.as_ref().map_or(&[], HubRows::rows)
     }
 
-    /// Computes `y = layout x` in the rayon pool of the caller. `layout` must be the one given to [`Self::new`].
+    /// Computes the scaled product of `layout` and `x` in the rayon pool of the caller. `layout` must be the one given to
+    /// [`Self::new`].
     pub fn run(
         &mut self,
         layout: RowLayout<'_, T>,
+        scaling: Scaling<T>,
         x: MultiVectorView<'_, T>,
         mut y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
@@ -149,12 +164,19 @@ impl<T: Kernels> RowsPlan<T> {
         if self.k == 0 || layout.rows() == 0 {
             return Ok(());
         }
+        let stores = Stores::new(self.isa, scaling);
+        if !stores.is_plain() {
+            self.pieces.iter_mut().try_for_each(|piece| piece.separate_sums(self.k))?;
+        }
+        // A row of the old Y that was read is in the cache: a non-temporal store would evict it first.
+        let stream = self.tuning.stream && !scaling.reads_old() && Run::can_stream(&self.slabs, &mut y);
         let run = Run {
             layout,
             x,
             slabs: &self.slabs,
+            stores,
             longest: self.longest,
-            stream: self.tuning.stream && Run::can_stream(&self.slabs, &mut y),
+            stream,
             prefetch: self.tuning.prefetch,
         };
         match &mut self.hubs {
@@ -163,7 +185,7 @@ impl<T: Kernels> RowsPlan<T> {
                 let whole = y.reborrow();
                 let pieces = &mut self.pieces;
                 hubs.compute(&run, || run_pieces(&run, pieces, whole))?;
-                hubs.finish(&mut y);
+                hubs.finish(stores, &mut y);
             }
         }
         Ok(())
@@ -190,7 +212,7 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVec
             Traversal::Segments(Segments { starts, lengths, targets, .. }, sums) => {
                 let layout = RowLayout { starts, lengths: Some(lengths), ..run.layout };
                 let group = Group::Rows { order: None, targets: Some(targets) };
-                let run = Run { layout, stream: false, ..*run };
+                let run = Run { layout, ..run.unscaled() };
                 match sums {
                     Some(sums) => run.compute(slab, 0..lengths.len(), group, &mut sums.view_mut()),
                     None => run.compute(slab, 0..lengths.len(), group, &mut y),
@@ -211,7 +233,7 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVec
             }
         }
     }
-    if let Traversal::Segments(segments, Some(sums)) = &piece.traversal {
-        segments.add_spans(sums.view(), &mut y);
+    if let Traversal::Segments(segments, Some(sums)) = &mut piece.traversal {
+        segments.store_rows(run.stores, sums, &mut y);
     }
 }

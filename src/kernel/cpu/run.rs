@@ -1,14 +1,17 @@
-//! One execution of a prepared product: the arguments common to all pieces, and the only calls of compiled bodies.
+//! One execution of a prepared product: the arguments common to all pieces, and the only calls of compiled code.
 
 #![allow(unsafe_code)] // calls the SIMD leaves
 
 use std::ops::Range;
 
-use rowloom_cpu::{Block, Bodies, Body, RowJob, SHIFTED_ROWS, SlabShape, fence_streams, slab_widths};
+use rowloom_cpu::{
+    Block, Bodies, Body, RowJob, SHIFTED_ROWS, ScaledStore, Scaling, SlabShape, fence_streams, slab_widths,
+};
 
 use super::Kernels;
 use super::layout::RowLayout;
 use crate::error::{Error, Result};
+use crate::kernel::scaling::is_plain;
 use crate::machine::Isa;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 
@@ -47,10 +50,45 @@ impl<T: Kernels> Slab<T> {
     }
 }
 
+/// How the sums of rows become rows of Y.
+#[derive(Clone, Copy)]
+pub(super) struct Stores<T> {
+    scaling: Scaling<T>,
+    store: ScaledStore<T>,
+}
+
+impl<T: Kernels> Stores<T> {
+    /// The stores of one execution; the processor must have the instruction set `isa`.
+    pub fn new(isa: Isa, scaling: Scaling<T>) -> Self {
+        Self { scaling, store: T::scaled_store(isa) }
+    }
+
+    /// Whether Y is the sum of A X itself.
+    pub fn is_plain(&self) -> bool {
+        is_plain(self.scaling)
+    }
+
+    /// Stores scaled sums that were computed to a buffer.
+    pub fn store(&self, sums: &[T], y: &mut [T]) {
+        // SAFETY: `isa` was detected on this processor, as for the bodies.
+        unsafe { (self.store)(self.scaling, sums, y) }
+    }
+
+    /// Adds the parts of a row, first to last, and stores their scaled sum in `row`; without parts, `row` is unchanged. `parts`
+    /// has the rows of the parts one after the other; its first row is overwritten.
+    pub fn store_parts(&self, parts: &mut [T], row: &mut [T]) {
+        let Some((sum, others)) = parts.split_at_mut_checked(row.len()) else { return };
+        for part in others.chunks_exact(row.len()) {
+            sum.iter_mut().zip(part).for_each(|(sum, &value)| *sum = sum.plus(value));
+        }
+        self.store(sum, row);
+    }
+}
+
 /// Rows for one call of a body.
 #[derive(Clone, Copy)]
 pub(super) enum Group<'a> {
-    /// All rows of the range, or those of `order`; `targets` maps segments to rows of Y.
+    /// All rows of the range, or those of `order`; `targets` maps segments to rows, whose sums are not scaled.
     Rows { order: Option<&'a [u32]>, targets: Option<&'a [u32]> },
     /// Blocks of rows with identical columns.
     Identical(&'a [Block]),
@@ -69,6 +107,7 @@ pub(super) struct Run<'a, T: Kernels> {
     pub layout: RowLayout<'a, T>,
     pub x: MultiVectorView<'a, T>,
     pub slabs: &'a [Slab<T>],
+    pub stores: Stores<T>,
     /// Rows longer than this are skipped; hub rows are computed separately.
     pub longest: usize,
     pub stream: bool,
@@ -102,6 +141,12 @@ impl<'a, T: Kernels> Run<'a, T> {
         on_line(y.leading_dimension())
             && (y.data_mut().as_ptr() as usize).is_multiple_of(64)
             && slabs.iter().all(|slab| on_line(slab.first_column))
+    }
+
+    /// The same run with unscaled sums and plain stores, for buffers of partial sums.
+    pub fn unscaled(self) -> Self {
+        let scaling = Scaling { alpha: T::ONE, beta: T::ZERO };
+        Self { stores: Stores { scaling, ..self.stores }, stream: false, ..self }
     }
 
     /// Computes `ranges` by parallel recursive halving; `y` holds exactly their rows.
@@ -164,6 +209,7 @@ impl<'a, T: Kernels> Run<'a, T> {
             blocks,
             longest: self.longest,
             tail_lanes: bodies.tail_lanes,
+            scaling: (!self.stores.is_plain()).then_some(self.stores.scaling),
             stream: self.stream,
             prefetch: self.prefetch,
             targets,
