@@ -20,6 +20,7 @@ mod operation;
 mod pinned;
 mod product;
 pub mod simulated;
+mod vectors;
 
 use crossbeam::channel::Sender;
 
@@ -30,6 +31,7 @@ pub use emulated::{EmulatedDevice, EmulatedOptions};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;
+pub use vectors::{DeviceFactors, DeviceRows, VectorLaunch};
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};

@@ -1,6 +1,6 @@
 //! The operations of a device: copies, kernel launches and host jobs.
 
-use super::{Memory, Pinned};
+use super::{Memory, Pinned, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{Items, Variant};
@@ -127,6 +127,8 @@ pub enum Argument {
     Read(MemoryRange),
     /// A pointer to memory that the kernel writes. It reads only bytes that it has written itself.
     Write(MemoryRange),
+    /// A pointer to memory that the kernel reads and then overwrites.
+    Modify(MemoryRange),
     /// A pointer to memory that the kernel reads, changes and restores before it ends, such as a counter.
     Update(MemoryRange),
 }
@@ -165,8 +167,10 @@ pub enum Operation<'run> {
     Upload(Vec<Transfer>),
     /// A copy from device memory to pinned host memory.
     Download(Transfer),
-    /// A kernel launch.
+    /// A launch of a kernel for products.
     Launch(Launch),
+    /// A launch of a kernel on multivectors.
+    VectorLaunch(VectorLaunch),
     /// No work; simulated devices let the operation's predicted time pass.
     Pass,
 }

@@ -70,6 +70,7 @@ impl Operands {
                 Parameter::Number(_) => Argument::Number(number(name).ok_or_else(unknown)?),
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
+                Parameter::Modify(_) => Argument::Modify(range()?),
                 Parameter::Update(_) => Argument::Update(range()?),
             })
         };

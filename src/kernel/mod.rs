@@ -9,6 +9,7 @@ pub mod partition;
 pub mod reference;
 pub mod scaling;
 pub mod table;
+pub mod vectors;
 pub mod verify;
 
 pub use order::Order;

@@ -146,6 +146,12 @@ impl<'a, T: Scalar> MultiVectorView<'a, T> {
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.data[row * self.leading_dimension..][..self.k]
     }
+
+    /// The rows of a range, which must be inside.
+    pub fn rows_in(self, rows: std::ops::Range<usize>) -> Self {
+        let begin = (rows.start * self.leading_dimension).min(self.data.len());
+        Self { rows: rows.len(), data: &self.data[begin..], ..self }
+    }
 }
 
 /// A mutably borrowed dense multivector.

@@ -4,7 +4,7 @@
 //! leaves this crate, so that changes of its callers do not recompile it.
 //!
 //! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
-//! instantiates them for each instruction set and width.
+//! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -12,6 +12,7 @@
 mod blocks;
 mod chains;
 mod isa;
+mod multivectors;
 mod number;
 mod scaling;
 mod select;
@@ -22,6 +23,7 @@ mod x86;
 pub use blocks::SHIFTED_ROWS;
 pub use chains::{Block, RowJob};
 pub use isa::Isa;
+pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, Kernels, SlabShape, slab_widths, takes_uniform};

@@ -10,6 +10,8 @@ mod sealed {
 pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// Zero.
     const ZERO: Self;
+    /// Negative zero, which added to any number leaves it unchanged.
+    const MINUS_ZERO: Self;
 
     /// `self * factor + addend`, rounded once.
     fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
@@ -21,6 +23,7 @@ pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
 
 impl Number for f64 {
     const ZERO: Self = 0.0;
+    const MINUS_ZERO: Self = -0.0;
 
     #[inline(always)]
     fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {
@@ -38,6 +41,7 @@ impl Number for f64 {
 
 impl Number for f32 {
     const ZERO: Self = 0.0;
+    const MINUS_ZERO: Self = -0.0;
 
     #[inline(always)]
     fn fused_multiply_add(self, factor: Self, addend: Self) -> Self {

@@ -9,6 +9,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::cuda::CudaKernel;
+use crate::kernel::vectors::VectorKernel;
+use crate::matrix::Dtype;
 
 /// Compiler options of every form, the same as in `.ci/compile_kernels.py`. They keep the order and rounding of the
 /// source's floating-point operations.
@@ -48,6 +50,14 @@ impl Hash for Form {
     }
 }
 
+impl Form {
+    fn new(file: &'static str, text: &'static str, architecture: Architecture, defines: Vec<String>) -> Self {
+        let target = format!("--gpu-architecture=sm_{}{}", architecture.major, architecture.minor);
+        let options = std::iter::once(target).chain(OPTIONS.map(String::from)).chain(defines).collect();
+        Self { file, text, options }
+    }
+}
+
 /// The forms that can serve a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forms {
@@ -67,21 +77,32 @@ impl Forms {
         let kernel = CudaKernel::of(launch.kernel)
             .map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))?;
         let entry = kernel.entry(launch.dtype, &launch.variant);
-        let form = |defines: Vec<String>| {
-            let target = format!("--gpu-architecture=sm_{}{}", architecture.major, architecture.minor);
-            let options = std::iter::once(target).chain(OPTIONS.map(String::from)).chain(defines).collect();
-            Form { file: kernel.file, text: kernel.text, options }
-        };
-        let ptx = EMBEDDED_PTX.iter().find(|(file, _)| *file == kernel.file);
+        let form = |defines: Vec<String>| Form::new(kernel.file, kernel.text, architecture, defines);
         let facts = (launch.uniform, launch.only_heavy);
         Ok(Self {
-            ptx: ptx.and_then(|(_, ptx)| only_entry(ptx, &entry)),
+            ptx: built_in_ptx(kernel.file, &entry),
             entry,
             generic: form(Vec::new()),
             exact: has_word(kernel.text, EXACT)
                 .then(|| form(kernel.defines(&launch.variant, launch.dtype, launch.k, facts))),
         })
     }
+
+    /// The forms of a kernel on multivectors.
+    pub fn of_vectors(kernel: VectorKernel, dtype: Dtype, architecture: Architecture) -> Self {
+        let (info, entry) = (kernel.info(), kernel.entry(dtype));
+        Self {
+            ptx: built_in_ptx(info.file, &entry),
+            entry,
+            generic: Form::new(info.file, info.text, architecture, Vec::new()),
+            exact: None,
+        }
+    }
+}
+
+fn built_in_ptx(file: &str, entry: &str) -> Option<String> {
+    let (_, ptx) = EMBEDDED_PTX.iter().find(|(name, _)| *name == file)?;
+    only_entry(ptx, entry)
 }
 
 /// `ptx` reduced to one entry, because the driver would compile all of them. `None` if the entry does not exist.
@@ -118,7 +139,7 @@ pub(super) mod tests {
     use super::*;
     use crate::kernel::KernelId;
     use crate::kernel::cuda::CUDA_KERNELS;
-    use crate::matrix::Dtype;
+    use crate::kernel::vectors::VECTOR_KERNELS;
 
     pub const H200: Architecture = Architecture { major: 9, minor: 0 };
 
@@ -156,6 +177,15 @@ pub(super) mod tests {
                 assert!(old_enough, "for older drivers and cards");
                 assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
             }
+        }
+    }
+
+    #[test]
+    fn every_kernel_on_multivectors_has_its_ptx() {
+        for (info, dtype) in VECTOR_KERNELS.iter().flat_map(|info| [(info, Dtype::F64), (info, Dtype::F32)]) {
+            let forms = Forms::of_vectors(info.kernel, dtype, H200);
+            assert!(forms.ptx.is_some(), "{} has no current PTX: run .ci/compile_kernels.py --write", forms.entry);
+            assert_eq!(forms.exact, None);
         }
     }
 

@@ -57,7 +57,7 @@ use shared::Shared;
 
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, Registration, Reports, Transfer,
+    Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -264,6 +264,10 @@ impl CudaDevice {
                 let faults = self.options.illegal_address_at_launch == Some(self.launches);
                 Ok((if faults { Action::IllegalAddress } else { action }, what, Vec::new()))
             }
+            (Operation::VectorLaunch(launch), LaneKind::Compute) => {
+                let (action, what) = self.bind_vector_launch(&launch)?;
+                Ok((action, what, Vec::new()))
+            }
             (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
             (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
             (_, kind) => Err(misuse(format!("a lane of kind {kind:?} does not run that operation"))),
@@ -275,7 +279,21 @@ impl CudaDevice {
         let Launch { variant, dtype, items, k, .. } = &launch;
         let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
         let name = launch.kernel.name();
-        let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
+        let words = self.words(name, &launch.arguments, kernel.parameters)?;
+        Ok((Action::Launch { launch, shape, words }, name))
+    }
+
+    fn bind_vector_launch(&self, launch: &VectorLaunch) -> Result<(Action, &'static str), Fault> {
+        let VectorLaunch { kernel, dtype, shape, ref arguments } = *launch;
+        let shape = kernel.launch_shape(dtype, shape).map_err(|error| misuse(error.to_string()))?;
+        let name = kernel.info().name;
+        let words = self.words(name, arguments, kernel.info().parameters)?;
+        Ok((Action::VectorLaunch { kernel, dtype, shape, words }, name))
+    }
+
+    /// The words that the kernel `name` gets: numbers, and addresses of memory inside its allocation.
+    fn words(&self, name: &str, arguments: &[Argument], parameters: &[Parameter]) -> Result<Vec<u64>, Fault> {
+        let (given, wanted) = (arguments.len(), parameters.len());
         if given != wanted {
             return Err(misuse(format!("{name} got {given} arguments; it takes {wanted}")));
         }
@@ -283,14 +301,14 @@ impl CudaDevice {
             (Argument::Number(number), Parameter::Number(_)) => Ok(*number),
             (Argument::Read(range), Parameter::Read(_))
             | (Argument::Write(range), Parameter::Write(_))
+            | (Argument::Modify(range), Parameter::Modify(_))
             | (Argument::Update(range), Parameter::Update(_)) => self.address(range),
             _ => {
                 let parameter = parameter.name();
                 Err(misuse(format!("{name} got an argument of the wrong kind for its parameter {parameter}")))
             }
         };
-        let words = launch.arguments.iter().zip(kernel.parameters).map(word).collect::<Result<_, _>>()?;
-        Ok((Action::Launch { launch, shape, words }, name))
+        arguments.iter().zip(parameters).map(word).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use super::nvrtc::Nvrtc;
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::KernelId;
 use crate::kernel::cuda::Variant;
+use crate::kernel::vectors::VectorKernel;
 use crate::matrix::Dtype;
 
 /// The kernels of one device, loaded on demand. The owner thread, which has the device's context, uses and drops it.
@@ -27,6 +28,8 @@ pub struct Modules<L: Loader = Driver> {
     /// Generic forms from built-in PTX, by entry name.
     built_in: HashMap<String, L::Module>,
     selected: HashMap<FunctionKey, Choice<L::Function>>,
+    /// Functions of kernels on multivectors that are loaded.
+    vector_functions: HashMap<(VectorKernel, Dtype), L::Function>,
 }
 
 /// The forms for a launch on a card.
@@ -81,7 +84,8 @@ impl<L: Loader> Modules<L> {
     ) -> Self {
         let compiler = compiler.map(|compiler| CompilerThreads::new(compiler, cache));
         let (compiled, built_in, selected) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { loader, forms, architecture, compiler, compiled, built_in, selected }
+        let vector_functions = HashMap::new();
+        Self { loader, forms, architecture, compiler, compiled, built_in, selected, vector_functions }
     }
 
     /// The best function for a launch that is available now. Waits for the compiler only if there is none.
@@ -99,6 +103,16 @@ impl<L: Loader> Modules<L> {
         let choice = self.choose(launch)?;
         let function = choice.function;
         self.selected.insert(key, choice);
+        Ok(function)
+    }
+
+    /// The function of a kernel on multivectors, which has a generic form only.
+    pub fn vector_function(&mut self, kernel: VectorKernel, dtype: Dtype) -> Result<L::Function, Fault> {
+        if let Some(&function) = self.vector_functions.get(&(kernel, dtype)) {
+            return Ok(function);
+        }
+        let function = self.generic(&Forms::of_vectors(kernel, dtype, self.architecture))?;
+        self.vector_functions.insert((kernel, dtype), function);
         Ok(function)
     }
 

@@ -24,6 +24,8 @@ use super::modules::Modules;
 use super::shared::Shared;
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::kernel::cuda::LaunchShape;
+use crate::kernel::vectors::VectorKernel;
+use crate::matrix::Dtype;
 use crate::trace::Clock;
 
 /// An action on a stream.
@@ -34,6 +36,8 @@ pub enum Action {
     Download(Copy),
     /// A kernel launch with one 64-bit word per parameter.
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
+    /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
+    VectorLaunch { kernel: VectorKernel, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
     /// A kernel that writes to an illegal address, for tests.
     IllegalAddress,
     /// No work.
@@ -168,6 +172,7 @@ impl Owner {
         let Command { fence, lane, waits, waiting, action, what, held } = command;
         let function = match &action {
             Action::Launch { launch, .. } => Some(modules.function(launch)?),
+            Action::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
             Action::IllegalAddress => Some(self.illegal_address()?),
             _ => None,
         };
@@ -238,7 +243,10 @@ fn enqueue(
     match (action, function) {
         (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
         (Action::Download(copy), _) => download(stream, copy),
-        (Action::Launch { shape, words, .. }, Some(function)) if !shape.grid.contains(&0) => {
+        (
+            Action::Launch { shape, words, .. } | Action::VectorLaunch { shape, words, .. },
+            Some(function),
+        ) if !shape.grid.contains(&0) => {
             let mut parameters: Vec<*mut c_void> =
                 words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
             let [x, y, z] = shape.grid;

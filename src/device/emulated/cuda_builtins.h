@@ -163,6 +163,12 @@ ROWLOOM_ATOMIC(atomicExch, float, value)
 // Small functions of CUDA's library.
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
+static inline double __longlong_as_double(long long bits)
+{
+    double value;
+    __builtin_memcpy(&value, &bits, sizeof(value));
+    return value;
+}
 static inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 static inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
 static inline int __ffs(int bits) { return __builtin_ffs(bits); }

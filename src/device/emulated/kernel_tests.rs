@@ -111,7 +111,7 @@ fn product_with<T: Scalar>(
             let using = match parameter {
                 Parameter::Read(_) => Use::Read,
                 Parameter::Write(_) => Use::Write,
-                Parameter::Update(_) => Use::Update,
+                Parameter::Modify(_) | Parameter::Update(_) => Use::Update,
                 Parameter::Number(_) => {
                     return Bound::Number(match name {
                         "rows" => storage.rows,

@@ -42,10 +42,10 @@ use race_detector::{Intent, LANES, RaceDetector};
 
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, Registration, Reports, Transfer,
+    Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
-use crate::kernel::cuda::{CudaKernel, Parameter};
+use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
 use crate::trace::Clock;
 
 /// Operations in flight per lane.
@@ -168,6 +168,7 @@ impl EmulatedDevice {
                 Ok(Checked { action, what: "download", reads, writes: vec![] })
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
+            (Operation::VectorLaunch(launch), LaneKind::Compute) => self.check_vector_launch(&launch),
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
@@ -181,14 +182,33 @@ impl EmulatedDevice {
         let Launch { variant, dtype, items, k, .. } = launch;
         let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
         let name = kernel.entry(*dtype, variant);
+        let times = launch.batch.unwrap_or(1);
+        self.bind(name, shape, kernel.parameters, &launch.arguments, times)
+    }
+
+    fn check_vector_launch(&self, launch: &VectorLaunch) -> Result<Checked, Fault> {
+        let VectorLaunch { kernel, dtype, shape, arguments } = launch;
+        let shape = kernel.launch_shape(*dtype, *shape).map_err(|error| misuse(error.to_string()))?;
+        self.bind(kernel.entry(*dtype), shape, kernel.info().parameters, arguments, 1)
+    }
+
+    /// Checks the arguments of a launch of the entry `name`, which runs `times` times.
+    fn bind(
+        &self,
+        name: String,
+        shape: LaunchShape,
+        parameters: &[Parameter],
+        given: &[Argument],
+        times: u32,
+    ) -> Result<Checked, Fault> {
         let entry =
             entry(&name).ok_or_else(|| misuse(format!("{name} was not compiled for the emulator")))?;
-        let (given, wanted) = (launch.arguments.len(), kernel.parameters.len());
-        if given != wanted {
+        if given.len() != parameters.len() {
+            let (given, wanted) = (given.len(), parameters.len());
             return Err(misuse(format!("{name} got {given} arguments; it takes {wanted}")));
         }
         let (mut reads, mut writes, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
-        for (argument, parameter) in launch.arguments.iter().zip(kernel.parameters) {
+        for (argument, parameter) in given.iter().zip(parameters) {
             let mut bind = |range: &MemoryRange, using| {
                 if using != Use::Read {
                     writes.push(*range);
@@ -204,7 +224,8 @@ impl EmulatedDevice {
                 (Argument::Number(number), Parameter::Number(_)) => Bound::Number(*number),
                 (Argument::Read(range), Parameter::Read(_)) => bind(range, Use::Read)?,
                 (Argument::Write(range), Parameter::Write(_)) => bind(range, Use::Write)?,
-                (Argument::Update(range), Parameter::Update(_)) => bind(range, Use::Update)?,
+                (Argument::Modify(range), Parameter::Modify(_))
+                | (Argument::Update(range), Parameter::Update(_)) => bind(range, Use::Update)?,
                 _ => {
                     let parameter = parameter.name();
                     return Err(misuse(format!(
@@ -213,7 +234,7 @@ impl EmulatedDevice {
                 }
             });
         }
-        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, launch.batch.unwrap_or(1));
+        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, times);
         Ok(Checked { action, what: "launch", reads, writes })
     }
 

@@ -20,5 +20,5 @@ pub use rows_plan::CpuSettings;
 use crate::matrix::Scalar;
 
 /// Scalars with compiled CPU kernels: `f64` and `f32`.
-pub trait Kernels: Scalar + rowloom_cpu::Kernels {}
-impl<T: Scalar + rowloom_cpu::Kernels> Kernels for T {}
+pub trait Kernels: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels {}
+impl<T: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels> Kernels for T {}

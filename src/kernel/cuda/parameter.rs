@@ -16,6 +16,8 @@ pub enum Parameter {
     Read(&'static str),
     /// A pointer to an array that the kernel writes; it reads only elements that it wrote before.
     Write(&'static str),
+    /// A pointer to an array that the kernel reads and changes; its elements were written before.
+    Modify(&'static str),
     /// A pointer to counters that the kernel changes and resets: they are zero before and after each launch.
     Update(&'static str),
 }
@@ -24,7 +26,11 @@ impl Parameter {
     /// The parameter's name in the kernel source.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Number(name) | Self::Read(name) | Self::Write(name) | Self::Update(name) => name,
+            Self::Number(name)
+            | Self::Read(name)
+            | Self::Write(name)
+            | Self::Modify(name)
+            | Self::Update(name) => name,
         }
     }
 }

@@ -1,0 +1,198 @@
+// Sums over the rows of multivectors, in the order of src/kernel/vectors/order.rs. The rows are those of whole blocks, and
+// `partials` gets one result per block.
+
+// fast: no spills
+#include "vectors.cuh"
+
+// ---- Products of columns: 32 lanes of rows, and 64 bytes of columns, of one block of rows.
+
+#define DOT_BLOCK_ROWS 1024u
+#define DOT_LANES 32
+// Vectors of a row that a block of threads computes.
+#define DOT_VECTORS 4
+// Rows that a thread has in flight.
+#define DOT_TOGETHER 8
+
+template <typename T, int E>
+static __device__ __forceinline__ void dot_columns(T *sums, unsigned int count, unsigned int columns, const T *x, u64 ldx,
+                                                   const T *y, u64 ldy, T *partial)
+{
+    const unsigned int vector = threadIdx.x % DOT_VECTORS, lane = threadIdx.x / DOT_VECTORS;
+    T *own = sums + (lane * DOT_VECTORS + vector) * E;
+    for (unsigned int tile = blockIdx.y; tile * DOT_VECTORS * E < columns; tile += gridDim.y) {
+        const unsigned int column = (tile * DOT_VECTORS + vector) * E;
+        T sum[E];
+#pragma unroll
+        for (int i = 0; i < E; ++i) sum[i] = T(0);
+        if (column < columns)
+            for (unsigned int row = lane; row < count; row += DOT_LANES * DOT_TOGETHER) {
+                T xs[DOT_TOGETHER][E], ys[DOT_TOGETHER][E];
+#pragma unroll
+                for (int j = 0; j < DOT_TOGETHER; ++j)
+                    if (row + j * DOT_LANES < count) {
+                        load<T, E>(x + (row + j * DOT_LANES) * ldx + column, xs[j]);
+                        load<T, E>(y + (row + j * DOT_LANES) * ldy + column, ys[j]);
+                    }
+#pragma unroll
+                for (int j = 0; j < DOT_TOGETHER; ++j)
+                    if (row + j * DOT_LANES < count) {
+#pragma unroll
+                        for (int i = 0; i < E; ++i) sum[i] = fused(xs[j][i], ys[j][i], sum[i]);
+                    }
+            }
+        __syncthreads(); // the sums of the tile before have been read
+        store<T, E>(own, sum);
+        for (unsigned int half = DOT_LANES / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (lane < half) {
+#pragma unroll
+                for (int i = 0; i < E; ++i) own[i] += own[half * DOT_VECTORS * E + i];
+            }
+        }
+        if (lane == 0 && column < columns) {
+#pragma unroll
+            for (int i = 0; i < E; ++i) partial[column + i] = own[i];
+        }
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void dot(u64 rows, u64 columns, const T *x, u64 ldx, const T *y, u64 ldy, T *partials)
+{
+    __shared__ __align__(16) T sums[DOT_LANES * DOT_VECTORS * WIDE(T)];
+    const u64 first = (u64)blockIdx.x * DOT_BLOCK_ROWS;
+    const unsigned int count = (unsigned int)min((u64)DOT_BLOCK_ROWS, rows - first);
+    x += first * ldx;
+    y += first * ldy;
+    T *partial = partials + blockIdx.x * columns;
+    if (columns % WIDE(T) == 0 && is_aligned(x, ldx) && is_aligned(y, ldy))
+        dot_columns<T, WIDE(T)>(sums, count, (unsigned int)columns, x, ldx, y, ldy, partial);
+    else
+        dot_columns<T, 1>(sums, count, (unsigned int)columns, x, ldx, y, ldy, partial);
+}
+
+// ---- Products of all pairs of columns. A block of threads computes a tile of TILE by TILE pairs of one block of rows; a group of
+// threads computes each of its strands, R by R pairs in each thread.
+
+#define STRANDS 8
+#define STRAND_ROWS 512
+#define GRAM_BLOCK_ROWS 4096u
+// Elements of X, and of Y, that a group loads at a time.
+#define STAGE 256
+
+template <int TILE, int R> static constexpr int GROUP = (TILE / R) * (TILE / R);
+
+template <typename T, int G>
+static __device__ __forceinline__ void store_stage(const T (&from)[STAGE / G], unsigned int thread, T *to)
+{
+    constexpr int E = WIDE(T);
+#pragma unroll
+    for (int n = 0; n < STAGE / G / E; ++n) store<T, E>(to + (thread + n * G) * E, from + n * E);
+}
+
+// The R columns of a thread: vectors of E columns, those of neighbouring threads next to each other.
+template <typename T, int TILE, int R, int E>
+static __device__ __forceinline__ void load_columns(const T *row, unsigned int thread, T (&to)[R])
+{
+#pragma unroll
+    for (int v = 0; v < R / E; ++v) load<T, E>(row + v * (TILE / R * E) + thread * E, to + v * E);
+}
+
+template <typename T, int TILE, int R, int E>
+static __device__ __forceinline__ void multiply_row(const T *x, const T *y, unsigned int tx, unsigned int ty, T (&sum)[R][R])
+{
+    T xs[R], ys[R];
+    load_columns<T, TILE, R, E>(x, ty, xs);
+    load_columns<T, TILE, R, E>(y, tx, ys);
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+        for (int j = 0; j < R; ++j) sum[i][j] = fused(xs[i], ys[j], sum[i][j]);
+}
+
+template <typename T, int TILE, int R>
+static __device__ __forceinline__ void gram(u64 rows, u64 x_columns, u64 y_columns, const T *x, u64 ldx, const T *y, u64 ldy,
+                                            T *partials)
+{
+    constexpr int G = GROUP<TILE, R>, STAGE_ROWS = STAGE / TILE, E = R < WIDE(T) ? R : WIDE(T);
+    __shared__ __align__(16) T xs[STRANDS * STAGE];
+    __shared__ __align__(16) T ys[STRANDS * STAGE];
+    __shared__ __align__(16) T sums[TILE * TILE];
+    const unsigned int strand = threadIdx.x / G, thread = threadIdx.x % G;
+    const unsigned int tx = thread % (TILE / R), ty = thread / (TILE / R);
+    const unsigned int x_column = blockIdx.y * TILE, y_column = blockIdx.z * TILE;
+    const u64 first = (u64)blockIdx.x * GRAM_BLOCK_ROWS;
+    const unsigned int all = (unsigned int)min((u64)GRAM_BLOCK_ROWS, rows - first);
+    // Rows of this group's strand.
+    const unsigned int count = min((unsigned int)STRAND_ROWS, all - min(all, strand * STRAND_ROWS));
+    const bool x_wide = is_aligned(x, ldx), y_wide = is_aligned(y, ldy);
+    if (count > 0) {
+        x += (first + strand * STRAND_ROWS) * ldx;
+        y += (first + strand * STRAND_ROWS) * ldy;
+    }
+    T *own_x = xs + strand * STAGE, *own_y = ys + strand * STAGE;
+    T next_x[STAGE / G], next_y[STAGE / G], sum[R][R];
+    load_tile<T, TILE, STAGE, G>(x, ldx, count, x_column, (unsigned int)x_columns, x_wide, thread, next_x);
+    load_tile<T, TILE, STAGE, G>(y, ldy, count, y_column, (unsigned int)y_columns, y_wide, thread, next_y);
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+        for (int j = 0; j < R; ++j) sum[i][j] = T(0);
+    for (unsigned int row = 0; row < STRAND_ROWS; row += STAGE_ROWS) {
+        __syncthreads(); // the stage before has been read
+        store_stage<T, G>(next_x, thread, own_x);
+        store_stage<T, G>(next_y, thread, own_y);
+        __syncthreads();
+        const unsigned int here = count - min(count, row), after = count - min(count, row + STAGE_ROWS);
+        if (after > 0) {
+            const u64 next = row + STAGE_ROWS;
+            load_tile<T, TILE, STAGE, G>(x + next * ldx, ldx, after, x_column, (unsigned int)x_columns, x_wide, thread, next_x);
+            load_tile<T, TILE, STAGE, G>(y + next * ldy, ldy, after, y_column, (unsigned int)y_columns, y_wide, thread, next_y);
+        }
+        if (here >= STAGE_ROWS) {
+#pragma unroll 2 // more would spill registers
+            for (int r = 0; r < STAGE_ROWS; ++r)
+                multiply_row<T, TILE, R, E>(own_x + r * TILE, own_y + r * TILE, tx, ty, sum);
+        } else {
+            for (unsigned int r = 0; r < here; ++r)
+                multiply_row<T, TILE, R, E>(own_x + r * TILE, own_y + r * TILE, tx, ty, sum);
+        }
+    }
+    for (unsigned int turn = 0; turn < STRANDS; ++turn) {
+        if (strand == turn) {
+#pragma unroll
+            for (int i = 0; i < R; ++i)
+#pragma unroll
+                for (int j = 0; j < R; ++j) {
+                    const unsigned int at_row = i / E * (TILE / R * E) + ty * E + i % E;
+                    const unsigned int at_column = j / E * (TILE / R * E) + tx * E + j % E;
+                    T *to = sums + at_row * TILE + at_column;
+                    *to = turn == 0 ? sum[i][j] : *to + sum[i][j];
+                }
+        }
+        __syncthreads();
+    }
+    T *partial = partials + blockIdx.x * (x_columns * y_columns);
+    for (unsigned int at = threadIdx.x; at < TILE * TILE; at += STRANDS * G) {
+        const unsigned int i = x_column + at / TILE, j = y_column + at % TILE;
+        if (i < x_columns && j < y_columns) partial[i * y_columns + j] = sums[at];
+    }
+}
+
+// ---- Entry points.
+
+#define OF_SUM(T) OF_X(T), const T *__restrict__ y, u64 ldy, T *__restrict__ partials
+#define OF_PAIRS u64 rows, u64 x_columns, u64 y_columns
+#define PAIRS rows, x_columns, y_columns, x, ldx, y, ldy, partials
+
+#define SUMS(type, T)                                                                                                  \
+    ENTRY(DOT_LANES * DOT_VECTORS, vectors_dot_##type)(u64 rows, u64 columns, OF_SUM(T))                               \
+    {                                                                                                                  \
+        dot<T>(rows, columns, x, ldx, y, ldy, partials);                                                               \
+    }                                                                                                                  \
+    ENTRY(128, vectors_gram8_##type)(OF_PAIRS, OF_SUM(T)) { gram<T, 8, 2>(PAIRS); }                                    \
+    ENTRY(128, vectors_gram16_##type)(OF_PAIRS, OF_SUM(T)) { gram<T, 16, 4>(PAIRS); }                                  \
+    ENTRY(512, vectors_gram32_##type)(OF_PAIRS, OF_SUM(T)) { gram<T, 32, 4>(PAIRS); }
+
+SUMS(f64, double)
+SUMS(f32, float)

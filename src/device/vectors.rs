@@ -1,0 +1,244 @@
+//! Launches of kernels on multivectors in a device's memory. The host runs the same operations as jobs, with the bodies of
+//! [`crate::kernel::vectors`].
+//!
+//! A kernel accesses exactly the columns of its operands. An operand that a kernel writes without reading counts as unwritten
+//! outside of these columns; to keep its padding written, a caller makes the padding columns of the operand.
+
+use super::operation::{Argument, MemoryRange};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::Parameter;
+use crate::kernel::vectors::{Sum, VectorKernel, VectorShape};
+use crate::matrix::Dtype;
+
+/// One launch of one kernel on multivectors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorLaunch {
+    /// The kernel.
+    pub kernel: VectorKernel,
+    /// The precision.
+    pub dtype: Dtype,
+    /// The rows and columns, which determine the grid.
+    pub shape: VectorShape,
+    /// The arguments, in the order of the kernel's parameters.
+    pub arguments: Vec<Argument>,
+}
+
+/// Rows of a multivector in a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceRows {
+    /// The precision.
+    pub dtype: Dtype,
+    /// The memory, which begins with the first row.
+    pub memory: MemoryRange,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of columns.
+    pub columns: u64,
+    /// Distance between the starts of consecutive rows, in elements.
+    pub leading_dimension: u64,
+}
+
+impl DeviceRows {
+    /// Rows `rows` of these, which must be inside.
+    pub fn rows_in(self, rows: std::ops::Range<u64>) -> Self {
+        let begin = self.memory.begin + rows.start * self.leading_dimension * self.dtype.bytes() as u64;
+        let rows = rows.end - rows.start;
+        let memory = MemoryRange { begin: begin.min(self.memory.end), ..self.memory };
+        let memory = MemoryRange { end: memory.end.min(memory.begin + self.bytes_of(rows)), ..memory };
+        Self { memory, rows, ..self }
+    }
+
+    /// Bytes of `rows` rows, padding included.
+    fn bytes_of(self, rows: u64) -> u64 {
+        rows.saturating_mul(self.leading_dimension).saturating_mul(self.dtype.bytes() as u64)
+    }
+
+    /// Bytes up to the end of the last row's last column.
+    fn least_bytes(self) -> u64 {
+        match self.rows {
+            0 => 0,
+            rows => self.bytes_of(rows - 1).saturating_add(self.columns * self.dtype.bytes() as u64),
+        }
+    }
+}
+
+/// The factors of a launch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum DeviceFactors {
+    /// The same factors for all columns: of X (or of the only multivector), and of Y.
+    Numbers {
+        /// The factor of X, or of the only multivector.
+        alpha: f64,
+        /// The factor of Y, if there is an X.
+        beta: f64,
+    },
+    /// An array in the device's memory: a factor of X for each column, then a factor of Y for each column if Y is read.
+    Columns(MemoryRange),
+}
+
+/// The operands of a launch, from which its arguments are found by the names of the kernel's parameters.
+#[derive(Debug, Clone, Copy)]
+struct Operands {
+    y: DeviceRows,
+    x: Option<DeviceRows>,
+    small: Option<DeviceRows>,
+    memory: Option<MemoryRange>,
+    alpha: f64,
+    beta: f64,
+    per_column: bool,
+}
+
+impl Operands {
+    fn of(y: DeviceRows) -> Self {
+        Self { y, x: None, small: None, memory: None, alpha: 0.0, beta: 0.0, per_column: false }
+    }
+
+    fn with_factors(self, factors: DeviceFactors) -> Self {
+        match factors {
+            DeviceFactors::Numbers { alpha, beta } => Self { alpha, beta, ..self },
+            DeviceFactors::Columns(memory) => Self { memory: Some(memory), per_column: true, ..self },
+        }
+    }
+
+    fn launch(self, kernel: VectorKernel) -> Result<VectorLaunch> {
+        let Self { y, x, small, .. } = self;
+        let name = kernel.info().name;
+        let operands = [Some(y), x, small];
+        if operands.iter().flatten().any(|rows| {
+            rows.dtype != y.dtype || rows.leading_dimension < rows.columns || rows.memory.bytes() < rows.least_bytes()
+        }) {
+            return Err(Error::Internal(format!("the operands of {name} do not fit their memory: {self:?}")));
+        }
+        let number = |name: &str| match name {
+            "rows" => Some(y.rows),
+            "columns" | "y_columns" => Some(y.columns),
+            "x_columns" => x.map(|x| x.columns),
+            "tile_rows" => Some(VectorKernel::tile_rows(y.dtype, y.columns)),
+            "alpha" | "value" => Some(self.alpha.to_bits()),
+            "beta" => Some(self.beta.to_bits()),
+            "per_column" => Some(self.per_column.into()),
+            "ldx" => x.map(|x| x.leading_dimension),
+            "ldy" => Some(y.leading_dimension),
+            "lds" => small.map(|small| small.leading_dimension),
+            _ => None,
+        };
+        let nothing = MemoryRange { end: y.memory.begin, ..y.memory };
+        let memory = |name: &str| match name {
+            "x" => x.map(|x| x.memory),
+            "y" => Some(y.memory),
+            "s" => small.map(|small| small.memory),
+            "factors" => Some(self.memory.unwrap_or(nothing)),
+            _ => self.memory,
+        };
+        let argument = |parameter: &Parameter| {
+            let missing = || Error::Internal(format!("{name} has a parameter {}, which is missing", parameter.name()));
+            let range = || memory(parameter.name()).ok_or_else(missing);
+            Ok(match parameter {
+                Parameter::Number(name) => Argument::Number(number(name).ok_or_else(missing)?),
+                Parameter::Read(_) => Argument::Read(range()?),
+                Parameter::Write(_) => Argument::Write(range()?),
+                Parameter::Modify(_) => Argument::Modify(range()?),
+                Parameter::Update(_) => return Err(missing()),
+            })
+        };
+        let arguments = kernel.info().parameters.iter().map(argument).collect::<Result<_>>()?;
+        let x_columns = x.map_or(0, |x| x.columns);
+        let shape = VectorShape { rows: y.rows, x_columns, y_columns: y.columns };
+        Ok(VectorLaunch { kernel, dtype: y.dtype, shape, arguments })
+    }
+}
+
+fn check(holds: bool, what: &str, x: DeviceRows, y: DeviceRows) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    let DeviceRows { rows, columns, .. } = x;
+    Err(Error::Usage(format!("{what} of {rows} × {columns} and {} × {} elements", y.rows, y.columns)))
+}
+
+fn same_shape(what: &str, x: DeviceRows, y: DeviceRows) -> Result<()> {
+    check((x.rows, x.columns) == (y.rows, y.columns), what, x, y)
+}
+
+fn check_partials(sum: Sum, x: DeviceRows, y: DeviceRows, partials: MemoryRange) -> Result<()> {
+    let numbers = x.rows.div_ceil(sum.block_rows()).saturating_mul(sum.length(x.columns, y.columns));
+    if partials.bytes() < numbers.saturating_mul(y.dtype.bytes() as u64) {
+        let bytes = partials.bytes();
+        return Err(Error::Internal(format!("{bytes} bytes do not hold {numbers} numbers of partial results")));
+    }
+    Ok(())
+}
+
+impl VectorLaunch {
+    /// Sets all elements of Y to `value`.
+    pub fn fill(value: f64, y: DeviceRows) -> Result<Self> {
+        Operands { alpha: value, ..Operands::of(y) }.launch(VectorKernel::Fill)
+    }
+
+    /// Y = X.
+    pub fn copy(x: DeviceRows, y: DeviceRows) -> Result<Self> {
+        same_shape("a copy", x, y)?;
+        Operands { x: Some(x), ..Operands::of(y) }.launch(VectorKernel::Copy)
+    }
+
+    /// Row `i` of Y becomes row `list[i]` of X. `list` holds 32-bit numbers of rows of X, one for each row of Y; they are not
+    /// checked on a card.
+    pub fn gather_rows(list: MemoryRange, x: DeviceRows, y: DeviceRows) -> Result<Self> {
+        check(x.columns == y.columns && list.bytes() >= 4 * y.rows, "a gather of rows", x, y)?;
+        Operands { x: Some(x), memory: Some(list), ..Operands::of(y) }.launch(VectorKernel::GatherRows)
+    }
+
+    /// Row `list[i]` of Y becomes row `i` of X; the other rows of Y, which must be written, keep their values. `list` holds
+    /// different 32-bit numbers of rows of Y, one for each row of X; they are not checked on a card.
+    pub fn scatter_rows(list: MemoryRange, x: DeviceRows, y: DeviceRows) -> Result<Self> {
+        check(x.columns == y.columns && list.bytes() >= 4 * x.rows, "a scatter of rows", x, y)?;
+        // The rows of the launch are those of X.
+        let y = DeviceRows { rows: x.rows.min(y.rows), ..y };
+        check(x.rows == y.rows, "a scatter of rows", x, y)?;
+        Operands { x: Some(x), memory: Some(list), ..Operands::of(y) }.launch(VectorKernel::ScatterRows)
+    }
+
+    /// Y = X alpha; Y is not read.
+    pub fn scaled(factors: DeviceFactors, x: DeviceRows, y: DeviceRows) -> Result<Self> {
+        same_shape("a scaled copy", x, y)?;
+        Operands { x: Some(x), ..Operands::of(y).with_factors(factors) }.launch(VectorKernel::Scaled)
+    }
+
+    /// Y = Y alpha.
+    pub fn scale(factors: DeviceFactors, y: DeviceRows) -> Result<Self> {
+        Operands::of(y).with_factors(factors).launch(VectorKernel::Scale)
+    }
+
+    /// Y = X alpha + Y beta, computed as `fma(alpha, x, beta * y)`. Y is not read if beta is the number zero.
+    pub fn axpby(factors: DeviceFactors, x: DeviceRows, y: DeviceRows) -> Result<Self> {
+        if matches!(factors, DeviceFactors::Numbers { beta: 0.0, .. }) {
+            return Self::scaled(factors, x, y);
+        }
+        same_shape("a sum", x, y)?;
+        Operands { x: Some(x), ..Operands::of(y).with_factors(factors) }.launch(VectorKernel::Axpby)
+    }
+
+    /// The partial results of the products of columns: `columns` numbers for each block. The rows are those of whole blocks, see
+    /// [`Sum::owned`].
+    pub fn dot(x: DeviceRows, y: DeviceRows, partials: MemoryRange) -> Result<Self> {
+        same_shape("the products of columns", x, y)?;
+        check_partials(Sum::Dot, x, y, partials)?;
+        Operands { x: Some(x), memory: Some(partials), ..Operands::of(y) }.launch(VectorKernel::Dot)
+    }
+
+    /// The partial results of XᵀY: a matrix for each block, stored by rows. The rows are those of whole blocks.
+    pub fn gram(x: DeviceRows, y: DeviceRows, partials: MemoryRange) -> Result<Self> {
+        check(x.rows == y.rows, "the products of columns", x, y)?;
+        check_partials(Sum::Gram, x, y, partials)?;
+        let kernel = VectorKernel::gram(x.columns, y.columns);
+        Operands { x: Some(x), memory: Some(partials), ..Operands::of(y) }.launch(kernel)
+    }
+
+    /// Y = X S + beta Y; Y is not read if beta is zero. S has a row for each column of X.
+    pub fn times(x: DeviceRows, small: DeviceRows, beta: f64, y: DeviceRows) -> Result<Self> {
+        check(x.rows == y.rows, "a product with a small matrix", x, y)?;
+        check((small.rows, small.columns) == (x.columns, y.columns), "a product with a small matrix", small, y)?;
+        let operands = Operands { x: Some(x), small: Some(small), beta, ..Operands::of(y) };
+        operands.launch(if beta == 0.0 { VectorKernel::Times } else { VectorKernel::TimesAdd })
+    }
+}
