@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::form::Form;
 use crate::kernel::cuda::Variant;
+use crate::kernel::vectors::{VectorKernel, VectorShape};
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 use crate::work::Features;
@@ -167,6 +168,11 @@ impl Profile {
         let gathered = seconds(load.gathered_bytes, gather);
         let steps = load.nnz as f64 * load.k as f64 * self.product_ns + load.rows as f64 * self.row_ns;
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
+    }
+
+    /// Predicted seconds of a kernel on multivectors, which reads and writes each element once.
+    pub fn vector_kernel_s(&self, kernel: VectorKernel, dtype: Dtype, shape: VectorShape) -> f64 {
+        self.launch_us * 1e-6 + seconds(kernel.moved_bytes(dtype, shape), self.stream_gb_per_s)
     }
 
     /// The same device with all of its times multiplied by `factor`; below 1 it is faster.

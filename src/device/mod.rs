@@ -20,6 +20,8 @@ mod operation;
 mod pinned;
 mod product;
 pub mod simulated;
+#[cfg(test)]
+pub(crate) mod vector_conformance;
 mod vectors;
 
 use crossbeam::channel::Sender;

@@ -105,7 +105,9 @@ impl Operands {
         let name = kernel.info().name;
         let operands = [Some(y), x, small];
         if operands.iter().flatten().any(|rows| {
-            rows.dtype != y.dtype || rows.leading_dimension < rows.columns || rows.memory.bytes() < rows.least_bytes()
+            rows.dtype != y.dtype
+                || rows.leading_dimension < rows.columns
+                || rows.memory.bytes() < rows.least_bytes()
         }) {
             return Err(Error::Internal(format!("the operands of {name} do not fit their memory: {self:?}")));
         }
@@ -131,7 +133,8 @@ impl Operands {
             _ => self.memory,
         };
         let argument = |parameter: &Parameter| {
-            let missing = || Error::Internal(format!("{name} has a parameter {}, which is missing", parameter.name()));
+            let missing =
+                || Error::Internal(format!("{name} has a parameter {}, which is missing", parameter.name()));
             let range = || memory(parameter.name()).ok_or_else(missing);
             Ok(match parameter {
                 Parameter::Number(name) => Argument::Number(number(name).ok_or_else(missing)?),
@@ -164,7 +167,9 @@ fn check_partials(sum: Sum, x: DeviceRows, y: DeviceRows, partials: MemoryRange)
     let numbers = x.rows.div_ceil(sum.block_rows()).saturating_mul(sum.length(x.columns, y.columns));
     if partials.bytes() < numbers.saturating_mul(y.dtype.bytes() as u64) {
         let bytes = partials.bytes();
-        return Err(Error::Internal(format!("{bytes} bytes do not hold {numbers} numbers of partial results")));
+        return Err(Error::Internal(format!(
+            "{bytes} bytes do not hold {numbers} numbers of partial results"
+        )));
     }
     Ok(())
 }
@@ -237,7 +242,12 @@ impl VectorLaunch {
     /// Y = X S + beta Y; Y is not read if beta is zero. S has a row for each column of X.
     pub fn times(x: DeviceRows, small: DeviceRows, beta: f64, y: DeviceRows) -> Result<Self> {
         check(x.rows == y.rows, "a product with a small matrix", x, y)?;
-        check((small.rows, small.columns) == (x.columns, y.columns), "a product with a small matrix", small, y)?;
+        check(
+            (small.rows, small.columns) == (x.columns, y.columns),
+            "a product with a small matrix",
+            small,
+            y,
+        )?;
         let operands = Operands { x: Some(x), small: Some(small), beta, ..Operands::of(y) };
         operands.launch(if beta == 0.0 { VectorKernel::Times } else { VectorKernel::TimesAdd })
     }

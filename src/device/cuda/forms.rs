@@ -184,7 +184,11 @@ pub(super) mod tests {
     fn every_kernel_on_multivectors_has_its_ptx() {
         for (info, dtype) in VECTOR_KERNELS.iter().flat_map(|info| [(info, Dtype::F64), (info, Dtype::F32)]) {
             let forms = Forms::of_vectors(info.kernel, dtype, H200);
-            assert!(forms.ptx.is_some(), "{} has no current PTX: run .ci/compile_kernels.py --write", forms.entry);
+            assert!(
+                forms.ptx.is_some(),
+                "{} has no current PTX: run .ci/compile_kernels.py --write",
+                forms.entry
+            );
             assert_eq!(forms.exact, None);
         }
     }

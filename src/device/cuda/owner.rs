@@ -243,10 +243,9 @@ fn enqueue(
     match (action, function) {
         (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
         (Action::Download(copy), _) => download(stream, copy),
-        (
-            Action::Launch { shape, words, .. } | Action::VectorLaunch { shape, words, .. },
-            Some(function),
-        ) if !shape.grid.contains(&0) => {
+        (Action::Launch { shape, words, .. } | Action::VectorLaunch { shape, words, .. }, Some(function))
+            if !shape.grid.contains(&0) =>
+        {
             let mut parameters: Vec<*mut c_void> =
                 words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
             let [x, y, z] = shape.grid;

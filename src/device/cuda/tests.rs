@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::super::conformance::{Supports, conforms};
+use super::super::vector_conformance::vectors_conform;
 use super::*;
 use crate::device::{Completion, PinnedRange};
 use crate::graph::DeviceId;
@@ -34,6 +35,15 @@ fn next(completions: &Receiver<Completion>) -> Completion {
 fn cuda_devices_conform() {
     if card() {
         conforms(Supports::Copies, |reports| {
+            Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+        });
+    }
+}
+
+#[test]
+fn kernels_on_multivectors_equal_the_cpu_on_a_card() {
+    if card() {
+        vectors_conform(|reports| {
             Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
         });
     }

@@ -25,6 +25,8 @@ mod region;
 mod shared_declarations;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

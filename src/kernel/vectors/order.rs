@@ -61,10 +61,20 @@ impl Sum {
         // The last block ends with the last row.
         let end = if rows.end == total { rows.end.div_ceil(block_rows) } else { rows.end / block_rows };
         if rows.is_empty() || first >= end {
-            return OwnedBlocks { head: rows.clone(), blocks: 0..0, rows: rows.end..rows.end, tail: rows.end..rows.end };
+            return OwnedBlocks {
+                head: rows.clone(),
+                blocks: 0..0,
+                rows: rows.end..rows.end,
+                tail: rows.end..rows.end,
+            };
         }
         let whole = first * block_rows..(end * block_rows).min(rows.end);
-        OwnedBlocks { head: rows.start..whole.start, blocks: first..end, tail: whole.end..rows.end, rows: whole }
+        OwnedBlocks {
+            head: rows.start..whole.start,
+            blocks: first..end,
+            tail: whole.end..rows.end,
+            rows: whole,
+        }
     }
 }
 

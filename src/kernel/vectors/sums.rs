@@ -3,9 +3,7 @@
 use rayon::prelude::*;
 use rowloom_cpu::{Accumulation, Isa, Multiplication, MultivectorBodies};
 
-use super::order::{
-    DOT_BLOCK_ROWS, DOT_LANES, GRAM_BLOCK_ROWS, GRAM_STRAND_ROWS, Sum,
-};
+use super::order::{DOT_BLOCK_ROWS, DOT_LANES, GRAM_BLOCK_ROWS, GRAM_STRAND_ROWS, Sum};
 use super::rows::same_rows;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;

@@ -3,9 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::order::{
-    DOT_BLOCK_ROWS, DOT_LANES, GRAM_BLOCK_ROWS, GRAM_STRAND_ROWS, GRAM_STRANDS, Sum,
-};
+use super::order::{DOT_BLOCK_ROWS, DOT_LANES, GRAM_BLOCK_ROWS, GRAM_STRAND_ROWS, GRAM_STRANDS, Sum};
 use super::rows::{Factor, axpby, copy, fill, gather_rows, scale, scaled, scatter_rows, times};
 use super::sums::{PartialResults, partial_results, sum};
 use crate::kernel::cpu::Kernels;
@@ -59,9 +57,7 @@ fn product<T: Scalar>(a: T, b: T) -> T {
 fn halved<T: Scalar>(lanes: &[T]) -> T {
     match lanes.split_at(lanes.len() / 2) {
         ([], last) => last[0],
-        (low, high) => {
-            halved(&low.iter().zip(high).map(|(low, high)| low.plus(*high)).collect::<Vec<_>>())
-        }
+        (low, high) => halved(&low.iter().zip(high).map(|(low, high)| low.plus(*high)).collect::<Vec<_>>()),
     }
 }
 
@@ -96,11 +92,18 @@ pub fn reference_sum<T: Scalar>(sum: Sum, x: &MultiVector<T>, y: &MultiVector<T>
     };
     match sum {
         Sum::Dot => (0..x.k()).map(|i| element(i, i)).collect(),
-        Sum::Gram => (0..x.k()).flat_map(|i| (0..y.k()).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect(),
+        Sum::Gram => {
+            (0..x.k()).flat_map(|i| (0..y.k()).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
+        }
     }
 }
 
-fn row_wise_operations_equal_the_reference<T: Kernels>(rows: usize, k: usize, pads: (usize, usize), seed: u64) {
+fn row_wise_operations_equal_the_reference<T: Kernels>(
+    rows: usize,
+    k: usize,
+    pads: (usize, usize),
+    seed: u64,
+) {
     let x = values::<T>(rows, k, k + pads.0, seed);
     let old = values::<T>(rows, k, k + pads.1, seed + 1);
     let again = || values::<T>(rows, k, k + pads.1, seed + 1);
@@ -154,13 +157,21 @@ fn row_wise_operations_equal_the_reference<T: Kernels>(rows: usize, k: usize, pa
     check(&packed, |row, column| x.row(list[row] as usize)[column]);
     let mut y = again();
     scatter_rows(&list, packed.view(), y.view_mut()).unwrap();
-    check(&y, |row, column| {
-        if list.contains(&(row as u32)) { x.row(row)[column] } else { old.row(row)[column] }
-    });
+    check(
+        &y,
+        |row, column| {
+            if list.contains(&(row as u32)) { x.row(row)[column] } else { old.row(row)[column] }
+        },
+    );
     check_padding(&y);
 }
 
-fn times_equals_the_reference<T: Kernels>(rows: usize, (k, k2): (usize, usize), pads: (usize, usize), seed: u64) {
+fn times_equals_the_reference<T: Kernels>(
+    rows: usize,
+    (k, k2): (usize, usize),
+    pads: (usize, usize),
+    seed: u64,
+) {
     let x = values::<T>(rows, k, k + pads.0, seed);
     let s = values::<T>(k, k2, k2 + pads.1, seed + 1);
     let old = values::<T>(rows, k2, k2 + pads.0, seed + 2);
@@ -178,7 +189,12 @@ fn times_equals_the_reference<T: Kernels>(rows: usize, (k, k2): (usize, usize), 
     }
 }
 
-fn sums_equal_the_reference<T: Kernels>(which: Sum, rows: usize, (k, k2): (usize, usize), pads: (usize, usize)) {
+fn sums_equal_the_reference<T: Kernels>(
+    which: Sum,
+    rows: usize,
+    (k, k2): (usize, usize),
+    pads: (usize, usize),
+) {
     let k2 = if which == Sum::Dot { k } else { k2 };
     let (x, y) = (values::<T>(rows, k, k + pads.0, 3), values::<T>(rows, k2, k2 + pads.1, 4));
     let found = sum(which, x.view(), y.view()).unwrap();
