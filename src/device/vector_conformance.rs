@@ -74,10 +74,15 @@ impl<'pool> Subject<'pool> {
 
     /// Runs an operation to its end.
     pub fn run(&mut self, kind: LaneKind, operation: Operation<'static>) -> Result<(), Fault> {
+        self.timed(kind, operation).map(drop)
+    }
+
+    /// Runs an operation to its end; the seconds that it took.
+    pub fn timed(&mut self, kind: LaneKind, operation: Operation<'static>) -> Result<f64, Fault> {
         self.submit(kind, operation)?;
         let completion = self.completions.recv_timeout(Duration::from_secs(120)).expect("no completion");
         self.device.mark_synchronized();
-        completion.result
+        completion.result.map(|()| (completion.end_ns - completion.start_ns) as f64 * 1e-9)
     }
 
     pub fn launch(&mut self, launch: crate::error::Result<VectorLaunch>) -> Result<(), Fault> {

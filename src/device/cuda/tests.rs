@@ -5,9 +5,9 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::super::conformance::{Supports, conforms};
-use super::super::vector_conformance::vectors_conform;
+use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::*;
-use crate::device::{Completion, PinnedRange};
+use crate::device::{Completion, DeviceFactors, PinnedRange};
 use crate::graph::DeviceId;
 
 /// Whether a card is available; prints a message if not.
@@ -46,6 +46,45 @@ fn kernels_on_multivectors_equal_the_cpu_on_a_card() {
         vectors_conform(|reports| {
             Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
         });
+    }
+}
+
+#[test]
+#[ignore = "measures an H200; run it with --release --ignored --nocapture"]
+fn kernels_on_multivectors_reach_half_of_the_memory_bandwidth_of_an_h200() {
+    if !card() {
+        return;
+    }
+    let mut subject = Subject::new(|reports| {
+        Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+    });
+    let rows = 96 * 96 * 96;
+    for k in [1, 8, 32] {
+        let host = values::<f64>(rows, k, 0, 1);
+        let (x, y) = (subject.rows(&host), subject.rows(&host));
+        let small = subject.rows(&values::<f64>(k, k, 0, 2));
+        let partials = subject.memory(16 << 20);
+        let factors = DeviceFactors::Numbers { alpha: 0.5, beta: 0.25 };
+        let list = subject.upload(&(0..rows as u32).collect::<Vec<_>>());
+        for launch in [
+            VectorLaunch::fill(1.0, y),
+            VectorLaunch::copy(x, y),
+            VectorLaunch::gather_rows(list, x, y),
+            VectorLaunch::scale(factors, y),
+            VectorLaunch::axpby(factors, x, y),
+            VectorLaunch::dot(x, y, partials),
+            VectorLaunch::gram(x, y, partials),
+            VectorLaunch::times(x, small, 0.0, y),
+        ] {
+            let launch = launch.unwrap();
+            let bytes = launch.kernel.moved_bytes(launch.dtype, launch.shape) as f64;
+            let name = launch.kernel.info().name;
+            let mut timed =
+                |_| subject.timed(LaneKind::Compute, Operation::VectorLaunch(launch.clone())).unwrap();
+            let seconds = (0..8).map(&mut timed).fold(f64::INFINITY, f64::min);
+            eprintln!("{name:20} k = {k:2}: {:7.1} µs, {:5.0} GB/s", seconds * 1e6, bytes / seconds * 1e-9);
+            assert!(k < 32 || bytes / seconds > 2e12, "{name}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! rounding bound.
 
 use proptest::prelude::*;
+use rowloom_cpu::{Accumulation, Combination, Isa, Multiplication};
 
 use super::order::{DOT_BLOCK_ROWS, DOT_LANES, GRAM_BLOCK_ROWS, GRAM_STRAND_ROWS, GRAM_STRANDS, Sum};
 use super::rows::{Factor, axpby, copy, fill, gather_rows, scale, scaled, scatter_rows, times};
@@ -321,4 +322,76 @@ fn operands_of_different_shapes_are_refused() {
     assert!(gather_rows(&[5, 0, 0, 0], x.view(), y.view_mut()).is_err());
     let results = PartialResults::<f64>::new(Sum::Dot, 5, (3, 3));
     assert!(results.finish().is_err(), "rows are missing");
+}
+
+/// Runs the loops of an instruction set on multivectors of `rows` by `k` and returns everything that they wrote.
+#[allow(unsafe_code)] // calls SIMD leaves
+fn leaves<T: Kernels>(isa: Isa, rows: usize, k: usize) -> Vec<u64> {
+    let bodies = T::multivector_bodies(isa);
+    let (x, y) = (values::<T>(rows, k, k, 1), values::<T>(rows, k, k, 2));
+    let factors = values::<T>(2, k, k, 3);
+    let mut written = Vec::new();
+    for body in [bodies.scale, bodies.combine] {
+        let mut y = values::<T>(rows, k, k, 2);
+        let (alphas, betas) = (factors.row(0).as_ptr(), factors.row(1).as_ptr());
+        let (x, ldx, ldy) = (x.data().as_ptr(), k, k);
+        let job = Combination { rows, columns: k, x, ldx, y: y.data_mut().as_mut_ptr(), ldy, alphas, betas };
+        // SAFETY: the multivectors have the rows and columns, and the processor has the instruction set.
+        unsafe { body(&job) };
+        written.extend(bits(y.data()));
+    }
+    let mut sums = values::<T>(3, k, k, 4);
+    let job = Accumulation {
+        rows,
+        columns: k,
+        x: x.data().as_ptr(),
+        ldx: k,
+        y: y.data().as_ptr(),
+        ldy: k,
+        sums: sums.data_mut().as_mut_ptr(),
+        lanes: 3,
+    };
+    // SAFETY: as above; there are three rows of sums.
+    unsafe { (bodies.accumulate)(&job) };
+    written.extend(bits(sums.data()));
+    for beta in [None, Some(T::from_f64(0.7))] {
+        let mut product = values::<T>(k, k, k, 5);
+        let job = Multiplication {
+            rows: k,
+            columns: k,
+            depth: rows,
+            a: x.data().as_ptr(),
+            row_stride: 1,
+            depth_stride: k,
+            b: y.data().as_ptr(),
+            ldb: k,
+            c: product.data_mut().as_mut_ptr(),
+            ldc: k,
+            beta,
+        };
+        // SAFETY: as above; the product has K × K elements.
+        unsafe { (bodies.multiply)(&job) };
+        written.extend(bits(product.data()));
+    }
+    written
+}
+
+#[test]
+fn every_instruction_set_gives_the_same_bits() {
+    for k in 1..=40 {
+        for isa in Isa::available() {
+            assert_eq!(
+                leaves::<f64>(*isa, 7, k),
+                leaves::<f64>(Isa::Portable, 7, k),
+                "{} k = {k}",
+                isa.name()
+            );
+            assert_eq!(
+                leaves::<f32>(*isa, 7, k),
+                leaves::<f32>(Isa::Portable, 7, k),
+                "{} k = {k}",
+                isa.name()
+            );
+        }
+    }
 }
