@@ -93,6 +93,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod adapt;
 pub mod cli;
 pub mod cost;
 pub mod device;

@@ -13,7 +13,7 @@ use super::no_effect;
 use super::options::XSource;
 use super::report::{Report, machine_report};
 use super::reported_cases::{self, Names};
-use super::resolve::resolve;
+use super::planning::{options, runtime};
 use super::session::Session;
 use super::table::{Table, count, percent};
 use super::x;
@@ -26,6 +26,7 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::{Isa, Machine};
 use crate::matrix::{Csr, generate};
 use crate::study::{HostBench, KernelNames, ResidentBench, Subject, measure_host, time_forms, warm_up};
+use crate::trace::Clock;
 use crate::work::{ChunkRows, Features, Work};
 
 /// The matrices that are timed: meshes, graphs, random and nearly empty rows, rows that share columns, hubs. Consecutive ones
@@ -181,7 +182,8 @@ fn fit_to_reports(
         PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
     let mut model = existing_model(output, console)?;
     let (mut fitted, mut references) = (Vec::new(), Vec::new());
-    for spec in resolve(&planning, session)?.devices {
+    let runtime = runtime(&planning, session, Clock::start())?;
+    for spec in runtime.resolve(&options(&planning, 1)?)?.devices {
         let of_cpu = spec.profile.processor == Processor::Cpu;
         let mut samples = Vec::new();
         for case in cases.iter().filter(|case| (case.device == "cpu") == of_cpu) {

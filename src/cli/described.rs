@@ -14,20 +14,21 @@ pub struct Described<'a> {
     pub report: Option<&'a RunReport>,
 }
 
-/// Adds the set-up and all `reports` to a trace, numbered in their order.
+/// Adds the set-up and all `reports` to a trace, numbered in their order from `first` on.
 pub fn add_runs(
     trace: &mut Trace,
     plan: &Plan,
     descriptions: &[Description],
     set_up: Option<&Round>,
     reports: &[RunReport],
+    first: u64,
 ) {
     let timeline = Timeline::new(trace, plan, descriptions);
     if let Some(round) = set_up {
         timeline.add_round(trace, round, None);
     }
     for (run, report) in reports.iter().enumerate() {
-        timeline.add_run(trace, report, run as u64);
+        timeline.add_run(trace, report, first + run as u64);
     }
 }
 
@@ -38,7 +39,7 @@ pub fn describe<'a>(
     reports: &'a [RunReport],
 ) -> Result<Described<'a>> {
     let mut trace = Trace::default();
-    add_runs(&mut trace, plan, descriptions, None, reports);
+    add_runs(&mut trace, plan, descriptions, None, reports, 0);
     trace.separate_spans()?;
     let summary = trace.summary();
     let report = summary.run.and_then(|run| reports.get(run as usize)).or(reports.last());

@@ -3,8 +3,8 @@
 use super::args::PlanningArguments;
 use super::console::Console;
 use super::options::{Devices, XSource};
+use super::planning::{options, runtime};
 use super::report::hash;
-use super::resolve::resolve;
 use super::session::Session;
 use super::x;
 use crate::cost::Profile;
@@ -16,6 +16,7 @@ use crate::kernel::{Order, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use crate::plan::DeviceSpec;
+use crate::trace::Clock;
 use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
     ResidentBench, Sizes, Subject, SynchronousDevice, Times, batch, bench_kernels, compulsory_bytes,
@@ -42,7 +43,8 @@ impl BenchDevice {
     /// Opens the named devices. `model` is as `--model` takes it.
     pub(super) fn open(devices: &Devices, model: &str, session: &Session) -> Result<Vec<Self>> {
         let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
-        let specs = resolve(&planning, session)?.devices;
+        let runtime = runtime(&planning, session, Clock::start())?;
+        let specs = runtime.resolve(&options(&planning, 1)?)?.devices;
         let open = |spec: DeviceSpec| {
             let gpu = open_one(devices, &spec.name)?;
             Ok(Self { profile: spec.profile, name: spec.name, gpu })

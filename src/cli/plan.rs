@@ -8,7 +8,7 @@ use super::args::PlanArguments;
 use super::console::{Console, check_target};
 use super::no_effect;
 use super::plan_table::{add_times, all_chunks, chunk_groups, device_reasons, devices, kernels, name_of};
-use super::planning::{Requested, kernel, plan_request};
+use super::planning::{Requested, plan_request};
 use super::reasons;
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe, work};
@@ -19,6 +19,7 @@ use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
 use crate::plan::{Chunk, Plan, compare_device_counts, make};
+use crate::runtime::ProductOptions;
 use crate::work::ChunkRows;
 
 /// Plans, shows and saves.
@@ -32,7 +33,7 @@ pub fn run(arguments: &PlanArguments, console: &Console) -> Result<()> {
 fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result<()> {
     let planning = &arguments.planning;
     planning.devices.check_known()?;
-    kernel(&planning.kernel)?;
+    ProductOptions::kernel_named(&planning.kernel)?;
     arguments.save.as_deref().map(check_target).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let source = MatrixSource::new(&arguments.matrix);

@@ -1,82 +1,51 @@
-//! The plan request of `plan`, `run` and `study`: the planning flags, resolved on this machine or on a simulated one.
-
-use std::path::PathBuf;
+//! The flags of `plan`, `run` and `study` in the words of the runtime: devices, options of a product, and the request for its plan.
 
 use super::args::PlanningArguments;
 use super::console::Console;
 use super::no_effect::DeviceKinds;
 use super::options::{DeviceWord, Devices, FormatChoice};
-use super::resolve::{Resolved, resolve};
 use super::session::Session;
 use super::tune::tune;
+use crate::adapt::Resolved;
 use crate::error::Result;
+use crate::kernel::Format;
 use crate::kernel::cpu::Kernels;
-use crate::kernel::cuda::{CudaKernel, Variant};
-use crate::kernel::{Format, KernelId};
 use crate::matrix::CsrView;
 use crate::plan::{Mode, PlanRequest};
+use crate::runtime::{ProductOptions, Runtime, Transfer};
+use crate::trace::Clock;
 use crate::work::Work;
 
 /// A request, with the notes and files that belong to it.
 pub struct Requested<'a> {
     /// The request.
     pub request: PlanRequest<'a>,
-    /// The file of factors that runs learn; `None` where none are kept.
-    pub refined: Option<PathBuf>,
     /// Notes about missing devices.
     pub notes: Vec<String>,
     /// The devices, as far as the effect of flags depends on them.
     pub kinds: DeviceKinds,
 }
 
-/// Makes the request for `products` products of `matrix`; the same flags give the same request in every command. Warm-up products do
-/// not count: the plan is for the products that the user asked for. `console` shows the progress of `--tune`.
-pub fn plan_request<'a, T: Kernels>(
-    arguments: &PlanningArguments,
-    session: &Session,
-    console: Option<&Console>,
-    matrix: CsrView<'a, T>,
-    work: Work<'a>,
-    products: u32,
-) -> Result<Requested<'a>> {
-    let mut resolved = resolve(arguments, session)?;
-    let (notes, kinds) = (notes(arguments, &resolved), resolved.kinds());
-    let refined = resolved.refined.take();
-    if arguments.tune && !is_simulated(&arguments.devices) {
-        tune(&arguments.devices, session, console, matrix, work.k(), &mut resolved.devices)?;
-    }
-    let request = request(arguments, resolved, work, u64::from(products))?;
-    Ok(Requested { request, refined, notes, kinds })
+/// The runtime on the devices of the flags, with the threads of the session.
+pub fn runtime(arguments: &PlanningArguments, session: &Session, clock: Clock) -> Result<Runtime> {
+    Runtime::builder()
+        .devices(arguments.devices.name())
+        .model(&arguments.model)
+        .refine(!arguments.no_refine)
+        .clock(clock)
+        .pool(session.machine.clone(), session.pool.clone())
+        .open()
 }
 
-/// Whether a simulated machine is among the devices.
-pub fn is_simulated(devices: &Devices) -> bool {
-    devices.words().iter().any(|word| matches!(word, DeviceWord::Simulated { .. }))
-}
-
-/// Notes on devices that `auto` looked for and that are not there.
-fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
-    let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
-    let mut notes = Vec::new();
-    if arguments.devices == Devices::Auto && gpus == 0 {
-        notes.push("no GPU can be used; the CPU computes everything (`rowloom devices` says why)".into());
-    }
-    notes
-}
-
-/// The request from resolved devices.
-fn request<'a>(
-    arguments: &PlanningArguments,
-    resolved: Resolved,
-    work: Work<'a>,
-    repeat: u64,
-) -> Result<PlanRequest<'a>> {
-    let (kernel, variant) = kernel(&arguments.kernel)?;
-    Ok(PlanRequest {
-        work,
-        devices: resolved.devices,
-        host: resolved.host,
-        mode: mode(&arguments.mode),
+/// The options of a product of which `products` are computed. Warm-up products do not count: the plan is for the products that the
+/// user asked for.
+pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOptions> {
+    let (kernel, variant) = ProductOptions::kernel_named(&arguments.kernel)?;
+    Ok(ProductOptions {
+        uses: Some(u64::from(products)),
+        mode: [Mode::Resident, Mode::Oneshot, Mode::Stream]
+            .into_iter()
+            .find(|mode| mode.name() == arguments.mode),
         kernel,
         variant,
         format: match arguments.format {
@@ -88,21 +57,67 @@ fn request<'a>(
         chunks: arguments.chunks.map(|chunks| chunks as usize),
         chunk_bytes: arguments.chunk_bytes,
         cpu_share: arguments.cpu_share,
-        repeat,
-        always_register: arguments.transfer == "registered",
+        transfer: match arguments.transfer.as_str() {
+            "staged" => Transfer::Staged,
+            "registered" => Transfer::Registered,
+            _ => Transfer::Auto,
+        },
+        memory_limit_bytes: arguments.mem_limit,
         reproducible: arguments.reproducible,
+        bound: true,
+        ..ProductOptions::default()
     })
 }
 
-/// The kernel of that name and its variant, where the name has one; `None` for auto.
-pub fn kernel(name: &str) -> Result<(Option<KernelId>, Option<Variant>)> {
-    match CudaKernel::by_name(name) {
-        _ if name == "auto" => Ok((None, None)),
-        Some((kernel, variant)) => Ok((Some(kernel), Some(variant))),
-        None => Ok((Some(KernelId::by_name(name)?), None)),
+/// The devices of the flags, with `--tune` applied. `console` shows its progress.
+pub fn resolve<T: Kernels>(
+    arguments: &PlanningArguments,
+    runtime: &Runtime,
+    session: &Session,
+    console: Option<&Console>,
+    matrix: CsrView<'_, T>,
+    k: usize,
+) -> Result<Resolved> {
+    let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
+    if arguments.tune && !is_simulated(&arguments.devices) {
+        tune(&arguments.devices, session, console, matrix, k, &mut resolved.devices)?;
     }
+    Ok(resolved)
 }
 
-fn mode(name: &str) -> Option<Mode> {
-    [Mode::Resident, Mode::Oneshot, Mode::Stream].into_iter().find(|mode| mode.name() == name)
+/// Makes the request for `products` products of `matrix`; the same flags give the same request in every command.
+pub fn plan_request<'a, T: Kernels>(
+    arguments: &PlanningArguments,
+    session: &Session,
+    console: Option<&Console>,
+    matrix: CsrView<'a, T>,
+    work: Work<'a>,
+    products: u32,
+) -> Result<Requested<'a>> {
+    let runtime = runtime(arguments, session, Clock::start())?;
+    let resolved = resolve(arguments, &runtime, session, console, matrix, work.k())?;
+    let request = options(arguments, products)?.request(&resolved, work, u64::from(products));
+    let (notes, kinds) = (notes(arguments, &resolved), kinds(&resolved));
+    Ok(Requested { request, notes, kinds })
+}
+
+/// The devices, as far as the effect of flags depends on them.
+pub fn kinds(resolved: &Resolved) -> DeviceKinds {
+    DeviceKinds { has_model: resolved.has_model, ..DeviceKinds::of(&resolved.devices) }
+}
+
+/// Whether a simulated machine is among the devices.
+pub fn is_simulated(devices: &Devices) -> bool {
+    let Devices::List(words) = devices else { return false };
+    words.iter().any(|word| matches!(word, DeviceWord::Simulated { .. }))
+}
+
+/// Notes on devices that `auto` looked for and that are not there.
+fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
+    let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
+    let mut notes = Vec::new();
+    if arguments.devices == Devices::Auto && gpus == 0 {
+        notes.push("no GPU can be used; the CPU computes everything (`rowloom devices` says why)".into());
+    }
+    notes
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::described::add_runs;
 use super::report::machine_report;
+use super::run::Phase;
 use super::run_report::{Outcome, config};
 use crate::error::Result;
 use crate::matrix::Scalar;
-use crate::runtime::{Round, RunReport};
 use crate::trace::{Clock, HostSpans, Trace};
 
 /// A timeline that is being recorded.
@@ -22,17 +22,21 @@ impl Recording {
         Ok(Self { path: path.to_owned(), spans: HostSpans::start(clock)? })
     }
 
-    /// Adds the set-up and all products in `reports`, and writes the file. A simulated run has virtual times, which begin at zero, so
+    /// Adds the products of all plans, `last` being the last, and writes the file. A simulated run has virtual times, which begin at zero, so
     /// its file has no spans of the program.
     pub fn finish<T: Scalar>(
         self,
         outcome: &Outcome<'_, T>,
-        set_up: Option<&Round>,
-        reports: &[RunReport],
+        before: &[Phase],
+        last: &Phase,
     ) -> Result<()> {
         let (mut trace, mut program) = (Trace::default(), Trace::default());
         self.spans.finish(if outcome.simulated { &mut program } else { &mut trace })?;
-        add_runs(&mut trace, outcome.plan, outcome.descriptions, set_up, reports);
+        let mut first = 0;
+        for Phase { plan, descriptions, set_up, reports } in before.iter().chain([last]) {
+            add_runs(&mut trace, plan, descriptions, set_up.as_ref(), reports, first);
+            first += reports.len() as u64;
+        }
         for (device, error_ns) in &outcome.clock_errors {
             trace.clock_error(device, *error_ns);
         }

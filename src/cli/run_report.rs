@@ -9,7 +9,6 @@ use super::reasons;
 use super::report::{MatrixReport, Report, hash, machine_report};
 use super::session::{MatrixSource, Session, describe};
 use super::table::{Table, count, percent, seconds};
-use crate::device::Description;
 use crate::error::{Counted, Seconds};
 use crate::kernel::{Format, Verification};
 use crate::machine::peak_rss_bytes;
@@ -38,8 +37,6 @@ pub struct Outcome<'a, T: Scalar> {
     pub prepare_s: f64,
     /// The plan.
     pub plan: &'a Plan,
-    /// The description of each device.
-    pub descriptions: &'a [Description],
     /// The error of the clock alignment of each device with its own clock.
     pub clock_errors: Vec<(String, u64)>,
     /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.

@@ -8,6 +8,7 @@ use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
 use super::planning::{Requested, is_simulated, plan_request};
 use super::recording::Recording;
+use super::run::Phase;
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session, work};
 use super::x;
@@ -90,7 +91,6 @@ pub fn run<T: Kernels>(
         plan_s: Some(plan_s),
         prepare_s,
         plan: &plan,
-        descriptions: &descriptions,
         clock_errors: Vec::new(),
         host_reasons: vec![None; plan.chunks.len()],
         // Virtual time is deterministic: every product takes the same time.
@@ -106,7 +106,8 @@ pub fn run<T: Kernels>(
     console.table(&run_report::table(&outcome))?;
     console.json(&run_report::json(&outcome))?;
     if let Some(recording) = recording {
-        recording.finish(&outcome, None, &reports)?;
+        let (plan, descriptions, reports) = (plan.clone(), descriptions.clone(), reports.to_vec());
+        recording.finish(&outcome, &[], &Phase { plan, descriptions, set_up: None, reports })?;
     }
     session.interrupt.check()
 }

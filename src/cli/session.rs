@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::args::MatrixArguments;
@@ -65,7 +66,7 @@ pub struct Session {
     /// This machine.
     pub machine: Machine,
     /// The thread pool for all parallel work.
-    pub pool: Pool,
+    pub pool: Arc<Pool>,
     /// Whether a signal asked the program to stop.
     pub interrupt: &'static Interrupt,
     /// Seed of generated matrices and of X.
@@ -84,7 +85,7 @@ impl Session {
     pub fn with(threads: Option<usize>, seed: u64) -> Result<Self> {
         let interrupt = Interrupt::watch()?;
         let machine = Machine::detect();
-        let pool = Pool::new(&machine, threads)?;
+        let pool = Arc::new(Pool::new(&machine, threads)?);
         let provenance = Provenance::now(&machine, seed);
         Ok(Self { machine, pool, interrupt, seed, provenance })
     }
@@ -134,10 +135,14 @@ pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result
     Err(Error::input(place, "the file was truncated while it was in use; restore it and run again"))
 }
 
+/// The features of a matrix, where its cache file has them.
+pub fn features(info: &MatrixInfo) -> Option<Features> {
+    info.features.clone().and_then(|features| serde_json::from_value(features).ok())
+}
+
 /// The product with a loaded matrix, with the features of its rows where its cache file has them.
 pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
-    let known = info.features.clone().and_then(|features| serde_json::from_value::<Features>(features).ok());
-    Ok(Work::spmm(matrix, k)?.with_features(known))
+    Ok(Work::spmm(matrix, k)?.with_features(features(info)))
 }
 
 /// A matrix's name, shape and size in one line.

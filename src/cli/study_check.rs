@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use super::args::TRANSFERS;
 use super::kernel_bench::PEERS;
 use super::options::{Devices, parse_bytes};
-use super::planning::kernel;
+use crate::runtime::ProductOptions;
 use super::session::MatrixSource;
 use crate::error::{Error, Result};
 use crate::study::{Case, KernelNames, StudyConfig, StudySubject};
@@ -43,7 +43,7 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
         for (index, name) in sweep.kernels.iter().enumerate() {
             match sweep.subject {
                 StudySubject::Kernel => KernelNames::new(std::slice::from_ref(name)).map(drop),
-                StudySubject::Run => kernel(name).map(drop),
+                StudySubject::Run => ProductOptions::kernel_named(name).map(drop),
                 StudySubject::Conversion => Ok(()),
             }
             .map_err(|error| wrong("kernels", index, error.to_string()))?;

@@ -1,27 +1,20 @@
 //! A whole product as a case of a study: planned, run until its time is known, verified.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use super::args::PlanningArguments;
 use super::options::{Devices, FormatChoice, XSource, parse_bytes};
-use super::planning::{Requested, plan_request};
+use super::planning::{self, Requested, plan_request};
 use super::session::Session;
 use super::x;
 use crate::error::{Error, Result};
-use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::cpu::Kernels;
 use crate::kernel::{Schedule, verify};
-use crate::machine::Isa;
 use crate::matrix::{Csr, MultiVector};
 use crate::plan::{Plan, make};
 use crate::report;
-use crate::runtime::{Prepared, RunReport, Settings, Simulated, Timeline, open};
+use crate::runtime::{Product, ProductOptions, RunReport, Simulated, Timeline};
 use crate::study::{BenchSettings, Case, Checked, Record, Sampler, StudyConfig, Times, doubts, timeline};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
-
-/// Time without progress after which a device counts as hung.
-const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Products that a plan is made for where the study does not set `repeat`.
 const PLANNED_PRODUCTS: u32 = 20;
@@ -86,31 +79,33 @@ pub fn run<T: Kernels>(
         session.pool.install(|| x::load::<T>(&XSource::Random, view.cols(), case.k, session.seed, limit))?;
     x::check_memory::<T>("Y", view.rows(), k, limit)?;
     let mut y = MultiVector::<T>::zeros(view.rows(), k)?;
-    let threads = session.pool.threads();
-    let schedule = schedule(&case.schedule)?;
-    let settings = Settings {
-        cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule },
-        memory_limit_bytes: limit,
-        watchdog_timeout: WATCHDOG_TIMEOUT,
-        emulated: planning.devices.emulated()?,
-        cuda: planning.devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect(),
+    // The plan is fixed, so that all products of a case are computed in the same way.
+    let options = ProductOptions {
+        schedule: schedule(&case.schedule)?,
+        host_memory_limit_bytes: Some(limit),
+        fixed: true,
+        ..planning::options(&planning, repeat)?
     };
-    let (job, opened) = open(&session.pool, view, request, &settings, Clock::start())?;
-    let mut prepared = Prepared::new(&session.pool, &job, opened, settings)?;
-    let (times, last) = repeat_until_known(config, session, &mut prepared, &x, &mut y)?;
+    let runtime = planning::runtime(&planning, session, Clock::start())?;
+    let resolved = runtime.resolve(&options)?;
+    let builder = runtime.product(view).columns(k).options(options).resolved(resolved);
+    let mut product = builder.build()?;
+    let (times, last) = repeat_until_known(config, session, &mut product, &x, &mut y)?;
     record.doubts = doubts(&times);
     record.times = times;
-    let faults = prepared.faults().iter().chain(&last.faults);
-    record.doubts.extend(faults.map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error)));
-    let trace = traced(job.plan(), &prepared.descriptions(), &last);
-    fill(&mut record, job.plan(), &trace, &last);
+    let faults = product.faults();
+    let faults = faults.iter().map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error));
+    record.doubts.extend(faults);
+    let plan = product.plan();
+    let trace = traced(plan, &product.descriptions(), &last);
+    fill(&mut record, plan, &trace, &last);
     if config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_MULTIPLICATIONS {
         let verification = session.pool.install(|| verify(view, x.view(), y.view()))?;
         let (passed, max_bound_ratio) = (verification.passed, verification.max_bound_ratio);
         record.checked = Some(Checked { passed, bitwise: false, max_bound_ratio });
     }
-    let simulated = Simulated::new(job.plan())?;
-    let predicted = traced(job.plan(), &simulated.descriptions(), &simulated.run()?);
+    let simulated = Simulated::new(plan)?;
+    let predicted = traced(plan, &simulated.descriptions(), &simulated.run()?);
     Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })
 }
 
@@ -152,25 +147,23 @@ pub fn settings(config: &StudyConfig) -> BenchSettings {
 fn repeat_until_known<T: Kernels>(
     config: &StudyConfig,
     session: &Session,
-    prepared: &mut Prepared<'_, T>,
+    product: &mut Product<'_, T>,
     x: &MultiVector<T>,
     y: &mut MultiVector<T>,
 ) -> Result<(Times, RunReport)> {
     let settings = settings(config);
-    let stop = AtomicBool::new(false);
     let mut sampler = Sampler::new(settings, f64::INFINITY);
-    let mut last = None;
-    prepared.repeat(x.view(), y.view_mut(), u64::MAX, Some(&stop), |run, report| {
-        if run >= u64::from(settings.warmup) {
-            sampler.push(report.seconds());
+    let mut bound = product.bind(x, y)?;
+    let mut run = 0;
+    while !sampler.is_enough() && !session.interrupt.asked() {
+        bound.apply()?;
+        if run >= settings.warmup {
+            sampler.push(bound.product().last_report().map_or(0.0, RunReport::seconds));
         }
-        last = Some(report);
-        if sampler.is_enough() || session.interrupt.asked() {
-            stop.store(true, Ordering::SeqCst);
-        }
-    })?;
+        run += 1;
+    }
     session.interrupt.check()?;
-    let last = last.ok_or_else(|| Error::Internal("no product was run".into()))?;
+    let last = bound.product().take_report().ok_or_else(|| Error::Internal("no product was run".into()))?;
     Ok((Times::new(&sampler.into_seconds()), last))
 }
 

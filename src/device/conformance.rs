@@ -49,7 +49,7 @@ pub(crate) fn conforms<'pool>(
 ) {
     let fresh = || {
         let (sender, completions) = unbounded();
-        let device = open(Reports { device: DeviceId(5), sender });
+        let device = open(Reports::new(DeviceId(5), sender));
         Subject { device, completions, supports, in_flight: HashMap::new(), completed: HashMap::new() }
     };
     a_description_stays_the_same(&mut fresh());
@@ -201,6 +201,11 @@ fn allocations_beyond_the_limit_are_refused(subject: &mut Subject<'_>) {
             let second = subject.device.allocate(SIZE).unwrap();
             assert_ne!(first, second);
             assert_eq!(kind(subject.device.allocate(limit - SIZE)), FaultKind::OutOfMemory);
+            subject.device.free(first);
+            subject.device.free(first);
+            let third = subject.device.allocate(limit - SIZE).unwrap();
+            assert!(third != first && third != second, "the number of freed memory was used again");
+            subject.device.free(third);
         }
     }
     let (lane, kind) = subject.lanes()[0];

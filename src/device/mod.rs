@@ -24,6 +24,8 @@ pub mod simulated;
 pub(crate) mod vector_conformance;
 mod vectors;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crossbeam::channel::Sender;
 
 pub use borrow_scope::{BorrowScope, Registration, borrow_scope};
@@ -42,7 +44,7 @@ use crate::graph::{Demand, DeviceId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
 
-/// An allocation in a device's memory. It is freed when the device closes.
+/// An allocation in a device's memory. It is freed by [`Device::free`], or when the device closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Memory(pub u32);
 
@@ -141,19 +143,32 @@ pub struct Completion {
     pub result: Result<(), Fault>,
 }
 
-/// The channel on which a device reports completions.
+/// The channel on which a device reports completions. It can be redirected: an open device serves one plan after the
+/// other, with another number in each.
 #[derive(Debug, Clone)]
 pub struct Reports {
-    /// The device's number, which every completion carries.
-    pub device: DeviceId,
-    /// The coordinator's channel.
-    pub sender: Sender<Completion>,
+    target: Arc<Mutex<(DeviceId, Sender<Completion>)>>,
 }
 
 impl Reports {
+    /// Completions carry the number `device` and go to `sender`.
+    pub fn new(device: DeviceId, sender: Sender<Completion>) -> Self {
+        Self { target: Arc::new(Mutex::new((device, sender))) }
+    }
+
+    /// Sends later completions, of this and of all cloned channels, to `sender` with the number `device`.
+    pub fn redirect(&self, device: DeviceId, sender: &Sender<Completion>) {
+        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        if target.0 != device || !target.1.same_channel(sender) {
+            *target = (device, sender.clone());
+        }
+    }
+
     /// Sends a completion. If the coordinator has dropped its receiver, the completion is discarded.
     pub fn send(&self, fence: Fence, start_ns: u64, end_ns: u64, result: Result<(), Fault>) {
-        let _ = self.sender.send(Completion { device: self.device, fence, start_ns, end_ns, result });
+        let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let (device, sender) = &*target;
+        let _ = sender.send(Completion { device: *device, fence, start_ns, end_ns, result });
     }
 }
 
@@ -164,6 +179,9 @@ pub trait Device<'run> {
 
     /// Allocates device memory with unspecified contents. Fails with [`FaultKind::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<Memory, Fault>;
+
+    /// Frees an allocation. No operation in flight may use it; later operations that name it are refused.
+    fn free(&mut self, _memory: Memory) {}
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;

@@ -55,6 +55,11 @@ impl GpuList {
     }
 }
 
+/// Whether a file of the NVIDIA driver exists, which takes microseconds. Without one there is certainly no CUDA device.
+pub fn may_have_nvidia_gpu() -> bool {
+    ["/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg", "/dev/nvhost-gpu"].iter().any(|path| Path::new(path).exists())
+}
+
 fn query() -> Result<Vec<Gpu>, String> {
     // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
     if !unsafe { sys::is_culib_present() } {

@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use self::affinity::{affinity, bind_current_thread};
 use self::cgroup::Limits;
 use self::files::{kilobytes, text, value_of};
-pub use self::gpu::{Gpu, GpuList};
+pub use self::gpu::{Gpu, GpuList, may_have_nvidia_gpu};
 pub use self::topology::{Cache, Cpu, NumaNode, Topology};
 
 /// The caches of one level and size.

@@ -296,7 +296,7 @@ impl Draft<'_> {
             x_bytes: work.x_bytes(),
             y_bytes: part(work.y_bytes()),
             a_unchanged,
-            rows_unchanged: work.row_bytes() == work.pitch_bytes(),
+            rows_unchanged: work.row_bytes() == work.pitch_bytes() && !self.request.vectors_change,
             repeat: self.request.repeat,
         }
     }

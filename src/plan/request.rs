@@ -53,6 +53,8 @@ pub struct PlanRequest<'a> {
     pub repeat: u64,
     /// Register (page-lock) every operand that can be registered, also where staging it is predicted faster.
     pub always_register: bool,
+    /// X and Y are other arrays with every product, so they are staged and not registered.
+    pub vectors_change: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
 }
@@ -73,6 +75,7 @@ impl<'a> PlanRequest<'a> {
             cpu_share: None,
             repeat: 1,
             always_register: false,
+            vectors_change: false,
             reproducible: false,
         }
     }

@@ -1,21 +1,35 @@
-//! Runs products on the devices of a plan: plan and open, prepare once, run repeatedly, report.
+//! Products on the devices of a machine: open a [`Runtime`], build a [`Product`], apply it.
 //!
-//! [`open`] makes a plan and opens its devices; [`Prepared`] runs its products; [`Simulated`] runs them in virtual time on
-//! simulated devices. [`Timeline`] writes runs into a trace.
+//! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
+mod adaptation;
+mod device_bank;
+mod device_list;
+mod matrix;
+mod open;
 mod open_devices;
+mod operand;
 mod planned;
 mod pool;
+mod product;
+mod product_builder;
 mod recovery;
 mod report;
+mod resolve;
+mod shared_device;
 mod simulate;
 mod spmm;
 mod timeline;
 
-pub use open_devices::{AnyDevice, open_device};
+pub use device_list::{CudaWord, DeviceWord, Devices};
+pub use matrix::Matrix;
+pub use open::{Runtime, RuntimeBuilder};
+pub use operand::{Input, Output};
 pub use planned::Planned;
 pub use pool::Pool;
+pub use product::{Bound, Product};
+pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
 pub use report::{Computed, FaultReport, Round, RunReport};
+pub use shared_device::{AnyDevice, open_device};
 pub use simulate::Simulated;
-pub use spmm::{Job, Opened, Prepared, Settings, open, open_planned};
 pub use timeline::Timeline;

@@ -1,6 +1,9 @@
 //! The thread pool for all parallel host work: private, with each worker bound to its own hardware thread.
 
-use std::sync::OnceLock;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
@@ -12,13 +15,16 @@ const WORKERS_PER_SPARED_THREAD: usize = 8;
 /// The most hardware threads spared. More are not needed, since those threads mostly wait.
 const MAX_SPARED_THREADS: usize = 2;
 
+/// How long a caller waits for its work without sleeping.
+const SPIN_TIME: Duration = Duration::from_micros(100);
+
 /// A private pool of bound threads.
 #[derive(Debug)]
 pub struct Pool {
     inner: ThreadPool,
     placement: Vec<usize>,
     /// The pool with spared threads, created on first use; `None` if no thread is spared.
-    smaller: OnceLock<Option<Box<Pool>>>,
+    smaller: OnceLock<Option<Arc<Pool>>>,
 }
 
 impl Pool {
@@ -52,18 +58,43 @@ impl Pool {
     /// The pool for a product that also runs on devices. It has fewer workers, so that hardware threads stay free for the
     /// threads that issue work to the devices. If all hardware threads are busy, such a thread may wait half a millisecond
     /// to be scheduled. The device then idles, and all workers wait for the one that was interrupted.
-    pub fn sparing_threads_for_devices(&self) -> &Self {
+    pub fn sparing_threads_for_devices(self: &Arc<Self>) -> Arc<Self> {
         let smaller = self.smaller.get_or_init(|| {
             let spared = (self.threads() / WORKERS_PER_SPARED_THREAD).min(MAX_SPARED_THREADS);
             let smaller = || Self::placed(self.threads() - spared, self.placement.clone());
-            (spared > 0).then(smaller)?.ok().map(Box::new)
+            (spared > 0).then(smaller)?.ok().map(Arc::new)
         });
-        smaller.as_deref().unwrap_or(self)
+        smaller.as_ref().unwrap_or(self).clone()
     }
 
     /// Runs `work` on the pool; parallel iterators inside use its threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.inner.install(work)
+    }
+
+    /// Runs `work` on the pool, as [`Self::install`], and waits for short work without sleeping: to be woken takes longer than a
+    /// small product.
+    pub fn install_spinning<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        if self.is_worker() {
+            return work();
+        }
+        let (done, mut result) = (AtomicBool::new(false), None);
+        self.inner.in_place_scope(|scope| {
+            let (done, result) = (&done, &mut result);
+            scope.spawn(move |_| {
+                *result = Some(panic::catch_unwind(AssertUnwindSafe(work)));
+                done.store(true, Ordering::Release);
+            });
+            let begin = Instant::now();
+            while !done.load(Ordering::Acquire) && begin.elapsed() < SPIN_TIME {
+                std::hint::spin_loop();
+            }
+        });
+        match result {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => panic::resume_unwind(panic),
+            None => unreachable!("a scope ends after its jobs"),
+        }
     }
 
     /// Runs `work` on this thread. Jobs that it spawns run on the pool and have finished when this returns.
@@ -107,7 +138,7 @@ mod tests {
     fn a_pool_of_eight_or_more_workers_spares_threads_for_devices() {
         let machine = Machine::detect();
         for (threads, expected) in [(1, 1), (7, 7), (8, 7), (15, 14), (16, 14), (64, 62)] {
-            let pool = Pool::new(&machine, Some(threads)).unwrap();
+            let pool = Arc::new(Pool::new(&machine, Some(threads)).unwrap());
             assert_eq!(pool.sparing_threads_for_devices().threads(), expected, "of {threads}");
         }
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::planned::Planned;
+use crate::adapt::{DeviceObservation, Observation};
 use crate::exec::Outcome;
 use crate::graph::{DeviceId, TaskKind};
 use crate::plan::Item;
 
 /// A graph that was run, with its outcome. A further round does what the previous one left unfinished.
+#[derive(Clone)]
 pub struct Round {
     /// The graph.
     pub planned: Arc<Planned>,
@@ -40,6 +42,7 @@ pub struct Computed {
 }
 
 /// The report of one run.
+#[derive(Clone)]
 pub struct RunReport {
     /// Start of the run, on the clock of its devices.
     pub start_ns: u64,
@@ -76,6 +79,21 @@ impl RunReport {
             })
         });
         ends.max().map_or(0.0, |end_ns| end_ns.saturating_sub(self.start_ns) as f64 / 1e9)
+    }
+
+    /// The measured times by device of a plan of `devices` devices. `steady_state_s` are the seconds of a usual product.
+    pub fn observation(&self, devices: usize, steady_state_s: f64) -> Observation {
+        let mut seen = vec![DeviceObservation::default(); devices];
+        for Computed { chunk, device, ns } in self.computed() {
+            if let Some(seen) = seen.get_mut(device.index()) {
+                seen.compute_s += ns as f64 * 1e-9;
+                seen.chunks.push(chunk);
+            }
+        }
+        for (index, seen) in seen.iter_mut().enumerate() {
+            seen.finish_s = self.finish_s(DeviceId(index as u32));
+        }
+        Observation { product_s: self.seconds(), steady_state_s, devices: seen }
     }
 
     /// Number of completed tasks.

@@ -36,7 +36,7 @@ impl<'plan> Simulated<'plan> {
         let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
         self.specs()
             .map(|spec| {
-                let reports = Reports { device: DeviceId::HOST, sender: sender.clone() };
+                let reports = Reports::new(DeviceId::HOST, sender.clone());
                 Device::describe(&simulation.device(&spec, reports)).clone()
             })
             .collect()
@@ -62,7 +62,7 @@ impl<'plan> Simulated<'plan> {
             .specs()
             .enumerate()
             .map(|(index, spec)| {
-                simulation.device(&spec, Reports { device: DeviceId(index as u32), sender: sender.clone() })
+                simulation.device(&spec, Reports::new(DeviceId(index as u32), sender.clone()))
             })
             .collect();
         for (device, planned) in devices.iter_mut().zip(&self.plan.devices).skip(1) {

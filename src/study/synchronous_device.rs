@@ -43,7 +43,7 @@ impl SynchronousDevice {
     /// Opens a device by name.
     pub fn open(name: &str, emulated: EmulatedOptions) -> Result<Self> {
         let (sender, completions) = unbounded();
-        let reports = Reports { device: DeviceId(1), sender };
+        let reports = Reports::new(DeviceId(1), sender);
         let device = open_device(name, emulated, CudaOptions::default(), Clock::start(), reports)?;
         Ok(Self { device, completions, slabs: Vec::new(), pinned: None })
     }

@@ -81,7 +81,8 @@ pub struct CudaDevice {
     context: Arc<Context>,
     shared: Arc<Shared>,
     host_time: SharedHostTime,
-    memories: Vec<DeviceMemory>,
+    /// By number; `None` once freed.
+    memories: Vec<Option<DeviceMemory>>,
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
@@ -212,7 +213,7 @@ impl CudaDevice {
     fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?;
+        let memory = self.memories.get(range.memory.0 as usize).and_then(Option::as_ref).ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() {
             return Err(outside());
         }
@@ -325,9 +326,15 @@ impl<'run> Device<'run> for CudaDevice {
             let message = format!("{bytes} bytes requested, {left} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
-        self.memories.push(DeviceMemory::allocate(&self.context, bytes)?);
+        self.memories.push(Some(DeviceMemory::allocate(&self.context, bytes)?));
         self.allocated_bytes += bytes;
         Ok(Memory(self.memories.len() as u32 - 1))
+    }
+
+    fn free(&mut self, memory: Memory) {
+        if let Some(freed) = self.memories.get_mut(memory.0 as usize).and_then(Option::take) {
+            self.allocated_bytes -= freed.bytes();
+        }
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {

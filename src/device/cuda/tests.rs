@@ -23,7 +23,7 @@ fn card() -> bool {
 
 fn open(name: &str, options: CudaOptions) -> (CudaDevice, Receiver<Completion>) {
     let (sender, receiver) = unbounded();
-    let reports = Reports { device: DeviceId(1), sender };
+    let reports = Reports::new(DeviceId(1), sender);
     (CudaDevice::open(name, options, Clock::start(), reports).unwrap(), receiver)
 }
 
@@ -91,7 +91,7 @@ fn kernels_on_multivectors_reach_half_of_the_memory_bandwidth_of_an_h200() {
 #[test]
 fn without_a_driver_opening_says_what_is_missing() {
     let (sender, _receiver) = unbounded();
-    let reports = Reports { device: DeviceId(1), sender };
+    let reports = Reports::new(DeviceId(1), sender);
     let opened = CudaDevice::open("cuda:99", CudaOptions::default(), Clock::start(), reports);
     let fault = opened.err().expect("card 99 was opened");
     assert_eq!(fault.kind, FaultKind::Lost);

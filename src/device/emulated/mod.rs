@@ -59,7 +59,8 @@ pub struct EmulatedDevice {
     options: EmulatedOptions,
     clock: Clock,
     race_detector: RaceDetector,
-    memories: Vec<Arc<Allocation>>,
+    /// By number; `None` once freed.
+    memories: Vec<Option<Arc<Allocation>>>,
     shared: Arc<Shared>,
     /// Empty after the device is closed.
     lanes: Vec<(Sender<Box<Job>>, JoinHandle<()>)>,
@@ -144,7 +145,7 @@ impl EmulatedDevice {
     fn resolve(&self, range: &MemoryRange) -> Result<DeviceBytes, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory = self.memories.get(range.memory.0 as usize).ok_or_else(outside)?.clone();
+        let memory = self.memories.get(range.memory.0 as usize).cloned().flatten().ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() as u64 {
             return Err(outside());
         }
@@ -287,9 +288,15 @@ impl<'run> Device<'run> for EmulatedDevice {
         let memory =
             memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for device memory")))?;
         self.counts.allocated_bytes += bytes;
-        self.memories.push(Arc::new(memory));
+        self.memories.push(Some(Arc::new(memory)));
         self.race_detector.add_memory();
         Ok(Memory(self.memories.len() as u32 - 1))
+    }
+
+    fn free(&mut self, memory: Memory) {
+        if let Some(freed) = self.memories.get_mut(memory.0 as usize).and_then(Option::take) {
+            self.counts.allocated_bytes -= freed.bytes() as u64;
+        }
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {

@@ -25,7 +25,7 @@ struct Fixture {
 impl Fixture {
     fn open(options: &str) -> Self {
         let (sender, completions) = unbounded();
-        let reports = Reports { device: DeviceId(1), sender };
+        let reports = Reports::new(DeviceId(1), sender);
         let options = EmulatedOptions::parse(options).unwrap();
         let device = EmulatedDevice::open("emu:0", options, Clock::start(), reports).unwrap();
         Self { device, completions }

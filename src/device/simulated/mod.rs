@@ -89,8 +89,7 @@ impl Simulation {
             },
             simulation: self.clone(),
             number,
-            allocated_bytes: 0,
-            allocations: 0,
+            allocations: Vec::new(),
             closed: false,
         }
     }
@@ -111,8 +110,8 @@ pub struct SimulatedDevice {
     description: Description,
     simulation: Simulation,
     number: usize,
-    allocated_bytes: u64,
-    allocations: u32,
+    /// Bytes of each allocation; zero once freed.
+    allocations: Vec<u64>,
     closed: bool,
 }
 
@@ -129,14 +128,17 @@ impl<'run> Device<'run> for SimulatedDevice {
             let message = format!("{name} has no memory of its own");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         };
-        let free = limit - self.allocated_bytes;
+        let free = limit - self.allocations.iter().sum::<u64>();
         if bytes > free {
             let message = format!("{name}: {bytes} bytes requested, {free} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
-        self.allocated_bytes += bytes;
-        self.allocations += 1;
-        Ok(Memory(self.allocations - 1))
+        self.allocations.push(bytes);
+        Ok(Memory(self.allocations.len() as u32 - 1))
+    }
+
+    fn free(&mut self, memory: Memory) {
+        self.allocations.get_mut(memory.0 as usize).into_iter().for_each(|bytes| *bytes = 0);
     }
 
     /// Empty pinned memory, since nothing is copied.

@@ -18,7 +18,7 @@ impl Fixture {
     }
 
     fn accelerator(&mut self, link_gb_per_s: f64, latency_ns: u64) -> SimulatedDevice {
-        let reports = Reports { device: DeviceId(self.devices), sender: self.sender.clone() };
+        let reports = Reports::new(DeviceId(self.devices), self.sender.clone());
         self.devices += 1;
         let spec = SimulatedSpec::accelerator("sim", 1 << 30, link_gb_per_s, latency_ns);
         self.simulation.device(&spec, reports)
@@ -55,7 +55,7 @@ fn two_copies_on_one_link_take_twice_as_long() {
     let fixture = Fixture::new(1000.0);
     let mut device = fixture
         .simulation
-        .device(&two_uploads(), Reports { device: DeviceId(0), sender: fixture.sender.clone() });
+        .device(&two_uploads(), Reports::new(DeviceId(0), fixture.sender.clone()));
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
     submit(&mut device, UPLOAD, copy, &[]);
     assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 1000)]);

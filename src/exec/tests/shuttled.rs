@@ -39,7 +39,7 @@ struct ThreadedDevice {
     description: Description,
     lanes: Vec<Sender<Job>>,
     ends: Arc<Mutex<Receiver<End>>>,
-    reports: Reports,
+    sender: crossbeam::channel::Sender<Completion>,
     bound: Arc<Mutex<Option<TaskId>>>,
     in_flight: Arc<Mutex<usize>>,
     next: u64,
@@ -89,7 +89,7 @@ impl<'run> Device<'run> for ThreadedDevice {
             *in_flight -= 1;
         }
         let (device, fence, result) = self.ends.lock().unwrap().recv().unwrap();
-        let reports = Reports { device, sender: self.reports.sender.clone() };
+        let reports = Reports::new(device, self.sender.clone());
         reports.send(fence, 0, 0, result);
         true
     }
@@ -183,7 +183,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
             },
             lanes,
             ends: received.clone(),
-            reports: Reports { device, sender: sender.clone() },
+            sender: sender.clone(),
             bound: bound.clone(),
             in_flight: in_flight.clone(),
             next: 0,

@@ -20,7 +20,7 @@ impl<'run> Binder<'run> for Pass {
 fn simulate(graph: &Graph, accelerators: u32) -> Outcome {
     let (sender, receiver) = unbounded();
     let simulation = Simulation::new(1000.0);
-    let reports = |number| Reports { device: DeviceId(number), sender: sender.clone() };
+    let reports = |number| Reports::new(DeviceId(number), sender.clone());
     let mut devices: Vec<SimulatedDevice> =
         vec![simulation.device(&SimulatedSpec::host("cpu", 1, 2), reports(0))];
     for number in 1..=accelerators {

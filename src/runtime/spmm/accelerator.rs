@@ -2,12 +2,13 @@
 //! for staging. It is allocated once, when the devices are opened.
 
 use crate::device::{
-    Device, Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
+    Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cuda::CudaKernel;
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan};
+use crate::runtime::shared_device::Allocations;
 use crate::work::{Array, HeldColumns, Storage, XOrder};
 
 /// Equal slots in one allocation.
@@ -20,11 +21,11 @@ struct SlotMemory {
 
 impl SlotMemory {
     fn allocate(
-        device: &mut dyn Device<'_>,
+        memory: &mut Allocations,
         slots: u32,
         slot_bytes: u64,
     ) -> std::result::Result<Self, Fault> {
-        let memory = device.allocate(slot_bytes.saturating_mul(u64::from(slots)))?;
+        let memory = memory.allocate(slot_bytes.saturating_mul(u64::from(slots)))?;
         Ok(Self { memory, slot_bytes, slots })
     }
 
@@ -42,7 +43,6 @@ impl SlotMemory {
 }
 
 /// The memory of a product on one accelerator.
-#[derive(Debug)]
 pub struct Accelerator {
     /// The rows of X it holds.
     pub held: HeldColumns,
@@ -62,12 +62,14 @@ pub struct Accelerator {
     returned: Vec<Pinned>,
     /// For each chunk that stays on the device its memory range.
     resident: Vec<Option<MemoryRange>>,
+    /// Frees the memory when the accelerator is dropped.
+    memory: Allocations,
 }
 
 impl Accelerator {
-    /// Allocates on `device`, number `index` of `plan`, the memory for the rows `held` of X and for its chunks.
+    /// Allocates the memory for the rows `held` of X and for the chunks of device number `index` of `plan`.
     pub fn allocate(
-        device: &mut dyn Device<'_>,
+        mut memory: Allocations,
         plan: &Plan,
         index: usize,
         held: HeldColumns,
@@ -75,23 +77,23 @@ impl Accelerator {
         let (row_bytes, pitch_bytes) = (plan.row_bytes(), plan.pitch_bytes());
         let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
         let x_bytes = plan.x_bytes(held.rows() as u64);
-        let x = device.allocate(x_bytes)?;
+        let x = memory.allocate(x_bytes)?;
         let registered = plan.devices.get(index).map(|device| device.registered).unwrap_or_default();
-        let x_pinned = if registered.x { None } else { Some(device.allocate_pinned(x_bytes)?) };
-        let scratch = SlotMemory::allocate(device, 1, slots.scratch_bytes)?;
-        let a = SlotMemory::allocate(device, slots.a_slots, slots.a_slot_bytes)?;
-        let y = SlotMemory::allocate(device, slots.y_slots, slots.y_slot_bytes)?;
+        let x_pinned = if registered.x { None } else { Some(memory.allocate_pinned(x_bytes)?) };
+        let scratch = SlotMemory::allocate(&mut memory, 1, slots.scratch_bytes)?;
+        let a = SlotMemory::allocate(&mut memory, slots.a_slots, slots.a_slot_bytes)?;
+        let y = SlotMemory::allocate(&mut memory, slots.y_slots, slots.y_slot_bytes)?;
         let mut pinned = |count: u32, bytes: u64| -> std::result::Result<Vec<Pinned>, Fault> {
-            (0..count).map(|_| device.allocate_pinned(bytes)).collect()
+            (0..count).map(|_| memory.allocate_pinned(bytes)).collect()
         };
         let staged = pinned(slots.pinned_in_slots, slots.pinned_in_slot_bytes)?;
         let returned = pinned(slots.pinned_out_slots, slots.pinned_out_slot_bytes)?;
         let resident = if plan.mode == Mode::Resident {
-            let memory = device.allocate(slots.resident_bytes)?;
+            let all = memory.allocate(slots.resident_bytes)?;
             let mut begin = 0;
             let place = |chunk: &Chunk| {
                 (chunk.home as usize == index).then(|| {
-                    let range = MemoryRange { memory, begin, end: begin + chunk.staged_bytes };
+                    let range = MemoryRange { memory: all, begin, end: begin + chunk.staged_bytes };
                     begin = range.end;
                     range
                 })
@@ -116,16 +118,17 @@ impl Accelerator {
             staged,
             returned,
             resident,
+            memory,
         })
     }
 
     /// Changes the rows of X that the device holds. No resident chunk may have column indices relative to the old rows.
-    pub fn hold(&mut self, device: &mut dyn Device<'_>, held: HeldColumns) -> std::result::Result<(), Fault> {
+    pub fn hold(&mut self, held: HeldColumns) -> std::result::Result<(), Fault> {
         let bytes = self.x_order.bytes(held.rows() as u64, self.k, self.value_bytes);
         if bytes > self.x_bytes {
-            self.x = device.allocate(bytes)?;
+            self.x = self.memory.allocate(bytes)?;
             if self.x_pinned.is_some() {
-                self.x_pinned = Some(device.allocate_pinned(bytes)?);
+                self.x_pinned = Some(self.memory.allocate_pinned(bytes)?);
             }
             self.x_bytes = bytes;
         }

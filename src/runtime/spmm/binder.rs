@@ -23,7 +23,7 @@ pub type HostProduct<T> = Mutex<Option<PreparedKernel<T>>>;
 /// Data shared by the tasks of one run.
 pub struct Shared<'job, 'run, 'y, T: Kernels> {
     /// The matrix and its plan.
-    pub job: &'job Job<'job, T>,
+    pub job: &'run Job<'job, T>,
     /// For each accelerator its memory.
     pub accelerators: &'run [Option<Accelerator>],
     /// For each chunk its product on the host.

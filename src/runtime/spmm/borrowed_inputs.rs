@@ -19,7 +19,7 @@ pub struct BorrowedInputs {
 impl BorrowedInputs {
     /// Borrows the matrix of `job` and `x` for the duration of `scope`.
     pub fn new<'env, T: Scalar>(
-        job: &'env Job<'env, T>,
+        job: &'env Job<'_, T>,
         x: MultiVectorView<'env, T>,
         scope: &BorrowScope<'env>,
     ) -> Result<Self> {

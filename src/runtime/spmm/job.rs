@@ -7,11 +7,12 @@ use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Chunk, Plan};
+use crate::runtime::matrix::Matrix;
 use crate::work::{ChunkRows, Storage, Work};
 
 /// A matrix and a plan for its products.
-pub struct Job<'a, T> {
-    matrix: CsrView<'a, T>,
+pub struct Job<'a, T: Scalar> {
+    matrix: Matrix<'a, T>,
     plan: Plan,
     /// For each chunk that is part of a row its segment boundaries; empty for chunks of whole rows.
     segments: Vec<Vec<u64>>,
@@ -23,8 +24,9 @@ pub struct Job<'a, T> {
 
 impl<'a, T: Scalar> Job<'a, T> {
     /// The product of `matrix` according to `plan`, which must have been made for it.
-    pub fn new(matrix: CsrView<'a, T>, plan: Plan) -> Result<Self> {
-        let work = Work::spmm(&matrix, plan.k as usize)?;
+    pub fn new(matrix: Matrix<'a, T>, plan: Plan) -> Result<Self> {
+        let view = matrix.view();
+        let work = Work::spmm(&view, plan.k as usize)?;
         plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
         let boundaries = |rows: &ChunkRows| match *rows {
             ChunkRows::Rows { .. } => Vec::new(),
@@ -35,11 +37,12 @@ impl<'a, T: Scalar> Job<'a, T> {
             }
         };
         let segments = plan.chunks.iter().map(|chunk| boundaries(&chunk.rows)).collect();
-        let mut job = Self { matrix, plan, segments, storages: Vec::new(), uniform: false };
-        if job.plan.devices.len() > 1 {
+        let with_devices = plan.devices.len() > 1;
+        let uniform = with_devices && view.has_equal_values();
+        let mut job = Self { matrix, plan, segments, storages: Vec::new(), uniform };
+        if with_devices {
             job.storages =
                 (0..job.plan.chunks.len()).map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
-            job.uniform = matrix.has_equal_values();
         }
         Ok(job)
     }
@@ -66,7 +69,7 @@ impl<'a, T: Scalar> Job<'a, T> {
     }
 
     /// Prepares the host's computation of a chunk, on the current rayon pool.
-    pub fn host_product(&self, chunk: usize, settings: &Settings) -> Result<PreparedKernel<T>>
+    pub(super) fn host_product(&self, chunk: usize, settings: &Settings) -> Result<PreparedKernel<T>>
     where
         T: Kernels,
     {
@@ -80,16 +83,16 @@ impl<'a, T: Scalar> Job<'a, T> {
     }
 
     /// The whole matrix.
-    pub fn matrix(&self) -> CsrView<'a, T> {
-        self.matrix
+    pub fn matrix(&self) -> CsrView<'_, T> {
+        self.matrix.view()
     }
 
     /// The rows, or segments, of a chunk.
     pub fn rows(&self, chunk: usize) -> Result<CsrView<'_, T>> {
         match self.chunk(chunk)?.rows {
-            ChunkRows::Rows { begin, end } => Ok(self.matrix.slice_rows(begin..end)),
+            ChunkRows::Rows { begin, end } => Ok(self.matrix().slice_rows(begin..end)),
             ChunkRows::Segments { .. } => {
-                self.matrix.with_row_pointers(self.segments.get(chunk).ok_or_else(|| missing_chunk(chunk))?)
+                self.matrix().with_row_pointers(self.segments.get(chunk).ok_or_else(|| missing_chunk(chunk))?)
             }
         }
     }

@@ -9,7 +9,5 @@ mod outputs;
 mod prepared;
 mod settings;
 
-pub use job::Job;
-pub use opened::{Opened, open, open_planned};
 pub use prepared::Prepared;
-pub use settings::Settings;
+pub use settings::{Settings, WATCHDOG_TIMEOUT};

@@ -4,31 +4,28 @@ use std::time::Instant;
 
 use super::accelerator::Accelerator;
 use super::job::Job;
-use super::settings::Settings;
 use crate::device::{Fault, Registration};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::matrix::{CsrView, Scalar};
+use crate::matrix::Scalar;
 use crate::plan::{Plan, PlanRequest, XPlan, make};
+use crate::runtime::Runtime;
+use crate::runtime::matrix::Matrix;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
-use crate::runtime::pool::Pool;
 use crate::runtime::report::FaultReport;
-use crate::trace::Clock;
+use crate::runtime::shared_device::Allocations;
 use crate::work::{ChunkRows, HeldColumns};
 
 /// Open devices and their allocated memory.
-pub struct Opened<'a> {
-    pub(super) devices: OpenDevices,
+pub(super) struct Opened {
+    pub devices: OpenDevices,
     /// For each device of the plan its memory; `None` for the host.
-    pub(super) accelerators: Vec<Option<Accelerator>>,
-    /// Registrations of the parts of A that are copied in place.
-    _registrations: Vec<Registration<'a>>,
-    /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
-    pub(super) faults: Vec<FaultReport>,
-    /// Seconds that planning took.
-    pub plan_s: f64,
+    pub accelerators: Vec<Option<Accelerator>>,
+    /// Registrations of the parts of A that are copied in place. They end before A is freed, because the product that owns
+    /// A drops its open devices first.
+    _registrations: Vec<Registration<'static>>,
 }
 
 /// A device that refused an allocation or a registration of its plan.
@@ -44,24 +41,33 @@ enum Refused {
     Registration,
 }
 
-/// Makes the plan for `request` and opens its devices. If a device runs out of memory, its budget is halved once; the
+/// A plan on open devices.
+pub(super) struct OpenedPlan<'a, T: Scalar> {
+    pub job: Job<'a, T>,
+    pub opened: Opened,
+    /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
+    pub faults: Vec<FaultReport>,
+    /// Seconds that planning took.
+    pub plan_s: f64,
+}
+
+/// Opens the devices of the plan for `request`, which is made unless it is `known`. If a device runs out of memory, its budget is halved once; the
 /// second time it is left out. If a device refuses to register A, A is staged instead.
-pub fn open<'a, T: Kernels>(
-    pool: &Pool,
-    matrix: CsrView<'a, T>,
-    mut request: PlanRequest<'a>,
-    settings: &Settings,
-    clock: Clock,
-) -> Result<(Job<'a, T>, Opened<'a>)> {
+pub(super) fn open<'a, T: Kernels>(
+    runtime: &Runtime,
+    matrix: &Matrix<'a, T>,
+    mut request: PlanRequest<'_>,
+    mut known: Option<Plan>,
+) -> Result<OpenedPlan<'a, T>> {
     let mut faults: Vec<FaultReport> = Vec::new();
     let mut plan_s = 0.0;
     loop {
         let start = Instant::now();
-        let plan = pool.install(|| make(&request))?;
+        let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok)?;
         plan_s += start.elapsed().as_secs_f64();
-        let job = Job::new(matrix, plan)?;
-        let OpenFailure { device, fault, refused } = match Opened::new(&job, settings, clock)? {
-            Ok(opened) => return Ok((job, Opened { faults, plan_s, ..opened })),
+        let job = Job::new(matrix.clone(), plan)?;
+        let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
+            Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
             Err(failure) => failure,
         };
         let planned = &job.plan().devices[device];
@@ -96,15 +102,14 @@ pub fn open<'a, T: Kernels>(
 }
 
 /// Opens the devices of an existing plan.
-pub fn open_planned<'a, T: Kernels>(
-    matrix: CsrView<'a, T>,
+pub(super) fn open_planned<'a, T: Kernels>(
+    runtime: &Runtime,
+    matrix: &Matrix<'a, T>,
     plan: Plan,
-    settings: &Settings,
-    clock: Clock,
-) -> Result<(Job<'a, T>, Opened<'a>)> {
-    let job = Job::new(matrix, plan)?;
-    match Opened::new(&job, settings, clock)? {
-        Ok(opened) => Ok((job, opened)),
+) -> Result<OpenedPlan<'a, T>> {
+    let job = Job::new(matrix.clone(), plan)?;
+    match Opened::new(&job, runtime)? {
+        Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),
         Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
     }
 }
@@ -119,28 +124,27 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     }
 }
 
-impl<'a> Opened<'a> {
+impl Opened {
     fn new<T: Kernels>(
-        job: &Job<'a, T>,
-        settings: &Settings,
-        clock: Clock,
+        job: &Job<'_, T>,
+        runtime: &Runtime,
     ) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
-        let mut devices = OpenDevices::open(plan, clock, &settings.emulated, &settings.cuda)?;
+        let devices = OpenDevices::open(plan, runtime)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
         let mut registrations = Vec::new();
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_columns(job, device, planned.x)?;
             let opened = devices.device(DeviceId(device as u32));
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
-            match Accelerator::allocate(&mut **opened, plan, device, held) {
+            match Accelerator::allocate(Allocations::on(opened), plan, device, held) {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
                 Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
             if planned.registered.a {
                 for bytes in arrays(job, device) {
-                    match opened.register(bytes) {
-                        Ok(registration) => registrations.push(registration),
+                    match opened.lock().register(bytes) {
+                        Ok(registration) => registrations.push(registration.detached()),
                         Err(fault) => {
                             return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
                         }
@@ -148,20 +152,18 @@ impl<'a> Opened<'a> {
                 }
             }
         }
-        let (_registrations, faults) = (registrations, Vec::new());
-        Ok(Ok(Self { devices, accelerators, _registrations, faults, plan_s: 0.0 }))
+        Ok(Ok(Self { devices, accelerators, _registrations: registrations }))
     }
 
     /// Reallocates X on devices that took over chunks and therefore need more rows of X than planned.
-    pub(super) fn hold_x<T: Scalar>(&mut self, job: &Job<'_, T>, planned: &Planned) -> Result<()> {
+    pub fn hold_x<T: Scalar>(&mut self, job: &Job<'_, T>, planned: &Planned) -> Result<()> {
         for (index, x) in planned.planned.x.iter().enumerate().skip(1) {
             let Some(device) = job.plan().devices.get(index).filter(|device| device.x != *x) else {
                 continue;
             };
             let held = held_columns(job, index, *x)?;
-            let opened = self.devices.device(DeviceId(index as u32));
-            if let (Some(Some(accelerator)), Some(opened)) = (self.accelerators.get_mut(index), opened) {
-                accelerator.hold(&mut **opened, held).map_err(|fault| fault.into_error(&device.name))?;
+            if let Some(Some(accelerator)) = self.accelerators.get_mut(index) {
+                accelerator.hold(held).map_err(|fault| fault.into_error(&device.name))?;
             }
         }
         Ok(())
@@ -169,7 +171,7 @@ impl<'a> Opened<'a> {
 }
 
 /// The parts of A's arrays that contain the chunks of device number `index`.
-fn arrays<'a, T: Scalar>(job: &Job<'a, T>, index: usize) -> Vec<&'a [u8]> {
+fn arrays<'a, T: Scalar>(job: &'a Job<'_, T>, index: usize) -> Vec<&'a [u8]> {
     let (matrix, number) = (job.matrix(), index as u32);
     let own = job.plan().chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
     let rows = own.map(|chunk| match chunk.rows {

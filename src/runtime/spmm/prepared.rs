@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::binder::{HostProduct, Shared, SpmmBinder};
 use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
-use super::opened::{Opened, registration_refused};
+use super::opened::{Opened, OpenedPlan, open, open_planned, registration_refused};
 use super::outputs::Outputs;
 use super::settings::Settings;
 use crate::device::{Description, Registration, borrow_scope};
@@ -14,20 +14,23 @@ use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
-use crate::plan::{Plan, Remaining};
+use crate::plan::{Plan, PlanRequest, Remaining};
+use crate::runtime::Runtime;
+use crate::runtime::matrix::Matrix;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::work::ChunkRows;
 
-/// A product ready to run.
-pub struct Prepared<'job, T: Kernels> {
-    pool: &'job Pool,
-    job: &'job Job<'job, T>,
+/// A product ready to run. It owns its devices' memory and shares the matrix, the pool and the open devices.
+pub struct Prepared<'a, T: Kernels> {
+    // Dropped before the matrix, parts of which it may have registered.
+    opened: Opened,
+    pool: Arc<Pool>,
+    job: Job<'a, T>,
     settings: Settings,
     chunk_rows: Vec<ChunkRows>,
-    opened: Opened<'job>,
     products: Vec<HostProduct<T>>,
     carries: Vec<MultiVector<T>>,
     /// The graph of a whole product on the devices that are alive.
@@ -36,36 +39,54 @@ pub struct Prepared<'job, T: Kernels> {
     set_up: Option<Round>,
     /// Faults before the first run, and refused registrations.
     faults: Vec<FaultReport>,
+    plan_s: f64,
 }
 
-impl<'job, T: Kernels> Prepared<'job, T> {
-    /// Prepares the host's chunks and uploads the resident parts of A. `opened` must be the open devices of `job`.
+impl<'a, T: Kernels> Prepared<'a, T> {
+    /// Makes the plan for `request`, unless it is `known`; opens its devices, prepares the host's chunks and uploads the resident parts of A.
     pub fn new(
-        pool: &'job Pool,
-        job: &'job Job<'job, T>,
-        mut opened: Opened<'job>,
+        runtime: &Runtime,
+        matrix: &Matrix<'a, T>,
+        request: PlanRequest<'_>,
+        known: Option<Plan>,
         settings: Settings,
     ) -> Result<Self> {
+        Self::opened(runtime, open(runtime, matrix, request, known)?, settings)
+    }
+
+    /// The same for an existing plan.
+    pub fn with_plan(
+        runtime: &Runtime,
+        matrix: &Matrix<'a, T>,
+        plan: Plan,
+        settings: Settings,
+    ) -> Result<Self> {
+        Self::opened(runtime, open_planned(runtime, matrix, plan)?, settings)
+    }
+
+    fn opened(runtime: &Runtime, opened: OpenedPlan<'a, T>, settings: Settings) -> Result<Self> {
+        let OpenedPlan { job, opened, faults, plan_s } = opened;
         let plan = job.plan();
         let on_devices = plan.chunks.iter().any(|chunk| chunk.home != DeviceId::HOST.0);
-        let pool = if on_devices { pool.sparing_threads_for_devices() } else { pool };
+        let pool = runtime.pool();
+        let pool = if on_devices { pool.sparing_threads_for_devices() } else { pool.clone() };
         let carries = plan
             .split_rows
             .iter()
             .map(|split| MultiVector::zeros(split.segments as usize, plan.k as usize))
             .collect::<Result<Vec<_>>>()?;
-        let faults = std::mem::take(&mut opened.faults);
         let mut prepared = Self {
+            opened,
             pool,
-            job,
             settings,
             chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
             whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
-            opened,
             products: plan.chunks.iter().map(|_| Mutex::new(None)).collect(),
             carries,
             set_up: None,
             faults,
+            plan_s,
+            job,
         };
         prepared.prepare_host()?;
         prepared.upload_resident()?;
@@ -73,8 +94,13 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     }
 
     /// The plan.
-    pub fn plan(&self) -> &'job Plan {
+    pub fn plan(&self) -> &Plan {
         self.job.plan()
+    }
+
+    /// Seconds that planning took.
+    pub fn plan_s(&self) -> f64 {
+        self.plan_s
     }
 
     /// The descriptions of all devices, the host first.
@@ -87,9 +113,9 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.opened.devices.clock_errors()
     }
 
-    /// The set-up round, if parts of A are resident on devices.
-    pub fn set_up(&self) -> Option<&Round> {
-        self.set_up.as_ref()
+    /// Takes the set-up round, if parts of A are resident on devices.
+    pub fn take_set_up(&mut self) -> Option<Round> {
+        self.set_up.take()
     }
 
     /// Faults before the first run, and refused registrations.
@@ -108,39 +134,6 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         self.opened.devices.alive.len() == 1 && self.products.len() == 1
     }
 
-    /// Computes `y = A x` `runs` times, or until `cancel` is set, and passes the report of each run to `seen`. X and Y are
-    /// page-locked once, for all runs. Fails if the caller is a worker of the pool.
-    pub fn repeat(
-        &mut self,
-        x: MultiVectorView<'_, T>,
-        mut y: MultiVectorViewMut<'_, T>,
-        runs: u64,
-        cancel: Option<&AtomicBool>,
-        mut seen: impl FnMut(u64, RunReport) + Send,
-    ) -> Result<()> {
-        let stop = || cancel.is_some_and(|cancel| cancel.load(std::sync::atomic::Ordering::SeqCst));
-        if self.is_direct() {
-            let pool = self.pool;
-            // All runs inside one `install`, so that no run includes the switch to the pool.
-            return pool.install(|| {
-                for run in (0..runs).take_while(|_| !stop()) {
-                    seen(run, self.run_direct(x, y.reborrow())?);
-                }
-                Ok(())
-            });
-        }
-        let _registrations = self.register(x, &mut y);
-        for run in (0..runs).take_while(|_| !stop()) {
-            let report = self.run_registered(x, y.reborrow(), cancel)?;
-            let cancelled = report.cancelled;
-            seen(run, report);
-            if cancelled {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Computes the only chunk on the current rayon pool.
     fn run_direct(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<RunReport> {
         let clock = self.opened.devices.clock();
@@ -155,20 +148,23 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
 
-    /// Computes `y = A x` once. If a device fails, the others take over its work. X and Y are page-locked at every call;
-    /// [`Self::repeat`] does so once for several runs. Fails if the caller is a worker of the pool.
+    /// Computes `y = A x`. If a device fails, the others take over its work. Copies in place are fast only while X and Y are
+    /// registered. Fails if the caller is a worker of the pool and the product has several chunks.
     pub fn run(
         &mut self,
         x: MultiVectorView<'_, T>,
-        mut y: MultiVectorViewMut<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
-        let _registrations = self.register(x, &mut y);
-        self.run_registered(x, y, cancel)
+        if self.is_direct() {
+            let pool = self.pool.clone();
+            return pool.install_spinning(|| self.run_direct(x, y));
+        }
+        self.run_graph(x, y, cancel)
     }
 
     /// Page-locks X and Y for the devices that copy them in place. If a device refuses, its copies are slower.
-    fn register(
+    pub fn register(
         &mut self,
         x: MultiVectorView<'_, T>,
         y: &mut MultiVectorViewMut<'_, T>,
@@ -179,6 +175,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             let Some(device) = self.opened.devices.device(DeviceId(index as u32)).filter(|_| alive) else {
                 continue;
             };
+            let mut device = device.lock();
             let x: Option<&[u8]> = wants.x.then(|| bytemuck::cast_slice(x.data()));
             let y: Option<&[u8]> = wants.y.then(|| bytemuck::cast_slice(y.data_mut()));
             for bytes in x.into_iter().chain(y).filter(|bytes| !bytes.is_empty()) {
@@ -197,7 +194,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
         registrations
     }
 
-    fn run_registered(
+    fn run_graph(
         &mut self,
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
@@ -271,7 +268,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
     /// Prepares the chunks that the host may compute.
     fn prepare_host(&mut self) -> Result<()> {
         let Self { pool, job, settings, products, .. } = self;
-        let job = *job;
+        let job = &*job;
         pool.install(|| {
             for (index, chunk) in job.plan().chunks.iter().enumerate() {
                 if chunk.home == DeviceId::HOST.0 || chunk.also.contains(&DeviceId::HOST.0) {
@@ -285,8 +282,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
 
     /// Uploads the resident parts of A.
     fn upload_resident(&mut self) -> Result<()> {
-        let plan = self.job.plan();
-        let planned = Arc::new(Planned::new(plan.prepare_graph())?);
+        let planned = Arc::new(Planned::new(self.job.plan().prepare_graph())?);
         if planned.planned.graph.tasks().is_empty() {
             return Ok(());
         }
@@ -307,6 +303,7 @@ impl<'job, T: Kernels> Prepared<'job, T> {
             let mut binder = SpmmBinder { shared: &shared, planned: &planned };
             opened.devices.run(pool, &planned, &mut binder, None, settings.watchdog_timeout)
         })?;
+        let plan = self.job.plan();
         let round = Round { planned, outcome };
         let mut recovery = Recovery::new(plan, &self.opened.devices.alive);
         recovery.record_round(0, &round)?;

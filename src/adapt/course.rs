@@ -1,0 +1,336 @@
+//! Which processors compute the next product: those with the least total time for the products that remain.
+//!
+//! The number of products is often unknown. Then as many are expected as were computed so far (the ski-rental rule): a change is made
+//! once the time that it would have saved so far pays for it. The total is then at most about twice the best that was possible.
+
+use serde::{Deserialize, Serialize};
+
+/// Products of an alternative after which its steady-state time counts as known.
+const WANTED_PRODUCTS: usize = 3;
+/// Seconds after which two products are enough.
+const LONG_SECONDS: f64 = 0.15;
+/// Most recent products that the steady-state time is taken from.
+const KEPT_PRODUCTS: usize = 64;
+/// A change to an alternative that must be set up first takes at most this share of the time without it.
+const SET_UP_MARGIN: f64 = 0.97;
+/// A change to an alternative that is ready takes at most this share of the time without it.
+const READY_MARGIN: f64 = 0.99;
+/// Sharing must take at most this share of the time of one kind of processors alone: two kinds are more sensitive to other load.
+const SHARING_MARGIN: f64 = 0.97;
+/// Share of the predicted time by which untried processors must be faster where neither was timed on this matrix: predictions err.
+const UNTRIED_MARGIN: f64 = 0.9;
+
+/// The processors that compute a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Processors {
+    /// The CPU alone.
+    Cpu,
+    /// The GPUs alone.
+    Gpu,
+    /// The CPU and the GPUs.
+    Both,
+}
+
+impl Processors {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "the CPU",
+            Self::Gpu => "the GPUs",
+            Self::Both => "the CPU and the GPUs",
+        }
+    }
+}
+
+/// One way to compute the products.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternative {
+    /// The processors.
+    pub processors: Processors,
+    /// Predicted seconds of a product.
+    pub predicted_s: f64,
+    /// Predicted seconds until the first product can start.
+    pub set_up_s: f64,
+    /// Whether it is set up.
+    pub is_ready: bool,
+    /// Whether it failed and is not to be tried again.
+    pub is_refused: bool,
+    /// Steady-state seconds that an earlier process measured with the same matrix.
+    pub remembered_s: Option<f64>,
+    /// Seconds of its last products.
+    seconds: Vec<f64>,
+}
+
+impl Alternative {
+    /// An alternative that is not set up.
+    pub fn new(processors: Processors, predicted_s: f64, set_up_s: f64, remembered_s: Option<f64>) -> Self {
+        let (is_ready, is_refused, seconds) = (false, false, Vec::new());
+        Self { processors, predicted_s, set_up_s, is_ready, is_refused, remembered_s, seconds }
+    }
+
+    /// The median of the later half of its products, once there are enough.
+    pub fn steady_state_s(&self) -> Option<f64> {
+        let enough = self.seconds.len() >= WANTED_PRODUCTS
+            || self.seconds.len() == 2 && self.seconds.iter().sum::<f64>() >= LONG_SECONDS;
+        let mut later = self.seconds.get(self.seconds.len() / 2..).filter(|_| enough)?.to_vec();
+        later.sort_by(f64::total_cmp);
+        later.get(later.len() / 2).copied()
+    }
+
+    /// Seconds of a product: measured, else remembered, else predicted.
+    pub fn product_s(&self) -> f64 {
+        self.steady_state_s().or(self.remembered_s).unwrap_or(self.predicted_s)
+    }
+
+    fn is_known(&self) -> bool {
+        self.steady_state_s().or(self.remembered_s).is_some()
+    }
+}
+
+/// The alternatives, and what was measured of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// Number of products in all; `None` where the caller does not know it.
+    uses: Option<u64>,
+    done: u64,
+    spent_s: f64,
+    alternatives: Vec<Alternative>,
+    current: Option<Processors>,
+}
+
+impl Course {
+    /// A course of `uses` products; `None` for an unknown number.
+    pub fn new(uses: Option<u64>) -> Self {
+        Self { uses, done: 0, spent_s: 0.0, alternatives: Vec::new(), current: None }
+    }
+
+    /// The number of products that are expected to follow.
+    pub fn remaining(&self) -> u64 {
+        match self.uses {
+            Some(uses) if uses > self.done => uses - self.done,
+            _ => self.done.max(1),
+        }
+    }
+
+    /// Products so far.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Seconds of all products so far.
+    pub fn spent_s(&self) -> f64 {
+        self.spent_s
+    }
+
+    /// The processors that compute now; `None` before the first product.
+    pub fn current(&self) -> Option<Processors> {
+        self.current
+    }
+
+    /// The alternative with these processors.
+    pub fn alternative(&self, processors: Processors) -> Option<&Alternative> {
+        self.alternatives.iter().find(|alternative| alternative.processors == processors)
+    }
+
+    /// Adds an alternative, or replaces the one with the same processors.
+    pub fn propose(&mut self, alternative: Alternative) {
+        self.alternatives.retain(|known| known.processors != alternative.processors);
+        if self.current == Some(alternative.processors) {
+            self.current = None;
+        }
+        self.alternatives.push(alternative);
+    }
+
+    /// Whether opening devices for `opening_s` seconds could pay: the products that remain take longer than that on the CPU, and
+    /// nothing that an earlier process measured (`remembered_s`, with GPUs) contradicts.
+    pub fn may_pay(&self, opening_s: f64, remembered_s: Option<f64>) -> bool {
+        let Some(cpu) = self.alternative(Processors::Cpu) else { return true };
+        let remaining = self.remaining() as f64;
+        let known_s = if self.uses.is_none() { self.spent_s.max(cpu.product_s()) } else { 0.0 };
+        let cpu_s = (remaining * cpu.product_s()).max(known_s);
+        opening_s + remaining * remembered_s.unwrap_or(0.0) < SET_UP_MARGIN * cpu_s
+    }
+
+    /// The processors to compute the next product; `None` without a usable alternative.
+    pub fn next(&self) -> Option<Processors> {
+        let remaining = self.remaining() as f64;
+        let total_s = |one: &Alternative| {
+            let set_up_s = if one.is_ready { 0.0 } else { one.set_up_s };
+            set_up_s + remaining * one.product_s()
+        };
+        let usable = || self.alternatives.iter().filter(|one| !one.is_refused);
+        let best = usable().min_by(|a, b| total_s(a).total_cmp(&total_s(b)))?;
+        let Some(current) = self.current.and_then(|current| usable().find(|one| one.processors == current))
+        else {
+            return Some(best.processors);
+        };
+        let mut margin = if best.is_ready { READY_MARGIN } else { SET_UP_MARGIN };
+        if best.processors == Processors::Both {
+            margin = margin.min(SHARING_MARGIN);
+        }
+        if !best.is_known() && !current.is_known() {
+            margin = margin.min(UNTRIED_MARGIN);
+        }
+        let pays = total_s(best) < margin * total_s(current);
+        // Sharing that hardly gains is given up for one kind of processors.
+        let alone = usable().filter(|one| one.is_ready && one.is_known() && one.processors != Processors::Both);
+        let alone = alone.min_by(|a, b| a.product_s().total_cmp(&b.product_s()));
+        match alone {
+            Some(alone)
+                if current.processors == Processors::Both
+                    && current.is_known()
+                    && SHARING_MARGIN * alone.product_s() < current.product_s() =>
+            {
+                Some(alone.processors)
+            }
+            _ if pays => Some(best.processors),
+            _ => Some(current.processors),
+        }
+    }
+
+    /// The alternative with these processors is set up and computes from now on.
+    pub fn change_to(&mut self, processors: Processors) {
+        self.current = Some(processors);
+        for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {
+            one.is_ready = true;
+        }
+    }
+
+    /// The alternative with these processors cannot be used.
+    pub fn refuse(&mut self, processors: Processors) {
+        for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {
+            (one.is_refused, one.is_ready) = (true, false);
+        }
+        self.current = self.current.filter(|current| *current != processors);
+    }
+
+    /// The alternative with these processors is no longer set up.
+    pub fn release(&mut self, processors: Processors) {
+        for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {
+            one.is_ready = false;
+        }
+    }
+
+    /// Records a product of the current alternative.
+    pub fn record(&mut self, seconds: f64) {
+        self.done += 1;
+        self.spent_s += seconds;
+        let current = self.current;
+        for one in self.alternatives.iter_mut().filter(|one| Some(one.processors) == current) {
+            if one.seconds.len() == KEPT_PRODUCTS {
+                one.seconds.remove(0);
+            }
+            one.seconds.push(seconds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU_S: f64 = 0.010;
+    const GPU_S: f64 = 0.001;
+
+    /// Runs `count` products in simulated time, with a GPU that is proposed once `opening_s` have passed. Returns the total time.
+    fn total_s(uses: Option<u64>, count: u64, cpu_s: f64, gpu_s: f64, opening_s: f64, set_up_s: f64) -> f64 {
+        let mut course = Course::new(uses);
+        course.propose(Alternative::new(Processors::Cpu, cpu_s, 0.0, None));
+        let (mut now_s, mut opened_at) = (0.0, None);
+        for _ in 0..count {
+            if opened_at.is_none() && course.may_pay(opening_s, None) {
+                opened_at = Some(now_s + opening_s);
+            }
+            if opened_at.is_some_and(|at| now_s >= at) && course.alternative(Processors::Gpu).is_none() {
+                course.propose(Alternative::new(Processors::Gpu, gpu_s, set_up_s, None));
+            }
+            let next = course.next().unwrap();
+            if course.current() != Some(next) {
+                now_s += course.alternative(next).filter(|one| !one.is_ready).map_or(0.0, |one| one.set_up_s);
+                course.change_to(next);
+            }
+            let seconds = if next == Processors::Cpu { cpu_s } else { gpu_s };
+            course.record(seconds);
+            now_s += seconds;
+        }
+        now_s
+    }
+
+    #[test]
+    fn the_total_is_near_the_better_processor_for_any_known_number_of_products() {
+        let (opening_s, set_up_s) = (0.3, 0.1);
+        for uses in [1, 5, 10, 30, 41, 50, 100, 1000, 100_000] {
+            for (cpu_s, gpu_s) in [(CPU_S, GPU_S), (CPU_S, 0.009), (GPU_S, CPU_S), (0.5, 0.01)] {
+                let total_s = total_s(Some(uses), uses, cpu_s, gpu_s, opening_s, set_up_s);
+                let cpu = uses as f64 * cpu_s;
+                let gpu = opening_s + set_up_s + uses as f64 * gpu_s;
+                assert!(total_s <= 1.05 * cpu.min(gpu), "{uses} products of {cpu_s} s: {total_s} s");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_number_of_products_costs_at_most_about_twice_the_best() {
+        let (opening_s, set_up_s) = (0.3, 0.1);
+        for count in [1, 10, 30, 60, 90, 200, 1000, 10_000] {
+            let total_s = total_s(None, count, CPU_S, GPU_S, opening_s, set_up_s);
+            let best_s = (count as f64 * CPU_S).min(opening_s + set_up_s + count as f64 * GPU_S);
+            assert!(total_s <= 2.2 * best_s, "{count} products: {total_s} s, best {best_s} s");
+        }
+        let many_s = total_s(None, 10_000, CPU_S, GPU_S, opening_s, set_up_s);
+        assert!(many_s <= 1.1 * 10.4, "{many_s}");
+    }
+
+    #[test]
+    fn few_or_small_products_open_no_card() {
+        let mut course = Course::new(Some(20));
+        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        assert!(!course.may_pay(0.3, None));
+        let mut course = Course::new(Some(100));
+        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        assert!(course.may_pay(0.3, None));
+        assert!(!course.may_pay(0.3, Some(0.9 * CPU_S)), "an earlier process measured that it does not pay");
+        let mut unknown = Course::new(None);
+        unknown.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        assert!(!unknown.may_pay(0.3, None));
+        unknown.change_to(Processors::Cpu);
+        (0..40).for_each(|_| unknown.record(CPU_S));
+        assert!(unknown.may_pay(0.3, None), "the products so far took longer than opening the card");
+    }
+
+    #[test]
+    fn sharing_that_measures_slower_or_hardly_faster_is_given_up() {
+        for (shared_s, kept) in [(0.0008, true), (0.00099, false), (0.0015, false)] {
+            let mut course = Course::new(Some(1000));
+            course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+            course.change_to(Processors::Gpu);
+            (0..5).for_each(|_| course.record(GPU_S));
+            course.propose(Alternative::new(Processors::Both, 0.0007, 0.05, None));
+            assert_eq!(course.next(), Some(Processors::Both));
+            course.change_to(Processors::Both);
+            (0..5).for_each(|_| course.record(shared_s));
+            assert_eq!(course.next() == Some(Processors::Both), kept, "{shared_s}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_the_remaining_products_do_not_pay_for_is_not_made() {
+        let mut course = Course::new(Some(12));
+        course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+        course.change_to(Processors::Gpu);
+        (0..5).for_each(|_| course.record(GPU_S));
+        course.propose(Alternative::new(Processors::Both, 0.0005, 0.1, None));
+        assert_eq!(course.next(), Some(Processors::Gpu));
+    }
+
+    #[test]
+    fn a_refused_alternative_is_not_chosen_again() {
+        let mut course = Course::new(Some(1000));
+        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+        assert_eq!(course.next(), Some(Processors::Gpu));
+        course.refuse(Processors::Gpu);
+        assert_eq!(course.next(), Some(Processors::Cpu));
+    }
+}

@@ -1,0 +1,20 @@
+//! Decisions from plans and measurements: which processors compute the next product, how they share it, and what is remembered.
+//!
+//! Everything here is a function of plans, times and requests. It opens no device and reads no clock, so simulated times test it.
+//!
+//! Products are never computed for measurement alone: the first products of a user run on the CPU while the GPUs are opened, then on
+//! the GPUs, then on both, as far as the products that remain pay for each change ([`Course`]).
+
+mod course;
+mod learned;
+mod rates;
+mod refinement;
+mod sharing;
+mod tuning;
+
+pub use course::{Alternative, Course, Processors};
+pub use learned::{Learned, LearnedKey};
+pub use rates::{Resolved, restricted_to, scale_times};
+pub use refinement::{Computation, kernel_ratios};
+pub use sharing::{DeviceObservation, Observation, corrected_by, is_shared, moved_share};
+pub use tuning::{KERNELS_TO_TIME, Tuned, correct_profile, kernels_to_time};

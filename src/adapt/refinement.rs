@@ -1,0 +1,44 @@
+//! What a product says about the cost model: for each kernel the ratio of measured to predicted time.
+
+use std::collections::BTreeMap;
+
+use crate::kernel::{KernelId, Processor};
+use crate::plan::Plan;
+
+/// One computation of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Computation {
+    /// The chunk.
+    pub chunk: usize,
+    /// The index of the device in the plan.
+    pub device: usize,
+    /// Nanoseconds of the kernel or of the host job.
+    pub ns: u64,
+}
+
+/// For each device of the plan and each kernel the ratio of measured to predicted time.
+pub fn kernel_ratios(
+    plan: &Plan,
+    computations: impl Iterator<Item = Computation>,
+) -> Vec<(usize, KernelId, f64)> {
+    // Copies of other devices slow a CPU down, so its times in a shared product are not learned.
+    let shared = plan.devices.iter().filter(|device| device.chunks > 0).count() > 1;
+    let mut sums: BTreeMap<(usize, KernelId), (f64, f64)> = BTreeMap::new();
+    for Computation { chunk, device, ns } in computations {
+        let (Some(chunk), Some(on)) = (plan.chunks.get(chunk), plan.devices.get(device)) else { continue };
+        if shared && on.profile.processor == Processor::Cpu {
+            continue;
+        }
+        let form = chunk.form(on.profile.processor);
+        let sum = sums.entry((device, form.kernel)).or_default();
+        sum.0 += ns as f64 * 1e-9;
+        sum.1 += match on.profile.processor {
+            Processor::Cpu => chunk.predicted_s,
+            Processor::Gpu => on.profile.form_s(&form, &chunk.features, plan.k, plan.dtype),
+        };
+    }
+    let ratio = |((device, kernel), (measured_s, predicted_s)): ((usize, KernelId), (f64, f64))| {
+        (device, kernel, measured_s / predicted_s)
+    };
+    sums.into_iter().map(ratio).collect()
+}

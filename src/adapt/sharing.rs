@@ -1,0 +1,81 @@
+//! How processors share a product: devices that run together are slower than alone, and the shares follow measured times until the
+//! devices finish together.
+
+use super::rates::scale_times;
+use crate::error::Seconds;
+use crate::graph::DeviceId;
+use crate::plan::{Plan, PlanRequest};
+
+/// Step by which the bandwidth of the host's memory is raised to match a measurement.
+const BANDWIDTH_STEP: f64 = 1.05;
+/// Largest number of steps.
+const MAX_BANDWIDTH_STEPS: usize = 60;
+
+/// Measured times of one product.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// Seconds of this product.
+    pub product_s: f64,
+    /// Seconds of a product in the steady state.
+    pub steady_state_s: f64,
+    /// By device of the plan.
+    pub devices: Vec<DeviceObservation>,
+}
+
+/// Measured times of one device.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeviceObservation {
+    /// Seconds from the start of the product to the end of its last chunk.
+    pub finish_s: f64,
+    /// Seconds of its kernels.
+    pub compute_s: f64,
+    /// The chunks that it computed.
+    pub chunks: Vec<usize>,
+}
+
+/// The request with the speeds of the devices corrected by a product of `plan`, and the corrections in words.
+pub fn corrected_by<'a>(
+    request: &PlanRequest<'a>,
+    plan: &Plan,
+    observed: &Observation,
+) -> (PlanRequest<'a>, Vec<String>) {
+    let (mut corrected, mut words) = (request.clone(), Vec::new());
+    // The last product may have been slower or faster than usual, on all devices.
+    let usual = observed.steady_state_s / observed.product_s;
+    for (index, (device, seen)) in plan.devices.iter().zip(&observed.devices).enumerate() {
+        let took_s = match device.profile.link {
+            Some(_) => seen.finish_s,
+            None => seen.compute_s,
+        };
+        let ratio = usual * took_s / plan.finish_s(index as u32, seen.chunks.iter().copied());
+        if !(ratio.is_finite() && ratio > 0.0) {
+            continue;
+        }
+        for spec in corrected.devices.iter_mut().filter(|spec| spec.name == device.name) {
+            scale_times(&mut spec.profile, ratio);
+        }
+        let (predicted, measured) = (Seconds(usual * took_s / ratio), Seconds(usual * took_s));
+        words.push(format!("{} predicted {predicted}, measured {measured}", device.name));
+    }
+    // The memory moved these bytes in the measured time, so it is at least that fast.
+    let mut steps = 0..MAX_BANDWIDTH_STEPS;
+    while plan.memory_s(&corrected.host) > observed.steady_state_s && steps.next().is_some() {
+        corrected.host.memory_gb_per_s *= BANDWIDTH_STEP;
+    }
+    (corrected, words)
+}
+
+/// Whether the host and at least one other device have chunks.
+pub fn is_shared(plan: &Plan) -> bool {
+    let on_host = |device: u32| device == DeviceId::HOST.0;
+    let mut homes = plan.chunks.iter().map(|chunk| chunk.home);
+    homes.any(on_host) && plan.chunks.iter().any(|chunk| !on_host(chunk.home))
+}
+
+/// The share of the nonzeros that two plans give to different devices.
+pub fn moved_share(one: &Plan, other: &Plan) -> f64 {
+    let all = one.devices.iter().map(|device| device.nnz).sum::<u64>().max(1) as f64;
+    let of = |device: &str| other.devices.iter().find(|other| other.name == device).map_or(0, |on| on.nnz);
+    let differ = one.devices.iter().map(|device| device.nnz.abs_diff(of(&device.name)));
+    differ.sum::<u64>() as f64 / (2.0 * all)
+}

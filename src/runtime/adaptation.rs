@@ -1,0 +1,499 @@
+//! The plan of a product over time: prepares what [`Course`] decides, and reports the measured times to it.
+
+use std::time::Instant;
+
+use super::Runtime;
+use super::device_list::Devices;
+use super::matrix::Matrix;
+use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
+use super::report::RunReport;
+use super::spmm::{Prepared, Settings, WATCHDOG_TIMEOUT};
+use crate::adapt::{
+    Alternative, Course, Learned, LearnedKey, Processors, Resolved, corrected_by, is_shared, moved_share,
+    restricted_to, scale_times,
+};
+use crate::error::{Counted, Error, Result, Seconds};
+use crate::kernel::Processor;
+use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::machine::Isa;
+use crate::plan::{Plan, PlanRequest, make};
+use crate::work::{ChunkRows, Features, Work};
+
+/// Seconds to start the CUDA driver and to open a card. Products that take less on the CPU are not worth it.
+const OPENING_SECONDS: f64 = 0.3;
+/// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
+const MAX_SPEED_RATIO: f64 = 6.0;
+/// Largest number of times that shares are adjusted.
+const MAX_ROUNDS: usize = 3;
+/// Shares are adjusted only if at least this share of the nonzeros moves.
+const MIN_MOVED_SHARE: f64 = 0.02;
+/// Adjusted shares must be predicted to take at most this share of the measured time.
+const REPLAN_MARGIN: f64 = 0.97;
+/// The time that adjusted shares save must be at least this multiple of the time to prepare them.
+const PREPARE_MARGIN: f64 = 1.5;
+
+/// The best shares so far: the rates that gave them and the seconds of a product.
+struct BestShares {
+    rates: Resolved,
+    seconds: f64,
+}
+
+/// The alternatives of a product and their prepared plans.
+pub(super) struct Adaptation<'a, T: Kernels> {
+    pub runtime: Runtime,
+    pub matrix: Matrix<'a, T>,
+    pub k: usize,
+    pub options: ProductOptions,
+    features: Features,
+    /// The rates of all devices; `None` while only the CPU is known.
+    rates: Option<Resolved>,
+    /// The rates of the CPU, for `auto`.
+    cpu_rates: Option<Resolved>,
+    /// The rates for the shared product, corrected by measured times.
+    shared_rates: Option<Resolved>,
+    best_shares: Option<BestShares>,
+    rounds: usize,
+    considered_sharing: bool,
+    course: Course,
+    prepared: Vec<(Processors, Prepared<'a, T>)>,
+    /// A plan that the caller gave.
+    given: Option<Plan>,
+    first_plan: Plan,
+    /// Plans of alternatives that are not prepared yet.
+    proposed: Vec<(Processors, Plan)>,
+    /// Whether X and Y are the same arrays with every product.
+    bound: bool,
+    learned: Option<Learned>,
+    /// Measured over predicted seconds of the last set-up on a GPU.
+    set_up_ratio: f64,
+    pub plan_s: f64,
+    pub prepare_s: f64,
+    /// How often the plan changed.
+    pub changes: u64,
+    pub notes: Vec<String>,
+}
+
+impl<'a, T: Kernels> Adaptation<'a, T> {
+    pub fn new(builder: ProductBuilder<'a, T>) -> Result<Self> {
+        let ProductBuilder { runtime, matrix, k, options, resolved, features, plan } = builder;
+        let start = Instant::now();
+        let is_auto = plan.is_none() && resolved.is_none() && *runtime.devices() == Devices::Auto;
+        let (all, fingerprint) = {
+            let view = matrix.view();
+            let work = Work::spmm(&view, k)?.with_features(features);
+            let rows = ChunkRows::Rows { begin: 0, end: view.rows() };
+            (runtime.pool().install(|| Features::of(&work, &rows)), work.fingerprint())
+        };
+        let learns = runtime.refines() && is_auto && !options.fixes_shares();
+        let key = learns.then(|| LearnedKey {
+            matrix: fingerprint.clone(),
+            k: k as u64,
+            dtype: T::DTYPE,
+            threads: runtime.pool().threads(),
+            request: format!("{} {:?}", runtime.devices().name(), ProductOptions { uses: None, ..options.clone() }),
+            program: env!("CARGO_PKG_VERSION").into(),
+        });
+        let (rates, cpu_rates) = match (&plan, resolved) {
+            (Some(_), _) => (None, None),
+            (None, Some(resolved)) => (Some(resolved), None),
+            (None, None) if is_auto => (None, Some(runtime.resolve_cpu(&options)?)),
+            (None, None) => (Some(runtime.resolve(&options)?), None),
+        };
+        let course = Course::new(options.uses);
+        let bound = options.bound;
+        let first_plan = match (&plan, rates.as_ref().or(cpu_rates.as_ref())) {
+            (Some(plan), _) => {
+                plan.check_fits(&fingerprint, k as u64, T::DTYPE)?;
+                plan.clone()
+            }
+            (None, Some(rates)) => {
+                let view = matrix.view();
+                let work = Work::spmm(&view, k)?.with_features(Some(all));
+                let mut request = options.request(rates, work, course.remaining());
+                request.vectors_change = !bound && options.transfer == Transfer::Auto;
+                runtime.pool().install(|| make(&request))?
+            }
+            (None, None) => return Err(Error::Internal("a product has no devices".into())),
+        };
+        let mut adaptation = Self {
+            runtime,
+            matrix,
+            k,
+            options,
+            features: all,
+            rates,
+            cpu_rates,
+            shared_rates: None,
+            best_shares: None,
+            rounds: 0,
+            considered_sharing: false,
+            course,
+            prepared: Vec::new(),
+            first_plan,
+            proposed: Vec::new(),
+            given: plan,
+            bound,
+            learned: key.map(Learned::load),
+            set_up_ratio: 1.0,
+            plan_s: 0.0,
+            prepare_s: 0.0,
+            changes: 0,
+            notes: Vec::new(),
+        };
+        let plan = adaptation.first_plan.clone();
+        adaptation.propose(processors_of(&plan), plan);
+        adaptation.plan_s = start.elapsed().as_secs_f64();
+        Ok(adaptation)
+    }
+
+    fn propose(&mut self, processors: Processors, plan: Plan) {
+        // Devices are opened before they are proposed, except where the caller named them and has no choice.
+        let set_up_s = plan.set_up.total_s() - plan.set_up.open_s;
+        let remembered_s = self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let set_up_s = self.set_up_ratio * set_up_s;
+        self.course.propose(Alternative::new(processors, plan.predicted_s, set_up_s, remembered_s));
+        self.proposed.retain(|(of, _)| *of != processors);
+        self.proposed.push((processors, plan));
+    }
+
+    /// The plan for `rates`, restricted to one kind of processors if one is given.
+    fn plan_with(&self, rates: &Resolved, kind: Option<Processor>) -> Result<Plan> {
+        let view = self.matrix.view();
+        let request = self.request(&view, rates, kind)?;
+        self.runtime.pool().install(|| make(&request))
+    }
+
+    fn request<'w>(
+        &self,
+        view: &crate::matrix::CsrView<'w, T>,
+        rates: &Resolved,
+        kind: Option<Processor>,
+    ) -> Result<PlanRequest<'w>> {
+        let work = Work::spmm(view, self.k)?.with_features(Some(self.features));
+        let uses = self.course.remaining();
+        let mut request = self.options.request(rates, work, uses);
+        request.vectors_change = !self.bound && self.options.transfer == Transfer::Auto;
+        match kind {
+            None => Ok(request),
+            Some(kind) => restricted_to(&request, kind)
+                .ok_or_else(|| Error::Internal("no device of that kind is in the list".into())),
+        }
+    }
+
+    /// The current plan: of the last product, or the first plan before it.
+    pub fn plan(&self) -> &Plan {
+        self.current().map_or(&self.first_plan, Prepared::plan)
+    }
+
+    /// The prepared plan of the last product.
+    pub fn current(&self) -> Option<&Prepared<'a, T>> {
+        let current = self.course.current()?;
+        self.prepared.iter().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
+    }
+
+    /// The same, to be changed.
+    pub fn current_mut(&mut self) -> Option<&mut Prepared<'a, T>> {
+        let current = self.course.current()?;
+        self.prepared.iter_mut().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
+    }
+
+    /// Whether X and Y are the same arrays with every product from now on, so that they may be registered.
+    pub fn set_bound(&mut self, bound: bool) {
+        if bound == self.bound || self.given.is_some() || self.options.transfer != Transfer::Auto {
+            return;
+        }
+        self.bound = bound;
+        self.proposed.clear();
+        let course = &mut self.course;
+        self.prepared.retain(|(processors, prepared)| {
+            let keeps = prepared.plan().devices.len() == 1;
+            if !keeps {
+                course.release(*processors);
+            }
+            keeps
+        });
+    }
+
+    /// The prepared plan for the next product.
+    pub fn next(&mut self) -> Result<&mut Prepared<'a, T>> {
+        let processors = loop {
+            if self.given.is_none() {
+                self.propose_more();
+            }
+            let none = || Error::Internal("no device of the product can be used".into());
+            let next = self.course.next().ok_or_else(none)?;
+            if !self.prepared.iter().any(|(of, _)| *of == next) {
+                match self.prepare(next) {
+                    Ok(prepared) => self.prepared.push((next, prepared)),
+                    Err(error) => {
+                        self.course.refuse(next);
+                        if self.course.next().is_none() {
+                            return Err(error);
+                        }
+                        self.notes.push(format!("{} cannot be used: {error}", next.name()));
+                        continue;
+                    }
+                }
+            }
+            break next;
+        };
+        if self.course.current() != Some(processors) {
+            self.note_change(processors);
+            self.course.change_to(processors);
+            self.changes += 1;
+        }
+        self.release_slower(processors);
+        let found = self.prepared.iter_mut().find(|(of, _)| *of == processors);
+        found.map(|(_, prepared)| prepared).ok_or_else(|| Error::Internal("a prepared plan is gone".into()))
+    }
+
+    fn prepare(&mut self, processors: Processors) -> Result<Prepared<'a, T>> {
+        let start = Instant::now();
+        let settings = Settings {
+            cpu: CpuSettings {
+                k: self.k,
+                threads: self.runtime.pool().threads(),
+                isa: Isa::detect(),
+                schedule: self.options.schedule,
+            },
+            memory_limit_bytes: self
+                .options
+                .host_memory_limit_bytes
+                .unwrap_or_else(|| self.runtime.machine().memory_limit_bytes()),
+            watchdog_timeout: WATCHDOG_TIMEOUT,
+        };
+        let runtime = self.runtime.clone();
+        let prepared = if let Some(plan) = &self.given {
+            Prepared::with_plan(&runtime, &self.matrix, plan.clone(), settings)?
+        } else {
+            let rates = match processors {
+                Processors::Cpu => self.cpu_rates.as_ref().or(self.rates.as_ref()),
+                Processors::Both => self.shared_rates.as_ref().or(self.rates.as_ref()),
+                Processors::Gpu => self.rates.as_ref(),
+            };
+            let rates = rates.ok_or_else(|| Error::Internal("the rates of the devices are not known".into()))?;
+            let kind = match processors {
+                Processors::Cpu => Some(Processor::Cpu),
+                Processors::Gpu => Some(Processor::Gpu),
+                Processors::Both => None,
+            };
+            let view = self.matrix.view();
+            let request = self.request(&view, rates, kind)?;
+            let known = self.proposed.iter().find(|(of, _)| *of == processors).map(|(_, plan)| plan.clone());
+            Prepared::new(&runtime, &self.matrix, request, known, settings)?
+        };
+        self.proposed.retain(|(of, _)| *of != processors);
+        let seconds = start.elapsed().as_secs_f64();
+        self.plan_s += prepared.plan_s();
+        self.prepare_s += seconds - prepared.plan_s();
+        let set_up = &prepared.plan().set_up;
+        let predicted_s = set_up.total_s() - set_up.open_s;
+        if prepared.plan().devices.len() > 1 && predicted_s > 1e-3 {
+            self.set_up_ratio = ((seconds - prepared.plan_s()) / predicted_s).clamp(0.3, 5.0);
+        }
+        Ok(prepared)
+    }
+
+    /// Proposes alternatives as devices become known and as times are measured.
+    fn propose_more(&mut self) {
+        if self.cpu_rates.is_some() && self.rates.is_none() {
+            self.look_for_cards();
+        }
+        if self.options.fixes_shares() {
+            return;
+        }
+        self.propose_sharing();
+    }
+
+    /// For `auto`: opens cards where the products that remain pay for it, and proposes them once they are open.
+    fn look_for_cards(&mut self) {
+        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
+            (Some(one), Some(other)) => Some(f64::min(one, other)),
+            (one, other) => one.or(other),
+        };
+        match self.runtime.looked() {
+            None => {
+                if self.course.may_pay(OPENING_SECONDS, remembered_s) {
+                    self.runtime.look();
+                }
+                return;
+            }
+            Some(Err(reason)) => {
+                self.notes.push(format!("no GPU can be used; the CPU computes everything ({reason})"));
+                self.rates = self.cpu_rates.clone();
+                return;
+            }
+            Some(Ok(())) => {}
+        }
+        let resolved = self.runtime.resolve(&self.options);
+        let planned = resolved.and_then(|rates| {
+            let plan = self.plan_with(&rates, Some(Processor::Gpu))?;
+            Ok((rates, plan))
+        });
+        match planned {
+            Ok((rates, plan)) => {
+                self.rates = Some(rates);
+                self.propose(Processors::Gpu, plan);
+            }
+            Err(error) => {
+                self.notes.push(format!("the GPUs are not used: {error}"));
+                self.rates = self.cpu_rates.clone();
+            }
+        }
+    }
+
+    /// Proposes that the CPU and the GPUs share the product, once one of them was measured.
+    fn propose_sharing(&mut self) {
+        let Some(rates) = self.rates.clone().filter(|_| !self.considered_sharing && self.cpu_rates.is_some())
+        else {
+            return;
+        };
+        let of = |processors| self.course.alternative(processors).cloned();
+        let (Some(cpu), Some(gpu)) = (of(Processors::Cpu), of(Processors::Gpu)) else { return };
+        let current = self.course.current().and_then(of);
+        if current.is_none_or(|current| current.steady_state_s().is_none()) {
+            return;
+        }
+        self.considered_sharing = true;
+        let ratio = cpu.product_s() / gpu.product_s().max(1e-12);
+        if !(1.0 / MAX_SPEED_RATIO..=MAX_SPEED_RATIO).contains(&ratio) {
+            return;
+        }
+        let mut corrected = rates;
+        for device in &mut corrected.devices {
+            let alone = if device.profile.processor == Processor::Cpu { &cpu } else { &gpu };
+            scale_times(&mut device.profile, alone.product_s() / alone.predicted_s.max(1e-12));
+        }
+        match self.plan_with(&corrected, None) {
+            Ok(plan) if is_shared(&plan) => {
+                self.shared_rates = Some(corrected);
+                self.propose(Processors::Both, plan);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "a shared product could not be planned"),
+        }
+    }
+
+    /// Records a product, and adjusts the shares of devices where that pays.
+    pub fn record(&mut self, report: &RunReport) {
+        if report.cancelled || !report.faults.is_empty() {
+            return;
+        }
+        self.course.record(report.seconds());
+        let measured = self.course.current().and_then(|current| self.course.alternative(current));
+        let steady_state_s = measured.and_then(Alternative::steady_state_s);
+        if let (Some(Processors::Both), Some(seconds)) = (self.course.current(), steady_state_s)
+            && !self.options.fixes_shares()
+            && self.given.is_none()
+            && self.rounds < MAX_ROUNDS
+        {
+            self.adjust_shares(report, seconds);
+        }
+    }
+
+    /// Adjusts the shares by the measured times of a shared product.
+    fn adjust_shares(&mut self, report: &RunReport, seconds: f64) {
+        self.rounds += 1;
+        let Some(rates) = self.shared_rates.clone().or_else(|| self.rates.clone()) else { return };
+        if let Some(best) = self.best_shares.as_ref().filter(|best| best.seconds < 0.98 * seconds) {
+            // The last adjustment made it slower: back to the best shares, which are not adjusted again.
+            let (best_rates, best_s) = (best.rates.clone(), best.seconds);
+            self.rounds = MAX_ROUNDS;
+            if let Ok(plan) = self.plan_with(&best_rates, None) {
+                self.replace_shared(best_rates, plan, Some(best_s));
+            }
+            return;
+        }
+        let Some(plan) = self.current().map(|prepared| prepared.plan().clone()) else { return };
+        let view = self.matrix.view();
+        let Ok(request) = self.request(&view, &rates, None) else { return };
+        let observed = report.observation(plan.devices.len(), seconds);
+        let (corrected, words) = corrected_by(&request, &plan, &observed);
+        let adjusted = Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() };
+        let Ok(better) = self.plan_with(&adjusted, None) else { return };
+        let saved_s = (seconds - better.predicted_s) * self.course.remaining() as f64;
+        let prepare_s = self.set_up_ratio * (better.set_up.total_s() - better.set_up.open_s);
+        let pays = saved_s > PREPARE_MARGIN * prepare_s && better.predicted_s < REPLAN_MARGIN * seconds;
+        if !pays || moved_share(&plan, &better) < MIN_MOVED_SHARE {
+            self.rounds = MAX_ROUNDS;
+            self.best_shares = Some(BestShares { rates, seconds });
+            return;
+        }
+        self.notes.push(format!(
+            "planned again after {} with measured speeds: {}",
+            Counted(self.course.done(), "product"),
+            words.join("; ")
+        ));
+        self.best_shares = Some(BestShares { rates, seconds });
+        self.replace_shared(adjusted, better, None);
+    }
+
+    /// Replaces the shared plan. It is prepared with the next product.
+    fn replace_shared(&mut self, rates: Resolved, plan: Plan, known_s: Option<f64>) {
+        self.shared_rates = Some(rates);
+        self.prepared.retain(|(processors, _)| *processors != Processors::Both);
+        self.propose(Processors::Both, plan);
+        if let Some(mut one) = self.course.alternative(Processors::Both).cloned() {
+            one.remembered_s = known_s;
+            self.course.propose(one);
+        }
+    }
+
+    fn note_change(&mut self, to: Processors) {
+        let (Some(from), Some(next)) = (self.course.current(), self.course.alternative(to)) else { return };
+        let Some(before) = self.course.alternative(from) else { return };
+        self.notes.push(format!(
+            "after {}, {} computes instead of {}: {} per product instead of {}",
+            Counted(self.course.done(), "product"),
+            to.name(),
+            from.name(),
+            Seconds(next.product_s()),
+            Seconds(before.product_s())
+        ));
+    }
+
+    /// Frees the memory of plans that measured slower than the current one.
+    fn release_slower(&mut self, current: Processors) {
+        if self.prepared.len() < 2 {
+            return;
+        }
+        let Some(current_s) = self.course.alternative(current).and_then(Alternative::steady_state_s) else {
+            return;
+        };
+        let course = &mut self.course;
+        self.prepared.retain(|(processors, _)| {
+            let slower = course
+                .alternative(*processors)
+                .is_some_and(|one| *processors != current && one.product_s() > 1.05 * current_s);
+            if slower {
+                course.release(*processors);
+            }
+            !slower
+        });
+    }
+
+    /// Stores what was learned about the matrix.
+    fn remember(&mut self) {
+        let Some(learned) = &mut self.learned else { return };
+        if learned.update(&self.course) {
+            learned.save();
+        }
+    }
+}
+
+impl<T: Kernels> Drop for Adaptation<'_, T> {
+    fn drop(&mut self) {
+        self.remember();
+    }
+}
+
+/// The processors that may compute in a plan.
+fn processors_of(plan: &Plan) -> Processors {
+    let has = |processor| plan.devices.iter().any(|device| device.computes && device.profile.processor == processor);
+    match (has(Processor::Cpu), has(Processor::Gpu)) {
+        (true, true) => Processors::Both,
+        (false, true) => Processors::Gpu,
+        _ => Processors::Cpu,
+    }
+}

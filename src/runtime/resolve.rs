@@ -1,0 +1,132 @@
+//! The devices of a list, with their profiles and the rates of the host.
+
+use std::cell::LazyCell;
+use std::path::PathBuf;
+
+use super::device_bank::DeviceOptions;
+use super::device_list::{DeviceWord, Devices};
+use crate::adapt::Resolved;
+use crate::cost::{
+    HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
+    preset,
+};
+use crate::device::cuda::{card_facts, libraries};
+use crate::error::Result;
+use crate::plan::DeviceSpec;
+
+/// What the profiles of devices depend on.
+#[derive(Debug, Clone)]
+pub(super) struct Resolving<'a> {
+    /// The devices.
+    pub devices: &'a Devices,
+    /// Threads of the pool.
+    pub threads: usize,
+    /// Memory of the host.
+    pub host_memory_bytes: u64,
+    /// Upper limit of the memory use of each device.
+    pub memory_limit_bytes: Option<u64>,
+    /// The cost model of this machine and its path.
+    pub model: Option<&'a (PathBuf, Model)>,
+    /// Whether factors that runs learn are used.
+    pub refine: bool,
+}
+
+impl Resolving<'_> {
+    /// The CPU alone, without a look at the CUDA driver.
+    pub fn cpu(&self) -> Result<Resolved> {
+        let required = *self.devices != Devices::Auto;
+        let memory_limit_bytes = self.memory_limit_bytes;
+        let profile = cpu_profile(self.threads, self.host_memory_bytes)?;
+        self.corrected(vec![DeviceSpec { name: "cpu".into(), profile, memory_limit_bytes, required }], &[])
+    }
+
+    /// All devices of the list. Opens the CUDA driver if cards are among them.
+    pub fn all(&self) -> Result<Resolved> {
+        let cuda = self.devices.cuda()?;
+        let required = *self.devices != Devices::Auto;
+        let memory_limit_bytes = self.memory_limit_bytes;
+        let presets = simulated(self.devices)?;
+        let emulated = self.devices.emulated()?;
+        let compiles = LazyCell::new(|| {
+            libraries().iter().any(|library| library.name == "NVRTC" && library.found.is_some())
+        });
+        let mut devices = Vec::new();
+        for (number, word) in self.devices.words().iter().enumerate() {
+            let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
+            match word {
+                DeviceWord::Cpu => devices.push(spec(
+                    word.name(),
+                    match presets.first() {
+                        Some(machine) => machine.cpu.clone(),
+                        None => cpu_profile(self.threads, self.host_memory_bytes)?,
+                    },
+                )),
+                DeviceWord::Emulated { .. } => {
+                    let mut profile = emulated_profile()?;
+                    let special = emulated.iter().find(|(name, _)| *name == word.name());
+                    profile.memory_bytes =
+                        special.map_or(profile.memory_bytes, |(_, options)| options.memory_bytes);
+                    devices.push(spec(word.name(), profile));
+                }
+                DeviceWord::Simulated { machine } => {
+                    let gpus = preset(machine)?.gpus;
+                    devices.extend(
+                        gpus.into_iter()
+                            .enumerate()
+                            .map(|(index, gpu)| spec(format!("sim:{machine}/{index}"), gpu)),
+                    );
+                }
+                DeviceWord::Cuda { .. } => {
+                    for device in cuda.iter().filter(|device| device.word == number) {
+                        let sharing = cuda.iter().filter(|other| other.card == device.card).count();
+                        let facts = card_facts(device.card, sharing as u64);
+                        let facts = facts.map_err(|fault| fault.into_error(&device.name))?;
+                        let profile = Profile { compiles: *compiles, ..card_profile(&facts)? };
+                        devices.push(spec(device.name.clone(), profile));
+                    }
+                }
+            }
+        }
+        self.corrected(devices, &presets)
+    }
+
+    /// The devices with the cost model of this machine and the factors that runs learned.
+    fn corrected(&self, mut devices: Vec<DeviceSpec>, presets: &[Preset]) -> Result<Resolved> {
+        let known = self.model.filter(|_| presets.is_empty());
+        let refined = known.filter(|_| self.refine).map(|(path, _)| Refined::beside(path));
+        for device in &mut devices {
+            if let Some((_, model)) = known {
+                model.apply(&mut device.profile, self.threads as u32);
+            }
+            if let Some(path) = &refined {
+                Refined::load(path).apply(&mut device.profile, self.threads as u32);
+            }
+        }
+        let measured = known.and_then(|(_, model)| model.host.clone());
+        let measured = measured.filter(|host| host.cores as usize == self.threads);
+        let host = match presets.split_first() {
+            None => measured.map_or_else(|| host_rates(self.threads), Ok)?,
+            // The hosts of all simulated machines are added up.
+            Some((first, others)) => others.iter().fold(first.host.clone(), |sum, machine| HostRates {
+                cores: sum.cores + machine.host.cores,
+                memory_gb_per_s: sum.memory_gb_per_s + machine.host.memory_gb_per_s,
+                copy_gb_per_s: sum.copy_gb_per_s + machine.host.copy_gb_per_s,
+            }),
+        };
+        Ok(Resolved { devices, host, refined, has_model: known.is_some() })
+    }
+}
+
+/// The options of the devices of a list.
+pub(super) fn device_options(devices: &Devices) -> Result<DeviceOptions> {
+    let cuda = devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect();
+    Ok(DeviceOptions { emulated: devices.emulated()?, cuda })
+}
+
+fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
+    let machines = devices.words().iter().filter_map(|word| match word {
+        DeviceWord::Simulated { machine } => Some(preset(machine)),
+        _ => None,
+    });
+    machines.collect()
+}

@@ -1,0 +1,135 @@
+//! An open device that the products of a runtime share, and the memory that one of them has on it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam::channel::{Sender, unbounded};
+
+use crate::device::{
+    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Fault, Memory,
+    Pinned, Registration, Reports,
+};
+use crate::error::{Error, Result};
+use crate::graph::DeviceId;
+use crate::trace::Clock;
+
+/// A device that stays open between runs.
+pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
+
+/// An open device. A product locks it for the duration of a run.
+pub struct SharedDevice {
+    state: Mutex<OpenDevice>,
+}
+
+/// The device itself.
+pub struct OpenDevice {
+    device: AnyDevice,
+    reports: Reports,
+    closed: bool,
+}
+
+impl SharedDevice {
+    /// Opens the device named `name`, a CUDA or an emulated one, with the options of its kind.
+    pub fn open(name: &str, emulated: EmulatedOptions, cuda: CudaOptions, clock: Clock) -> Result<Self> {
+        let reports = Reports::new(DeviceId::HOST, unbounded().0);
+        let device = open_device(name, emulated, cuda, clock, reports.clone())?;
+        Ok(Self { state: Mutex::new(OpenDevice { device, reports, closed: false }) })
+    }
+
+    /// Waits until no other product uses the device.
+    pub fn lock(&self) -> MutexGuard<'_, OpenDevice> {
+        // A panic while it was locked leaves no invariant broken: the device checks every call itself.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenDevice {
+    /// Reports later completions to `sender`, with the number `device`.
+    pub fn report_to(&mut self, device: DeviceId, sender: &Sender<Completion>) {
+        self.reports.redirect(device, sender);
+    }
+
+    /// The device, to submit operations to.
+    pub fn device(&mut self) -> &mut AnyDevice {
+        &mut self.device
+    }
+
+    /// Its description.
+    pub fn description(&self) -> Description {
+        self.device.describe().clone()
+    }
+
+    /// The error of its clock in nanoseconds, where it has its own.
+    pub fn clock_error_ns(&self) -> Option<u64> {
+        self.device.clock_error_ns()
+    }
+
+    /// Page-locks host memory; [`Device::register`].
+    pub fn register<'a>(&mut self, bytes: &'a [u8]) -> std::result::Result<Registration<'a>, Fault> {
+        self.device.register(bytes)
+    }
+
+    /// Closes it for all products. Its operations in flight no longer access host memory afterwards.
+    pub fn close(&mut self) {
+        self.device.close();
+        self.closed = true;
+    }
+
+    /// Whether it can still be used.
+    pub fn is_open(&self) -> bool {
+        !self.closed
+    }
+}
+
+/// Opens the device named `name`, a CUDA or an emulated one, with the options of its kind.
+pub fn open_device(
+    name: &str,
+    emulated: EmulatedOptions,
+    cuda: CudaOptions,
+    clock: Clock,
+    reports: Reports,
+) -> Result<AnyDevice> {
+    let failed = |fault: Fault| fault.into_error(name);
+    if name.starts_with("cuda:") {
+        return Ok(Box::new(CudaDevice::open(name, cuda, clock, reports).map_err(failed)?));
+    }
+    if name.starts_with("emu:") {
+        return Ok(Box::new(EmulatedDevice::open(name, emulated, clock, reports).map_err(failed)?));
+    }
+    let reason = "simulated devices cannot be opened; use cpu, cuda:0 or emu:0".into();
+    Err(Error::Device { device: name.into(), reason })
+}
+
+/// The memory of one product or vector on a device. It is freed when this is dropped.
+pub struct Allocations {
+    device: Arc<SharedDevice>,
+    memories: Vec<Memory>,
+}
+
+impl Allocations {
+    /// No memory yet.
+    pub fn on(device: &Arc<SharedDevice>) -> Self {
+        Self { device: device.clone(), memories: Vec::new() }
+    }
+
+    /// Allocates device memory.
+    pub fn allocate(&mut self, bytes: u64) -> std::result::Result<Memory, Fault> {
+        let memory = self.device.lock().device.allocate(bytes)?;
+        self.memories.push(memory);
+        Ok(memory)
+    }
+
+    /// Allocates page-locked host memory.
+    pub fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
+        self.device.lock().device.allocate_pinned(bytes)
+    }
+}
+
+impl Drop for Allocations {
+    fn drop(&mut self) {
+        let mut device = self.device.lock();
+        // A closed device has freed its memory, or keeps it for an operation that hangs.
+        if device.is_open() {
+            self.memories.drain(..).for_each(|memory| device.device.free(memory));
+        }
+    }
+}
