@@ -131,7 +131,7 @@ fn main() -> rowloom::Result<()> {
 
         let (sender, completions) = unbounded();
         let simulation = Simulation::new(400.0);
-        let reports = |number| Reports { device: DeviceId(number), sender: sender.clone() };
+        let reports = |number| Reports::new(DeviceId(number), sender.clone());
         let mut devices: Vec<SimulatedDevice> =
             vec![simulation.device(&SimulatedSpec::host("cpu", 1, 8), reports(0))];
         for number in 1..=ACCELERATORS {

@@ -7,17 +7,9 @@
 //! Chunks take about a millisecond each. Prints the median product with and without a trace in every round, and the ratio of
 //! the medians of all rounds; the limit is 1.02. This program asserts no speed.
 
-use std::time::Duration;
-
-use rowloom::cost::{cpu_profile, host_rates};
-use rowloom::kernel::Schedule;
-use rowloom::kernel::cpu::CpuSettings;
-use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::{MultiVector, generate};
-use rowloom::plan::{DeviceSpec, PlanRequest};
-use rowloom::runtime::{Pool, Prepared, Settings, Timeline, open};
+use rowloom::runtime::{Product, ProductOptions, RunReport, Runtime, Timeline};
 use rowloom::trace::{Clock, HostSpans, Trace};
-use rowloom::work::Work;
 
 const SPEC: &str = "stencil27,n=64";
 const K: usize = 32;
@@ -31,51 +23,36 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() -> rowloom::Result<()> {
-    let pool = Pool::new(&Machine::detect(), None)?;
-    let threads = pool.threads();
-    let a = pool.install(|| generate::<f64>(SPEC, 1, u64::MAX))?.matrix;
+    let clock = Clock::start();
+    let runtime = Runtime::builder().devices("cpu").model("none").clock(clock).open()?;
+    let threads = runtime.pool().threads();
+    let a = runtime.pool().install(|| generate::<f64>(SPEC, 1, u64::MAX))?.matrix;
     let x = MultiVector::from_fn(a.cols(), K, |row, k| (row % 7 + k) as f64)?;
     let mut y = MultiVector::zeros(a.rows(), K)?;
-    let cpu = DeviceSpec {
-        name: "cpu".into(),
-        profile: cpu_profile(threads, 1 << 40)?,
-        memory_limit_bytes: None,
-        required: true,
+    let options = ProductOptions { chunks: Some(CHUNKS), uses: Some(RUNS), ..ProductOptions::default() };
+    let mut product = runtime.product(a).columns(K).options(options).build()?;
+    let mut repeat = |product: &mut Product<'_, f64>| -> rowloom::Result<Vec<RunReport>> {
+        let mut run = |_| {
+            product.apply_into(&x, &mut y)?;
+            Ok(product.take_report())
+        };
+        Ok((0..RUNS).map(&mut run).collect::<rowloom::Result<Vec<_>>>()?.into_iter().flatten().collect())
     };
-    let request = PlanRequest {
-        chunks: Some(CHUNKS),
-        repeat: RUNS,
-        ..PlanRequest::new(Work::spmm(&a.view(), K)?, vec![cpu], host_rates(threads)?)
-    };
-    let settings = Settings {
-        cpu: CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
-        memory_limit_bytes: u64::MAX,
-        watchdog_timeout: Duration::from_secs(30),
-        emulated: Vec::new(),
-        cuda: Vec::new(),
-    };
-    let clock = Clock::start();
-    let (job, opened) = open(&pool, a.view(), request, &settings, clock)?;
-    let mut prepared = Prepared::new(&pool, &job, opened, settings)?;
-    let descriptions = prepared.descriptions();
-    prepared.repeat(x.view(), y.view_mut(), RUNS, None, |_, _| {})?;
+    repeat(&mut product)?;
+    let (plan, descriptions) = (product.plan().clone(), product.descriptions());
 
     println!("{SPEC}, K = {K}, {CHUNKS} chunks on {threads} threads, {RUNS} products per round");
     let (mut plain, mut traced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let mut without = Vec::new();
-        prepared.repeat(x.view(), y.view_mut(), RUNS, None, |_, report| without.push(report.seconds()))?;
+        let without: Vec<f64> = repeat(&mut product)?.iter().map(RunReport::seconds).collect();
         let mut trace = Trace::default();
-        let timeline = Timeline::new(&mut trace, job.plan(), &descriptions);
+        let timeline = Timeline::new(&mut trace, &plan, &descriptions);
         let spans = HostSpans::start(&clock)?;
-        let (mut with, mut reports) = (Vec::new(), Vec::new());
-        prepared.repeat(x.view(), y.view_mut(), RUNS, None, |run, report| {
-            with.push(report.seconds());
-            reports.push((run, report));
-        })?;
+        let reports = repeat(&mut product)?;
+        let with: Vec<f64> = reports.iter().map(RunReport::seconds).collect();
         spans.finish(&mut trace)?;
-        for (run, report) in &reports {
-            timeline.add_run(&mut trace, report, *run);
+        for (run, report) in reports.iter().enumerate() {
+            timeline.add_run(&mut trace, report, run as u64);
         }
         let (off_ms, on_ms) = (median(without) * 1e3, median(with) * 1e3);
         println!("round {round}: without {off_ms:.3} ms, with {on_ms:.3} ms, ratio {:.4}", on_ms / off_ms);

@@ -20,48 +20,28 @@
 //! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
 //! | 6 | [`device`] | the device trait and its back ends |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
-//! | 8 | [`runtime`] | plan and open, prepare, run, recover, report |
-//! | 9 | [`study`] | kernel measurements, verified and compared with the vendor's library |
+//! | 8 | [`adapt`] | decisions from plans and measured times: processors, shares, what is remembered |
+//! | 9 | [`runtime`] | the API: open, product, apply, recover, report |
+//! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library |
 //! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
 //!
 //! # A product
 //!
-//! On the CPU and an emulated GPU together. CUDA cards are named `cuda:0` and so on.
+//! `auto` uses the CPU and every GPU that makes the products faster. A list such as `cpu,cuda:0` names devices.
 //!
 //! ```
-//! use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-//! use rowloom::kernel::verify;
-//! use rowloom::machine::{Machine, memory_limit_bytes};
-//! use rowloom::matrix::{MultiVector, generate};
-//! use rowloom::plan::{DeviceSpec, PlanRequest};
-//! use rowloom::runtime::{Pool, Prepared, Settings, open};
-//! use rowloom::trace::Clock;
-//! use rowloom::work::Work;
+//! use rowloom::{Csr, MultiVector, Runtime};
 //!
 //! # fn main() -> rowloom::Result<()> {
-//! let k = 8;
-//! let a = generate::<f64>("stencil5,n=30", 1, memory_limit_bytes())?.matrix;
-//! let x = MultiVector::from_fn(a.cols(), k, |row, column| (row + column) as f64)?;
-//! let mut y = MultiVector::zeros(a.rows(), k)?;
-//!
-//! let pool = Pool::new(&Machine::detect(), None)?;
-//! let threads = pool.threads();
-//! let devices = vec![
-//!     DeviceSpec::new("cpu", cpu_profile(threads, memory_limit_bytes())?),
-//!     DeviceSpec::new("emu:0", emulated_profile()?),
-//! ];
-//! let work = Work::spmm(&a.view(), k)?;
-//! let request = PlanRequest { repeat: 10, ..PlanRequest::new(work, devices, host_rates(threads)?) };
-//! let settings = Settings::new(k, threads);
-//! let (job, opened) = open(&pool, a.view(), request, &settings, Clock::start())?;
-//! for reason in &job.plan().reasons {
-//!     println!("{reason}");
-//! }
-//! let mut product = Prepared::new(&pool, &job, opened, settings)?;
-//! product.repeat(x.view(), y.view_mut(), 10, None, |run, report| println!("{run}: {} s", report.seconds()))?;
-//! assert!(pool.install(|| verify(a.view(), x.view(), y.view()))?.passed);
+//! let runtime = Runtime::open("auto")?;
+//! let a = Csr::<f64>::generate("stencil5,n=30")?;
+//! let x = MultiVector::from_fn(a.cols(), 8, |row, column| (row + column) as f64)?;
+//! let mut product = runtime.product(a).columns(8).uses(10).build()?;
+//! let mut y = product.apply(&x)?;
+//! product.apply_into(&x, &mut y)?;
+//! println!("{}", product.explain());
 //! # Ok(())
 //! # }
 //! ```
@@ -114,3 +94,5 @@ pub mod trace;
 pub mod work;
 
 pub use error::{Error, Result};
+pub use matrix::{Csr, MultiVector};
+pub use runtime::{Product, Runtime};

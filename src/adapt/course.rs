@@ -174,7 +174,8 @@ impl Course {
         }
         let pays = total_s(best) < margin * total_s(current);
         // Sharing that hardly gains is given up for one kind of processors.
-        let alone = usable().filter(|one| one.is_ready && one.is_known() && one.processors != Processors::Both);
+        let alone =
+            usable().filter(|one| one.is_ready && one.is_known() && one.processors != Processors::Both);
         let alone = alone.min_by(|a, b| a.product_s().total_cmp(&b.product_s()));
         match alone {
             Some(alone)

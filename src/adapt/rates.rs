@@ -44,4 +44,3 @@ pub fn scale_times(profile: &mut Profile, factor: f64) {
         }
     }
 }
-

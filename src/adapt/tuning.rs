@@ -47,7 +47,13 @@ pub fn kernels_to_time(profile: &Profile, features: &Features, k: u64, dtype: Dt
 }
 
 /// Measured forms get their measured times; the other forms get the worst ratio of measured to predicted time.
-pub fn correct_profile(profile: &mut Profile, features: &Features, k: u64, dtype: Dtype, forms: &[(Form, f64)]) {
+pub fn correct_profile(
+    profile: &mut Profile,
+    features: &Features,
+    k: u64,
+    dtype: Dtype,
+    forms: &[(Form, f64)],
+) {
     let plain = Profile { corrections: Vec::new(), ..profile.clone() };
     let factor = |form: &Form, seconds: f64| seconds / plain.form_s(form, features, k, dtype).max(1e-12);
     let worst = forms.iter().map(|(form, seconds)| factor(form, *seconds)).fold(1.0, f64::max);

@@ -16,11 +16,11 @@ use crate::kernel::{Order, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use crate::plan::DeviceSpec;
-use crate::trace::Clock;
 use crate::study::{
     BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
     ResidentBench, Sizes, Subject, SynchronousDevice, Times, batch, bench_kernels, compulsory_bytes,
 };
+use crate::trace::Clock;
 use crate::work::{ChunkRows, Features, Work};
 
 /// Measured runs of cuSPARSE where `--repeat` is not given.

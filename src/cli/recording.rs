@@ -24,12 +24,7 @@ impl Recording {
 
     /// Adds the products of all plans, `last` being the last, and writes the file. A simulated run has virtual times, which begin at zero, so
     /// its file has no spans of the program.
-    pub fn finish<T: Scalar>(
-        self,
-        outcome: &Outcome<'_, T>,
-        before: &[Phase],
-        last: &Phase,
-    ) -> Result<()> {
+    pub fn finish<T: Scalar>(self, outcome: &Outcome<'_, T>, before: &[Phase], last: &Phase) -> Result<()> {
         let (mut trace, mut program) = (Trace::default(), Trace::default());
         self.spans.finish(if outcome.simulated { &mut program } else { &mut trace })?;
         let mut first = 0;

@@ -57,7 +57,9 @@ impl GpuList {
 
 /// Whether a file of the NVIDIA driver exists, which takes microseconds. Without one there is certainly no CUDA device.
 pub fn may_have_nvidia_gpu() -> bool {
-    ["/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg", "/dev/nvhost-gpu"].iter().any(|path| Path::new(path).exists())
+    ["/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg", "/dev/nvhost-gpu"]
+        .iter()
+        .any(|path| Path::new(path).exists())
 }
 
 fn query() -> Result<Vec<Gpu>, String> {

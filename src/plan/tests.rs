@@ -46,6 +46,7 @@ fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         cpu_share: None,
         repeat: 1,
         always_register: false,
+        vectors_change: false,
         reproducible: false,
     }
 }

@@ -90,7 +90,11 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             k: k as u64,
             dtype: T::DTYPE,
             threads: runtime.pool().threads(),
-            request: format!("{} {:?}", runtime.devices().name(), ProductOptions { uses: None, ..options.clone() }),
+            request: format!(
+                "{} {:?}",
+                runtime.devices().name(),
+                ProductOptions { uses: None, ..options.clone() }
+            ),
             program: env!("CARGO_PKG_VERSION").into(),
         });
         let (rates, cpu_rates) = match (&plan, resolved) {
@@ -260,7 +264,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 .options
                 .host_memory_limit_bytes
                 .unwrap_or_else(|| self.runtime.machine().memory_limit_bytes()),
-            watchdog_timeout: WATCHDOG_TIMEOUT,
+            watchdog_timeout: self.options.watchdog_timeout.unwrap_or(WATCHDOG_TIMEOUT),
         };
         let runtime = self.runtime.clone();
         let prepared = if let Some(plan) = &self.given {
@@ -271,7 +275,8 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 Processors::Both => self.shared_rates.as_ref().or(self.rates.as_ref()),
                 Processors::Gpu => self.rates.as_ref(),
             };
-            let rates = rates.ok_or_else(|| Error::Internal("the rates of the devices are not known".into()))?;
+            let rates =
+                rates.ok_or_else(|| Error::Internal("the rates of the devices are not known".into()))?;
             let kind = match processors {
                 Processors::Cpu => Some(Processor::Cpu),
                 Processors::Gpu => Some(Processor::Gpu),
@@ -490,7 +495,9 @@ impl<T: Kernels> Drop for Adaptation<'_, T> {
 
 /// The processors that may compute in a plan.
 fn processors_of(plan: &Plan) -> Processors {
-    let has = |processor| plan.devices.iter().any(|device| device.computes && device.profile.processor == processor);
+    let has = |processor| {
+        plan.devices.iter().any(|device| device.computes && device.profile.processor == processor)
+    };
     match (has(Processor::Cpu), has(Processor::Gpu)) {
         (true, true) => Processors::Both,
         (false, true) => Processors::Gpu,

@@ -129,7 +129,14 @@ impl Runtime {
     /// All options: devices, threads, cost model.
     pub fn builder() -> RuntimeBuilder {
         let auto = || "auto".to_string();
-        RuntimeBuilder { devices: auto(), threads: None, model: auto(), refine: true, clock: None, pool: None }
+        RuntimeBuilder {
+            devices: auto(),
+            threads: None,
+            model: auto(),
+            refine: true,
+            clock: None,
+            pool: None,
+        }
     }
 
     /// A product with `matrix`: a [`Csr`](crate::matrix::Csr), an `Arc` of one, a reference or a view.

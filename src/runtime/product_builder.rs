@@ -1,5 +1,7 @@
 //! The options of a product, in the words of the command line, and the builder that sets them.
 
+use std::time::Duration;
+
 use super::Runtime;
 use super::matrix::Matrix;
 use super::product::Product;
@@ -52,6 +54,8 @@ pub struct ProductOptions {
     pub reproducible: bool,
     /// How the CPU's threads divide the rows.
     pub schedule: Schedule,
+    /// How long devices may report nothing before they count as hung; half a minute without it.
+    pub watchdog_timeout: Option<Duration>,
     /// X and Y will be bound ([`Product::bind`]), so the first plan may register them.
     pub bound: bool,
     /// Plan once and never change the plan.

@@ -1,19 +1,18 @@
 //! Products on several devices equal those of the CPU bit for bit, for any division of rows, delays of lanes and failures of
 //! devices.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rowloom::adapt::Resolved;
 use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-use rowloom::device::EmulatedOptions;
-use rowloom::kernel::cpu::{CpuSettings, Kernels};
+use rowloom::kernel::cpu::Kernels;
 use rowloom::kernel::cuda::{CUDA_KERNELS, Variant};
-use rowloom::kernel::{KernelId, Order, Schedule, reference};
-use rowloom::machine::{Isa, Machine};
+use rowloom::kernel::{KernelId, Order, reference};
+use rowloom::machine::Machine;
 use rowloom::matrix::{Csr, MultiVector, Scalar, generate};
-use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, Registered, XPlan};
-use rowloom::runtime::{FaultReport, Pool, Prepared, RunReport, Settings, open};
-use rowloom::trace::Clock;
-use rowloom::work::Work;
+use rowloom::plan::{DeviceSpec, Mode, Plan, Registered, XPlan};
+use rowloom::runtime::{FaultReport, Pool, Product, ProductOptions, RunReport, Runtime, Transfer};
 use rowloom::{Error, Result};
 
 /// The devices and settings of a product.
@@ -40,8 +39,8 @@ impl Default for Case<'_> {
     }
 }
 
-fn pool() -> Pool {
-    Pool::new(&Machine::detect(), Some(2)).unwrap()
+fn pool() -> Arc<Pool> {
+    Arc::new(Pool::new(&Machine::detect(), Some(2)).unwrap())
 }
 
 fn words(list: &str) -> Vec<String> {
@@ -65,7 +64,7 @@ fn expected<T: Kernels>(a: &Csr<T>, k: usize) -> Vec<u64> {
 
 /// Y of the last run, and the reports of all runs.
 fn compute<T: Kernels>(
-    pool: &Pool,
+    pool: &Arc<Pool>,
     a: &Csr<T>,
     k: usize,
     case: &Case<'_>,
@@ -75,43 +74,42 @@ fn compute<T: Kernels>(
 }
 
 /// Y of the last run, and all faults, preparation included.
-fn faulty(pool: &Pool, a: &Csr<f64>, case: &Case<'_>) -> Result<(Vec<u64>, Vec<FaultReport>)> {
-    let (y, reports, mut faults) = compute_and_report(pool, a, 4, case)?;
-    faults.extend(reports.into_iter().flat_map(|report| report.faults));
+fn faulty(pool: &Arc<Pool>, a: &Csr<f64>, case: &Case<'_>) -> Result<(Vec<u64>, Vec<FaultReport>)> {
+    let (y, _, faults) = compute_and_report(pool, a, 4, case)?;
     Ok((y, faults))
 }
 
 /// Y of the last run, the reports of all runs, and the faults during preparation.
 fn compute_and_report<T: Kernels>(
-    pool: &Pool,
+    pool: &Arc<Pool>,
     a: &Csr<T>,
     k: usize,
     case: &Case<'_>,
 ) -> Result<(Vec<u64>, Vec<RunReport>, Vec<FaultReport>)> {
-    with_prepared(pool, a, k, case, |prepared| {
+    with_product(pool, a, k, case, |product| {
         let x = x_for::<T>(a.cols(), k);
         let mut y = MultiVector::<T>::zeros(a.rows(), k)?;
         let mut reports = Vec::new();
         for _ in 0..case.runs {
             y.data_mut().fill(T::from_f64(f64::NAN));
-            prepared.repeat(x.view(), y.view_mut(), 1, None, |_, report| reports.push(report))?;
+            product.bind(&x, &mut y)?.apply()?;
+            reports.extend(product.take_report());
         }
-        Ok((bits(&y), reports, prepared.faults().to_vec()))
+        Ok((bits(&y), reports, product.faults()))
     })
 }
 
 /// Prepares the product and calls `with` with it.
-fn with_prepared<T: Kernels, R>(
-    pool: &Pool,
+fn with_product<T: Kernels, R>(
+    pool: &Arc<Pool>,
     a: &Csr<T>,
     k: usize,
     case: &Case<'_>,
-    with: impl FnOnce(&mut Prepared<'_, T>) -> Result<R>,
+    with: impl FnOnce(&mut Product<'_, T>) -> Result<R>,
 ) -> Result<R> {
     let mut devices = Vec::new();
-    let mut emulated = Vec::new();
     for word in case.devices {
-        let (name, options) = word.split_once('?').unwrap_or((word, ""));
+        let name = word.split('?').next().unwrap_or(word);
         let mut profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
         // The CPU is modelled as slow as the emulator, so that the plan gives both a share of the rows.
         profile.product_ns = emulated_profile()?.product_ns;
@@ -121,34 +119,29 @@ fn with_prepared<T: Kernels, R>(
             link.register_s_per_gb = Some(0.0);
         }
         devices.push(DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, required: true });
-        emulated.push((name.to_string(), EmulatedOptions::parse(options)?));
     }
-    let request = PlanRequest {
-        work: Work::spmm(&a.view(), k)?,
-        devices,
-        host: host_rates(2)?,
+    let options = ProductOptions {
         mode: case.mode,
         kernel: case.kernel,
         variant: case.variant,
-        format: None,
         chunks: case.chunks,
-        chunk_bytes: None,
-        cpu_share: None,
-        repeat: case.runs,
-        always_register: case.register,
-        reproducible: false,
+        uses: Some(case.runs),
+        transfer: if case.register { Transfer::Registered } else { Transfer::Auto },
+        watchdog_timeout: Some(case.watchdog_timeout),
+        host_memory_limit_bytes: Some(u64::MAX),
+        bound: true,
+        fixed: true,
+        ..ProductOptions::default()
     };
-    let cpu = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
-    let settings = Settings {
-        cpu,
-        memory_limit_bytes: u64::MAX,
-        watchdog_timeout: case.watchdog_timeout,
-        emulated,
-        cuda: Vec::new(),
-    };
-    let (job, opened) = open(pool, a.view(), request, &settings, Clock::start())?;
-    check_registered(job.plan(), case, k * size_of::<T>());
-    with(&mut Prepared::new(pool, &job, opened, settings)?)
+    let runtime = Runtime::builder()
+        .devices(case.devices.join(","))
+        .model("none")
+        .pool(Machine::detect(), pool.clone())
+        .open()?;
+    let resolved = Resolved { devices, host: host_rates(2)?, refined: None, has_model: false };
+    let mut product = runtime.product(a).columns(k).options(options).resolved(resolved).build()?;
+    check_registered(product.plan(), case, k * size_of::<T>());
+    with(&mut product)
 }
 
 /// Asserts that the plan registers exactly the arrays that it should.
@@ -265,8 +258,7 @@ fn the_padding_of_x_and_y_with_a_leading_dimension_is_neither_read_nor_written()
     for row in 0..a.cols() {
         x.data_mut()[row * leading_dimension..][..k].copy_from_slice(packed.row(row));
     }
-    with_prepared(&pool, &a, k, &case, |prepared| prepared.run(x.view(), y.view_mut(), None).map(drop))
-        .unwrap();
+    with_product(&pool, &a, k, &case, |product| product.apply_into(&x, &mut y)).unwrap();
     let want = expected(&a, k);
     for (at, &value) in y.data().iter().enumerate() {
         let (row, column) = (at / leading_dimension, at % leading_dimension);
@@ -300,16 +292,18 @@ fn repeat_registers_x_and_y_once_and_run_registers_them_at_every_call() {
     let devices = words("emu:0?refuse_registration=6");
     let case = Case { devices: &devices, register: true, ..Case::default() };
     for (repeated, refused) in [(true, 0), (false, 1)] {
-        let faults = with_prepared(&pool, &a, 4, &case, |prepared| {
+        let faults = with_product(&pool, &a, 4, &case, |product| {
             let x = x_for::<f64>(a.cols(), 4);
             let mut y = MultiVector::<f64>::zeros(a.rows(), 4)?;
             if repeated {
-                prepared.repeat(x.view(), y.view_mut(), 2, None, |_, _| {})?;
+                let mut bound = product.bind(&x, &mut y)?;
+                bound.apply()?;
+                bound.apply()?;
             } else {
-                prepared.run(x.view(), y.view_mut(), None)?;
-                prepared.run(x.view(), y.view_mut(), None)?;
+                product.apply_into(&x, &mut y)?;
+                product.apply_into(&x, &mut y)?;
             }
-            Ok(prepared.faults().to_vec())
+            Ok(product.faults())
         });
         assert_eq!(faults.unwrap().len(), refused, "repeated: {repeated}");
     }
@@ -372,7 +366,7 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
 
 /// Injects `fault` at the first operation, the second, and so on, until it has no effect; returns how often it had one.
 fn inject_at_every_operation(
-    pool: &Pool,
+    pool: &Arc<Pool>,
     list: &str,
     fault: &str,
     mode: Mode,

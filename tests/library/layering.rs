@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 18] = [
+const LAYERS: [(&str, u32); 19] = [
     ("error", 0),
     ("suggest", 0),
     ("files", 1),
@@ -19,8 +19,9 @@ const LAYERS: [(&str, u32); 18] = [
     ("plan", 6),
     ("device", 6),
     ("exec", 7),
-    ("runtime", 8),
-    ("study", 9),
+    ("adapt", 8),
+    ("runtime", 9),
+    ("study", 10),
     ("cli", 11),
 ];
 

@@ -1,16 +1,14 @@
 //! With `reproducible`, the bytes of Y are the same for any devices, chunks, threads, modes and chosen kernels.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use rowloom::adapt::Resolved;
 use rowloom::cost::{Correction, Profile, cpu_profile, emulated_profile, host_rates};
-use rowloom::kernel::cpu::CpuSettings;
-use rowloom::kernel::{KernelId, Order, Schedule, reference};
-use rowloom::machine::{Isa, Machine};
+use rowloom::kernel::{KernelId, Order, reference};
+use rowloom::machine::Machine;
 use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::{DeviceSpec, Mode, PlanRequest};
-use rowloom::runtime::{Pool, Prepared, Settings, open};
-use rowloom::trace::Clock;
-use rowloom::work::Work;
+use rowloom::plan::{DeviceSpec, Mode};
+use rowloom::runtime::{Pool, ProductOptions, Runtime};
 
 /// Matrices with long rows that are cut, rows that are grouped, empty rows, scattered columns and adjacent columns.
 const MATRICES: [&str; 10] = [
@@ -50,7 +48,7 @@ fn bits(values: &MultiVector<f64>) -> Vec<u64> {
 }
 
 /// Y of configuration number `configuration`, and its kernels.
-fn compute(pools: &[Pool], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec<u64>, Vec<KernelId>) {
+fn compute(pools: &[Arc<Pool>], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec<u64>, Vec<KernelId>) {
     let devices: [&[&str]; 4] = [&["cpu"], &["emu:0"], &["emu:0", "emu:1"], &["cpu", "emu:0"]];
     let chunks = [None, Some(1), Some(2), Some(3), Some(7), Some(16), Some(40)];
     let modes = [Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)];
@@ -65,38 +63,33 @@ fn compute(pools: &[Pool], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec
         let profile = Profile { corrections: vec![correction], product_ns, ..profile };
         DeviceSpec { name: name.to_string(), profile, memory_limit_bytes: None, required: true }
     };
-    let request = PlanRequest {
-        work: Work::spmm(&a.view(), k).unwrap(),
-        devices: devices[configuration % devices.len()].iter().map(spec).collect(),
-        host: host_rates(2).unwrap(),
+    let options = ProductOptions {
         mode: modes[configuration % modes.len()],
-        kernel: None,
-        variant: None,
-        format: None,
         chunks: chunks[configuration % chunks.len()],
-        chunk_bytes: None,
-        cpu_share: None,
-        repeat: 2,
-        always_register: false,
+        uses: Some(2),
         reproducible: true,
+        host_memory_limit_bytes: Some(u64::MAX),
+        fixed: true,
+        ..ProductOptions::default()
     };
-    let threads = pool.threads();
-    let settings = Settings {
-        cpu: CpuSettings { k, threads, isa: Isa::detect(), schedule: Schedule::Balanced },
-        memory_limit_bytes: u64::MAX,
-        watchdog_timeout: Duration::from_secs(60),
-        emulated: Vec::new(),
-        cuda: Vec::new(),
+    let names = devices[configuration % devices.len()];
+    let resolved = Resolved {
+        devices: names.iter().map(spec).collect(),
+        host: host_rates(2).unwrap(),
+        refined: None,
+        has_model: false,
     };
-    let (job, opened) = open(pool, a.view(), request, &settings, Clock::start()).unwrap();
-    let plan = job.plan();
+    let builder = Runtime::builder().devices(names.join(",")).model("none");
+    let runtime = builder.pool(Machine::detect(), pool.clone()).open().unwrap();
+    let builder = runtime.product(a).columns(k).options(options).resolved(resolved);
+    let mut product = builder.build().unwrap();
+    let plan = product.plan();
     let kernels = plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home)).collect();
-    let mut prepared = Prepared::new(pool, &job, opened, settings).unwrap();
     let mut y = MultiVector::zeros(a.rows(), k).unwrap();
     let x = x_for(a.cols(), k);
     let mut before = None;
     for _ in 0..2 {
-        prepared.run(x.view(), y.view_mut(), None).unwrap();
+        product.apply_into(&x, &mut y).unwrap();
         let now = bits(&y);
         assert!(before.is_none_or(|before| before == now), "the second product has different bytes");
         before = Some(now);
@@ -107,7 +100,8 @@ fn compute(pools: &[Pool], a: &Csr<f64>, k: usize, configuration: usize) -> (Vec
 /// Asserts that all configurations give the bytes of the reference, with several kernels.
 fn assert_one_result(k: usize) {
     let machine = Machine::detect();
-    let pools: Vec<Pool> = [1, 2, 3].map(|threads| Pool::new(&machine, Some(threads)).unwrap()).into();
+    let pool = |threads| Arc::new(Pool::new(&machine, Some(threads)).unwrap());
+    let pools: Vec<Arc<Pool>> = [1, 2, 3].map(pool).into();
     let mut used = Vec::new();
     for spec in MATRICES {
         let a = generate::<f64>(spec, 3, u64::MAX).unwrap().matrix;

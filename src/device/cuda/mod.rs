@@ -213,7 +213,8 @@ impl CudaDevice {
     fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory = self.memories.get(range.memory.0 as usize).and_then(Option::as_ref).ok_or_else(outside)?;
+        let memory =
+            self.memories.get(range.memory.0 as usize).and_then(Option::as_ref).ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() {
             return Err(outside());
         }

@@ -53,9 +53,8 @@ fn two_uploads() -> SimulatedSpec {
 #[test]
 fn two_copies_on_one_link_take_twice_as_long() {
     let fixture = Fixture::new(1000.0);
-    let mut device = fixture
-        .simulation
-        .device(&two_uploads(), Reports::new(DeviceId(0), fixture.sender.clone()));
+    let mut device =
+        fixture.simulation.device(&two_uploads(), Reports::new(DeviceId(0), fixture.sender.clone()));
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
     submit(&mut device, UPLOAD, copy, &[]);
     assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 1000)]);

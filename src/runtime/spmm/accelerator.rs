@@ -20,11 +20,7 @@ struct SlotMemory {
 }
 
 impl SlotMemory {
-    fn allocate(
-        memory: &mut Allocations,
-        slots: u32,
-        slot_bytes: u64,
-    ) -> std::result::Result<Self, Fault> {
+    fn allocate(memory: &mut Allocations, slots: u32, slot_bytes: u64) -> std::result::Result<Self, Fault> {
         let memory = memory.allocate(slot_bytes.saturating_mul(u64::from(slots)))?;
         Ok(Self { memory, slot_bytes, slots })
     }
