@@ -20,6 +20,9 @@ const SHARING_MARGIN: f64 = 0.97;
 /// Share of the predicted time by which untried processors must be faster where neither was timed on this matrix: predictions err.
 const UNTRIED_MARGIN: f64 = 0.9;
 
+/// Devices that are being opened are waited for where a product on the CPU takes this multiple of opening them.
+const WAIT_RATIO: f64 = 1.5;
+
 /// The processors that compute a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -152,6 +155,12 @@ impl Course {
         opening_s + remaining * remembered_s.unwrap_or(0.0) < SET_UP_MARGIN * cpu_s
     }
 
+    /// Whether to wait for devices that take `opening_s` to open: one product on the CPU takes longer than that.
+    pub fn waits(&self, opening_s: f64) -> bool {
+        let cpu = self.alternative(Processors::Cpu);
+        cpu.is_none_or(|cpu| cpu.product_s() > WAIT_RATIO * opening_s)
+    }
+
     /// The processors to compute the next product; `None` without a usable alternative.
     pub fn next(&self) -> Option<Processors> {
         let remaining = self.remaining() as f64;
@@ -242,6 +251,9 @@ mod tests {
         for _ in 0..count {
             if opened_at.is_none() && course.may_pay(opening_s, None) {
                 opened_at = Some(now_s + opening_s);
+            }
+            if let Some(at) = opened_at.filter(|_| course.waits(opening_s)) {
+                now_s = f64::max(now_s, at);
             }
             if opened_at.is_some_and(|at| now_s >= at) && course.alternative(Processors::Gpu).is_none() {
                 course.propose(Alternative::new(Processors::Gpu, gpu_s, set_up_s, None));

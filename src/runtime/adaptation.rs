@@ -317,13 +317,14 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             (Some(one), Some(other)) => Some(f64::min(one, other)),
             (one, other) => one.or(other),
         };
-        match self.runtime.looked() {
-            None => {
-                if self.course.may_pay(OPENING_SECONDS, remembered_s) {
-                    self.runtime.look();
-                }
-                return;
+        if self.runtime.looked().is_none() && self.course.may_pay(OPENING_SECONDS, remembered_s) {
+            self.runtime.look();
+            if self.course.waits(OPENING_SECONDS) {
+                self.runtime.wait_for_look();
             }
+        }
+        match self.runtime.looked() {
+            None => return,
             Some(Err(reason)) => {
                 self.notes.push(format!("no GPU can be used; the CPU computes everything ({reason})"));
                 self.rates = self.cpu_rates.clone();

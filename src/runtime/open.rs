@@ -252,6 +252,11 @@ impl Runtime {
         }
     }
 
+    /// Waits until the look at the cards has ended. It must have been started.
+    pub(super) fn wait_for_look(&self) {
+        self.inner.looked.wait();
+    }
+
     /// Whether the look at the cards has ended; `Some(Err)` with the reason where there is none to use.
     pub(super) fn looked(&self) -> Option<std::result::Result<(), &str>> {
         self.inner.looked.get().map(|failed| failed.as_deref().map_or(Ok(()), Err))
