@@ -1,4 +1,4 @@
-//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler, and lists the built-in PTX. CUDA is not needed.
+//! Compiles `kernels/*.cu` for the emulator with the host's C++ compiler, and lists their compiled code. CUDA is not needed.
 //!
 //! Every load and store is instrumented (`-fsanitize=thread`), and misaligned addresses are detected
 //! (`-fsanitize=alignment`). No sanitizer is linked: the emulator defines the functions that the compiler calls, so it
@@ -35,7 +35,8 @@ fn main() {
         let name = kernel.file_name().unwrap_or_default();
         fs::write(folder.join(name), whole_text(kernel)).expect("OUT_DIR is writable");
     }
-    fs::write(folder.join("embedded_ptx.rs"), embedded_ptx(&kernels)).expect("OUT_DIR is writable");
+    fs::write(folder.join("built_in_code.rs"), built_in_code(&kernels, &folder))
+        .expect("OUT_DIR is writable");
     kernels.push(TEST_KERNELS.into());
     let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, &folder)).collect();
     let stamp = folder.join("kernels.stamp");
@@ -163,22 +164,52 @@ fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
     source
 }
 
-/// The kernels' file names with their PTX, as a Rust expression. PTX of an older source is left out.
-fn embedded_ptx(kernels: &[PathBuf]) -> String {
+/// The archives of compiled kernels in `kernels/compiled` as rows of a Rust table; each is written to a file in `folder`.
+/// Code of an older source and damaged code are left out.
+fn built_in_code(kernels: &[PathBuf], folder: &Path) -> String {
+    let compiled = Path::new("kernels/compiled");
+    let manifest = fs::read_to_string(compiled.join("manifest.txt")).unwrap_or_default();
+    let rows: Vec<Vec<&str>> = manifest
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split(' ').collect())
+        .collect();
     let mut list = String::from("&[\n");
     for kernel in kernels {
         let name = kernel.file_name().unwrap_or_default().to_string_lossy();
-        let ptx = Path::new("kernels/ptx").join(&*name).with_extension("ptx");
-        let stamp = format!("// {name} {:016x} ", fingerprint(whole_text(kernel).as_bytes()));
-        if !fs::read_to_string(&ptx).is_ok_and(|ptx| ptx.starts_with(&stamp)) {
-            println!(
-                "cargo::warning={} does not match {name}: run .ci/compile_kernels.py --write",
-                ptx.display()
-            );
-            continue;
+        let text = format!("{:016x}", fingerprint(whole_text(kernel).as_bytes()));
+        let content = fs::read(compiled.join(&*name).with_extension("bin")).unwrap_or_default();
+        let (mut begin, mut is_current) = (0, false);
+        for row in rows.iter().filter(|row| row[0] == name) {
+            let [_, of, target, bytes, hash] = row[..] else {
+                panic!("{}/manifest.txt: {row:?} has not five columns", compiled.display())
+            };
+            let end = begin + bytes.parse::<usize>().unwrap_or(usize::MAX - begin);
+            let archive = content.get(begin..end).unwrap_or_default();
+            begin = end;
+            is_current = of == text && hash == format!("{:016x}", fingerprint(archive));
+            if !is_current {
+                break;
+            }
+            let target_expression =
+                match target.strip_prefix("sm_").map(|number| number.split_at(number.len() - 1)) {
+                    Some((major, minor)) => {
+                        format!("Target::MachineCode(Architecture {{ major: {major}, minor: {minor} }})")
+                    }
+                    None => "Target::Ptx".into(),
+                };
+            let path = folder.join(format!("{name}.{target}"));
+            fs::write(&path, archive).expect("OUT_DIR is writable");
+            list.push_str(&format!(
+                "BuiltIn {{ file: {name:?}, target: {target_expression}, archive: Archive(include_bytes!({path:?})) }},\n"
+            ));
         }
-        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{}\")", ptx.display());
-        list.push_str(&format!("(\"{name}\", include_str!({path})),\n"));
+        if !is_current {
+            println!(
+                "cargo::warning={} has no current code of {name}: run .ci/compile_kernels.py --write",
+                compiled.display()
+            );
+        }
     }
     list + "]"
 }

@@ -1,32 +1,48 @@
 #!/usr/bin/env python3
-"""Compiles kernels/*.cu with NVIDIA's compilers, which need no GPU, and keeps kernels/ptx in step with them.
+"""Compiles kernels/*.cu with NVIDIA's compilers, which need no GPU, and keeps kernels/compiled current.
 
     pip install -r .ci/kernels.txt
-    compile_kernels.py [FILE.cu ...]            checks: every file compiles without a word for every architecture, its
-                                                PTX in kernels/ptx is current, and fast kernels spill no register
-    compile_kernels.py --write [FILE.cu ...]    writes kernels/ptx
+    compile_kernels.py [FILE.cu ...]            checks: every file compiles without messages for every architecture, its
+                                                code in kernels/compiled is current, and fast kernels spill no register
+    compile_kernels.py --write [FILE.cu ...]    writes kernels/compiled
+
+kernels/compiled/NAME.bin has one archive per target: PTX, then the machine code of each architecture in MACHINE_CODE. An
+archive is a raw deflate stream. It begins with one line `ENTRY BYTES` per entry point and an empty line; the code of the
+entries follows in this order, each a module with one entry. The entries of a kernel share a stream because they are
+similar: separate streams are 60 % larger. A reader stops after the entry it needs. manifest.txt has one line per archive.
 
 A file with a line `// fast: no spills` is a fast one. Each line `// exact: EXACT_K=32 LANES=8` of it names a form that
-NVRTC makes at run time; those are looked at too.
+NVRTC compiles at run time; those forms are checked too.
 """
 import argparse
 import concurrent.futures
 import ctypes
-import itertools
 import pathlib
 import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import zlib
 
 # PTX for the first of these is built in: any newer card's driver can compile it. The compiler is an old one, since a
 # driver refuses PTX that is newer than itself; kernels.txt pins it.
 ARCHITECTURES = ["75", "80", "90"]
+# Architectures with built-in machine code, and the PTX that it is made from. Machine code runs on cards of the same major
+# version and the same or a later minor one: sm_80 serves 8.6 and 8.9 as well, sm_100 serves 10.3, sm_120 serves 12.1.
+MACHINE_CODE = {"80": "80", "90": "90", "100": "90", "120": "90"}
+TARGETS = ["ptx", *(f"sm_{architecture}" for architecture in MACHINE_CODE)]
 # The same as in src/device/cuda/forms.rs.
 OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"]
 FAST = "// fast: no spills"
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
+COMPILED = KERNELS / "compiled"
+MANIFEST = COMPILED / "manifest.txt"
+HEADER = """\
+# Written by .ci/compile_kernels.py --write. One line per archive in NAME.bin, in the order of the archives: kernel file,
+# fingerprint of its text, target, bytes of the archive, fingerprint of the archive.
+"""
+NOT_CURRENT = "run .ci/compile_kernels.py --write"
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"
 MISSING = "pip install -r .ci/kernels.txt, and run this with the Python it was installed for"
 
@@ -66,35 +82,143 @@ def whole_text(path):
     return "".join(map(line, path.read_text().splitlines(keepends=True)))
 
 
-def fingerprint(text):
-    """FNV-1a, 64 bits; build.rs computes it too, and takes only PTX that was made of the text beside it."""
+def fingerprint(content):
+    """FNV-1a, 64 bits; build.rs computes it too, and takes only code that was compiled from the text beside it."""
     value = 0xCBF29CE484222325
-    for byte in text.encode():
+    for byte in content:
         value = (value ^ byte) * 0x100000001B3 % 2**64
     return f"{value:016x}"
 
 
-def stamped(nvrtc, path, ptx):
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    text = whole_text(path)
+def modules(ptx):
+    """The PTX of each entry, as a module with this entry alone."""
     # NVRTC puts constants of its own into every file; nothing refers to them.
-    lines = [line for line in ptx.splitlines() if not (line.startswith(".global") and "nv6target" in line)]
-    body = lines[next(at for at, line in enumerate(lines) if line.startswith(".version")):]
-    stamp = f"// {path.name} {fingerprint(text)} by NVRTC {major.value}.{minor.value}; .ci/compile_kernels.py --write"
-    return "\n".join([stamp, *body]).rstrip("\n\0") + "\n"
+    lines = [line for line in ptx.rstrip("\0").splitlines() if not (line.startswith(".global") and "nv6target" in line)]
+    text = "\n".join(lines[next(at for at, line in enumerate(lines) if line.startswith(".version")):])
+    # An entry ends at the first closing brace at the start of a line; inner braces are indented.
+    entry = re.compile(r"\.visible \.entry (\w+)\(.*?\n\}", re.DOTALL)
+
+    def only(name):
+        alone = entry.sub(lambda match: match.group() if match.group(1) == name else "", text)
+        kept = [line for line in alone.splitlines() if line.strip() and not line.lstrip().startswith("//")]
+        return "\n".join(kept) + "\n"
+
+    return {match.group(1): only(match.group(1)) for match in entry.finditer(text)}
 
 
-def spills(ptx, architecture):
-    """Entries that spill, and how much they do, as ptxas sees them."""
-    ptxas = PACKAGES / "cuda_nvcc" / "bin" / "ptxas"
-    if not ptxas.exists():
+def ptxas(ptx, architecture, output, *options):
+    """Runs ptxas."""
+    program = PACKAGES / "cuda_nvcc" / "bin" / "ptxas"
+    if not program.exists():
         sys.exit(f"no ptxas: {MISSING}")
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
-        words = [ptxas, "-v", f"--gpu-name=sm_{architecture}", "--output-file=/dev/null", file.name]
-        done = subprocess.run(words, capture_output=True, text=True)
+        words = [program, *options, f"--gpu-name=sm_{architecture}", f"--output-file={output}", file.name]
+        return subprocess.run(words, capture_output=True, text=True)
+
+
+def machine_code(ptx, architecture):
+    """The machine code of a module."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        done = ptxas(ptx, architecture, file.name, "--fmad=false")
+        if done.returncode:
+            sys.exit(done.stderr.strip())
+        return pathlib.Path(file.name).read_bytes()
+
+
+def archives(ptx, architecture):
+    """The archives that are made from a file's PTX for `architecture`, by target, before compression."""
+    single = modules(ptx)
+    made = {}
+    if architecture == ARCHITECTURES[0]:
+        made["ptx"] = {entry: text.encode() for entry, text in single.items()}
+    for target, source in MACHINE_CODE.items():
+        if source == architecture:
+            made[f"sm_{target}"] = {entry: machine_code(text, target) for entry, text in single.items()}
+
+    def archive(codes):
+        index = "".join(f"{entry} {len(code)}\n" for entry, code in codes.items())
+        return index.encode() + b"\n" + b"".join(codes.values())
+
+    return {target: archive(codes) for target, codes in made.items()}
+
+
+def compress(content):
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9)
+    return deflate.compress(content) + deflate.flush()
+
+
+def decompress(stored):
+    try:
+        return zlib.decompress(stored, -zlib.MAX_WBITS)
+    except zlib.error:
+        return None
+
+
+def stored_archives():
+    """Kernel file -> the fingerprint of the text that it was compiled from, and its archives by target."""
+    rows = [line.split() for line in MANIFEST.read_text().splitlines() if line[:1] != "#"] if MANIFEST.exists() else []
+    stored = {}
+    for file, of, target, size, own in rows:
+        content = COMPILED / file.replace(".cu", ".bin")
+        content = content.read_bytes() if content.exists() else b""
+        _, found, begin = stored.setdefault(file, [of, {}, 0])
+        archive = content[begin : begin + int(size)]
+        # A damaged archive counts as missing.
+        if fingerprint(archive) == own:
+            found[target] = archive
+        stored[file][2] += int(size)
+    return {file: (of, found) for file, (of, found, _) in stored.items()}
+
+
+def write(path, made, stored):
+    """Writes the archives of a kernel file; returns its lines of the manifest."""
+    of = fingerprint(whole_text(path).encode())
+    _, old = stored.get(path.name, (None, {}))
+    # Archives with the same content keep their bytes: versions of zlib differ.
+    kept = {target: decompress(archive) for target, archive in old.items()}
+    packed = [(target, old[target] if kept.get(target) == made[target] else compress(made[target])) for target in TARGETS]
+    (COMPILED / f"{path.stem}.bin").write_bytes(b"".join(archive for _, archive in packed))
+    return [f"{path.name} {of} {target} {len(archive)} {fingerprint(archive)}" for target, archive in packed]
+
+
+def write_all(sources, made, stored):
+    """Writes kernels/compiled: the archives in `made`, and the stored ones of files that were not compiled."""
+    COMPILED.mkdir(exist_ok=True)
+    lines = []
+    for path in sources:
+        if path.name in made:
+            lines += write(path, made[path.name], stored)
+        elif len(stored.get(path.name, (None, {}))[1]) == len(TARGETS):
+            of, old = stored[path.name]
+            lines += [f"{path.name} {of} {target} {len(old[target])} {fingerprint(old[target])}" for target in TARGETS]
+    MANIFEST.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+    for path in COMPILED.glob("*.bin"):
+        if not (KERNELS / f"{path.stem}.cu").exists():
+            path.unlink()
+
+
+def stale(sources, made, stored):
+    """The differences between kernels/compiled and what it should hold."""
+    found = []
+    for path in (path for path in sources if path.name in made):
+        of, old = stored.get(path.name, (None, {}))
+        if of != fingerprint(whole_text(path).encode()):
+            found.append(f"kernels/compiled has no code of {path.name} as it is now: {NOT_CURRENT}")
+            continue
+        for target in TARGETS:
+            if target not in old or decompress(old[target]) != made[path.name].get(target):
+                found.append(f"kernels/compiled/{path.stem}.bin is not current for {target}: {NOT_CURRENT}")
+    files = {path.stem for path in sources}
+    others = {path.stem for path in COMPILED.glob("*.bin")} | {file.removesuffix(".cu") for file in stored}
+    found += [f"kernels/compiled has code of {name}, which is no kernel: {NOT_CURRENT}" for name in sorted(others - files)]
+    return found
+
+
+def spills(ptx, architecture):
+    """Entries that spill, and how much they do, as ptxas sees them."""
+    done = ptxas(ptx, architecture, "/dev/null", "-v")
     if done.returncode:
         return [done.stderr.strip()]
     found, entry = [], "?"
@@ -114,8 +238,8 @@ def forms(path):
     return [(path, architecture, defines) for architecture in ARCHITECTURES for defines in [[], *exact]]
 
 
-def check(form, write):
-    """What to say of a form, and what is wrong with it."""
+def check(form):
+    """What to say of a form, what is wrong with it, and the archives that are made from it."""
     path, architecture, defines = form
     nvrtc, text = load(), whole_text(path)
     fast = FAST in text.splitlines()
@@ -124,23 +248,16 @@ def check(form, write):
     ptx, log = compile_text(nvrtc, text, path.name, options)
     complaints = [f"{name}: {log or 'does not compile'}"] if log or ptx is None else []
     if ptx is None:
-        return f"{name}: nothing", complaints
+        return f"{name}: nothing", complaints, {}
     if fast:
         complaints += [f"{name}: {spill}" for spill in spills(ptx, architecture)]
-    if architecture == ARCHITECTURES[0] and not defines:
-        target = KERNELS / "ptx" / f"{path.stem}.ptx"
-        wanted = stamped(nvrtc, path, ptx)
-        if write:
-            target.parent.mkdir(exist_ok=True)
-            target.write_text(wanted)
-        elif not target.exists() or target.read_text() != wanted:
-            complaints.append(f"{target.name} is not current: run .ci/compile_kernels.py --write")
-    return f"{name}: {ptx.count('.visible .entry')} entries{', fast' if fast else ''}", complaints
+    made = archives(ptx, architecture) if not defines else {}
+    return f"{name}: {ptx.count('.visible .entry')} entries{', fast' if fast else ''}", complaints, made
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write kernels/ptx")
+    parser.add_argument("--write", action="store_true", help="write kernels/compiled")
     parser.add_argument("files", nargs="*", metavar="FILE.cu", help="names in kernels/; all without one")
     arguments = parser.parse_args()
     sources = sorted(KERNELS.glob("*.cu"))
@@ -149,14 +266,17 @@ def main():
         sys.exit(f"none of these is in kernels/; there are {', '.join(path.name for path in sources)}")
     load()
     complaints, wanted = [], [form for path in chosen for form in forms(path)]
+    made = {path.name: {} for path in chosen}
     # Processes, since the compiler compiles one text at a time in each.
     with concurrent.futures.ProcessPoolExecutor() as workers:
-        for words, wrong in workers.map(check, wanted, itertools.repeat(arguments.write)):
+        for (path, _, _), (words, wrong, archives_of) in zip(wanted, workers.map(check, wanted)):
             print(words, flush=True)
             complaints += wrong
-    for ptx in sorted((KERNELS / "ptx").glob("*.ptx")):
-        if not (KERNELS / f"{ptx.stem}.cu").exists():
-            complaints.append(f"kernels/ptx/{ptx.name} is of no kernel: delete it")
+            made[path.name] |= archives_of
+    compiled = {file: targets for file, targets in made.items() if len(targets) == len(TARGETS)}
+    if arguments.write:
+        write_all(sources, compiled, stored_archives())
+    complaints += stale(sources, compiled, stored_archives())
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return 1 if complaints else 0

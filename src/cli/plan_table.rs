@@ -21,8 +21,8 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
     let (set_up, product) = (Seconds(plan.set_up.total_s()), Seconds(plan.predicted_s));
     facts.fact("set-up", format!("{set_up} once: {}", plan.set_up_reason()));
     if plan.first_compile_s() > 0.0 {
-        let compile_s = plan.first_compile_s();
-        facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s:.0} s more"));
+        let compile_s = Seconds(plan.first_compile_s());
+        facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s} more"));
     }
     facts.fact("product", format!("{product} {}", plan.product_reason()));
     let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, "product"));

@@ -1,14 +1,17 @@
 //! The compiled forms of a kernel and their compiler options.
 //!
-//! The **generic** form takes K as an argument. It is built in as PTX, so it needs only a driver. The **exact** form is
-//! specialised: K and the variant's numbers are constants (`-DEXACT_K=32 -DLANES=8 …`), and NVRTC compiles it at run
-//! time. Both forms have the same entry name and arguments. If the kernel's summation order is canonical, they give
-//! bit-identical results.
+//! The **generic** form takes K as an argument. It is built in, as machine code and as PTX, so it needs only a driver. The
+//! **exact** form is specialised: K and the variant's numbers are constants (`-DEXACT_K=32 -DLANES=8 …`), and NVRTC compiles
+//! it at run time. Both forms have the same arguments. If the kernel's summation order is canonical, they give bit-identical
+//! results.
+//!
+//! Few variants are built in. For the others, the generic form is that of a similar variant that reads the same arrays.
 
 use std::hash::{Hash, Hasher};
 
+use super::built_in::BuiltIn;
 use crate::device::{Fault, FaultKind, Launch};
-use crate::kernel::cuda::CudaKernel;
+use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::vectors::VectorKernel;
 use crate::matrix::Dtype;
 
@@ -18,9 +21,6 @@ const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--diag-suppress=177,
 
 /// The macro name whose use in a kernel's source shows that it has exact forms.
 const EXACT: &str = "EXACT_K";
-
-/// File names in `kernels/` with the PTX compiled from them.
-const EMBEDDED_PTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded_ptx.rs"));
 
 /// The compute capability of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,15 +58,39 @@ impl Form {
     }
 }
 
+/// The generic form of a variant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generic {
+    /// The variant: the launch's own one, or a similar one. Kernels on multivectors have one variant.
+    pub variant: Variant,
+    /// The entry's name.
+    pub entry: String,
+    /// Built-in code of the kernel's file, best first.
+    pub built_in: Vec<BuiltIn>,
+    /// The source, which is compiled if no built-in code can be loaded.
+    pub source: Form,
+}
+
+impl Generic {
+    /// The form of a kernel on multivectors.
+    pub fn of_vectors(kernel: VectorKernel, dtype: Dtype, architecture: Architecture) -> Self {
+        let info = kernel.info();
+        Self {
+            variant: Variant::PLAIN,
+            entry: kernel.entry(dtype),
+            built_in: BuiltIn::for_card(info.file, architecture),
+            source: Form::new(info.file, info.text, architecture, Vec::new()),
+        }
+    }
+}
+
 /// The forms that can serve a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forms {
-    /// The entry's name, the same in all forms.
+    /// The entry's name in the exact form.
     pub entry: String,
-    /// Built-in PTX reduced to that entry, if there is any.
-    pub ptx: Option<String>,
-    /// The generic form, compiled if no PTX is built in.
-    pub generic: Form,
+    /// The generic form, if the kernel's file has a suitable variant.
+    pub generic: Option<Generic>,
     /// The exact form, if the kernel has one.
     pub exact: Option<Form>,
 }
@@ -76,54 +100,21 @@ impl Forms {
     pub fn of(launch: &Launch, architecture: Architecture) -> Result<Self, Fault> {
         let kernel = CudaKernel::of(launch.kernel)
             .map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))?;
-        let entry = kernel.entry(launch.dtype, &launch.variant);
         let form = |defines: Vec<String>| Form::new(kernel.file, kernel.text, architecture, defines);
+        let generic = |variant: Variant| Generic {
+            variant,
+            entry: kernel.entry(launch.dtype, &variant),
+            built_in: BuiltIn::for_card(kernel.file, architecture),
+            source: form(Vec::new()),
+        };
         let facts = (launch.uniform, launch.only_heavy);
         Ok(Self {
-            ptx: built_in_ptx(kernel.file, &entry),
-            entry,
-            generic: form(Vec::new()),
+            entry: kernel.entry(launch.dtype, &launch.variant),
+            generic: kernel.built_in_variant(&launch.variant, launch.dtype, launch.k).map(generic),
             exact: has_word(kernel.text, EXACT)
                 .then(|| form(kernel.defines(&launch.variant, launch.dtype, launch.k, facts))),
         })
     }
-
-    /// The forms of a kernel on multivectors.
-    pub fn of_vectors(kernel: VectorKernel, dtype: Dtype, architecture: Architecture) -> Self {
-        let (info, entry) = (kernel.info(), kernel.entry(dtype));
-        Self {
-            ptx: built_in_ptx(info.file, &entry),
-            entry,
-            generic: Form::new(info.file, info.text, architecture, Vec::new()),
-            exact: None,
-        }
-    }
-}
-
-fn built_in_ptx(file: &str, entry: &str) -> Option<String> {
-    let (_, ptx) = EMBEDDED_PTX.iter().find(|(name, _)| *name == file)?;
-    only_entry(ptx, entry)
-}
-
-/// `ptx` reduced to one entry, because the driver would compile all of them. `None` if the entry does not exist.
-fn only_entry(ptx: &str, entry: &str) -> Option<String> {
-    const ENTRY: &str = ".visible .entry ";
-    let mut kept = String::with_capacity(ptx.len() / 2);
-    let mut found = false;
-    let mut rest = ptx;
-    while let Some(begin) = rest.find(ENTRY) {
-        // An entry ends at the first closing brace at the start of a line; inner braces are indented.
-        let end = rest[begin..].find("\n}").map_or(rest.len(), |end| begin + end + 2);
-        kept.push_str(&rest[..begin]);
-        let name = rest[begin + ENTRY.len()..].split(|c: char| !is_word(c)).next();
-        if name == Some(entry) {
-            found = true;
-            kept.push_str(&rest[begin..end]);
-        }
-        rest = &rest[end..];
-    }
-    kept.push_str(rest);
-    found.then_some(kept)
 }
 
 fn is_word(c: char) -> bool {
@@ -138,8 +129,6 @@ fn has_word(text: &str, word: &str) -> bool {
 pub(super) mod tests {
     use super::*;
     use crate::kernel::KernelId;
-    use crate::kernel::cuda::CUDA_KERNELS;
-    use crate::kernel::vectors::VECTOR_KERNELS;
 
     pub const H200: Architecture = Architecture { major: 9, minor: 0 };
 
@@ -159,59 +148,26 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_kernel_has_its_ptx_with_both_entries() {
-        let dtypes = [Dtype::F64, Dtype::F32];
-        for kernel in CUDA_KERNELS {
-            for (dtype, variant) in dtypes
-                .iter()
-                .flat_map(|&dtype| kernel.variants_of(dtype).map(move |&variant| (dtype, variant)))
-            {
-                let launch = Launch { variant, ..launch(kernel.id, dtype, 8) };
-                let forms = Forms::of(&launch, H200).unwrap();
-                let ptx = forms.ptx.unwrap_or_else(|| {
-                    panic!("{} has no current PTX: run .ci/compile_kernels.py --write", kernel.file)
-                });
-                assert_eq!(ptx.matches(".visible .entry").count(), 1, "{}", forms.entry);
-                assert!(ptx.contains(&format!(".visible .entry {}(", forms.entry)));
-                let old_enough = ptx.contains(".version 8.") && ptx.contains(".target sm_75");
-                assert!(old_enough, "for older drivers and cards");
-                assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
-            }
-        }
-    }
-
-    #[test]
-    fn every_kernel_on_multivectors_has_its_ptx() {
-        for (info, dtype) in VECTOR_KERNELS.iter().flat_map(|info| [(info, Dtype::F64), (info, Dtype::F32)]) {
-            let forms = Forms::of_vectors(info.kernel, dtype, H200);
-            assert!(
-                forms.ptx.is_some(),
-                "{} has no current PTX: run .ci/compile_kernels.py --write",
-                forms.entry
-            );
-            assert_eq!(forms.exact, None);
-        }
-    }
-
-    #[test]
-    fn an_entry_is_extracted_completely() {
-        let ptx = "head\n.visible .entry one(\n)\n{\n\t{\n\t}\n}\n.shared s;\n.visible .entry one_more(\n)\n{\n}\ntail\n";
-        assert_eq!(
-            only_entry(ptx, "one").unwrap(),
-            "head\n.visible .entry one(\n)\n{\n\t{\n\t}\n}\n.shared s;\n\ntail\n"
-        );
-        assert_eq!(
-            only_entry(ptx, "one_more").unwrap(),
-            "head\n\n.shared s;\n.visible .entry one_more(\n)\n{\n}\ntail\n"
-        );
-        assert_eq!(only_entry(ptx, "more"), None);
+    fn a_variant_that_is_not_built_in_has_the_generic_form_of_a_similar_one() {
+        let segments = CudaKernel::of(KernelId::CsrSegments).unwrap();
+        let own = segments.variant_for(Dtype::F64, 32).unwrap();
+        let of = |variant| {
+            let launch = Launch { variant, ..launch(KernelId::CsrSegments, Dtype::F64, 32) };
+            Forms::of(&launch, H200).unwrap()
+        };
+        let forms = of(own);
+        assert_eq!(forms.generic.unwrap().entry, forms.entry);
+        let forms = of(Variant { depth: 16, ..own });
+        assert_eq!(forms.entry, segments.entry(Dtype::F64, &Variant { depth: 16, ..own }));
+        assert_eq!(forms.generic.unwrap().variant, own);
+        assert_eq!(of(Variant { piece: 999, ..own }).generic, None, "the arrays are others");
     }
 
     #[test]
     fn only_sources_that_use_exact_k_have_exact_forms() {
         let forms = Forms::of(&launch(KernelId::CsrScalarV3, Dtype::F64, 8), H200).unwrap();
         assert_eq!(forms.exact, None);
-        assert_eq!(forms.generic.options[0], "--gpu-architecture=sm_90");
+        assert_eq!(forms.generic.unwrap().source.options[0], "--gpu-architecture=sm_90");
         assert!(has_word("#ifdef EXACT_K\n", EXACT) && !has_word("INEXACT_K EXACT_KS", EXACT));
     }
 
@@ -223,7 +179,7 @@ pub(super) mod tests {
             let defined =
                 |form: &Form| ["-DUNIFORM", "-DONLY_HEAVY"].map(|word| form.options.contains(&word.into()));
             assert_eq!(defined(&forms.exact.unwrap()), [uniform, only_heavy]);
-            assert_eq!(defined(&forms.generic), [false, false]);
+            assert_eq!(defined(&forms.generic.unwrap().source), [false, false]);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::device::{Fault, FaultKind};
 #[derive(Debug, Clone, Copy)]
 pub enum Image<'a> {
     /// PTX, which the driver compiles.
-    Ptx(&'a str),
+    Ptx(&'a [u8]),
     /// Machine code for this card.
     MachineCode(&'a [u8]),
 }

@@ -7,6 +7,7 @@
 //! `cuda:0,cuda:0` opens two logical devices, `cuda:0` and `cuda:0#2`, with a context each on one card. The contexts do
 //! not isolate faults: on an H200 a kernel fault in `cuda:0` also ended `cuda:0#2` (`benches/results/cuda-h200.md`).
 
+mod built_in;
 mod cards;
 mod clock;
 mod compiler_threads;

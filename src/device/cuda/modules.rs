@@ -1,13 +1,14 @@
 //! Selects the function of a launch: the generic form at first, the exact form once it is compiled.
 //!
 //! Without NVRTC only generic forms are available. An exact form that is in the kernel cache is used from the first
-//! launch.
+//! launch. Of the generic form, machine code is loaded if there is some for this card, otherwise PTX.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::built_in::Target;
 use super::compiler_threads::{Compile, CompileResult, CompilerThreads};
-use super::forms::{Architecture, Form, Forms};
+use super::forms::{Architecture, Form, Forms, Generic};
 use super::kernel_cache::KernelCache;
 use super::loader::{Driver, Image, Loader};
 use super::nvrtc::Nvrtc;
@@ -25,7 +26,7 @@ pub struct Modules<L: Loader = Driver> {
     /// `None` without NVRTC.
     compiler: Option<CompilerThreads>,
     compiled: HashMap<Form, Compiled<L::Module>>,
-    /// Generic forms from built-in PTX, by entry name.
+    /// Generic forms from built-in code, by entry name.
     built_in: HashMap<String, L::Module>,
     selected: HashMap<FunctionKey, Choice<L::Function>>,
     /// Functions of kernels on multivectors that are loaded.
@@ -62,8 +63,17 @@ enum Compiled<M> {
 
 /// The selected function, and the exact form that will replace it once compiled.
 struct Choice<F> {
-    function: F,
+    selected: Selected<F>,
     pending: Option<Form>,
+}
+
+/// A function that serves a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selected<F> {
+    /// The function.
+    pub function: F,
+    /// Its variant, which determines the launch shape. It may differ from the launch's variant.
+    pub variant: Variant,
 }
 
 impl Modules {
@@ -89,7 +99,7 @@ impl<L: Loader> Modules<L> {
     }
 
     /// The best function for a launch that is available now. Waits for the compiler only if there is none.
-    pub fn function(&mut self, launch: &Launch) -> Result<L::Function, Fault> {
+    pub fn function(&mut self, launch: &Launch) -> Result<Selected<L::Function>, Fault> {
         while let Some(made) = self.compiler.as_ref().and_then(CompilerThreads::try_next) {
             self.store(made);
         }
@@ -97,13 +107,13 @@ impl<L: Loader> Modules<L> {
         if let Some(choice) = self.selected.get(&key) {
             let waiting = |form| matches!(self.compiled.get(form), Some(Compiled::Requested));
             if choice.pending.as_ref().is_none_or(waiting) {
-                return Ok(choice.function);
+                return Ok(choice.selected);
             }
         }
         let choice = self.choose(launch)?;
-        let function = choice.function;
+        let selected = choice.selected;
         self.selected.insert(key, choice);
-        Ok(function)
+        Ok(selected)
     }
 
     /// The function of a kernel on multivectors, which has a generic form only.
@@ -111,7 +121,8 @@ impl<L: Loader> Modules<L> {
         if let Some(&function) = self.vector_functions.get(&(kernel, dtype)) {
             return Ok(function);
         }
-        let function = self.generic(&Forms::of_vectors(kernel, dtype, self.architecture))?;
+        let generic = Generic::of_vectors(kernel, dtype, self.architecture);
+        let function = self.generic(&generic)?.function;
         self.vector_functions.insert((kernel, dtype), function);
         Ok(function)
     }
@@ -135,49 +146,76 @@ impl<L: Loader> Modules<L> {
     fn choose(&mut self, launch: &Launch) -> Result<Choice<L::Function>, Fault> {
         let forms = (self.forms)(launch, self.architecture)?;
         let Some(exact) = forms.exact.as_ref().filter(|_| self.compiler.is_some()) else {
-            return Ok(Choice { function: self.generic(&forms)?, pending: None });
+            let generic = forms.generic.ok_or_else(|| no_code(&forms.entry))?;
+            return Ok(Choice { selected: self.generic(&generic)?, pending: None });
         };
         self.request(exact);
+        let own = |function| Selected { function, variant: launch.variant };
         if let Some(Compiled::Ready(module)) = self.compiled.get(exact) {
             match self.loader.function(module, &forms.entry) {
-                Ok(function) => return Ok(Choice { function, pending: None }),
+                Ok(function) => return Ok(Choice { selected: own(function), pending: None }),
                 Err(fault) => self.mark_failed(exact, fault),
             }
         }
-        match self.generic(&forms) {
-            Ok(function) => {
+        let generic = forms.generic.as_ref().ok_or_else(|| no_code(&forms.entry));
+        match generic.and_then(|generic| self.generic(generic)) {
+            Ok(selected) => {
                 let requested = matches!(self.compiled.get(exact), Some(Compiled::Requested));
-                Ok(Choice { function, pending: requested.then(|| exact.clone()) })
+                Ok(Choice { selected, pending: requested.then(|| exact.clone()) })
             }
-            // A variant that exists only as an exact form.
             Err(_) if self.wait_for(exact).is_ok() => {
-                Ok(Choice { function: self.entry_of(exact, &forms.entry)?, pending: None })
+                Ok(Choice { selected: own(self.entry_of(exact, &forms.entry)?), pending: None })
             }
             Err(fault) => Err(fault),
         }
     }
 
-    /// The generic form's function: from built-in PTX, otherwise compiled now.
-    fn generic(&mut self, forms: &Forms) -> Result<L::Function, Fault> {
-        if let Some(module) = self.built_in.get(&forms.entry) {
-            return self.loader.function(module, &forms.entry);
+    /// The generic form's function: from built-in code, otherwise compiled now.
+    fn generic(&mut self, generic: &Generic) -> Result<Selected<L::Function>, Fault> {
+        let Generic { variant, ref entry, ref source, .. } = *generic;
+        let function = match self.load_built_in(generic)? {
+            Some(function) => function,
+            None if self.compiler.is_none() => return Err(no_code(entry)),
+            None => {
+                self.request(source);
+                self.wait_for(source)?;
+                self.entry_of(source, entry)?
+            }
+        };
+        Ok(Selected { function, variant })
+    }
+
+    /// The function from built-in code. If the driver refuses the machine code, PTX is loaded.
+    fn load_built_in(&mut self, generic: &Generic) -> Result<Option<L::Function>, Fault> {
+        let entry = &generic.entry;
+        if let Some(module) = self.built_in.get(entry) {
+            return self.loader.function(module, entry).map(Some);
         }
-        if let Some(ptx) = &forms.ptx {
-            let module = self.loader.load(Image::Ptx(ptx))?;
-            let function = self.loader.function(&module, &forms.entry);
-            self.built_in.insert(forms.entry.clone(), module);
-            return function;
+        let mut refused = None;
+        for built_in in &generic.built_in {
+            let Some(code) = built_in.archive.code(entry) else { continue };
+            let image = match built_in.target {
+                Target::MachineCode(_) => Image::MachineCode(&code),
+                Target::Ptx => Image::Ptx(&code),
+            };
+            match self.loader.load(image) {
+                Ok(module) => {
+                    let function = self.loader.function(&module, entry);
+                    self.built_in.insert(entry.clone(), module);
+                    return function.map(Some);
+                }
+                // The driver is too old for the code.
+                Err(fault) if fault.kind == FaultKind::Launch => {
+                    tracing::debug!(entry, reason = fault.message, "built-in code is not used");
+                    refused = Some(fault);
+                }
+                Err(fault) => return Err(fault),
+            }
         }
-        if self.compiler.is_none() {
-            let message = format!(
-                "no PTX of {} is built in, and without NVRTC it cannot be compiled; install nvidia-cuda-nvrtc",
-                forms.entry
-            );
-            return Err(Fault::new(FaultKind::Launch, message));
+        match refused {
+            Some(fault) if self.compiler.is_none() => Err(fault),
+            _ => Ok(None),
         }
-        self.request(&forms.generic);
-        self.wait_for(&forms.generic)?;
-        self.entry_of(&forms.generic, &forms.entry)
     }
 
     fn entry_of(&self, form: &Form, entry: &str) -> Result<L::Function, Fault> {
@@ -247,6 +285,13 @@ impl<L: Loader> Modules<L> {
     }
 }
 
+fn no_code(entry: &str) -> Fault {
+    let message = format!(
+        "no code of {entry} is built in, and without NVRTC it cannot be compiled; install nvidia-cuda-nvrtc"
+    );
+    Fault::new(FaultKind::Launch, message)
+}
+
 impl<L: Loader> Drop for Modules<L> {
     fn drop(&mut self) {
         let compiled = self.compiled.drain().filter_map(|(_, compiled)| match compiled {
@@ -266,6 +311,8 @@ mod tests {
 
     use crossbeam::channel::{Receiver, Sender, unbounded};
 
+    use super::super::built_in::BuiltIn;
+    use super::super::built_in::tests::archive;
     use super::super::forms::tests::{H200, launch};
     use super::*;
 
@@ -282,7 +329,7 @@ mod tests {
 
         fn load(&self, image: Image<'_>) -> Result<String, Fault> {
             let text = match image {
-                Image::Ptx(text) => format!("PTX {text}"),
+                Image::Ptx(text) => format!("PTX {}", String::from_utf8_lossy(text)),
                 Image::MachineCode(code) => format!("code {}", String::from_utf8_lossy(code)),
             };
             if text.contains("refused") {
@@ -317,16 +364,33 @@ mod tests {
         }
     }
 
-    /// A kernel with exact forms. For single precision no PTX is built in.
+    /// A kernel with exact forms. For single precision no code is built in.
     fn forms(launch: &Launch, _: Architecture) -> Result<Forms, Fault> {
         let form = |option: String| Form { file: "a.cu", text: "text", options: vec![option] };
+        let built_in = |target, code| BuiltIn { file: "a.cu", target, archive: archive(&[("entry", code)]) };
+        let entry = if launch.dtype == Dtype::F64 { "entry" } else { "entry_f32" };
+        // The number of items selects the built-in code.
+        let code = if launch.items.count == OLD_DRIVER { "refused" } else { "built in" };
         Ok(Forms {
-            entry: if launch.dtype == Dtype::F64 { "entry".into() } else { "entry_f32".into() },
-            ptx: (launch.dtype == Dtype::F64).then(|| "text".into()),
-            generic: form("generic".into()),
+            entry: entry.into(),
+            generic: (launch.items.count != NOTHING_SIMILAR).then(|| Generic {
+                variant: SIMILAR,
+                entry: entry.into(),
+                built_in: vec![built_in(Target::MachineCode(H200), code), built_in(Target::Ptx, "text")],
+                source: form("generic".into()),
+            }),
             exact: Some(form(format!("k={}", launch.k))),
         })
     }
+
+    /// Numbers of items for which the driver refuses the built-in machine code, and for which there is no generic form.
+    const OLD_DRIVER: u64 = 1;
+    const NOTHING_SIMILAR: u64 = 2;
+    /// The variant of generic forms.
+    const SIMILAR: Variant = Variant { depth: 77, ..Variant::PLAIN };
+
+    /// The function of the built-in machine code.
+    const GENERIC: &str = "code built in: entry";
 
     type Answers = Sender<Result<&'static str, &'static str>>;
 
@@ -345,8 +409,8 @@ mod tests {
     /// Polls until a launch's function is no longer the generic one.
     fn function_after_compilation(modules: &mut Modules<FakeDriver>, launch: &Launch) -> &'static str {
         loop {
-            match modules.function(launch).unwrap() {
-                "PTX text: entry" => std::thread::yield_now(),
+            match modules.function(launch).unwrap().function {
+                GENERIC => std::thread::yield_now(),
                 other => return other,
             }
         }
@@ -357,15 +421,43 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
         for k in [8, 8, 9] {
-            assert_eq!(modules.function(&of(Dtype::F64, k)).unwrap(), "PTX text: entry");
+            assert_eq!(modules.function(&of(Dtype::F64, k)).unwrap().function, GENERIC);
         }
-        assert_eq!(*loaded.borrow(), 1, "the PTX is loaded more than once");
+        assert_eq!(*loaded.borrow(), 1, "the built-in code is loaded more than once");
         answers.send(Ok("code")).unwrap();
         answers.send(Ok("code")).unwrap();
         assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 8)), "code code of k=8: entry");
         assert_eq!(function_after_compilation(&mut modules, &of(Dtype::F64, 9)), "code code of k=9: entry");
         drop(modules);
         assert_eq!(*loaded.borrow(), 0, "a module stays loaded");
+    }
+
+    #[test]
+    fn the_variant_is_the_functions_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, _) = modules(&KernelCache::at(folder.path()));
+        let launch = of(Dtype::F64, 8);
+        assert_eq!(modules.function(&launch).unwrap(), Selected { function: GENERIC, variant: SIMILAR });
+        answers.send(Ok("code")).unwrap();
+        function_after_compilation(&mut modules, &launch);
+        assert_eq!(modules.function(&launch).unwrap().variant, launch.variant);
+    }
+
+    #[test]
+    fn if_the_driver_refuses_machine_code_ptx_is_used() {
+        let modules = || Modules::with(FakeDriver::default(), forms, H200, None, KernelCache::of_user());
+        let launch = Launch { items: OLD_DRIVER.into(), ..of(Dtype::F64, 8) };
+        assert_eq!(modules().function(&launch).unwrap().function, "PTX text: entry");
+    }
+
+    #[test]
+    fn without_a_generic_form_only_the_exact_form_is_compiled() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut modules, answers, loaded) = modules(&KernelCache::at(folder.path()));
+        let launch = Launch { items: NOTHING_SIMILAR.into(), ..of(Dtype::F64, 8) };
+        answers.send(Ok("code")).unwrap();
+        assert_eq!(modules.function(&launch).unwrap().function, "code code of k=8: entry");
+        assert_eq!(*loaded.borrow(), 1);
     }
 
     #[test]
@@ -376,7 +468,7 @@ mod tests {
         answers.send(Ok("code")).unwrap();
         first.prepare(&[of(Dtype::F64, 8)]).unwrap();
         let (mut second, _answers, loaded) = modules(&cache);
-        assert_eq!(second.function(&of(Dtype::F64, 8)).unwrap(), "code code of k=8: entry");
+        assert_eq!(second.function(&of(Dtype::F64, 8)).unwrap().function, "code code of k=8: entry");
         assert_eq!(*loaded.borrow(), 1, "the generic form was loaded too");
     }
 
@@ -389,7 +481,7 @@ mod tests {
         modules.prepare(&launches).unwrap();
         for launch in &launches {
             let expected = format!("code code of k={}: entry", launch.k);
-            assert_eq!(modules.function(launch).unwrap(), expected);
+            assert_eq!(modules.function(launch).unwrap().function, expected);
         }
         assert_eq!(*loaded.borrow(), 5);
     }
@@ -403,7 +495,7 @@ mod tests {
             answers.send(answer).unwrap();
             let fault = modules.prepare(&[of(Dtype::F64, 8)]).unwrap_err();
             assert!(fault.message.contains(words), "{fault:?}");
-            assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap(), "PTX text: entry");
+            assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap().function, GENERIC);
         }
         // Cached machine code that the driver refuses is compiled again.
         let (mut modules, answers, _) = modules(&cache);
@@ -412,12 +504,12 @@ mod tests {
     }
 
     #[test]
-    fn without_ptx_the_first_launch_waits_for_the_compiler() {
+    fn without_built_in_code_the_first_launch_waits_for_the_compiler() {
         let folder = tempfile::tempdir().unwrap();
         let (mut modules, answers, _) = modules(&KernelCache::at(folder.path()));
         answers.send(Ok("code")).unwrap();
         answers.send(Ok("code")).unwrap();
-        let function = modules.function(&of(Dtype::F32, 8)).unwrap();
+        let function = modules.function(&of(Dtype::F32, 8)).unwrap().function;
         assert!(function.starts_with("code code of "), "{function}");
     }
 
@@ -426,7 +518,7 @@ mod tests {
         let cache = KernelCache::of_user();
         let mut modules = Modules::with(FakeDriver::default(), forms, H200, None, cache);
         modules.prepare(&[of(Dtype::F64, 8)]).unwrap();
-        assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap(), "PTX text: entry");
+        assert_eq!(modules.function(&of(Dtype::F64, 8)).unwrap().function, GENERIC);
         let fault = modules.function(&of(Dtype::F32, 8)).unwrap_err();
         assert!(fault.message.contains("install"), "{fault:?}");
     }

@@ -194,7 +194,7 @@ pub(super) mod tests {
         let Some(nvrtc) = nvrtc() else { return };
         for kernel in CUDA_KERNELS {
             let forms = Forms::of(&launch(kernel.id, Dtype::F64, 8), H200).unwrap();
-            for form in [Some(forms.generic), forms.exact].into_iter().flatten() {
+            for form in [forms.generic.map(|generic| generic.source), forms.exact].into_iter().flatten() {
                 assert!(nvrtc.compile(&form).unwrap().starts_with(b"\x7fELF"), "{form:?}");
             }
         }

@@ -20,10 +20,10 @@ use super::driver::{fault, message_of};
 use super::events::{EventPool, InFlight};
 use super::forms::Architecture;
 use super::illegal_address::IllegalAddress;
-use super::modules::Modules;
+use super::modules::{Modules, Selected};
 use super::shared::Shared;
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
-use crate::kernel::cuda::LaunchShape;
+use crate::kernel::cuda::{CudaKernel, LaunchShape, Variant};
 use crate::kernel::vectors::VectorKernel;
 use crate::matrix::Dtype;
 use crate::trace::Clock;
@@ -169,9 +169,15 @@ impl Owner {
                 self.event_pool.release(in_flight.events.clone());
             }
         }
-        let Command { fence, lane, waits, waiting, action, what, held } = command;
-        let function = match &action {
-            Action::Launch { launch, .. } => Some(modules.function(launch)?),
+        let Command { fence, lane, waits, waiting, mut action, what, held } = command;
+        let function = match &mut action {
+            Action::Launch { launch, shape, .. } => {
+                let Selected { function, variant } = modules.function(launch)?;
+                if variant != launch.variant {
+                    *shape = shape_of(launch, &variant)?;
+                }
+                Some(function)
+            }
             Action::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
             Action::IllegalAddress => Some(self.illegal_address()?),
             _ => None,
@@ -231,6 +237,13 @@ impl Owner {
         };
         Ok(self.illegal_address.insert(kernel).function())
     }
+}
+
+/// The launch shape with another variant than the launch's own.
+fn shape_of(launch: &Launch, variant: &Variant) -> Result<LaunchShape, Fault> {
+    let shape = CudaKernel::of(launch.kernel)
+        .and_then(|kernel| kernel.shape(variant, launch.dtype, launch.items, launch.k));
+    shape.map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))
 }
 
 /// Enqueues an action on the stream; kernel launches `times` times.

@@ -77,6 +77,24 @@ impl CudaKernel {
             .min_by_key(|variant| (variant.tile_bytes(), std::cmp::Reverse(variant.bytes)))
     }
 
+    /// The form with an entry point in the kernel's file that can be launched instead of `variant` for `k` columns:
+    /// `variant` itself, or else the narrowest form that reads the same arrays.
+    pub fn built_in_variant(&self, variant: &Variant, dtype: Dtype, k: u64) -> Option<Variant> {
+        let entry = self.entry(dtype, variant);
+        if self.variants_of(dtype).any(|built_in| self.entry(dtype, built_in) == entry) {
+            return Some(*variant);
+        }
+        // Of the constants, only these determine the arrays.
+        let layout = [Constant::Rows, Constant::Piece]
+            .map(|constant| self.constants.contains(&constant).then_some(constant));
+        let is_same =
+            |of: &&Variant| layout.iter().flatten().all(|constant| constant.of(of) == constant.of(variant));
+        self.variants_for(dtype, k)
+            .filter(is_same)
+            .copied()
+            .min_by_key(|built_in| (built_in.tile_bytes(), std::cmp::Reverse(built_in.bytes)))
+    }
+
     /// Candidate piece lengths.
     fn pieces(&self) -> &'static [u32] {
         match (self.layout, self.constants.contains(&Constant::Ways)) {
@@ -219,6 +237,35 @@ mod tests {
         );
         let sell = CudaKernel::of(KernelId::Sell).unwrap();
         assert!(sell.variant_for(Dtype::F64, 8).is_some() && sell.variant_for(Dtype::F64, 9).is_none());
+    }
+
+    #[test]
+    fn built_in_forms_replace_exact_ones_that_read_the_same_arrays() {
+        let mut without = Vec::new();
+        for kernel in crate::kernel::cuda::CUDA_KERNELS {
+            for (dtype, k) in
+                [1, 3, 8, 16, 32, 100].into_iter().flat_map(|k| [(Dtype::F64, k), (Dtype::F32, k)])
+            {
+                for variant in kernel.exact_variants(dtype, k) {
+                    let Some(built_in) = kernel.built_in_variant(&variant, dtype, k) else {
+                        without.push((kernel.id, variant.piece));
+                        continue;
+                    };
+                    assert_eq!(built_in.rows, variant.rows, "{}", kernel.variant_name(&variant));
+                    if kernel.constants.contains(&Constant::Piece) {
+                        assert_eq!(built_in.piece, variant.piece, "{}", kernel.variant_name(&variant));
+                    }
+                    let entry = kernel.entry(dtype, &built_in);
+                    assert!(kernel.variants_of(dtype).any(|form| kernel.entry(dtype, form) == entry));
+                    if built_in != variant {
+                        assert!(kernel.variants_for(dtype, k).any(|form| *form == built_in));
+                    }
+                }
+            }
+        }
+        without.dedup();
+        let is_span = |(id, piece): &(KernelId, u32)| *id == KernelId::CsrSegments && *piece == SPAN as u32;
+        assert!(without.iter().all(is_span), "only forms with pieces of a span may lack one: {without:?}");
     }
 
     #[test]
