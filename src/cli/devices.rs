@@ -21,7 +21,8 @@ struct Card {
 
 /// Detects the machine, measures its GPUs, and prints both.
 pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
-    let machine = Machine::detect();
+    let mut machine = Machine::detect();
+    machine.query_driver();
     for note in &machine.notes {
         console.note(note);
     }
@@ -67,10 +68,8 @@ fn table(machine: &Machine, cards: &[Card], libraries: &[Library]) -> Table {
     }
     table.fact("memory", memory(machine));
     for gpu in &machine.gpus {
-        table.fact(
-            &format!("cuda:{}", gpu.index),
-            format!("{}, {}, driver {}", gpu.name, Bytes(gpu.memory_bytes), gpu.driver),
-        );
+        let memory = gpu.memory_bytes.map_or(String::new(), |bytes| format!(", {}", Bytes(bytes)));
+        table.fact(&format!("cuda:{}", gpu.index), format!("{}{memory}, driver {}", gpu.name, gpu.driver));
         for card in cards.iter().filter(|card| card.name == format!("cuda:{}", gpu.index)) {
             add_rates(&mut table, card);
         }

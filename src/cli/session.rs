@@ -90,6 +90,12 @@ impl Session {
         Ok(Self { machine, pool, interrupt, seed, provenance })
     }
 
+    /// Adds what only the CUDA driver knows of the GPUs to the descriptions of the machine. Waits for the driver.
+    pub fn query_driver(&mut self) {
+        self.machine.query_driver();
+        self.provenance.machine.gpus.clone_from(&self.machine.gpus);
+    }
+
     /// The most memory that one allocation may take.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.machine.memory_limit_bytes()

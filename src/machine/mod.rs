@@ -68,14 +68,15 @@ pub struct Machine {
     pub usable_cpus: Vec<usize>,
     /// Threads to start: one for each usable hardware thread, fewer where the control groups allow less CPU time.
     pub usable_threads: usize,
-    /// GPUs of the CUDA driver.
+    /// GPUs.
     pub gpus: Vec<Gpu>,
     /// What is missing, and how to install it.
     pub notes: Vec<String>,
 }
 
 impl Machine {
-    /// The machine this runs on. Call it before threads are bound: the affinity mask is the calling thread's.
+    /// The machine this runs on. Call it before threads are bound: the affinity mask is the calling thread's. The CUDA driver
+    /// is not started; see [`Machine::query_driver`].
     pub fn detect() -> Self {
         let _span = tracing::info_span!("detect the machine").entered();
         let root = Path::new("/");
@@ -83,11 +84,15 @@ impl Machine {
         let topology = Topology::from_hwloc().unwrap_or_else(|| Topology::from_sysfs(root));
         #[cfg(not(feature = "hwloc"))]
         let topology = Topology::from_sysfs(root);
-        let mut machine = Self::read(root, topology, &affinity());
+        Self { gpus: gpu::listed(root), ..Self::read(root, topology, &affinity()) }
+    }
+
+    /// Replaces the GPUs by those that the CUDA driver lists; a note says if there is no driver. Starting the driver takes about
+    /// 0.1 s.
+    pub fn query_driver(&mut self) {
         let list = GpuList::detect();
-        machine.gpus = list.gpus;
-        machine.notes.extend(list.missing);
-        machine
+        self.gpus = list.gpus;
+        self.notes.extend(list.missing);
     }
 
     /// The machine whose `/proc` and `/sys` are below `root`, for a thread with this affinity mask, without GPUs.

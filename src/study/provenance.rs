@@ -139,8 +139,8 @@ impl Provenance {
         for gpu in gpus {
             let clock = gpu.clock_mhz.map_or(String::new(), |mhz| format!(", {mhz} MHz"));
             let uuid = gpu.uuid.as_ref().map_or(String::new(), |uuid| format!(", {uuid}"));
-            let words =
-                format!("{}, {}{clock}, driver {}{uuid}", gpu.name, gib(gpu.memory_bytes), gpu.driver);
+            let memory = gpu.memory_bytes.map_or(String::new(), |bytes| format!(", {}", gib(bytes)));
+            let words = format!("{}{memory}{clock}, driver {}{uuid}", gpu.name, gpu.driver);
             machine.push((format!("cuda:{}", gpu.index), words));
         }
         if gpus.is_empty() {

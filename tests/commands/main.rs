@@ -13,6 +13,7 @@ mod outputs;
 mod plain_words;
 mod plan;
 mod run;
+mod startup;
 mod streams;
 mod study;
 mod support;

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUdevice_attribute as attribute;
 
 use super::context::Context;
+use super::opening::take_contexts;
 use super::usable_bytes;
 use crate::cost::CardFacts;
 use crate::device::Fault;
 
-/// Contexts created to query cards. Creating one is slow, so the first device on the card reuses it.
+/// Contexts created in the background or to query cards. Creating one is slow, so the first device on the card reuses it.
 static IDLE_CONTEXTS: Mutex<Vec<(u32, Arc<Context>)>> = Mutex::new(Vec::new());
 
 /// The facts of a card that `devices` logical devices share.
@@ -34,7 +35,9 @@ pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
 
 /// An unused context on the card: an idle one, else a new one.
 pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
+    let opened = take_contexts();
     let mut contexts = IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    contexts.extend(opened);
     match contexts.iter().position(|(of, _)| *of == card) {
         Some(place) => Ok(contexts.swap_remove(place).1),
         None => Context::create(card),

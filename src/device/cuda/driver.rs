@@ -64,11 +64,19 @@ pub struct Driver {
     pub cuda_major: u32,
 }
 
+static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+
 impl Driver {
     /// The driver of this machine, or a message that says what is missing and how to install it.
+    ///
+    /// The first call starts the driver, which takes about 0.1 s; other calls wait for it.
     pub fn get() -> Result<Self, String> {
-        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
         DRIVER.get_or_init(load).clone()
+    }
+
+    /// The same where the driver was started before; `None` otherwise.
+    pub fn if_known() -> Option<Result<Self, String>> {
+        DRIVER.get().cloned()
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)] // loads libraries
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::compiler_threads::Compile;
@@ -24,22 +26,30 @@ pub struct Library {
     pub advice: &'static str,
 }
 
+/// Whether kernels can be compiled for one K. Loads NVRTC, but not cuSPARSE, which is large.
+pub fn nvrtc_is_installed() -> bool {
+    nvrtc(&Driver::get()).is_some()
+}
+
+fn nvrtc(driver: &Result<Driver, String>) -> Option<Arc<Nvrtc>> {
+    Nvrtc::installed(driver.as_ref().map_or(NEWEST_CUDA, |driver| driver.cuda_major))
+}
+
 /// The driver and the libraries, each with the version found.
 pub fn libraries() -> Vec<Library> {
     let driver = Driver::get();
-    let cuda_major = driver.as_ref().map_or(NEWEST_CUDA, |driver| driver.cuda_major);
     // SAFETY: opens the library by name; its initialisers have no requirements.
     let cusparse = unsafe { cudarc::cusparse::sys::is_culib_present() };
     vec![
         Library {
             name: "CUDA driver",
-            found: driver.ok().map(|driver| format!("for CUDA {}", driver.cuda_major)),
+            found: driver.as_ref().ok().map(|driver| format!("for CUDA {}", driver.cuda_major)),
             use_for: "everything on cards",
             advice: "install NVIDIA's driver (Debian and Ubuntu: nvidia-driver)",
         },
         Library {
             name: "NVRTC",
-            found: Nvrtc::find(cuda_major).map(|nvrtc| nvrtc.version()),
+            found: nvrtc(&driver).map(|nvrtc| nvrtc.version()),
             use_for: "kernels compiled for one K; without it the built-in kernels are used",
             advice: "install libnvrtc of the CUDA toolkit, or pip install nvidia-cuda-nvrtc and add its folder to \
                      LD_LIBRARY_PATH",

@@ -26,6 +26,7 @@ mod loader;
 mod measure;
 mod modules;
 mod nvrtc;
+mod opening;
 mod options;
 mod owner;
 mod shared;
@@ -44,9 +45,10 @@ pub use cards::card_facts;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
 pub use driver::Driver;
 pub use forms::Architecture;
-pub use libraries::{Library, libraries};
+pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
+pub use opening::{end_process_if_opening, start_opening};
 pub use options::CudaOptions;
 
 use clock::{CardClock, SharedHostTime};
@@ -350,7 +352,7 @@ impl<'run> Device<'run> for CudaDevice {
     }
 
     fn compiles(&self) -> bool {
-        libraries().iter().any(|library| library.name == "NVRTC" && library.found.is_some())
+        nvrtc_is_installed()
     }
 
     fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {

@@ -79,7 +79,7 @@ pub struct Selected<F> {
 impl Modules {
     /// No kernels yet. The card's context must be current on this thread; the driver is for CUDA `driver_major`.
     pub fn new(architecture: Architecture, driver_major: u32) -> Self {
-        let compiler = Nvrtc::find(driver_major).map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compile>);
+        let compiler = Nvrtc::installed(driver_major).map(|nvrtc| nvrtc as Arc<dyn Compile>);
         Self::with(Driver, Forms::of, architecture, compiler, KernelCache::of_user())
     }
 }

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::{Arc, OnceLock};
 
 use super::compiler_threads::Compile;
 use super::forms::Form;
@@ -47,8 +48,14 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// The library that suits a driver for CUDA `driver_major` best; `None` if none is installed.
-    pub fn find(driver_major: u32) -> Option<Self> {
+    /// The library that suits a driver for CUDA `driver_major` best; `None` if none is installed. The first call of the
+    /// process loads it.
+    pub fn installed(driver_major: u32) -> Option<Arc<Self>> {
+        static INSTALLED: OnceLock<Option<Arc<Nvrtc>>> = OnceLock::new();
+        INSTALLED.get_or_init(|| Self::find(driver_major).map(Arc::new)).clone()
+    }
+
+    fn find(driver_major: u32) -> Option<Self> {
         candidates(driver_major).iter().find_map(|path| Self::open(path.to_str()?))
     }
 
