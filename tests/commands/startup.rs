@@ -27,7 +27,8 @@ fn place() -> Place {
         DRIVER.split('"').filter(|word| word.starts_with("cu") && word.chars().all(is_word)).collect();
     names.retain(|name| *name != "cuInit");
     assert!(names.contains(&"cuCtxCreate_v2"), "{names:?}");
-    let functions: String = names.iter().map(|name| format!("int {name}(void) {{ return 100; }}\n")).collect();
+    let functions: String =
+        names.iter().map(|name| format!("int {name}(void) {{ return 100; }}\n")).collect();
     let text = format!(
         "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n{functions}\
          static void put(const char *name) {{ FILE *file = fopen(name, \"w\"); if (file) fclose(file); }}\n\
@@ -124,7 +125,10 @@ fn the_matrix_is_read_while_the_driver_starts() {
         place.write(RELEASE, "");
         assert_eq!(child.wait().unwrap().code(), Some(code), "{words}");
         assert!(place.path(STARTED).exists(), "{words} does not start the driver");
-        assert!(!place.path(TIMED_OUT).exists(), "{words} reads the matrix only after the driver has started");
+        assert!(
+            !place.path(TIMED_OUT).exists(),
+            "{words} reads the matrix only after the driver has started"
+        );
     }
 }
 
