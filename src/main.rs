@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rowloom::cli::{self, Console};
-use rowloom::device::cuda::end_process_if_opening;
 
 /// The exit code of an internal error.
 const INTERNAL: u8 = 70;
@@ -21,9 +20,7 @@ fn main() -> ExitCode {
             cli::report_panic(panic);
         }
     }));
-    let exit_code = panic::catch_unwind(run).unwrap_or(INTERNAL);
-    end_process_if_opening(exit_code);
-    ExitCode::from(exit_code)
+    ExitCode::from(panic::catch_unwind(run).unwrap_or(INTERNAL))
 }
 
 fn run() -> u8 {

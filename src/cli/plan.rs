@@ -8,7 +8,7 @@ use super::args::PlanArguments;
 use super::console::{Console, check_target};
 use super::no_effect;
 use super::plan_table::{add_times, all_chunks, chunk_groups, device_reasons, devices, kernels, name_of};
-use super::planning::{Requested, plan_request};
+use super::planning::{Requested, plan_request, runtime};
 use super::reasons;
 use super::report::{MatrixReport, Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact, describe, work};
@@ -20,6 +20,7 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
 use crate::plan::{Chunk, Plan, compare_device_counts, make};
 use crate::runtime::ProductOptions;
+use crate::trace::Clock;
 use crate::work::ChunkRows;
 
 /// Plans, shows and saves.
@@ -32,10 +33,11 @@ pub fn run(arguments: &PlanArguments, console: &Console) -> Result<()> {
 
 fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result<()> {
     let planning = &arguments.planning;
-    planning.devices.check_known()?;
     ProductOptions::kernel_named(&planning.kernel)?;
     arguments.save.as_deref().map(check_target).transpose()?;
-    let session = Session::open(&arguments.matrix_arguments)?;
+    let mut session = Session::open(&arguments.matrix_arguments)?;
+    // Checks the devices. GPUs are opened after the matrix was read.
+    runtime(planning, &session, Clock::start())?;
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
@@ -55,6 +57,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     plan.reasons.extend(words);
     notes.iter().chain(&note).for_each(|note| console.note(note));
     check_intact(&loaded.matrix, &source)?;
+    session.add_gpus();
     if let Some(path) = &arguments.save {
         session.interrupt.defer();
         plan.save(path)?;

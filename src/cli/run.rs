@@ -63,7 +63,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let saved = arguments.plan.as_deref().map(Plan::load).transpose()?;
     let clock = Clock::start();
     let recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
-    let session = Session::open(&arguments.matrix_arguments)?;
+    let mut session = Session::open(&arguments.matrix_arguments)?;
     let runtime = planning::runtime(planning, &session, clock)?;
     // GPUs that were named are opened while the matrix is read.
     runtime.start_opening();
@@ -119,6 +119,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
         file.write(&y, x_format)?;
     }
 
+    session.add_gpus();
     let no_product = || Error::Internal("no product was run".into());
     let last = measured.phases.pop().ok_or_else(no_product)?;
     let described = describe(&last.plan, &last.descriptions, &last.reports)?;

@@ -11,6 +11,7 @@ use super::dash::is_dash;
 use super::interrupt::Interrupt;
 use super::standard_input;
 use super::table::count;
+use crate::device::cuda::Driver;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
 use crate::matrix::generate::generate;
@@ -90,10 +91,12 @@ impl Session {
         Ok(Self { machine, pool, interrupt, seed, provenance })
     }
 
-    /// Adds what only the CUDA driver knows of the GPUs to the descriptions of the machine. Waits for the driver.
-    pub fn query_driver(&mut self) {
-        self.machine.query_driver();
-        self.provenance.machine.gpus.clone_from(&self.machine.gpus);
+    /// Adds what only the CUDA driver knows of the GPUs to the descriptions of the machine, if the command has started it.
+    pub fn add_gpus(&mut self) {
+        if let Some(Ok(_)) = Driver::if_known() {
+            self.machine.query_driver();
+            self.provenance.machine.gpus.clone_from(&self.machine.gpus);
+        }
     }
 
     /// The most memory that one allocation may take.

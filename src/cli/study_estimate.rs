@@ -63,7 +63,7 @@ pub fn estimate<'a>(
     let mut loaded = None;
     for case in cases {
         let Ok(devices) = case.devices.parse::<Devices>() else { continue };
-        if devices.cuda().is_err() {
+        if devices.check_known().is_err() {
             // The case will be refused, which takes no time.
             continue;
         }

@@ -64,7 +64,7 @@ pub(crate) fn check_case<T: Kernels>(subject: &mut Subject<'_>, case: Case) {
 impl<'pool> Subject<'pool> {
     pub fn new(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) -> Self {
         let (sender, completions) = unbounded();
-        Self { device: open(Reports { device: DeviceId(3), sender }), completions }
+        Self { device: open(Reports::new(DeviceId(3), sender)), completions }
     }
 
     pub fn submit(&mut self, kind: LaneKind, operation: Operation<'static>) -> Result<Fence, Fault> {

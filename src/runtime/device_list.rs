@@ -146,7 +146,8 @@ impl Devices {
 
     /// The options of the emulated devices, by name.
     pub fn emulated(&self) -> Result<Vec<(String, EmulatedOptions)>> {
-        let special = self.words().iter().filter_map(|word| match word {
+        let Self::List(words) = self else { return Ok(Vec::new()) };
+        let special = words.iter().filter_map(|word| match word {
             DeviceWord::Emulated { options, .. } => Some((word.name(), options)),
             _ => None,
         });

@@ -10,7 +10,7 @@ use crate::cost::{
     HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
     preset,
 };
-use crate::device::cuda::{card_facts, libraries};
+use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
 use crate::plan::DeviceSpec;
 
@@ -47,9 +47,7 @@ impl Resolving<'_> {
         let memory_limit_bytes = self.memory_limit_bytes;
         let presets = simulated(self.devices)?;
         let emulated = self.devices.emulated()?;
-        let compiles = LazyCell::new(|| {
-            libraries().iter().any(|library| library.name == "NVRTC" && library.found.is_some())
-        });
+        let compiles = LazyCell::new(nvrtc_is_installed);
         let mut devices = Vec::new();
         for (number, word) in self.devices.words().iter().enumerate() {
             let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
@@ -124,7 +122,8 @@ pub(super) fn device_options(devices: &Devices) -> Result<DeviceOptions> {
 }
 
 fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
-    let machines = devices.words().iter().filter_map(|word| match word {
+    let Devices::List(words) = devices else { return Ok(Vec::new()) };
+    let machines = words.iter().filter_map(|word| match word {
         DeviceWord::Simulated { machine } => Some(preset(machine)),
         _ => None,
     });

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{Place, SMALL};
 
@@ -98,7 +98,6 @@ fn only_commands_that_may_use_a_gpu_load_the_driver() {
         assert!(!place.path(LOADED).exists(), "{words} loads the driver");
     }
     for (words, code) in [
-        ("run small.mtx -k 2", 0),
         ("run small.mtx -k 2 --devices cuda:0", 4),
         ("plan small.mtx -k 2 --devices cpu,cuda:0", 4),
         ("devices", 0),
@@ -112,30 +111,24 @@ fn only_commands_that_may_use_a_gpu_load_the_driver() {
 
 #[test]
 fn the_matrix_is_read_while_the_driver_starts() {
+    if !rowloom::machine::may_have_nvidia_gpu() {
+        eprintln!("skipped: without NVIDIA's kernel module the driver is asked first");
+        return;
+    }
     // More than a pipe holds, so that the last byte is written only if the program reads.
     let rows = 100_000;
     let mut text = format!("%%MatrixMarket matrix coordinate real general\n{rows} {rows} {rows}\n");
     (1..=rows).for_each(|row| text += &format!("{row} {row} 1.5\n"));
-    for (words, code) in [("run - -k 2", 0), ("run - -k 2 --devices cuda:0", 4), ("plan - -k 2", 0)] {
+    for words in ["run - -k 2 --devices cuda:0", "plan - -k 2 --devices cuda:0"] {
         let place = place();
         let mut child = start(&place, words, true);
         let mut input = child.stdin.take().unwrap();
         input.write_all(text.as_bytes()).unwrap();
         drop(input);
         place.write(RELEASE, "");
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{words}");
+        assert_eq!(child.wait().unwrap().code(), Some(4), "{words}");
         assert!(place.path(STARTED).exists(), "{words} does not start the driver");
-        assert!(
-            !place.path(TIMED_OUT).exists(),
-            "{words} reads the matrix only after the driver has started"
-        );
+        let is_late = place.path(TIMED_OUT).exists();
+        assert!(!is_late, "{words} reads the matrix only after the driver has started");
     }
-}
-
-#[test]
-fn a_command_that_fails_does_not_wait_for_the_driver() {
-    let place = place();
-    let begin = Instant::now();
-    assert_eq!(exit_code(&place, "run missing.mtx --devices cuda:0", true), Some(3));
-    assert!(begin.elapsed() < TIMEOUT / 2, "{:?}", begin.elapsed());
 }

@@ -1,22 +1,29 @@
 //! Facts about cards, for planning before a device is opened.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::CUdevice_attribute as attribute;
 
 use super::context::Context;
-use super::opening::take_contexts;
 use super::usable_bytes;
 use crate::cost::CardFacts;
 use crate::device::Fault;
 
-/// Contexts created in the background or to query cards. Creating one is slow, so the first device on the card reuses it.
-static IDLE_CONTEXTS: Mutex<Vec<(u32, Arc<Context>)>> = Mutex::new(Vec::new());
+/// The contexts of this process. The lock is held while one is created, which takes 0.1 s, so that whoever needs the same card
+/// waits and uses it.
+static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts { unused: Vec::new(), in_use: Vec::new() });
+
+/// Contexts with the numbers of their cards.
+struct Contexts {
+    /// Created to query cards; the next device on the card takes it.
+    unused: Vec<(u32, Arc<Context>)>,
+    /// Of devices.
+    in_use: Vec<(u32, Weak<Context>)>,
+}
 
 /// The facts of a card that `devices` logical devices share.
 pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
-    let context = context(card)?;
-    let (free_bytes, _) = context.memory()?;
+    let (context, free_bytes) = queried(card)?;
     let memory_gb_per_s = || {
         let clock_khz = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bus_bits = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
@@ -29,17 +36,37 @@ pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
         memory_gb_per_s: memory_gb_per_s().filter(|rate| *rate > 0.0),
         cache_bytes: context.attribute(attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
     };
-    IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).push((card, context));
     Ok(facts)
 }
 
-/// An unused context on the card: an idle one, else a new one.
-pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
-    let opened = take_contexts();
-    let mut contexts = IDLE_CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    contexts.extend(opened);
-    match contexts.iter().position(|(of, _)| *of == card) {
-        Some(place) => Ok(contexts.swap_remove(place).1),
-        None => Context::create(card),
+/// Any context on the card, with the bytes of memory that are free; a new one if there is none.
+fn queried(card: u32) -> Result<(Arc<Context>, u64), Fault> {
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Contexts { unused, in_use } = &mut *contexts;
+    in_use.retain(|(_, context)| context.strong_count() > 0);
+    let in_use = in_use.iter().filter_map(|(of, context)| Some((*of, context.upgrade()?)));
+    // A lost context answers no query.
+    let found =
+        unused.iter().cloned().chain(in_use).filter(|(of, _)| *of == card).find_map(|(_, context)| {
+            let (free_bytes, _) = context.memory().ok()?;
+            Some((context, free_bytes))
+        });
+    if let Some(found) = found {
+        return Ok(found);
     }
+    let context = Context::create(card)?;
+    unused.push((card, context.clone()));
+    let (free_bytes, _) = context.memory()?;
+    Ok((context, free_bytes))
+}
+
+/// A context on the card for a device of its own: an unused one, else a new one.
+pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let context = match contexts.unused.iter().position(|(of, _)| *of == card) {
+        Some(place) => contexts.unused.swap_remove(place).1,
+        None => Context::create(card)?,
+    };
+    contexts.in_use.push((card, Arc::downgrade(&context)));
+    Ok(context)
 }

@@ -26,7 +26,6 @@ mod loader;
 mod measure;
 mod modules;
 mod nvrtc;
-mod opening;
 mod options;
 mod owner;
 mod shared;
@@ -48,7 +47,6 @@ pub use forms::Architecture;
 pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
-pub use opening::{end_process_if_opening, start_opening};
 pub use options::CudaOptions;
 
 use clock::{CardClock, SharedHostTime};
