@@ -163,20 +163,31 @@ unsafe fn accumulate<V: Vector>(job: &Accumulation<V::Element>) {
     }
 }
 
-/// Rows of C whose sums are in registers together.
-const TOGETHER: usize = 4;
+/// Computes C in tiles of 4 rows and `U` registers of columns, or of 8 rows and one register if C has few columns: the sums of a
+/// tile stay in registers, and there are enough of them to hide the latency of the multiply-adds.
+#[inline(always)]
+unsafe fn multiply<V: Vector, const U: usize>(job: &Multiplication<V::Element>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if job.columns < 2 * V::LANES {
+            multiply_rows::<V, 8, 1>(job);
+        } else {
+            multiply_rows::<V, 4, U>(job);
+        }
+    }
+}
 
 #[inline(always)]
-unsafe fn multiply<V: Vector>(job: &Multiplication<V::Element>) {
+unsafe fn multiply_rows<V: Vector, const R: usize, const U: usize>(job: &Multiplication<V::Element>) {
     let mut row = 0;
     // SAFETY: the rows are inside, as the contract of the job promises.
     unsafe {
-        while job.rows - row >= TOGETHER {
-            rows::<V, TOGETHER>(job, row);
-            row += TOGETHER;
+        while job.rows - row >= R {
+            rows::<V, R, U>(job, row);
+            row += R;
         }
         while row < job.rows {
-            rows::<V, 1>(job, row);
+            rows::<V, 1, U>(job, row);
             row += 1;
         }
     }
@@ -184,16 +195,16 @@ unsafe fn multiply<V: Vector>(job: &Multiplication<V::Element>) {
 
 /// Computes `R` rows of C from `row` on.
 #[inline(always)]
-unsafe fn rows<V: Vector, const R: usize>(job: &Multiplication<V::Element>, row: usize) {
+unsafe fn rows<V: Vector, const R: usize, const U: usize>(job: &Multiplication<V::Element>, row: usize) {
     let mut column = 0;
     // SAFETY: the columns are inside, as the contract of the job promises.
     unsafe {
         let whole = V::mask(V::LANES);
-        while job.columns - column >= 2 * V::LANES {
-            tile::<V, R, 2, false>(job, row, column, whole);
-            column += 2 * V::LANES;
+        while job.columns - column >= U * V::LANES {
+            tile::<V, R, U, false>(job, row, column, whole);
+            column += U * V::LANES;
         }
-        if job.columns - column >= V::LANES {
+        while U > 1 && job.columns - column >= V::LANES {
             tile::<V, R, 1, false>(job, row, column, whole);
             column += V::LANES;
         }
@@ -246,9 +257,10 @@ unsafe fn tile<V: Vector, const R: usize, const U: usize, const MASKED: bool>(
     }
 }
 
-/// Defines the entry points of an instruction set; the inlined bodies are compiled for it.
+/// Defines the entry points of an instruction set; the inlined bodies are compiled for it. Products compute `$units` registers of
+/// columns at a time.
 macro_rules! entry_points {
-    ($module:ident, $(#[$attribute:meta])*) => {
+    ($module:ident, $units:literal, $(#[$attribute:meta])*) => {
         mod $module {
             use super::*;
 
@@ -273,17 +285,17 @@ macro_rules! entry_points {
             $(#[$attribute])*
             unsafe fn multiply_entry<V: Vector>(job: &Multiplication<V::Element>) {
                 // SAFETY: the caller satisfies the contract of the job.
-                unsafe { multiply::<V>(job) }
+                unsafe { multiply::<V, $units>(job) }
             }
         }
     };
 }
 
-entry_points!(portable,);
+entry_points!(portable, 2,);
 #[cfg(target_arch = "x86_64")]
-entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
+entry_points!(avx2, 2, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
-entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
+entry_points!(avx512, 4, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Value types with compiled loops over multivectors: `f64` and `f32`.
 pub trait MultivectorKernels: Number {
