@@ -48,7 +48,7 @@ fn task(
         link_bytes: if copies { BYTES } else { 0 },
         host_bytes: if kind == TaskKind::Kernel { 0 } else { BYTES },
     };
-    Task { kind, device, strand, item: 0, takes, gives, demand }
+    Task { kind, device, strand, item: 0, takes, gives, demand, turn: 0 }
 }
 
 fn streamed(builder: &mut GraphBuilder, on: &Accelerator, strand: StrandId, a: Access, target: Access) {

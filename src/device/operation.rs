@@ -125,6 +125,13 @@ pub enum Argument {
     Number(u64),
     /// A pointer to memory that the kernel only reads.
     Read(MemoryRange),
+    /// A pointer to the first byte of `whole`, of which the kernel reads only `part`. Other operations may write the rest.
+    ReadPart {
+        /// The memory whose address the kernel gets.
+        whole: MemoryRange,
+        /// The bytes that it reads.
+        part: MemoryRange,
+    },
     /// A pointer to memory that the kernel writes. It reads only bytes that it has written itself.
     Write(MemoryRange),
     /// A pointer to memory that the kernel reads and then overwrites.

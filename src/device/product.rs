@@ -19,6 +19,8 @@ pub struct Operands {
     pub uniform: bool,
     /// X, if it is stored row-major.
     pub x: Option<MemoryRange>,
+    /// The part of a row-major X that the columns of A refer to; `None` if it is not known.
+    pub x_part: Option<MemoryRange>,
     /// X, if it is stored column-major.
     pub x_transposed: Option<MemoryRange>,
     /// Leading dimension of X in elements: from one row to the next, or from one column to the next if column-major.
@@ -68,6 +70,10 @@ impl Operands {
             let range = || memory(name).ok_or_else(unknown);
             Ok(match parameter {
                 Parameter::Number(_) => Argument::Number(number(name).ok_or_else(unknown)?),
+                Parameter::Read("x") => match self.x_part {
+                    Some(part) => Argument::ReadPart { whole: range()?, part },
+                    None => Argument::Read(range()?),
+                },
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
                 Parameter::Modify(_) => Argument::Modify(range()?),

@@ -84,6 +84,19 @@ impl Coordinator<'_, '_, '_> {
         free.min_by_key(|(_, lane)| lane.load).map(|(number, _)| number)
     }
 
+    /// Whether a task with an earlier turn waits for a slot in the same queue. A lane without operations is given the task all the
+    /// same, since the slot might be released only after it.
+    fn would_overtake(&self, task: TaskId, lane: usize, queue: usize) -> bool {
+        let at = self.task(task);
+        if at.turn == 0 || self.device_states[at.device.index()].lanes[lane].load == 0 {
+            return false;
+        }
+        self.slots.first_waiting().any(|rank| {
+            let waiting = self.task(self.schedule.by_rank[rank as usize]);
+            waiting.turn < at.turn && queue_of(waiting.device, lane_kind(waiting.kind)) == queue
+        })
+    }
+
     fn serve(&mut self, queue: usize) {
         while let Some(&Reverse(rank)) = self.queues[queue].ready.peek() {
             let task = self.schedule.by_rank[rank as usize];
@@ -97,6 +110,10 @@ impl Coordinator<'_, '_, '_> {
                 continue;
             }
             let Some(lane) = self.free_lane(task) else { return };
+            if self.would_overtake(task, lane, queue) {
+                // The queue is served again when an operation of the lane completes or a slot becomes free.
+                return;
+            }
             self.queues[queue].ready.pop();
             match takes {
                 Some(pool) if !self.slots.has_free(pool) => self.slots.park(pool, rank),

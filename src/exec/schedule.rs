@@ -7,7 +7,7 @@ use crate::graph::{DeviceId, Graph, StrandId, TaskId, TaskKind};
 /// Priorities, strands and choices of a graph, as the coordinator needs them.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// Priority rank of each task: the longest remaining path first, then the lower task number.
+    /// Priority rank of each task: the lower turn first, then the longer remaining path, then the lower task number.
     pub(super) ranks: Vec<u32>,
     /// The tasks by rank.
     pub(super) by_rank: Vec<TaskId>,
@@ -41,7 +41,9 @@ impl Schedule {
             remaining_ns[task.index()] = behind.unwrap_or(0).saturating_add(own);
         }
         let mut by_rank: Vec<TaskId> = task_numbers().collect();
-        by_rank.sort_unstable_by_key(|task| (std::cmp::Reverse(remaining_ns[task.index()]), *task));
+        by_rank.sort_unstable_by_key(|task| {
+            (tasks[task.index()].turn, std::cmp::Reverse(remaining_ns[task.index()]), *task)
+        });
         let mut ranks = vec![0; tasks.len()];
         for (rank, task) in by_rank.iter().enumerate() {
             ranks[task.index()] = rank as u32;

@@ -130,6 +130,11 @@ impl Slots {
         self.pools[pool.index()].waiting.push(Reverse(rank));
     }
 
+    /// For each pool the rank of the first task that waits for a slot.
+    pub(super) fn first_waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pools.iter().filter_map(|pool| pool.waiting.peek().map(|Reverse(rank)| *rank))
+    }
+
     /// Removes and returns the highest-ranked waiting task.
     pub(super) fn unpark(&mut self, pool: PoolId) -> Option<u32> {
         self.pools[pool.index()].waiting.pop().map(|Reverse(rank)| rank)

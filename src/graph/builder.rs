@@ -125,6 +125,7 @@ mod tests {
             takes: None,
             gives: None,
             demand: Demand::default(),
+            turn: 0,
         }
     }
 

@@ -55,7 +55,7 @@ impl Draft {
     ) -> TaskId {
         let demand = Demand { alone_ns: 100 + self.entries.len() as u64 % 7, link_bytes: 0, host_bytes: 0 };
         self.entries.push(Entry {
-            task: Task { kind, device, strand, item: 0, takes, gives, demand },
+            task: Task { kind, device, strand, item: 0, takes, gives, demand, turn: 0 },
             predecessors: predecessors.to_vec(),
             reads: reads.to_vec(),
             writes: writes.to_vec(),

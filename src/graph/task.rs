@@ -150,4 +150,6 @@ pub struct Task {
     pub gives: Option<PoolId>,
     /// The resources that it needs.
     pub demand: Demand,
+    /// Its place in the order of tasks that wait for the same lane: the lower turn first, then the longer remaining path.
+    pub turn: u32,
 }

@@ -3,7 +3,8 @@
 //! Every edge is a data dependency: X, a chunk of A, a slice of Y, or a partial sum. Strands take slots in the order of pool
 //! numbers (page-locked in, A, Y, page-locked out), so no two strands can deadlock.
 
-use super::data::{Chunk, Mode, Plan, XPlan};
+use super::build_x::XBlock;
+use super::data::{Chunk, Mode, Plan, XPlan, XRows};
 use super::outputs::Outputs;
 use super::predict::{Steps, cpu_bytes};
 use super::remaining::Remaining;
@@ -17,8 +18,15 @@ use crate::work::ChunkRows;
 /// The data that a task works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
-    /// X, for the device of that number.
-    X(u32),
+    /// A block of rows of X, for a device; all of its part of X where that is copied in one piece.
+    X {
+        /// The device.
+        device: u32,
+        /// The number of the block, in the order of the copies.
+        block: u32,
+        /// The rows of X. A selection of rows counts from 0.
+        rows: XRows,
+    },
     /// A chunk of the plan.
     Chunk(u32),
     /// The partial sums of a split row of the plan.
@@ -79,16 +87,18 @@ impl Plan {
     }
 }
 
-struct Builder<'a> {
-    plan: &'a Plan,
-    graph: GraphBuilder,
+pub(super) struct Builder<'a> {
+    pub plan: &'a Plan,
+    pub graph: GraphBuilder,
     items: Vec<Item>,
     pools: Vec<Pools>,
-    x: Vec<XPlan>,
-    /// For each device its X and the task that uploads it.
-    x_ready: Vec<Option<(Access, TaskId)>>,
+    pub x: Vec<XPlan>,
+    /// For each device the blocks of its X, with the tasks that upload them.
+    pub x_blocks: Vec<Vec<XBlock>>,
+    /// For each chunk its place in the order of its device.
+    pub turns: Vec<u32>,
     host_a: BufferId,
-    host_x: BufferId,
+    pub host_x: BufferId,
 }
 
 impl<'a> Builder<'a> {
@@ -99,15 +109,16 @@ impl<'a> Builder<'a> {
         let host_x = graph.buffer(Role::Input, plan.matrix.cols.saturating_mul(plan.row_bytes()));
         let devices = plan.devices.len();
         let x = plan.devices.iter().map(|device| device.x).collect();
-        let (pools, x_ready) = (vec![NO_POOLS; devices], vec![None; devices]);
-        Self { plan, graph, items: Vec::new(), pools, x, x_ready, host_a, host_x }
+        let (pools, x_blocks) = (vec![NO_POOLS; devices], vec![Vec::new(); devices]);
+        let turns = plan.turns();
+        Self { plan, graph, items: Vec::new(), pools, x, x_blocks, turns, host_a, host_x }
     }
 
     fn finish(self) -> PlannedGraph {
         PlannedGraph { graph: self.graph.freeze(), items: self.items, pools: self.pools, x: self.x }
     }
 
-    fn item(&mut self, item: Item) -> u32 {
+    pub fn item(&mut self, item: Item) -> u32 {
         self.items.push(item);
         self.items.len() as u32 - 1
     }
@@ -190,58 +201,6 @@ impl<'a> Builder<'a> {
         Ok(self.finish())
     }
 
-    /// Copies X to every GPU that computes a chunk.
-    fn copy_x(&mut self, takers: &[Vec<u32>]) {
-        let plan = self.plan;
-        for (index, device) in plan.devices.iter().enumerate() {
-            let number = index as u32;
-            let used = takers.iter().any(|devices| devices.contains(&number));
-            if device.profile.link.is_none() || !used {
-                continue;
-            }
-            let takes_over = plan.chunks.iter().zip(takers).any(|(chunk, devices)| {
-                devices.contains(&number) && chunk.home != number && !chunk.also.contains(&number)
-            });
-            if takes_over {
-                self.x[index] = XPlan::Whole;
-            }
-            let rows = match self.x[index] {
-                XPlan::Nothing => 0,
-                XPlan::Whole => plan.matrix.cols,
-                XPlan::Columns { first, end } => end.saturating_sub(first),
-                XPlan::Gather { columns } => columns,
-            };
-            let bytes = plan.x_bytes(rows);
-            if bytes == 0 {
-                continue;
-            }
-            let first = if let XPlan::Columns { first, .. } = self.x[index] { first } else { 0 };
-            let strand = self.graph.strand(None);
-            let item = self.item(Item::X(number));
-            let on_device = self.graph.buffer(Role::Scratch, bytes);
-            let begin = first.saturating_mul(plan.row_bytes());
-            let from = match self.x[index] {
-                XPlan::Gather { .. } => (0, plan.matrix.cols.saturating_mul(plan.row_bytes())),
-                _ => (begin, begin + rows.saturating_mul(plan.row_bytes())),
-            };
-            let read = Access { buffer: self.host_x, begin: from.0, end: from.1 };
-            let (before, from) = if device.registered.x {
-                (Vec::new(), read)
-            } else {
-                let pinned = self.graph.buffer(Role::Scratch, bytes);
-                let staged = Access { buffer: pinned, begin: 0, end: bytes };
-                let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
-                let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
-                (vec![self.graph.task(stage, &[], &[read], &[staged])], staged)
-            };
-            let cross = demand(device.profile.upload_s(bytes), bytes, bytes);
-            let upload = task(TaskKind::Upload, DeviceId(number), strand, item, None, None, cross);
-            let arrived = Access { buffer: on_device, begin: 0, end: bytes };
-            let upload = self.graph.task(upload, &before, &[from], &[arrived]);
-            self.x_ready[index] = Some((arrived, upload));
-        }
-    }
-
     /// Copies a chunk of A to a device. Returns the bytes on the device and the upload.
     fn copy_chunk(
         &mut self,
@@ -253,6 +212,7 @@ impl<'a> Builder<'a> {
         role: Role,
     ) -> (Access, TaskId) {
         let plan = self.plan;
+        let turn = self.turn(item);
         let steps = self.steps(chunk, device);
         let pools = self.pools[device as usize];
         let bytes = chunk.staged_bytes;
@@ -265,13 +225,23 @@ impl<'a> Builder<'a> {
             let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
             let copy = demand(steps.stage_s, 0, bytes.saturating_mul(2));
             let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+            let stage = Task { turn, ..stage };
             (vec![self.graph.task(stage, &[], &nonempty(read), &nonempty(staged))], staged)
         };
         let cross = demand(steps.upload_s, bytes, bytes);
         let gives = pools.pinned_in.filter(|_| !before.is_empty());
         let upload = task(TaskKind::Upload, DeviceId(device), strand, item, a, gives, cross);
+        let upload = Task { turn, ..upload };
         let upload = self.graph.task(upload, &before, &nonempty(from), &nonempty(arrived));
         (arrived, upload)
+    }
+
+    /// The turn of the tasks of a chunk's item.
+    fn turn(&self, item: u32) -> u32 {
+        match self.items.get(item as usize) {
+            Some(Item::Chunk(chunk)) => self.turns.get(*chunk as usize).copied().unwrap_or(0),
+            _ => 0,
+        }
     }
 
     fn steps(&self, chunk: &Chunk, device: u32) -> Steps {
@@ -308,26 +278,31 @@ impl<'a> Builder<'a> {
             let (a, upload) = self.copy_chunk(chunk, device, strand, item, pools.a, Role::Scratch);
             (a, Some(upload))
         };
-        let x = self.x_ready[device as usize];
-        let before: Vec<TaskId> = copied.into_iter().chain(x.map(|(_, upload)| upload)).collect();
-        let reads: Vec<Access> = nonempty(a).into_iter().chain(x.map(|(access, _)| access)).collect();
+        let (x_uploads, x) = self.x_of_chunk(chunk, device);
+        let before: Vec<TaskId> = copied.into_iter().chain(x_uploads).collect();
+        let reads: Vec<Access> = nonempty(a).into_iter().chain(x).collect();
         let slice =
             Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
         let id = DeviceId(device);
         let gives = if route == Route::Copied { pools.a } else { None };
+        let turn = self.turn(item);
         let kernel = task(TaskKind::Kernel, id, strand, item, pools.y, gives, demand(steps.kernel_s, 0, 0));
+        let kernel = Task { turn, ..kernel };
         let kernel = self.graph.task(kernel, &before, &reads, &nonempty(slice));
         let cross = demand(steps.download_s, slice_bytes, slice_bytes);
         if plan.devices[device as usize].registered.y {
             let download = task(TaskKind::Download, id, strand, item, None, pools.y, cross);
+            let download = Task { turn, ..download };
             return self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(target));
         }
         let pinned =
             Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
         let download = task(TaskKind::Download, id, strand, item, pools.pinned_out, pools.y, cross);
+        let download = Task { turn, ..download };
         let download = self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(pinned));
         let copy = demand(steps.merge_s, 0, slice_bytes.saturating_mul(2));
         let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, pools.pinned_out, copy);
+        let merge = Task { turn, ..merge };
         self.graph.task(merge, &[download], &nonempty(pinned), &nonempty(target))
     }
 
@@ -375,7 +350,7 @@ impl Plan {
     }
 }
 
-fn task(
+pub(super) fn task(
     kind: TaskKind,
     device: DeviceId,
     strand: StrandId,
@@ -384,14 +359,14 @@ fn task(
     gives: Option<PoolId>,
     demand: Demand,
 ) -> Task {
-    Task { kind, device, strand, item, takes, gives, demand }
+    Task { kind, device, strand, item, takes, gives, demand, turn: 0 }
 }
 
-fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
+pub(super) fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
     Demand { alone_ns: (alone_s.min(MAX_TASK_S) * 1e9).round() as u64, link_bytes, host_bytes }
 }
 
 /// An empty list for an access of no bytes.
-fn nonempty(access: Access) -> Vec<Access> {
+pub(super) fn nonempty(access: Access) -> Vec<Access> {
     if access.end > access.begin { vec![access] } else { Vec::new() }
 }

@@ -1,6 +1,6 @@
 //! Validation of a loaded plan. Files may be edited, truncated or mixed up, so a plan is validated before it is used.
 
-use super::data::{Chunk, Mode, Plan, XPlan};
+use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
 use crate::cost::Profile;
 use crate::kernel::cuda::CudaKernel;
 use crate::work::ChunkRows;
@@ -25,6 +25,7 @@ impl Plan {
             {
                 return Err(format!("{} receives rows {first}..{end} of X, which do not exist", device.name));
             }
+            self.check_blocks(device)?;
         }
         let exists = |device: &u32| self.devices.get(*device as usize).is_some_and(|device| device.computes);
         let (mut next_row, mut next_segment, mut nnz) = (0, 0, 0u64);
@@ -67,11 +68,34 @@ impl Plan {
         Ok(())
     }
 
+    /// Checks that the blocks of X of a device are its rows of X, one after the other.
+    fn check_blocks(&self, device: &DevicePlan) -> std::result::Result<(), String> {
+        if device.x_blocks.is_empty() {
+            return Ok(());
+        }
+        let Some(held) = self.held_rows(device.x) else {
+            return Err(format!("{} receives blocks of X, but holds no range of rows", device.name));
+        };
+        let ends = &device.x_blocks;
+        let ascend = ends.is_sorted_by(|a, b| a < b) && ends.first().is_some_and(|&end| end > held.first);
+        if !ascend || ends.last() != Some(&held.end) {
+            return Err(format!("the blocks of X of {} are not its rows of X", device.name));
+        }
+        Ok(())
+    }
+
     /// Checks that the features of a chunk match its rows, that its kernel exists, and that it fits in its slots.
     fn check_chunk(&self, chunk: &Chunk) -> std::result::Result<(), &'static str> {
         let features = &chunk.features;
         if (features.rows, features.nnz) != (chunk.slice_rows(), chunk.nnz) || features.max > chunk.nnz {
             return Err("has features of other rows");
+        }
+        if let Some(rows) = chunk.x_rows {
+            // Exact rows are compared with the matrix when the plan is used: `check_x_rows`.
+            let covers = rows.first <= features.first_column && features.end_column <= rows.end;
+            if rows.first > rows.end || rows.end > self.matrix.cols || (chunk.nnz > 0 && !covers) {
+                return Err("has columns outside the rows of X that it waits for");
+            }
         }
         for device in chunk.also.iter().chain([&chunk.home]) {
             let Some(device) = self.devices.get(*device as usize).filter(|on| on.profile.link.is_some())

@@ -9,7 +9,7 @@ use crate::matrix::Dtype;
 use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
 
 /// The version of saved plans; it increases when their meaning changes.
-pub const PLAN_VERSION: u32 = 7;
+pub const PLAN_VERSION: u32 = 8;
 
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,22 @@ pub enum XPlan {
         /// The number of rows.
         columns: u64,
     },
+}
+
+/// The rows `first..end` of X.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XRows {
+    /// First row.
+    pub first: u64,
+    /// One past the last row.
+    pub end: u64,
+}
+
+impl XRows {
+    /// Whether both ranges have a row in common.
+    pub fn overlaps(&self, other: Self) -> bool {
+        self.first.max(other.first) < self.end.min(other.end)
+    }
 }
 
 /// The operands that are registered (page-locked) with a device and copied directly; the others are staged through page-locked
@@ -142,6 +158,9 @@ pub struct DevicePlan {
     pub registered: Registered,
     /// The part of X that it receives.
     pub x: XPlan,
+    /// The ends, in rows of X, of the blocks in which that part is copied, in the order of the copies; empty where it is copied in
+    /// one piece.
+    pub x_blocks: Vec<u64>,
     /// The reason for that part.
     pub x_reason: String,
     /// Rows of its chunks, without split rows.
@@ -179,6 +198,8 @@ pub struct Chunk {
     pub scratch_bytes: u64,
     /// Features of its rows.
     pub features: Features,
+    /// The rows of X that its columns refer to, counted exactly; `None` where no device receives X in blocks.
+    pub x_rows: Option<XRows>,
     /// The reason for its device.
     pub reason: String,
     /// The reason for its kernel on that device.
@@ -245,6 +266,15 @@ impl Plan {
     /// Bytes of some rows of X on a device.
     pub fn x_bytes(&self, rows: u64) -> u64 {
         self.x_order.bytes(rows, self.k, self.dtype.bytes() as u64)
+    }
+
+    /// The rows of X that a device holds as consecutive rows; `None` where it holds a selection, columns or nothing.
+    pub fn held_rows(&self, x: XPlan) -> Option<XRows> {
+        match x {
+            XPlan::Whole if self.x_order == XOrder::Rows => Some(XRows { first: 0, end: self.matrix.cols }),
+            XPlan::Columns { first, end } if self.x_order == XOrder::Rows => Some(XRows { first, end }),
+            _ => None,
+        }
     }
 
     /// Predicted seconds of the set-up and all products.

@@ -22,6 +22,13 @@ const MIN_SHARE: f64 = 1.0 / 64.0;
 /// A row is split between devices only if it costs more than the whole product divided by this.
 const SPLIT_ROW_DIVISOR: u128 = 200;
 
+/// The division of the rows between the devices.
+pub(super) struct Division<'a> {
+    pub devices: &'a [Option<DeviceSpec>],
+    pub shares: &'a [f64],
+    pub spans: &'a [PositionRange],
+}
+
 /// The reason of the shares in words.
 struct Balance {
     words: String,
@@ -50,10 +57,11 @@ impl Draft<'_> {
         let always = self.request.always_register;
         let proposed =
             |a_unchanged| transfer::proposed(&self.transfers(&devices, &shares, a_unchanged), always);
-        let assembled = |registered: &[Registered]| self.assembled(&devices, &shares, &spans, registered);
+        let division = Division { devices: &devices, shares: &shares, spans: &spans };
+        let assembled = |registered: &[Registered]| self.assembled(&division, registered, false);
         let all_staged = vec![Registered::default(); devices.len()];
         let registered = proposed(self.forms.read_csr());
-        let (mut plan, transfer) = if registered == all_staged {
+        let (plan, transfer) = if registered == all_staged {
             (assembled(&all_staged)?, None)
         } else {
             let mut plan = assembled(&registered);
@@ -75,22 +83,24 @@ impl Draft<'_> {
             reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
         }
         reasons.extend(transfer);
+        let (mut plan, blocks) = self.in_blocks(plan, &division)?;
+        reasons.extend(blocks);
         unassign_tail(&mut plan, &mut reasons);
         describe(&mut plan);
         plan.reasons = reasons;
         Ok(plan)
     }
 
-    /// The plan that registers these operands, with its predicted times and without reasons.
-    fn assembled(
+    /// The plan that registers these operands, with its predicted times and without reasons. It has more chunks where X is to be
+    /// copied in blocks.
+    pub fn assembled(
         &self,
-        devices: &[Option<DeviceSpec>],
-        shares: &[f64],
-        spans: &[PositionRange],
+        division: &Division<'_>,
         registered: &[Registered],
+        for_blocks: bool,
     ) -> Result<Plan> {
-        let work = &self.request.work;
-        let parts = self.parts(devices, shares, spans, registered)?;
+        let (work, devices) = (&self.request.work, division.devices);
+        let parts = self.parts(division, registered, for_blocks)?;
         let mut plan = Plan {
             version: PLAN_VERSION,
             matrix: self.fingerprint.clone(),
@@ -413,6 +423,7 @@ impl Draft<'_> {
                 staged_bytes: footprint.slot_bytes,
                 scratch_bytes: footprint.scratch_bytes,
                 features: *features,
+                x_rows: None,
                 reason: String::new(),
                 kernel_reason: reason.clone(),
                 predicted_s: 0.0,
@@ -434,6 +445,7 @@ impl Draft<'_> {
             slots: part.slots,
             registered: part.registered,
             x: if spec.is_some() && !part.pieces.is_empty() { part.x.x } else { XPlan::Nothing },
+            x_blocks: Vec::new(),
             x_reason: part.x.reason.clone(),
             rows: rows.sum(),
             nnz: part.features.iter().map(|features| features.nnz).sum(),

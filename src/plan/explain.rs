@@ -73,9 +73,12 @@ impl Plan {
         if device.profile.link.is_none() {
             return format!("{place}: {chunks}");
         }
+        let copy_x = match device.x_blocks.len() {
+            0 => format!("copy X {} + ", Seconds(x_s)),
+            blocks => format!("X in {blocks} blocks with "),
+        };
         format!(
-            "{place}: copy X {} + {chunks} {} ({longest} is the slowest step) + pipeline fill and drain {}",
-            Seconds(x_s),
+            "{place}: {copy_x}{chunks} {} ({longest} is the slowest step) + pipeline fill and drain {}",
             Seconds(chunks_s),
             Seconds(ends_s)
         )

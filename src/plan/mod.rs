@@ -4,7 +4,9 @@
 //! can be saved, loaded and compared, and made for machines that are not present.
 
 mod balance;
+mod blocks;
 mod build;
+mod build_x;
 mod check;
 mod choice;
 mod counts;
@@ -28,11 +30,15 @@ mod x;
 
 pub use build::{Item, PlannedGraph, Pools};
 pub use counts::{DeviceCount, compare_device_counts};
-pub use data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan};
+pub use data::{
+    Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan, XRows,
+};
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};
 
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod reason_tests;
 #[cfg(test)]

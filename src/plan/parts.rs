@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
-use super::draft::Draft;
+use super::draft::{Division, Draft};
 use super::kernels::ChunkKernels;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, Part};
@@ -41,14 +41,14 @@ impl Draft<'_> {
     /// Chunks, X and memory of every device; chunks are made smaller until they fit in memory.
     pub fn parts(
         &self,
-        devices: &[Option<DeviceSpec>],
-        shares: &[f64],
-        spans: &[PositionRange],
+        division: &Division<'_>,
         registered: &[Registered],
+        for_blocks: bool,
     ) -> Result<Vec<Part>> {
         let work = &self.request.work;
+        let Division { devices, spans, .. } = *division;
         let order = self.forms.x_order();
-        let mut counts = self.counts(devices, shares, spans)?;
+        let mut counts = self.counts(division, for_blocks)?;
         loop {
             let pieces =
                 spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| match device {
@@ -179,21 +179,19 @@ impl Draft<'_> {
     }
 
     /// The number of chunks of each device.
-    fn counts(
-        &self,
-        devices: &[Option<DeviceSpec>],
-        shares: &[f64],
-        spans: &[PositionRange],
-    ) -> Result<Vec<usize>> {
+    fn counts(&self, division: &Division<'_>, for_blocks: bool) -> Result<Vec<usize>> {
         let work = &self.request.work;
+        let Division { devices, shares, spans } = *division;
         let total = PositionRange::all(work).cost(work).max(1);
         if let Some(chunks) = self.request.chunks {
             let of_spans: Vec<f64> = spans.iter().map(|span| span.cost(work) as f64 / total as f64).collect();
             return Ok(apportion(&of_spans, chunks));
         }
-        let bytes_of = |index: usize| {
-            let share = spans[index].cost(work) as f64 / total as f64;
-            (work.a_bytes() as f64 * share) as u64
+        let share_of = |index: usize| spans[index].cost(work) as f64 / total as f64;
+        let bytes_of = |index: usize| (work.a_bytes() as f64 * share_of(index)) as u64;
+        let least = |index: usize, device: &DeviceSpec| match &device.profile.link {
+            Some(_) if for_blocks => self.chunks_for_blocks(&device.profile, share_of(index)),
+            _ => CHUNKS_PER_DEVICE,
         };
         let alone = self.devices.len() == 1;
         let mut counts = Vec::with_capacity(shares.len());
@@ -202,7 +200,9 @@ impl Draft<'_> {
                 (None, _) => 0,
                 (Some(_), Some(bytes)) => bytes_of(index).div_ceil(bytes.max(1)).max(1) as usize,
                 (Some(device), None) if device.profile.link.is_none() && alone => 1,
-                (Some(_), None) => CHUNKS_PER_DEVICE.max(bytes_of(index).div_ceil(MAX_CHUNK_BYTES) as usize),
+                (Some(device), None) => {
+                    least(index, device).max(bytes_of(index).div_ceil(MAX_CHUNK_BYTES) as usize)
+                }
             });
         }
         let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));

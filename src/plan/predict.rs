@@ -1,6 +1,7 @@
 //! Predicted times: the steps of a chunk on a device, the finish time of a device, the traffic of the host's memory.
 
-use super::data::{Chunk, DevicePlan, Mode, Plan, Registered};
+use super::build_x::last_row;
+use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
@@ -169,6 +170,15 @@ pub(super) fn finish(
     dtype: Dtype,
 ) -> Finish {
     let steps = |chunk: &&Chunk| Steps::of_chunk(device, host, chunk, k, dtype).in_mode(mode);
+    if !device.x_blocks.is_empty() && !chunks.is_empty() {
+        return finish_in_blocks(
+            device,
+            host,
+            chunks,
+            steps,
+            pitch_bytes(k.saturating_mul(dtype.bytes() as u64)),
+        );
+    }
     let all = chunks.iter().map(steps).fold(Steps::default(), Steps::plus);
     let ends = match (chunks.first(), chunks.last()) {
         (Some(first), Some(last)) => {
@@ -186,6 +196,59 @@ pub(super) fn finish(
         longest: all.longest(),
         ends_s: if all.upload_s + all.download_s > 0.0 { ends } else { 0.0 },
     }
+}
+
+/// The finish time of a device that receives X in blocks: each step of a chunk follows the step before it and the same step of the
+/// chunk before it. Blocks of X are copied with the first chunk that needs them.
+fn finish_in_blocks(
+    device: &DevicePlan,
+    host: &HostRates,
+    chunks: &[&Chunk],
+    steps: impl Fn(&&Chunk) -> Steps,
+    pitch_bytes: u64,
+) -> Finish {
+    let mut order = chunks.to_vec();
+    order.sort_by_key(|chunk| last_row(chunk));
+    let first = if let XPlan::Columns { first, .. } = device.x { first } else { 0 };
+    let starts = std::iter::once(first).chain(device.x_blocks.iter().copied());
+    let mut blocks = starts.zip(device.x_blocks.iter().copied()).peekable();
+    let (mut all, mut ends) = (Steps::default(), Steps::default());
+    let copy = |stage_s: f64, upload_s: f64, all: &mut Steps, ends: &mut Steps| {
+        ends.stage_s += stage_s;
+        ends.upload_s = ends.upload_s.max(ends.stage_s) + upload_s;
+        all.stage_s += stage_s;
+        all.upload_s += upload_s;
+    };
+    for chunk in &order {
+        while let Some((begin, end)) = blocks.next_if(|(begin, _)| *begin < last_row(chunk)) {
+            let bytes = end.saturating_sub(begin).saturating_mul(pitch_bytes);
+            let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
+            copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
+        }
+        let own = steps(chunk);
+        if own.upload_s > 0.0 {
+            copy(own.stage_s, own.upload_s, &mut all, &mut ends);
+        }
+        ends.kernel_s = ends.kernel_s.max(ends.upload_s) + own.kernel_s;
+        ends.download_s = ends.download_s.max(ends.kernel_s) + own.download_s;
+        ends.merge_s = ends.merge_s.max(ends.download_s) + own.merge_s;
+        all = all.plus(Steps { stage_s: 0.0, upload_s: 0.0, ..own });
+    }
+    for (begin, end) in blocks {
+        let bytes = end.saturating_sub(begin).saturating_mul(pitch_bytes);
+        let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
+        copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
+    }
+    let total_s = ends.merge_s.max(ends.upload_s).max(all.longest_s());
+    let copies_a = order.iter().any(|chunk| steps(chunk).upload_s > 0.0);
+    let longest = match (all.longest(), copies_a) {
+        ("the upload of A", true) => "the upload of X and A",
+        ("the upload of A", false) => "the upload of X",
+        ("staging A on the host", true) => "staging X and A on the host",
+        ("staging A on the host", false) => "staging X on the host",
+        (other, _) => other,
+    };
+    Finish { x_s: 0.0, chunks_s: all.longest_s(), longest, ends_s: total_s - all.longest_s() }
 }
 
 /// Accesses to the host's memory per staged byte: read, written, and read by the device's copy.

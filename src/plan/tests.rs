@@ -11,12 +11,12 @@ use crate::kernel::{Format, KernelId, Order};
 use crate::matrix::{Csr, Dtype, generate};
 use crate::work::Work;
 
-fn matrix(spec: &str) -> Csr<f64> {
+pub(super) fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
 }
 
 /// `cpu`, `emu` and presets by name, all required.
-fn devices(words: &[&str]) -> Vec<DeviceSpec> {
+pub(super) fn devices(words: &[&str]) -> Vec<DeviceSpec> {
     let mut devices = Vec::new();
     for (index, &word) in words.iter().enumerate() {
         let profiles = match word {
@@ -32,7 +32,7 @@ fn devices(words: &[&str]) -> Vec<DeviceSpec> {
     devices
 }
 
-fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
+pub(super) fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
     PlanRequest {
         work,
         devices: devices(words),
@@ -321,7 +321,7 @@ fn check_graph(planned: &PlannedGraph) {
 }
 
 /// The same graph without its edge number `left_out`.
-fn without_edge(graph: &Graph, left_out: usize) -> Graph {
+pub(super) fn without_edge(graph: &Graph, left_out: usize) -> Graph {
     let mut builder = GraphBuilder::new();
     for pool in graph.pools() {
         builder.pool(pool.name.clone(), pool.device, pool.slots);

@@ -56,7 +56,7 @@ impl Planned {
     /// The task's name in messages, such as `kernel of chunk 3`.
     pub fn describe(&self, id: TaskId) -> String {
         match self.task(id) {
-            Ok((task, Item::X(_), _)) => format!("{} of X", task.kind.name()),
+            Ok((task, Item::X { block, .. }, _)) => format!("{} of block {block} of X", task.kind.name()),
             Ok((task, Item::Chunk(chunk), _)) => format!("{} of chunk {chunk}", task.kind.name()),
             Ok((task, Item::SplitRow(row), _)) => format!("{} of split row {row}", task.kind.name()),
             Err(_) => format!("task {}", id.0),

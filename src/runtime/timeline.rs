@@ -56,7 +56,7 @@ impl<'a> Timeline<'a> {
             let Some(lane) = self.lane(task.device, record.lane) else { continue };
             let ns = record.end_ns.saturating_sub(record.start_ns);
             let arguments = Arguments { run, ..self.arguments(task, item, device, ns) };
-            let (category, name) = (category(task.kind), span_name(task.kind, item));
+            let (category, name) = (category(task.kind), self.span_name(task.kind, item));
             let (start_ns, end_ns) = (record.start_ns, record.end_ns);
             let span = Span { lane, name, category, start_ns, end_ns, arguments };
             spans[record.task.index()] = Some(trace.span(span));
@@ -107,6 +107,21 @@ impl<'a> Timeline<'a> {
         }
     }
 
+    fn span_name(&self, kind: TaskKind, item: Item) -> String {
+        match item {
+            Item::X { device, block, .. } if self.has_x_blocks(device) => {
+                format!("{} X {block}", kind.name())
+            }
+            Item::X { .. } => format!("{} X", kind.name()),
+            Item::Chunk(chunk) => format!("{} {chunk}", kind.name()),
+            Item::SplitRow(row) => format!("{} split row {row}", kind.name()),
+        }
+    }
+
+    fn has_x_blocks(&self, device: u32) -> bool {
+        self.plan.devices.get(device as usize).is_some_and(|device| !device.x_blocks.is_empty())
+    }
+
     fn chunk_arguments(&self, index: u32, chunk: &Chunk, device: DeviceId, ns: u64) -> Arguments {
         let bytes = chunk.load(self.plan.k, self.plan.dtype).compulsory_bytes;
         Arguments {
@@ -133,13 +148,5 @@ fn category(kind: TaskKind) -> Category {
         TaskKind::Download => Category::Download,
         TaskKind::CpuCompute => Category::CpuCompute,
         TaskKind::Merge => Category::Merge,
-    }
-}
-
-fn span_name(kind: TaskKind, item: Item) -> String {
-    match item {
-        Item::X(_) => format!("{} X", kind.name()),
-        Item::Chunk(chunk) => format!("{} {chunk}", kind.name()),
-        Item::SplitRow(row) => format!("{} split row {row}", kind.name()),
     }
 }

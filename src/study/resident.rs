@@ -124,6 +124,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
             a: *range,
             uniform: self.uniform,
             x: Some(vectors.x),
+            x_part: None,
             x_transposed: vectors.x_transposed,
             ldx: x_pitch_bytes / value_bytes,
             y: vectors.y,
@@ -167,7 +168,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         let held = HeldColumns::Whole { cols: x.rows() };
         self.device.upload(x_range, |bytes| {
             let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
-            held.copy_rows(x, pitch_bytes as usize / size_of::<T>(), elements);
+            held.copy_rows(x, 0..x.rows(), pitch_bytes as usize / size_of::<T>(), elements);
             Ok(())
         })?;
         let x_transposed = if self.kernels.iter().any(|(kernel, _)| kernel.transposes_x()) {

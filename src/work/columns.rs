@@ -7,27 +7,30 @@ use rayon::prelude::*;
 
 use super::{ChunkRows, Work};
 
+/// Columns per parallel task.
+const COLUMNS_PER_TASK: usize = 1 << 18;
+
 /// The smallest range that contains all columns of `pieces`; all columns if they are not known, an empty range if there are no
 /// entries.
 pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
-    let spans = pieces.par_iter().map(|piece| match work.piece_columns(piece) {
-        None => Some((0, work.cols().saturating_sub(1))),
-        Some(columns) => {
-            // One fold for both bounds, which the compiler vectorizes.
-            let (low, high) = columns
-                .iter()
-                .fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
-            (!columns.is_empty()).then_some((low as usize, high as usize))
-        }
-    });
-    let both = |a: Option<(usize, usize)>, b: Option<(usize, usize)>| match (a, b) {
-        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-        (a, b) => a.or(b),
+    let spans = column_spans(work, pieces).into_iter().filter(|span| !span.is_empty());
+    spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+}
+
+/// For each piece the smallest range that contains all of its columns; all columns if they are not known, an empty range if it has
+/// no entries. Computed in the rayon pool of the caller.
+pub fn column_spans(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
+    let span = |piece: &ChunkRows| {
+        let Some(columns) = work.piece_columns(piece) else { return 0..work.cols() };
+        // One fold for both bounds, which the compiler vectorizes.
+        let bounds = |columns: &[u32]| {
+            columns.iter().fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)))
+        };
+        let both = |a: (u32, u32), b: (u32, u32)| (a.0.min(b.0), a.1.max(b.1));
+        let (low, high) = columns.par_chunks(COLUMNS_PER_TASK).map(bounds).reduce(|| (u32::MAX, 0), both);
+        if columns.is_empty() { 0..0 } else { low as usize..(high as usize + 1).min(work.cols()) }
     };
-    match spans.reduce(|| None, both) {
-        Some((first, last)) => first..(last + 1).min(work.cols()),
-        None => 0..0,
-    }
+    pieces.par_iter().map(span).collect()
 }
 
 /// Whether columns ascend strictly within every row of a piece; false if they are not known.

@@ -1,5 +1,7 @@
 //! The rows of X that a device holds, and the index of each in device memory.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -103,17 +105,24 @@ impl HeldColumns {
         });
     }
 
-    /// Copies the held rows of `x` to `to`, with `pitch` elements per row padded with zeros.
-    pub fn copy_rows<T: Scalar>(&self, x: MultiVectorView<'_, T>, pitch: usize, to: &mut [T]) {
+    /// Copies the held rows of `x` with the local rows `rows` to `to`, with `pitch` elements per row padded with zeros.
+    pub fn copy_rows<T: Scalar>(
+        &self,
+        x: MultiVectorView<'_, T>,
+        rows: Range<usize>,
+        pitch: usize,
+        to: &mut [T],
+    ) {
         /// Rows per parallel task; fewer rows are copied by one thread.
         const ROWS_PER_TASK: usize = 4096;
         let k = x.k();
         if k == 0 || pitch < k {
             return;
         }
-        to.par_chunks_mut(pitch * ROWS_PER_TASK).enumerate().for_each(|(piece, to)| {
+        let end = (rows.len() * pitch).min(to.len());
+        to[..end].par_chunks_mut(pitch * ROWS_PER_TASK).enumerate().for_each(|(piece, to)| {
             for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
-                let local_row = piece * ROWS_PER_TASK + row;
+                let local_row = rows.start + piece * ROWS_PER_TASK + row;
                 to[..k].copy_from_slice(x.row(self.column_at(local_row)));
                 to[k..].fill(T::ZERO);
             }
@@ -134,7 +143,10 @@ mod tests {
             HeldColumns::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
         for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
             let mut copied = vec![9.0; held.rows() * 4];
-            held.copy_rows(x.view(), 4, &mut copied);
+            let half = held.rows() / 2;
+            let (first, second) = copied.split_at_mut(4 * half);
+            held.copy_rows(x.view(), 0..half, 4, first);
+            held.copy_rows(x.view(), half..held.rows(), 4, second);
             let mut transposed = vec![9.0; 2 * 12];
             held.copy_columns(x.view(), 12, &mut transposed);
             assert!(transposed[held.rows()..12].iter().all(|&value| value == 0.0));

@@ -13,3 +13,4 @@ mod shared_matrices;
 mod slabs;
 mod statistics;
 mod trace_samples;
+mod x_blocks;

@@ -305,7 +305,8 @@ impl CudaDevice {
             (Argument::Read(range), Parameter::Read(_))
             | (Argument::Write(range), Parameter::Write(_))
             | (Argument::Modify(range), Parameter::Modify(_))
-            | (Argument::Update(range), Parameter::Update(_)) => self.address(range),
+            | (Argument::Update(range), Parameter::Update(_))
+            | (Argument::ReadPart { whole: range, .. }, Parameter::Read(_)) => self.address(range),
             _ => {
                 let parameter = parameter.name();
                 Err(misuse(format!("{name} got an argument of the wrong kind for its parameter {parameter}")))

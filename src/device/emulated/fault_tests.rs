@@ -31,7 +31,7 @@ fn unwritten(bytes: usize) -> Arc<Allocation> {
 }
 
 fn range(name: &'static str, memory: &Arc<Allocation>, range: std::ops::Range<usize>, using: Use) -> Bound {
-    Bound::Range(BoundRange { name, memory: memory.clone(), range, using })
+    Bound::Range(BoundRange { name, memory: memory.clone(), range, lead_bytes: 0, using })
 }
 
 fn reads(memory: &Arc<Allocation>) -> Bound {

@@ -98,7 +98,7 @@ fn product_with<T: Scalar>(
     if kernel.transposes_x() {
         held.copy_columns(x.view(), ldx, &mut values);
     } else {
-        held.copy_rows(x.view(), ldx, &mut values);
+        held.copy_rows(x.view(), 0..x.rows(), ldx, &mut values);
     }
     let x = memory_of(&values);
     let y = Arc::new(Allocation::new(rows.len() * pitch_bytes).unwrap());
@@ -136,7 +136,7 @@ fn product_with<T: Scalar>(
                     (&slot, range.start as usize..range.end as usize)
                 }
             };
-            Bound::Range(BoundRange { name, memory: memory.clone(), range, using })
+            Bound::Range(BoundRange { name, memory: memory.clone(), range, lead_bytes: 0, using })
         })
         .collect();
     let name = kernel.entry(T::DTYPE, variant);

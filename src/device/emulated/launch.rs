@@ -49,6 +49,8 @@ pub struct BoundRange {
     pub memory: Arc<Allocation>,
     /// The range within the memory.
     pub range: Range<usize>,
+    /// Bytes from the address that the kernel gets to the start of the range.
+    pub lead_bytes: usize,
     /// How the kernel uses it.
     pub using: Use,
 }
@@ -161,7 +163,10 @@ impl BoundLaunch {
         processor: &mut Processor,
         stop: &AtomicBool,
     ) -> Result<(), KernelFault> {
-        let mut addresses = places.iter().map(|(memory, place)| (memory.address() + place.start) as u64);
+        let mut addresses = places.iter().zip(ranges).map(|((memory, place), range)| {
+            // The address may be that of other memory, which the kernel cannot access: every access is checked.
+            (memory.address() + place.start).wrapping_sub(range.lead_bytes) as u64
+        });
         let words: Vec<u64> = self
             .arguments
             .iter()

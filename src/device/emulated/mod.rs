@@ -212,7 +212,7 @@ impl EmulatedDevice {
         }
         let (mut reads, mut writes, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
         for (argument, parameter) in given.iter().zip(parameters) {
-            let mut bind = |range: &MemoryRange, using| {
+            let mut bind = |range: &MemoryRange, lead_bytes, using| {
                 if using != Use::Read {
                     writes.push(*range);
                 }
@@ -221,14 +221,26 @@ impl EmulatedDevice {
                 }
                 let place = self.resolve(range)?;
                 let (memory, range) = (place.memory, place.range);
-                Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, using }))
+                Ok(Bound::Range(BoundRange { name: parameter.name(), memory, range, lead_bytes, using }))
             };
             arguments.push(match (argument, parameter) {
                 (Argument::Number(number), Parameter::Number(_)) => Bound::Number(*number),
-                (Argument::Read(range), Parameter::Read(_)) => bind(range, Use::Read)?,
-                (Argument::Write(range), Parameter::Write(_)) => bind(range, Use::Write)?,
+                (Argument::Read(range), Parameter::Read(_)) => bind(range, 0, Use::Read)?,
+                (Argument::ReadPart { whole, part }, Parameter::Read(_)) => {
+                    let is_inside =
+                        whole.memory == part.memory && whole.begin <= part.begin && part.end <= whole.end;
+                    if !is_inside {
+                        let parameter = parameter.name();
+                        return Err(misuse(format!(
+                            "{name} reads a part of {parameter} that is outside of it"
+                        )));
+                    }
+                    self.resolve(whole)?;
+                    bind(part, (part.begin - whole.begin) as usize, Use::Read)?
+                }
+                (Argument::Write(range), Parameter::Write(_)) => bind(range, 0, Use::Write)?,
                 (Argument::Modify(range), Parameter::Modify(_))
-                | (Argument::Update(range), Parameter::Update(_)) => bind(range, Use::Update)?,
+                | (Argument::Update(range), Parameter::Update(_)) => bind(range, 0, Use::Update)?,
                 _ => {
                     let parameter = parameter.name();
                     return Err(misuse(format!(

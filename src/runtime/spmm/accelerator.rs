@@ -7,7 +7,7 @@ use crate::device::{
 use crate::error::{Error, Result};
 use crate::kernel::cuda::CudaKernel;
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
-use crate::plan::{Chunk, Mode, Plan};
+use crate::plan::{Chunk, Mode, Plan, XPlan, XRows};
 use crate::runtime::shared_device::Allocations;
 use crate::work::{Array, HeldColumns, Storage, XOrder};
 
@@ -42,10 +42,13 @@ impl SlotMemory {
 pub struct Accelerator {
     /// The rows of X it holds.
     pub held: HeldColumns,
+    /// The part of X that they are.
+    pub x_plan: XPlan,
     x: Memory,
     x_bytes: u64,
-    /// Staging memory for X; `None` if X is registered and copied in place.
-    x_pinned: Option<Pinned>,
+    /// For each block of X its staging memory, since each is locked while it is written or read; empty if X is registered and
+    /// copied in place.
+    x_pinned: Vec<Pinned>,
     row_bytes: u64,
     pitch_bytes: u64,
     k: u64,
@@ -75,7 +78,13 @@ impl Accelerator {
         let x_bytes = plan.x_bytes(held.rows() as u64);
         let x = memory.allocate(x_bytes)?;
         let registered = plan.devices.get(index).map(|device| device.registered).unwrap_or_default();
-        let x_pinned = if registered.x { None } else { Some(memory.allocate_pinned(x_bytes)?) };
+        let x_plan = plan.devices.get(index).map_or(XPlan::Nothing, |device| device.x);
+        let mut x_pinned = Vec::new();
+        if !registered.x {
+            for rows in plan.x_block_rows(index, x_plan) {
+                x_pinned.push(memory.allocate_pinned(plan.x_bytes(rows))?);
+            }
+        }
         let scratch = SlotMemory::allocate(&mut memory, 1, slots.scratch_bytes)?;
         let a = SlotMemory::allocate(&mut memory, slots.a_slots, slots.a_slot_bytes)?;
         let y = SlotMemory::allocate(&mut memory, slots.y_slots, slots.y_slot_bytes)?;
@@ -100,6 +109,7 @@ impl Accelerator {
         };
         Ok(Self {
             held,
+            x_plan,
             x,
             x_bytes,
             x_pinned,
@@ -119,16 +129,26 @@ impl Accelerator {
     }
 
     /// Changes the rows of X that the device holds. No resident chunk may have column indices relative to the old rows.
-    pub fn hold(&mut self, held: HeldColumns) -> std::result::Result<(), Fault> {
-        let bytes = self.x_order.bytes(held.rows() as u64, self.k, self.value_bytes);
-        if bytes > self.x_bytes {
-            self.x = self.memory.allocate(bytes)?;
-            if self.x_pinned.is_some() {
-                self.x_pinned = Some(self.memory.allocate_pinned(bytes)?);
+    /// `blocks` are the numbers of rows of the blocks in which they are copied.
+    pub fn hold(
+        &mut self,
+        (held, x_plan): (HeldColumns, XPlan),
+        blocks: &[u64],
+    ) -> std::result::Result<(), Fault> {
+        let (order, k, value_bytes) = (self.x_order, self.k, self.value_bytes);
+        let bytes = |rows: u64| order.bytes(rows, k, value_bytes);
+        let x_bytes = bytes(held.rows() as u64);
+        let mut x_pinned = Vec::new();
+        if !self.x_pinned.is_empty() {
+            for &rows in blocks {
+                x_pinned.push(self.memory.allocate_pinned(bytes(rows))?);
             }
-            self.x_bytes = bytes;
         }
-        self.held = held;
+        if x_bytes > self.x_bytes {
+            self.x = self.memory.allocate(x_bytes)?;
+            self.x_bytes = x_bytes;
+        }
+        (self.held, self.x_plan, self.x_pinned) = (held, x_plan, x_pinned);
         Ok(())
     }
 
@@ -138,6 +158,30 @@ impl Accelerator {
             begin: 0,
             end: self.x_order.bytes(self.held.rows() as u64, self.k, self.value_bytes),
         }
+    }
+
+    /// The rows of X on the device: all of them for a block that is not a range of held rows, such as a selection.
+    fn x_rows(&self, rows: XRows) -> MemoryRange {
+        let whole = self.x_range();
+        let Some(first) = self.first_row().filter(|_| self.x_order == XOrder::Rows) else { return whole };
+        let at = |row: u64| row.saturating_sub(first).saturating_mul(self.pitch_bytes).min(whole.end);
+        MemoryRange { begin: at(rows.first), end: at(rows.end), ..whole }
+    }
+
+    /// The first row of X of those that it holds; `None` if they are a selection.
+    fn first_row(&self) -> Option<u64> {
+        match self.held {
+            HeldColumns::Whole { .. } => Some(0),
+            HeldColumns::Range { first, .. } => Some(u64::from(first)),
+            HeldColumns::Gather { .. } => None,
+        }
+    }
+
+    /// The held rows of a block, as they are numbered on the device.
+    pub fn local_rows(&self, rows: XRows) -> std::ops::Range<usize> {
+        let first = self.first_row().unwrap_or(0);
+        let local = |row: u64| (row.saturating_sub(first) as usize).min(self.held.rows());
+        local(rows.first)..local(rows.end)
     }
 
     /// The storage order of X on the device.
@@ -155,9 +199,10 @@ impl Accelerator {
         self.pitch_bytes / self.value_bytes
     }
 
-    /// The staging memory for X.
-    pub fn x_pinned(&self) -> Result<&Pinned> {
-        self.x_pinned.as_ref().ok_or_else(|| Error::Internal("X has no staging memory on this device".into()))
+    /// The staging memory for a block of X.
+    pub fn x_pinned(&self, block: u32) -> Result<&Pinned> {
+        let none = || Error::Internal(format!("block {block} of X has no staging memory on this device"));
+        self.x_pinned.get(block as usize).ok_or_else(none)
     }
 
     /// The pinned slot that a chunk of A is staged in.
@@ -181,31 +226,29 @@ impl Accelerator {
         }
     }
 
-    /// The upload of the staged X.
-    pub fn upload_x(&self) -> Result<Operation<'static>> {
-        let to = self.x_range();
-        let from = PinnedRange { pinned: self.x_pinned()?.clone(), begin: 0, end: to.bytes() };
+    /// The upload of a staged block of X.
+    pub fn upload_x(&self, block: u32, rows: XRows) -> Result<Operation<'static>> {
+        let to = self.x_rows(rows);
+        let from = PinnedRange { pinned: self.x_pinned(block)?.clone(), begin: 0, end: to.bytes() };
         Ok(Operation::upload(from, to))
     }
 
-    /// The upload of the held rows of X from `pinned`, the caller's own memory of `x`.
+    /// The upload of a block of the held rows of X from `pinned`, the caller's own memory of `x`.
     pub fn upload_x_in_place<T: Scalar>(
         &self,
         pinned: &Pinned,
         x: MultiVectorView<'_, T>,
+        rows: XRows,
     ) -> Result<Operation<'static>> {
-        let first = match self.held {
-            HeldColumns::Whole { .. } => 0,
-            HeldColumns::Range { first, .. } => u64::from(first),
-            HeldColumns::Gather { .. } => {
-                return Err(Error::Internal(
-                    "gathered rows of X must be staged; they cannot be copied in place".into(),
-                ));
-            }
-        };
-        let device = self.x_range();
+        if self.first_row().is_none() {
+            return Err(Error::Internal(
+                "gathered rows of X must be staged; they cannot be copied in place".into(),
+            ));
+        }
+        let first = rows.first;
+        let device = self.x_rows(rows);
         let host_pitch_bytes = (x.leading_dimension() * size_of::<T>()) as u64;
-        let strided = host_pitch_bytes != self.row_bytes && self.held.rows() > 1;
+        let strided = host_pitch_bytes != self.row_bytes && rows.end - rows.first > 1;
         let rows = match strided {
             true => RowBytes { bytes: self.row_bytes, pitch_bytes: self.pitch_bytes, host_pitch_bytes },
             false => RowBytes::ALL,
@@ -262,12 +305,14 @@ impl Accelerator {
         uniform: bool,
     ) -> Result<Operation<'static>> {
         let by = |order: XOrder| (self.x_order == order).then(|| self.x_range());
+        let by_rows = self.x_order == XOrder::Rows && self.first_row().is_some();
         let operands = Operands {
             dtype,
             k: self.k,
             a: at,
             uniform,
             x: by(XOrder::Rows),
+            x_part: chunk.x_rows.filter(|_| by_rows).map(|rows| self.x_rows(rows)),
             x_transposed: by(XOrder::Columns),
             ldx: self.x_pitch(),
             y: self.y.range(y_slot, storage.rows * self.pitch_bytes)?,

@@ -13,7 +13,7 @@ use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::matrix::MultiVectorView;
-use crate::plan::{Item, Registered};
+use crate::plan::{Item, Registered, XRows};
 use crate::runtime::planned::Planned;
 use crate::work::XOrder;
 
@@ -51,16 +51,16 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
         let shared = self.shared;
         let (task, item, device) = self.planned.task(task)?;
         match (item, task.kind) {
-            (Item::X(_), TaskKind::Stage) => {
+            (Item::X { block, rows, .. }, TaskKind::Stage) => {
                 let accelerator = shared.accelerator(device)?;
-                Ok(Operation::Job(Box::new(move || shared.stage_x(accelerator))))
+                Ok(Operation::Job(Box::new(move || shared.stage_x(accelerator, block, rows))))
             }
-            (Item::X(_), _) => {
+            (Item::X { block, rows, .. }, _) => {
                 let accelerator = shared.accelerator(device)?;
                 if shared.registered(device).x {
-                    accelerator.upload_x_in_place(shared.inputs.x(), shared.x)
+                    accelerator.upload_x_in_place(shared.inputs.x(), shared.x, rows)
                 } else {
-                    accelerator.upload_x()
+                    accelerator.upload_x(block, rows)
                 }
             }
             (Item::SplitRow(index), _) => {
@@ -139,12 +139,15 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         self.job.plan().devices.get(device.index()).map(|device| device.registered).unwrap_or_default()
     }
 
-    fn stage_x(&self, accelerator: &Accelerator) -> Result<()> {
-        let mut bytes = accelerator.x_pinned()?.write().map_err(misuse)?;
+    fn stage_x(&self, accelerator: &Accelerator, block: u32, rows: XRows) -> Result<()> {
+        let mut bytes = accelerator.x_pinned(block)?.write().map_err(misuse)?;
         let values = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
         let pitch = accelerator.x_pitch() as usize;
         match accelerator.x_order() {
-            XOrder::Rows => accelerator.held.copy_rows(self.x, pitch, values),
+            XOrder::Rows => {
+                let rows = accelerator.local_rows(rows);
+                accelerator.held.copy_rows(self.x, rows, pitch, values);
+            }
             XOrder::Columns => accelerator.held.copy_columns(self.x, pitch, values),
         }
         Ok(())

@@ -28,6 +28,7 @@ impl<'a, T: Scalar> Job<'a, T> {
         let view = matrix.view();
         let work = Work::spmm(&view, plan.k as usize)?;
         plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
+        plan.check_x_rows(&work)?;
         let boundaries = |rows: &ChunkRows| match *rows {
             ChunkRows::Rows { .. } => Vec::new(),
             ChunkRows::Segments { .. } => {

@@ -158,12 +158,14 @@ impl Opened {
     /// Reallocates X on devices that took over chunks and therefore need more rows of X than planned.
     pub fn hold_x<T: Scalar>(&mut self, job: &Job<'_, T>, planned: &Planned) -> Result<()> {
         for (index, x) in planned.planned.x.iter().enumerate().skip(1) {
-            let Some(device) = job.plan().devices.get(index).filter(|device| device.x != *x) else {
-                continue;
-            };
-            let held = held_columns(job, index, *x)?;
-            if let Some(Some(accelerator)) = self.accelerators.get_mut(index) {
-                accelerator.hold(held).map_err(|fault| fault.into_error(&device.name))?;
+            if let Some(Some(accelerator)) = self.accelerators.get_mut(index)
+                && accelerator.x_plan != *x
+            {
+                let blocks: Vec<u64> = job.plan().x_block_rows(index, *x);
+                let held = held_columns(job, index, *x)?;
+                let name = job.plan().devices.get(index).map_or("?", |device| &device.name);
+                let result = accelerator.hold((held, *x), &blocks);
+                result.map_err(|fault| fault.into_error(name))?;
             }
         }
         Ok(())
