@@ -118,23 +118,26 @@ pub(super) mod tests {
         Archive(encoder.finish().unwrap().leak())
     }
 
-    const CARDS: [(u32, u32, Option<(u32, u32)>); 10] = [
-        (7, 5, None),
-        (8, 0, Some((8, 0))),
-        (8, 6, Some((8, 0))),
-        (8, 9, Some((8, 0))),
-        (9, 0, Some((9, 0))),
-        (10, 0, Some((10, 0))),
-        (10, 3, Some((10, 0))),
-        (11, 0, None),
-        (12, 0, Some((12, 0))),
-        (12, 1, Some((12, 0))),
+    type Version = (u32, u32);
+
+    /// Compute capabilities of cards, and of the machine code that they run.
+    const CARDS: [(Version, Option<Version>); 10] = [
+        ((7, 5), None),
+        ((8, 0), Some((8, 0))),
+        ((8, 6), Some((8, 0))),
+        ((8, 9), Some((8, 0))),
+        ((9, 0), Some((9, 0))),
+        ((10, 0), Some((10, 0))),
+        ((10, 3), Some((10, 0))),
+        ((11, 0), None),
+        ((12, 0), Some((12, 0))),
+        ((12, 1), Some((12, 0))),
     ];
 
     #[test]
     fn every_entry_of_every_kernel_has_ptx_and_machine_code_for_common_cards() {
         for (file, entries) in entries_by_file() {
-            for (major, minor, code_of) in CARDS {
+            for ((major, minor), code_of) in CARDS {
                 let built_in = BuiltIn::for_card(file, Architecture { major, minor });
                 let mut targets: Vec<Target> = built_in.iter().map(|built_in| built_in.target).collect();
                 assert_eq!(targets.pop(), Some(Target::Ptx), "{file}: run .ci/compile_kernels.py --write");
