@@ -13,16 +13,15 @@
 #define THREADS 128
 #define MOST_NONZEROS 1024
 
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+#include "scaling.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long k, const unsigned long long *__restrict__ row_blocks,                                           \
         const unsigned long long *__restrict__ row_pointers, const unsigned int *__restrict__ columns,                 \
         const T *__restrict__ values, const T *__restrict__ x_transposed, unsigned long long ldx, T *__restrict__ y,   \
-        unsigned long long ldy
+        unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS k, row_blocks, row_pointers, columns, values, x_transposed, ldx, y, ldy
+#define ARGUMENTS k, row_blocks, row_pointers, columns, values, x_transposed, ldx, y, ldy, alpha, beta
 
 template <typename T> static __device__ __forceinline__ void csr_adaptive(PARAMETERS(T))
 {
@@ -41,7 +40,7 @@ template <typename T> static __device__ __forceinline__ void csr_adaptive(PARAME
             const unsigned long long row_end = row_pointers[row + 1] - first - start;
             T sum = T(0);
             for (unsigned long long at = row_pointers[row] - first - start; at < row_end; ++at) sum += shared[at];
-            y[row * ldy + column] = sum;
+            store_scaled(y + row * ldy + column, sum, SCALING);
         }
     } else {
         T sum = T(0);
@@ -54,7 +53,7 @@ template <typename T> static __device__ __forceinline__ void csr_adaptive(PARAME
             if (threadIdx.x < distance) shared[threadIdx.x] += shared[threadIdx.x + distance];
             __syncthreads();
         }
-        if (threadIdx.x == 0) y[first_row * ldy + column] = shared[0];
+        if (threadIdx.x == 0) store_scaled(y + first_row * ldy + column, shared[0], SCALING);
     }
 }
 

@@ -12,15 +12,17 @@
 
 // fast: no spills
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PIECE_PARAMETERS(T)                                                                                            \
     unsigned long long items, unsigned long long k, const uint4 *__restrict__ list,                                    \
         const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,                                        \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch, unsigned int *counters
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS, T *scratch,             \
+        unsigned int *counters
 
-#define PIECE_ARGUMENTS items, k, list, parts, cuts, columns, values, x, ldx, y, ldy, scratch, counters
+#define PIECE_ARGUMENTS items, k, list, parts, cuts, columns, values, x, ldx, y, ldy, alpha, beta, scratch, counters
 
 #define PARAMETERS(T) unsigned long long heavy, PIECE_PARAMETERS(T)
 #define ARGUMENTS heavy, PIECE_ARGUMENTS
@@ -40,9 +42,9 @@ static __device__ __forceinline__ void piece(unsigned long long item, PIECE_PARA
     if (!is_there) return;
     if (about.z & CUT) {
         finish_part_by_ways<T, E, L, V, W>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y,
-                                           PITCH_OF(T, ldy), scratch, counters);
+                                           PITCH_OF(T, ldy), SCALING, scratch, counters);
     } else if (way == 0) {
-        store_row<T, E, L, V>(y + (unsigned long long)about.w * PITCH_OF(T, ldy), column, width, sums);
+        store_result<T, E, L, V>(y + (unsigned long long)about.w * PITCH_OF(T, ldy), column, width, SCALING, sums);
     }
 }
 

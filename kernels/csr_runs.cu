@@ -11,20 +11,23 @@
 
 // fast: no spills
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ row_pointers,               \
         const uint4 *__restrict__ list, const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,        \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch, unsigned int *counters
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS, T *scratch,             \
+        unsigned int *counters
 
-#define ARGUMENTS items, k, row_pointers, list, parts, cuts, columns, values, x, ldx, y, ldy, scratch, counters
+#define ARGUMENTS                                                                                                      \
+    items, k, row_pointers, list, parts, cuts, columns, values, x, ldx, y, ldy, alpha, beta, scratch, counters
 
 template <typename T, int E, int L, int V> static __device__ __forceinline__ void csr_runs(PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
+    const unsigned int column = TILE_OF(T, E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
     const unsigned long long item = (unsigned long long)blockIdx.x * (blockDim.x / L) + threadIdx.x / L;
     if (item >= items) return;
     const uint4 about = __ldg(list + item);
@@ -33,8 +36,8 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     T sums[V][E];
     if (about.z & CUT) {
         chain<T, E, L, V, 1, true>(begin, about.z & ~CUT, PLENTY, columns, values, x, pitch, column, width, 0, sums);
-        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, scratch,
-                                counters);
+        finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, SCALING,
+                                scratch, counters);
         return;
     }
     clear<T, E, V>(sums);
@@ -63,7 +66,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
         for (int j = 0; j < 4; ++j)
             if (at + j >= skip && at + j < length) {
                 while (at + j == row_end) {
-                    store_row<T, E, L, V>(row, column, width, sums);
+                    store_result<T, E, L, V>(row, column, width, SCALING, sums);
                     clear<T, E, V>(sums);
                     row += y_pitch;
                     --rows_left;
@@ -74,7 +77,7 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
     }
     // The last row, and empty rows after it.
     for (; rows_left > 0; --rows_left) {
-        store_row<T, E, L, V>(row, column, width, sums);
+        store_result<T, E, L, V>(row, column, width, SCALING, sums);
         clear<T, E, V>(sums);
         row += y_pitch;
     }

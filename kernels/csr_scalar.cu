@@ -15,8 +15,7 @@
 #define SPAN 1024ull
 #define THREADS 512
 
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+#include "scaling.cuh"
 
 static __device__ __forceinline__ unsigned long long global_thread()
 {
@@ -26,9 +25,9 @@ static __device__ __forceinline__ unsigned long long global_thread()
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
+#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy, alpha, beta
 
 template <typename T> static __device__ __forceinline__ void csr_scalar_v1(PARAMETERS(T))
 {
@@ -36,10 +35,12 @@ template <typename T> static __device__ __forceinline__ void csr_scalar_v1(PARAM
     if (element >= rows * k) return;
     const unsigned long long row = element / k, column = element % k;
     const unsigned long long first = row_pointers[0];
+    const T old = old_element(y + row * ldy + column, SCALING);
     y[row * ldy + column] = T(0);
     for (unsigned long long at = row_pointers[row] - first; at < row_pointers[row + 1] - first; ++at) {
         y[row * ldy + column] = fused(values[at], x[columns[at] * ldx + column], y[row * ldy + column]);
     }
+    y[row * ldy + column] = scaled(y[row * ldy + column], old, SCALING);
 }
 
 template <typename T> static __device__ __forceinline__ void csr_scalar_v2(PARAMETERS(T))
@@ -62,7 +63,7 @@ template <typename T> static __device__ __forceinline__ void csr_scalar_v2(PARAM
         chain = fused(values[at], x[columns[at] * ldx + column], chain);
         ++in_row;
     }
-    y[row * ldy + column] = sum + (span + chain);
+    store_scaled(y + row * ldy + column, sum + (span + chain), SCALING);
 }
 
 template <typename T> static __device__ __forceinline__ void csr_scalar_v3(PARAMETERS(T))
@@ -86,7 +87,7 @@ template <typename T> static __device__ __forceinline__ void csr_scalar_v3(PARAM
         }
         sum += span;
     }
-    y[row * ldy + column] = sum;
+    store_scaled(y + row * ldy + column, sum, SCALING);
 }
 
 #define ENTRIES(name)                                                                                                  \

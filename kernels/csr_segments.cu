@@ -32,15 +32,17 @@
 // exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1 DEPTH=4 PIECE=1024
 // exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=1024
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define ITEM_PARAMETERS(T)                                                                                             \
     unsigned long long items, unsigned long long k, const uint4 *__restrict__ list,                                    \
         const unsigned int *__restrict__ parts, const uint4 *__restrict__ cuts,                                        \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch, unsigned int *counters
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS, T *scratch,             \
+        unsigned int *counters
 
-#define ITEM_ARGUMENTS items, k, list, parts, cuts, columns, values, x, ldx, y, ldy, scratch, counters
+#define ITEM_ARGUMENTS items, k, list, parts, cuts, columns, values, x, ldx, y, ldy, alpha, beta, scratch, counters
 
 #define PARAMETERS(T) unsigned long long longest, ITEM_PARAMETERS(T)
 #define ARGUMENTS longest, ITEM_ARGUMENTS
@@ -118,9 +120,9 @@ static __device__ __forceinline__ void item_of_one(unsigned long long item, ITEM
     const int TOGETHER = IS_EXACT ? D : PARTS_TOGETHER;
     if (about.z & CUT)
         finish_part<T, E, L, V, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch,
-                                          scratch, counters);
+                                          SCALING, scratch, counters);
     else
-        store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
+        store_result<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, SCALING, sums);
 }
 
 // The maximum over the warp of a number that is uniform in each group of N lanes.
@@ -270,7 +272,7 @@ template <typename T, int E, int L, int V, int W, int D>
 static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__ cuts, unsigned int cut,
                                                        unsigned int part, unsigned int lane, unsigned int column,
                                                        unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
-                                                       T *scratch, unsigned int *counters)
+                                                       const Scaling &scaling, T *scratch, unsigned int *counters)
 {
     const unsigned int way = lane / L;
     for (;;) {
@@ -287,7 +289,7 @@ static __device__ __forceinline__ void finish_in_turns(const uint4 *__restrict__
         if (about.w == 0) break;
         cut = about.w - 1;
     }
-    if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
+    if (way == 0) store_result<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, scaling, sums);
 }
 
 // Computes an item with L * W lanes. With SPANS a warp has a single item: the warp iterates together, and items may differ in
@@ -316,9 +318,9 @@ static __device__ __forceinline__ void item_in_turns(unsigned long long item, IT
     const int TOGETHER = !IS_EXACT ? PARTS_TOGETHER : V == 1 || D > 8 ? 8 : D;
     if (about.z & CUT)
         finish_in_turns<T, E, L, V, W, TOGETHER>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y,
-                                                 y_pitch, scratch, counters);
+                                                 y_pitch, SCALING, scratch, counters);
     else if (way == 0)
-        store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
+        store_result<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, SCALING, sums);
 }
 
 template <typename T, int E, int L, int V, int W, int D, bool SPANS>

@@ -15,33 +15,34 @@
 // exact: EXACT_K=32 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=2 WAYS=4
 // exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy
+#define ARGUMENTS rows, k, row_pointers, columns, values, x, ldx, y, ldy, alpha, beta
 
 // Rows of more than LONG_ROW nonzeros are computed by a whole block, in pieces of LONG_PIECE nonzeros per group of lanes.
 #define LONG_ROW 2048u
 #define LONG_PIECE 256u
 #define MOST_THREADS 256
 
-// Adds the sums of a span to the row of Y. Y holds the sum so far, since registers for it would be missing in the chains.
-template <typename T, int E, int L, int V>
-static __device__ __forceinline__ void end_span(T *row, unsigned int column, unsigned int width, bool is_first,
-                                                T (&sums)[V][E])
+// Adds the sums of a span to the total of the spans before. The total changes once in 1024 nonzeros, and registers for it would be
+// missing in the chains. An index that the compiler does not know to be zero keeps it in local memory.
+template <typename T, int E, int V>
+static __device__ __forceinline__ void end_span(bool is_first, T (&sums)[V][E], T (&total)[V * E])
 {
+    const unsigned int zero = blockIdx.z;
 #pragma unroll
     for (int v = 0; v < V; ++v)
-        if (column + v * (L * E) < width) {
-            T *to = row + column + v * (L * E);
 #pragma unroll
-            for (int i = 0; i < E; ++i) to[i] = is_first ? sums[v][i] : to[i] + sums[v][i];
+        for (int i = 0; i < E; ++i) {
+            if (!is_first) sums[v][i] = total[zero + v * E + i] + sums[v][i];
+            total[zero + v * E + i] = sums[v][i];
         }
-    fill<T, E, V>(-T(0), sums);
 }
 
 template <typename T, int E, int L, int V> static __device__ __forceinline__ void csr_subwarp(PARAMETERS(T))
@@ -62,17 +63,21 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
         chain<T, E, L, V, 1, false>(begin, (unsigned int)count, readable, columns, values, x, pitch, column, width, 0, sums);
     } else {
         T segment[V][E];
+        T total[V * E];
         fill<T, E, V>(-T(0), sums);
         for (unsigned long long at = 0; at < count; at += SEGMENT) {
             const unsigned int length = count - at < SEGMENT ? (unsigned int)(count - at) : SEGMENT;
             const unsigned int left = behind - at < PLENTY ? (unsigned int)(behind - at) : PLENTY;
-            if (at > 0 && at % SPAN == 0) end_span<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, at == SPAN, sums);
+            if (at > 0 && at % SPAN == 0) {
+                end_span<T, E, V>(at == SPAN, sums, total);
+                fill<T, E, V>(-T(0), sums);
+            }
             chain<T, E, L, V, 1, false>(begin + at, length, left, columns, values, x, pitch, column, width, 0, segment);
             add<T, E, V>(segment, sums);
         }
-        if (count > SPAN) return end_span<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, false, sums);
+        if (count > SPAN) end_span<T, E, V>(false, sums, total);
     }
-    store_row<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, sums);
+    store_result<T, E, L, V>(y + row * PITCH_OF(T, ldy), column, width, SCALING, sums);
 }
 
 // Whether `mine` is true for any thread of the block. All threads of the block must call it.
@@ -87,11 +92,13 @@ static __device__ __forceinline__ bool any_of_block(bool mine)
     return result;
 }
 
-// Adds the sums of `count` groups of lanes, first to last, to `row`, or stores them if `is_first`.
+// Adds the sums of `count` groups of lanes, first to last, to the total of a row so far, or starts the total if `is_first`. The
+// first L lanes of the block then have the new total in `sums`. The total is in shared memory, since registers for it would be
+// missing in the chains.
 template <typename T, int E, int L, int V, int W>
-static __device__ __forceinline__ void add_groups(const T (&sums)[V][E], unsigned int count, bool is_first, T *row,
-                                                  unsigned int column, unsigned int width)
+static __device__ __forceinline__ void add_groups(T (&sums)[V][E], unsigned int count, bool is_first)
 {
+    __shared__ T total[L * V * E];
     __shared__ T tile[MOST_THREADS / W * E];
     const unsigned int lane = threadIdx.x % (L * W);
     T *own = tile + (threadIdx.x / (L * W) * L + lane % L) * E;
@@ -101,16 +108,14 @@ static __device__ __forceinline__ void add_groups(const T (&sums)[V][E], unsigne
 #pragma unroll
             for (int i = 0; i < E; ++i) own[i] = sums[v][i];
         __syncthreads();
-        if (threadIdx.x < L && column + v * (L * E) < width) {
-            T *to = row + column + v * (L * E);
-            T total[E];
+        if (threadIdx.x < L) {
 #pragma unroll
-            for (int i = 0; i < E; ++i) total[i] = is_first ? own[i] : to[i] + own[i];
+            for (int i = 0; i < E; ++i) sums[v][i] = is_first ? own[i] : total[(v * L + lane) * E + i] + own[i];
             for (unsigned int other = 1; other < count; ++other)
 #pragma unroll
-                for (int i = 0; i < E; ++i) total[i] += own[other * (L * E) + i];
+                for (int i = 0; i < E; ++i) sums[v][i] += own[other * (L * E) + i];
 #pragma unroll
-            for (int i = 0; i < E; ++i) to[i] = total[i];
+            for (int i = 0; i < E; ++i) total[(v * L + lane) * E + i] = sums[v][i];
         }
         __syncthreads();
     }
@@ -145,14 +150,17 @@ template <typename T, int E, int L, int V, int W> static __device__ __forceinlin
                                     sums);
         add_ways<T, E, L, V, W>(sums);
         if (!together) {
-            if (row < rows && way == 0 && !is_long) store_row<T, E, L, V>(y + row * y_pitch, column, width, sums);
+            if (row < rows && way == 0 && !is_long)
+                store_result<T, E, L, V>(y + row * y_pitch, column, width, SCALING, sums);
             if (!may_be_long || !any_of_block(is_long)) return;
             together = true;
         } else {
             const unsigned long long pieces = (until - at + LONG_PIECE - 1) / LONG_PIECE;
             add_groups<T, E, L, V, W>(sums, pieces < groups ? (unsigned int)pieces : groups,
-                                      at == __ldg(row_pointers + next - 1), y + (next - 1) * y_pitch, column, width);
+                                      at == __ldg(row_pointers + next - 1));
             at += (unsigned long long)groups * LONG_PIECE;
+            if (at >= until && threadIdx.x < L)
+                store_result<T, E, L, V>(y + (next - 1) * y_pitch, column, width, SCALING, sums);
         }
         while (at >= until) {
             if (next == last_row) return;

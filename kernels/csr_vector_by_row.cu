@@ -11,15 +11,14 @@
 #define WARP 32
 #define SUBWARP 4
 
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+#include "scaling.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long rows, unsigned long long k, const unsigned long long *__restrict__ row_pointers,                \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x_transposed,    \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS rows, k, row_pointers, columns, values, x_transposed, ldx, y, ldy
+#define ARGUMENTS rows, k, row_pointers, columns, values, x_transposed, ldx, y, ldy, alpha, beta
 
 template <typename T> static __device__ __forceinline__ void csr_vector_by_row(PARAMETERS(T))
 {
@@ -43,7 +42,7 @@ template <typename T> static __device__ __forceinline__ void csr_vector_by_row(P
             if (lane < distance) partial[threadIdx.x] += partial[threadIdx.x + distance];
             __syncwarp();
         }
-        if (lane == 0 && column < k) y[row * ldy + column] = partial[threadIdx.x];
+        if (lane == 0 && column < k) store_scaled(y + row * ldy + column, partial[threadIdx.x], SCALING);
     }
 }
 

@@ -12,15 +12,14 @@
 #define THREADS 512
 #define PADDING 0xffffffffu
 
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+#include "scaling.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long rows, unsigned long long k, unsigned long long width,                                           \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS rows, k, width, columns, values, x, ldx, y, ldy
+#define ARGUMENTS rows, k, width, columns, values, x, ldx, y, ldy, alpha, beta
 
 template <typename T> static __device__ __forceinline__ void ellpack(PARAMETERS(T))
 {
@@ -48,7 +47,7 @@ template <typename T> static __device__ __forceinline__ void ellpack(PARAMETERS(
         }
         span += chain;
     }
-    y[row * ldy + column] = width == 0 ? T(0) : sum + span;
+    store_scaled(y + row * ldy + column, width == 0 ? T(0) : sum + span, SCALING);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) ellpack_f64(PARAMETERS(double)) { ellpack(ARGUMENTS); }

@@ -9,15 +9,14 @@
 #define THREADS 512
 #define PADDING 0xffffffffu
 
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+#include "scaling.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long rows, unsigned long long k, unsigned long long width,                                           \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS rows, k, width, columns, values, x, ldx, y, ldy
+#define ARGUMENTS rows, k, width, columns, values, x, ldx, y, ldy, alpha, beta
 
 template <unsigned int ways, typename T> static __device__ __forceinline__ void ellpack_subwarp(PARAMETERS(T))
 {
@@ -41,7 +40,7 @@ template <unsigned int ways, typename T> static __device__ __forceinline__ void 
         if (lane < distance) partial[threadIdx.x] += partial[threadIdx.x + distance];
         __syncwarp();
     }
-    if (inside && lane == 0) y[row * ldy + column] = partial[threadIdx.x];
+    if (inside && lane == 0) store_scaled(y + row * ldy + column, partial[threadIdx.x], SCALING);
 }
 
 #define ENTRIES(ways)                                                                                                  \

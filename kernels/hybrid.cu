@@ -23,6 +23,7 @@
 // exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 ROWS=2 ONLY_HEAVY
 // exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 ROWS=2
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
@@ -30,9 +31,10 @@
         const unsigned int *__restrict__ columns, const unsigned int *__restrict__ bases,                              \
         const T *__restrict__ values, const uint4 *__restrict__ long_rows,                                             \
         const unsigned int *__restrict__ long_columns, const T *__restrict__ long_values, const T *__restrict__ x,     \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS items, rows, narrow, k, columns, bases, values, long_rows, long_columns, long_values, x, ldx, y, ldy
+#define ARGUMENTS                                                                                                      \
+    items, rows, narrow, k, columns, bases, values, long_rows, long_columns, long_values, x, ldx, y, ldy, alpha, beta
 
 #define NONE 0xffffffffu
 #define LONG 0xfffffffeu
@@ -101,7 +103,7 @@ static __device__ __forceinline__ void short_rows(unsigned int first, unsigned i
                                                   const unsigned int *__restrict__ bases,
                                                   const T *__restrict__ values, T uniform, const T *__restrict__ x,
                                                   unsigned int pitch, unsigned int column, unsigned int width,
-                                                  T *__restrict__ y, unsigned int y_pitch)
+                                                  T *__restrict__ y, unsigned int y_pitch, const Scaling &scaling)
 {
     Columns<NARROW> loaded[R];
 #pragma unroll
@@ -116,14 +118,14 @@ static __device__ __forceinline__ void short_rows(unsigned int first, unsigned i
         T sums[V][E];
         clear<T, E, V>(sums);
         add_quad<T, E, L, V>(from, values + 4ull * row, uniform, x, pitch, column, width, sums);
-        store_row<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, sums);
+        store_result<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, scaling, sums);
     }
 }
 
 template <typename T, int E, int L, int V, int R> static __device__ __forceinline__ void hybrid(PARAMETERS(T))
 {
     const unsigned int lane = threadIdx.x % L;
-    const unsigned int column = blockIdx.y * (E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
+    const unsigned int column = TILE_OF(T, E * L * V) + lane * E, width = COLUMNS_OF(T, k, ldx);
     // Row indices have 32 bits, like columns.
     const unsigned int groups = blockDim.x / L, group = threadIdx.x / L, count = (unsigned int)rows;
     const unsigned int short_items = (unsigned int)((rows + R - 1) / R);
@@ -134,10 +136,10 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
         const unsigned int first = blockIdx.x * groups * R + group;
         if (narrow)
             short_rows<T, E, L, V, R, true>(first, groups, count, columns, bases, values, uniform, x, pitch, column,
-                                            width, y, y_pitch);
+                                            width, y, y_pitch, SCALING);
         else
             short_rows<T, E, L, V, R, false>(first, groups, count, columns, bases, values, uniform, x, pitch, column,
-                                             width, y, y_pitch);
+                                             width, y, y_pitch, SCALING);
     } else {
         const unsigned int item = (blockIdx.x - short_blocks) * groups + group;
         if (item >= (unsigned int)items - short_items) return;
@@ -151,7 +153,7 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
             load_quad(long_columns + begin + at, from);
             add_quad<T, E, L, V>(from, long_values + begin + at, uniform, x, pitch, column, width, sums);
         }
-        store_row<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, sums);
+        store_result<T, E, L, V>(y + (unsigned long long)about.w * y_pitch, column, width, SCALING, sums);
     }
 }
 
@@ -161,7 +163,7 @@ template <typename T, int E, int L, int V, int R> static __device__ __forceinlin
 #if defined(ONLY_HEAVY) && __CUDA_ARCH__ >= 900
 #define BLOCKS                                                                                                         \
     (VECTORS == 1   ? (EXACT_K * sizeof(SCALAR) == BYTES * LANES && sizeof(SCALAR) == 4 ? 12 : 10)                     \
-     : VECTORS == 2 ? (sizeof(SCALAR) == 4 ? 9 : 8)                                                                    \
+     : VECTORS == 2 ? 8                                                                                                \
                     : 4)
 #define BOUNDS __launch_bounds__(128, BLOCKS)
 #else

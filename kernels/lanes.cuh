@@ -1,4 +1,5 @@
-// Common code of the kernels with lanes over the columns of X. The build replaces the #include line by this text.
+// Common code of the kernels with lanes over the columns of X, after scaling.cuh. The build replaces the #include line by this
+// text.
 //
 // A row of X is loaded in vectors of E elements, 16 bytes if K allows it. L lanes of a warp cover a row, with V vectors each;
 // W ways (groups of L lanes) divide the nonzeros of a row. Entries of A are loaded four at a time from multiples of four;
@@ -18,6 +19,10 @@
 #ifdef EXACT_K
 #define IS_EXACT true
 #define PITCH_OF(T, ld) (pitch_of(EXACT_K * (unsigned int)sizeof(T)) / (unsigned int)sizeof(T))
+#define COUNT_OF(k) ((void)(k), (unsigned int)EXACT_K)
+#define HAS_PARTIAL_VECTORS(E) (EXACT_K % (E) != 0)
+#define HAS_NO_PADDING(T) (PITCH_OF(T, 0) == EXACT_K)
+#define TILE_OF(T, columns) (PITCH_OF(T, 0) <= (columns) ? 0 : blockIdx.y * (columns))
 // The pitch in bytes, as in src/kernel/cuda/forms.rs: a power of two up to a sector, then whole sectors.
 static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int bytes)
 {
@@ -27,6 +32,10 @@ static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int b
 #else
 #define IS_EXACT false
 #define PITCH_OF(T, ld) ((unsigned int)(ld))
+#define COUNT_OF(k) ((unsigned int)(k))
+#define HAS_PARTIAL_VECTORS(E) ((E) > 1)
+#define HAS_NO_PADDING(T) false
+#define TILE_OF(T, columns) (blockIdx.y * (columns))
 #define PARTS_TOGETHER 2 // short code, since there are many of these forms
 #endif
 // Number of computed columns: K and the padding of a row.
@@ -61,9 +70,6 @@ static __device__ __forceinline__ void pack(const float *from, float4 &to)
 {
     to.x = from[0], to.y = from[1], to.z = from[2], to.w = from[3];
 }
-
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
-static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
 
 template <typename T, int E> static __device__ __forceinline__ void load(const T *from, T *to)
 {
@@ -165,6 +171,40 @@ static __device__ __forceinline__ void store_row(T *row, unsigned int column, un
 #pragma unroll
     for (int v = 0; v < V; ++v)
         if (column + v * (L * E) < k) store<T, E>(row + column + v * (L * E), from[v]);
+}
+
+// Stores a lane's vectors of one row of Y, scaled. The old Y is read only if beta is not zero, and only its K columns: its padding
+// may be unwritten.
+template <typename T, int E, int L, int V>
+static __device__ __forceinline__ void store_result(T *row, unsigned int column, unsigned int width,
+                                                    const Scaling &scaling, const T (&sums)[V][E])
+{
+    const T alpha = scaling.alpha<T>(), beta = scaling.beta<T>();
+    const unsigned int k = COUNT_OF(scaling.k);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        const unsigned int at = column + v * (L * E);
+        if (at >= width) continue;
+        T result[E];
+#pragma unroll
+        for (int i = 0; i < E; ++i) result[i] = alpha * sums[v][i];
+        if (beta != T(0)) {
+            // The address depends on the sum, through a number that is always zero: otherwise the compiler loads the old Y
+            // together with X, and registers for both would be missing in the chains.
+            const T *from = row + at + (result[0] > T(0) ? blockIdx.z : 0);
+            if (HAS_NO_PADDING(T) || at + E <= k) {
+                T old[E];
+                unpack(__ldcs((const typename Pack<T, E>::Raw *)from), old);
+#pragma unroll
+                for (int i = 0; i < E; ++i) result[i] = fused(beta, old[i], result[i]);
+            } else if (HAS_PARTIAL_VECTORS(E)) {
+#pragma unroll
+                for (int i = 0; i < E; ++i)
+                    if (at + i < k) result[i] = fused(beta, from[i], result[i]);
+            }
+        }
+        store<T, E>(row + at, result);
+    }
 }
 
 // Loads four entries of A from `at` on, if `at` is less than `length`. FILLED arrays are readable up to a multiple of four,
@@ -334,8 +374,8 @@ static __device__ __forceinline__ void add_parts(const T *slots, unsigned int co
 template <typename T, int E, int L, int V, int TOGETHER = PARTS_TOGETHER>
 static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cuts, unsigned int cut, unsigned int part,
                                                    unsigned int lane, unsigned int column, unsigned int k,
-                                                   T (&sums)[V][E], T *y, unsigned int ldy, T *scratch,
-                                                   unsigned int *counters)
+                                                   T (&sums)[V][E], T *y, unsigned int ldy, const Scaling &scaling,
+                                                   T *scratch, unsigned int *counters)
 {
     for (;;) {
         // Row, or part of the parent cut; first slot; number of parts, with CUT set if they are spans; parent cut + 1.
@@ -349,7 +389,7 @@ static __device__ __forceinline__ void finish_part(const uint4 *__restrict__ cut
         if (about.w == 0) break;
         cut = about.w - 1;
     }
-    store_row<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, sums);
+    store_result<T, E, L, V>(y + (unsigned long long)part * ldy, column, k, scaling, sums);
 }
 
 // As `finish_part` with W ways: each way adds every W-th part, first to last, and a tree adds the ways.
@@ -357,7 +397,7 @@ template <typename T, int E, int L, int V, int W>
 static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restrict__ cuts, unsigned int cut,
                                                            unsigned int part, unsigned int lane, unsigned int column,
                                                            unsigned int k, T (&sums)[V][E], T *y, unsigned int ldy,
-                                                           T *scratch, unsigned int *counters)
+                                                           const Scaling &scaling, T *scratch, unsigned int *counters)
 {
     const uint4 about = __ldg(cuts + cut); // as above; there are no parent cuts
     const unsigned int way = lane / L, count = about.z & ~CUT;
@@ -368,7 +408,7 @@ static __device__ __forceinline__ void finish_part_by_ways(const uint4 *__restri
     const unsigned int own = count > way ? (count - way + W - 1) / W : 0;
     add_parts<T, E, L, V>(slots + (unsigned long long)way * ldy, own, (unsigned long long)W * ldy, column, k, sums);
     add_ways<T, E, L, V, W>(sums, group_mask<L * W>());
-    if (way == 0) store_row<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, sums);
+    if (way == 0) store_result<T, E, L, V>(y + (unsigned long long)about.x * ldy, column, k, scaling, sums);
 }
 
 // The forms that every file has for any number of columns: FORM(type, T, B, L, V), or FORM(type, T, B, L, V, W) with ways, with

@@ -31,17 +31,18 @@
 // exact: EXACT_K=32 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=2 WAYS=1 SHARES=4 ROWS=4 DEPTH=8
 // exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 SHARES=4 ROWS=4 DEPTH=16
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long items, unsigned long long rows, unsigned long long k, const uint4 *__restrict__ groups,         \
         const unsigned int *__restrict__ columns, const unsigned long long *__restrict__ masks,                        \
         const unsigned int *__restrict__ offsets, const T *__restrict__ values, const uint4 *__restrict__ cuts,        \
-        const T *__restrict__ x, unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, T *scratch,        \
-        unsigned int *counters
+        const T *__restrict__ x, unsigned long long ldx, T *__restrict__ y, unsigned long long ldy,                    \
+        SCALING_PARAMETERS, T *scratch, unsigned int *counters
 
 #define ARGUMENTS                                                                                                      \
-    items, rows, k, groups, columns, masks, offsets, values, cuts, x, ldx, y, ldy, scratch, counters
+    items, rows, k, groups, columns, masks, offsets, values, cuts, x, ldx, y, ldy, alpha, beta, scratch, counters
 
 #define WHOLE 0xffffffffu
 
@@ -182,7 +183,7 @@ static __device__ __forceinline__ void row_groups(PARAMETERS(T))
     }
 #pragma unroll
     for (int r = 0; r < OWN; ++r)
-        if (first_row + r < rows) store_row<T, E, L, V>(y + (first_row + r) * y_pitch, column, width, sums[r]);
+        if (first_row + r < rows) store_result<T, E, L, V>(y + (first_row + r) * y_pitch, column, width, SCALING, sums[r]);
 }
 
 #ifdef EXACT_K

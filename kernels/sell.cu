@@ -7,15 +7,16 @@
 
 // fast: no spills
 
+#include "scaling.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long items, unsigned long long k, const unsigned long long *__restrict__ slice_starts,               \
         const unsigned int *__restrict__ lane_lengths, const unsigned int *__restrict__ lane_rows,                     \
         const unsigned int *__restrict__ columns, const T *__restrict__ values, const T *__restrict__ x,               \
-        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy
+        unsigned long long ldx, T *__restrict__ y, unsigned long long ldy, SCALING_PARAMETERS
 
-#define ARGUMENTS items, k, slice_starts, lane_lengths, lane_rows, columns, values, x, ldx, y, ldy
+#define ARGUMENTS items, k, slice_starts, lane_lengths, lane_rows, columns, values, x, ldx, y, ldy, alpha, beta
 
 #define NOBODY 0xffffffffu
 
@@ -47,7 +48,8 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
         for (int j = 0; j < 2; ++j)
             if (at + j < length) multiply_add<T, E, V>(factors[j], part[j], sums);
     }
-    if (row != NOBODY) store_row<T, E, 1, V>(y + (unsigned long long)row * PITCH_OF(T, ldy), column, width, sums);
+    if (row != NOBODY)
+        store_result<T, E, 1, V>(y + (unsigned long long)row * PITCH_OF(T, ldy), column, width, SCALING, sums);
 }
 
 #ifdef EXACT_K

@@ -134,7 +134,7 @@ pub enum Argument {
     },
     /// A pointer to memory that the kernel writes. It reads only bytes that it has written itself.
     Write(MemoryRange),
-    /// A pointer to memory that the kernel reads and then overwrites.
+    /// A pointer to memory that the kernel reads and then overwrites, such as the Y of a product if `beta` is not zero.
     Modify(MemoryRange),
     /// A pointer to memory that the kernel reads, changes and restores before it ends, such as a counter.
     Update(MemoryRange),
@@ -162,7 +162,7 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
     /// The number of back-to-back launches of a measurement; `None` launches once. A measured interval begins after one
     /// additional launch. The others are submitted while that one runs, so the time excludes the host's launch overhead.
-    /// Y is the same as after one launch.
+    /// Y is the same as after one launch, hence `beta` must be zero.
     pub batch: Option<u32>,
 }
 

@@ -3,6 +3,7 @@
 use super::operation::{Argument, Launch, MemoryRange};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
+use crate::kernel::scaling::factor_bits;
 use crate::matrix::Dtype;
 use crate::work::Storage;
 
@@ -25,6 +26,10 @@ pub struct Operands {
     pub x_transposed: Option<MemoryRange>,
     /// Leading dimension of X in elements: from one row to the next, or from one column to the next if column-major.
     pub ldx: u64,
+    /// The factors of `Y = alpha A X + beta Y`, as [`scaling`](crate::kernel::scaling) defines it.
+    pub alpha: f64,
+    /// See `alpha`.
+    pub beta: f64,
     /// The rows of Y that correspond to the stored rows of A.
     pub y: MemoryRange,
     /// Leading dimension of Y and of partial rows, in elements.
@@ -34,6 +39,14 @@ pub struct Operands {
 }
 
 impl Operands {
+    /// Whether the old Y has an effect: beta, rounded to the kernel's precision, is not zero.
+    pub fn reads_old_y(&self) -> bool {
+        match self.dtype {
+            Dtype::F64 => self.beta != 0.0,
+            Dtype::F32 => self.beta as f32 != 0.0,
+        }
+    }
+
     /// A launch of `kernel` in `variant` on these operands.
     pub fn launch(&self, kernel: &CudaKernel, variant: Variant, storage: &Storage) -> Result<Launch> {
         let number = |name: &str| match name {
@@ -46,6 +59,8 @@ impl Operands {
             "k" => Some(self.k),
             "ldx" => Some(self.ldx),
             "ldy" => Some(self.ldy),
+            "alpha" => Some(factor_bits(self.dtype, self.alpha)),
+            "beta" => Some(factor_bits(self.dtype, self.beta)),
             _ => None,
         };
         let memory = |name: &str| match name {
@@ -77,6 +92,8 @@ impl Operands {
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
                 Parameter::Modify(_) => Argument::Modify(range()?),
+                Parameter::Result(_) if self.reads_old_y() => Argument::Modify(range()?),
+                Parameter::Result(_) => Argument::Write(range()?),
                 Parameter::Update(_) => Argument::Update(range()?),
             })
         };

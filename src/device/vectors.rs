@@ -141,7 +141,7 @@ impl Operands {
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
                 Parameter::Modify(_) => Argument::Modify(range()?),
-                Parameter::Update(_) => return Err(missing()),
+                Parameter::Result(_) | Parameter::Update(_) => return Err(missing()),
             })
         };
         let arguments = kernel.info().parameters.iter().map(argument).collect::<Result<_>>()?;

@@ -4,13 +4,21 @@
 //! the product `alpha * s` rounded first. If beta is zero it becomes `alpha * s`, and the old Y is not read. Both factors are
 //! given in double precision and rounded once to the precision of the kernel. With `alpha = 1` and `beta = 0`, Y is `s`.
 
-use crate::matrix::Scalar;
+use crate::matrix::{Dtype, Scalar};
 
 pub use rowloom_cpu::Scaling;
 
 /// The factors rounded to the precision of `T`.
 pub fn scaling<T: Scalar>(alpha: f64, beta: f64) -> Scaling<T> {
     Scaling { alpha: T::from_f64(alpha), beta: T::from_f64(beta) }
+}
+
+/// A factor rounded to a precision, as a CUDA kernel gets it: its bits in the low bits of a word.
+pub fn factor_bits(dtype: Dtype, factor: f64) -> u64 {
+    match dtype {
+        Dtype::F64 => factor.to_bits(),
+        Dtype::F32 => u64::from((factor as f32).to_bits()),
+    }
 }
 
 /// Whether Y is the sum itself: `alpha = 1` and `beta = 0`.

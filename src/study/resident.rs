@@ -127,6 +127,8 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
             x_part: None,
             x_transposed: vectors.x_transposed,
             ldx: x_pitch_bytes / value_bytes,
+            alpha: 1.0,
+            beta: 0.0,
             y: vectors.y,
             ldy: vectors.pitch_bytes / value_bytes,
             scratch: MemoryRange {

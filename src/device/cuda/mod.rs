@@ -303,8 +303,8 @@ impl CudaDevice {
         let word = |(argument, parameter): (&Argument, &Parameter)| match (argument, parameter) {
             (Argument::Number(number), Parameter::Number(_)) => Ok(*number),
             (Argument::Read(range), Parameter::Read(_))
-            | (Argument::Write(range), Parameter::Write(_))
-            | (Argument::Modify(range), Parameter::Modify(_))
+            | (Argument::Write(range), Parameter::Write(_) | Parameter::Result(_))
+            | (Argument::Modify(range), Parameter::Modify(_) | Parameter::Result(_))
             | (Argument::Update(range), Parameter::Update(_))
             | (Argument::ReadPart { whole: range, .. }, Parameter::Read(_)) => self.address(range),
             _ => {

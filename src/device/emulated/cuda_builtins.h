@@ -161,14 +161,20 @@ ROWLOOM_ATOMIC(atomicAdd, double, old + value)
 ROWLOOM_ATOMIC(atomicExch, float, value)
 
 // Small functions of CUDA's library.
-template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 static inline double __longlong_as_double(long long bits)
 {
     double value;
     __builtin_memcpy(&value, &bits, sizeof(value));
     return value;
 }
+static inline float __int_as_float(int bits)
+{
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 static inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 static inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
 static inline int __ffs(int bits) { return __builtin_ffs(bits); }

@@ -47,6 +47,7 @@ impl Entry {
             14: 0 1 2 3 4 5 6 7 8 9 10 11 12 13;
             15: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
             16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+            17: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16;
         }
     }
 }
@@ -85,7 +86,7 @@ mod tests {
                 for variant in kernel.variants_of(dtype) {
                     let entry = entry(&kernel.entry(dtype, variant)).unwrap();
                     assert_eq!(entry.parameters, kernel.parameters.len());
-                    assert!((1..=16).contains(&entry.parameters));
+                    assert!((1..=17).contains(&entry.parameters));
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::processor::Processor;
 use crate::error::Error;
 use crate::kernel::cuda::{CUDA_KERNELS, Constant, CudaKernel, Layout, Parameter, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
+use crate::kernel::scaling::factor_bits;
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
 use crate::work::{HeldColumns, Storage, pitch_bytes};
@@ -23,7 +24,7 @@ fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
     Arc::new(memory)
 }
 
-fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
+pub(super) fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
     let mut x = MultiVector::zeros_with_leading_dimension(rows, k, leading).unwrap();
     for row in 0..rows {
         for (column, value) in x.view_mut().row_mut(row).iter_mut().enumerate() {
@@ -33,7 +34,9 @@ fn x_for<T: Scalar>(rows: usize, k: usize, leading: usize) -> MultiVector<T> {
     x
 }
 
-fn every_form<T: Scalar>(k: usize) -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
+pub(super) fn every_form<T: Scalar>(
+    k: usize,
+) -> impl Iterator<Item = (&'static CudaKernel, &'static Variant)> {
     // Of kernels with vector loads only the widest and the narrowest form; the others differ in constants only.
     let ends = |mut forms: Vec<&'static Variant>| {
         forms.dedup_by_key(|variant| variant.bytes * variant.lanes * variant.vectors);
@@ -51,7 +54,7 @@ fn every_form<T: Scalar>(k: usize) -> impl Iterator<Item = (&'static CudaKernel,
 }
 
 /// Rows `rows` of Y, computed by one launch; `None` if the kernel's format cannot store them.
-fn product<T: Scalar>(
+pub(super) fn product<T: Scalar>(
     kernel: &CudaKernel,
     variant: &Variant,
     a: CsrView<'_, T>,
@@ -69,6 +72,19 @@ fn product_with<T: Scalar>(
     rows: std::ops::Range<usize>,
     x: &MultiVector<T>,
     most_heavy: u64,
+) -> Option<MultiVector<T>> {
+    scaled_product(kernel, variant, a, rows, x, most_heavy, (1.0, 0.0, None))
+}
+
+/// The same with the factors alpha and beta and, if beta is not zero, the old Y.
+pub(super) fn scaled_product<T: Scalar>(
+    kernel: &CudaKernel,
+    variant: &Variant,
+    a: CsrView<'_, T>,
+    rows: std::ops::Range<usize>,
+    x: &MultiVector<T>,
+    most_heavy: u64,
+    (alpha, beta, old): (f64, f64, Option<&MultiVector<T>>),
 ) -> Option<MultiVector<T>> {
     let (k, value_bytes) = (x.k(), size_of::<T>());
     let chunk = a.slice_rows(rows.clone());
@@ -102,6 +118,12 @@ fn product_with<T: Scalar>(
     }
     let x = memory_of(&values);
     let y = Arc::new(Allocation::new(rows.len() * pitch_bytes).unwrap());
+    let set_y = |old: &MultiVector<T>| {
+        for row in 0..rows.len() {
+            // SAFETY: inside, and only this thread uses it. The padding between rows stays unwritten.
+            unsafe { y.write(row * pitch_bytes, bytemuck::cast_slice(old.row(row))) };
+        }
+    };
     let scratch = Arc::new(Allocation::new(storage.scratch_rows as usize * pitch_bytes).unwrap());
     let arguments = kernel
         .parameters
@@ -110,7 +132,8 @@ fn product_with<T: Scalar>(
             let name = parameter.name();
             let using = match parameter {
                 Parameter::Read(_) => Use::Read,
-                Parameter::Write(_) => Use::Write,
+                Parameter::Result(_) if old.is_some() => Use::Update,
+                Parameter::Write(_) | Parameter::Result(_) => Use::Write,
                 Parameter::Modify(_) | Parameter::Update(_) => Use::Update,
                 Parameter::Number(_) => {
                     return Bound::Number(match name {
@@ -123,6 +146,8 @@ fn product_with<T: Scalar>(
                         "k" => k as u64,
                         "ldx" => ldx as u64,
                         "ldy" => (pitch_bytes / value_bytes) as u64,
+                        "alpha" => factor_bits(T::DTYPE, alpha),
+                        "beta" => factor_bits(T::DTYPE, beta),
                         _ => panic!("unknown number {name}"),
                     });
                 }
@@ -144,6 +169,7 @@ fn product_with<T: Scalar>(
     let launch = BoundLaunch { name: name.clone(), entry: entry(&name).unwrap(), shape, arguments };
     let mut processor = Processor::new().unwrap();
     for _ in 0..2 {
+        old.iter().for_each(|old| set_y(old));
         // SAFETY: the ranges are inside, only this thread uses them, and they match the parameters.
         unsafe { launch.run(&mut processor, &AtomicBool::new(false)) }.unwrap();
     }
@@ -335,7 +361,7 @@ fn rows_computed_by_a_whole_block_and_by_groups_of_lanes_are_both_correct() {
 }
 
 /// Short rows and some longer ones along the diagonal. One in `far_every` rows has a column far from the diagonal.
-fn short_rows<T: Scalar>(rows: usize, cols: usize, far_every: usize) -> Csr<T> {
+pub(super) fn short_rows<T: Scalar>(rows: usize, cols: usize, far_every: usize) -> Csr<T> {
     let (mut pointers, mut columns) = (vec![0], Vec::new());
     for row in 0..rows {
         let length = [2, 4, 0, 3, 1, 4, 4, 7][(row * 5 + row / 8) % 8];

@@ -22,6 +22,8 @@ mod processor;
 mod race_detector;
 mod region;
 #[cfg(test)]
+mod scaling_tests;
+#[cfg(test)]
 mod shared_declarations;
 #[cfg(test)]
 mod tests;
@@ -238,8 +240,10 @@ impl EmulatedDevice {
                     self.resolve(whole)?;
                     bind(part, (part.begin - whole.begin) as usize, Use::Read)?
                 }
-                (Argument::Write(range), Parameter::Write(_)) => bind(range, 0, Use::Write)?,
-                (Argument::Modify(range), Parameter::Modify(_))
+                (Argument::Write(range), Parameter::Write(_) | Parameter::Result(_)) => {
+                    bind(range, 0, Use::Write)?
+                }
+                (Argument::Modify(range), Parameter::Modify(_) | Parameter::Result(_))
                 | (Argument::Update(range), Parameter::Update(_)) => bind(range, 0, Use::Update)?,
                 _ => {
                     let parameter = parameter.name();

@@ -124,6 +124,16 @@ impl Product {
     }
 
     fn launch(&self, fixture: &mut Fixture, kernel: KernelId, waits: &[Fence]) -> Result<Fence, Fault> {
+        self.launch_scaled(fixture, kernel, (1.0, 0.0), waits)
+    }
+
+    fn launch_scaled(
+        &self,
+        fixture: &mut Fixture,
+        kernel: KernelId,
+        (alpha, beta): (f64, f64),
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
         let (rows, k) = (self.a.rows() as u64, self.x.k() as u64);
         let [pointers, columns, values, x, y] = self.places;
         let arguments = vec![
@@ -134,8 +144,10 @@ impl Product {
             Argument::Read(values),
             Argument::Read(x),
             Argument::Number(k),
-            Argument::Write(y),
+            if beta == 0.0 { Argument::Write(y) } else { Argument::Modify(y) },
             Argument::Number(k),
+            Argument::Number(alpha.to_bits()),
+            Argument::Number(beta.to_bits()),
         ];
         let variant = CudaKernel::of(kernel).map_or(Variant::PLAIN, CudaKernel::first_variant);
         let launch = Launch {
@@ -176,6 +188,35 @@ fn a_product_equals_the_reference_bit_for_bit_under_random_delays() {
             assert_eq!(*y.read().unwrap(), product.expected(), "seed {seed}");
         }
     }
+}
+
+#[test]
+fn the_old_y_must_be_written_and_ordered_before_a_launch_that_reads_it() {
+    let mut fixture = Fixture::open("");
+    let product = Product::new(&mut fixture, 2);
+    let y = product.places[4];
+    let uploads = product.upload(&mut fixture, &[]);
+    let (kernel, factors) = (KernelId::CsrScalarV3, (2.0, -0.5));
+    let launch = product.launch_scaled(&mut fixture, kernel, factors, &uploads).unwrap();
+    let ends = fixture.ends(5);
+    let fault = ends[&launch].as_ref().unwrap_err();
+    assert!(fault.message.contains("y") && fault.message.contains("unwritten"), "{}", fault.message);
+
+    let mut fixture = Fixture::open("");
+    let product = Product::new(&mut fixture, 2);
+    let uploads = product.upload(&mut fixture, &[]);
+    let old: Vec<f64> = (0..product.a.rows() * 2).map(|at| at as f64 / 3.0).collect();
+    let old_y = fixture.upload(&old, y, &[]).unwrap();
+    let fault = product.launch_scaled(&mut fixture, kernel, factors, &uploads).expect_err("no wait for Y");
+    assert!(fault.message.contains("used before ready"), "{}", fault.message);
+    let waits: Vec<Fence> = uploads.into_iter().chain([old_y]).collect();
+    let launch = product.launch_scaled(&mut fixture, kernel, factors, &waits).unwrap();
+    let (_, found) = fixture.download(y, &[launch]).unwrap();
+    let ends = fixture.ends(7);
+    assert!(ends.values().all(|end| end.is_ok()), "{ends:?}");
+    let sums: Vec<f64> = bytemuck::cast_slice(&product.expected()).to_vec();
+    let expected: Vec<f64> = sums.iter().zip(&old).map(|(s, y)| (-0.5f64).mul_add(*y, 2.0 * s)).collect();
+    assert_eq!(*found.read().unwrap(), *bytemuck::cast_slice::<f64, u8>(&expected));
 }
 
 #[test]

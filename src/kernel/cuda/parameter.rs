@@ -2,7 +2,8 @@
 //!
 //! - numbers: `rows`, `k`, `items` (the items of the grid), `heavy` (the first so many items get a warp each), `longest` (the
 //!   same, but 0 if there are too many such items), `width`, `narrow` (1 if columns are 16-bit offsets from `bases`, else 0),
-//!   `ldx` and `ldy` (leading dimensions in elements);
+//!   `ldx` and `ldy` (leading dimensions in elements), `alpha` and `beta` (the factors of `Y = alpha A X + beta Y`,
+//!   as bits of numbers in the kernel's precision);
 //! - the arrays of the chunk, by their names in its storage;
 //! - `x`, or `x_transposed` if the kernel reads X by columns (`ldx` is then the distance between columns);
 //! - `y`, and `scratch`, device memory that only this launch uses while it runs.
@@ -18,6 +19,8 @@ pub enum Parameter {
     Write(&'static str),
     /// A pointer to an array that the kernel reads and changes; its elements were written before.
     Modify(&'static str),
+    /// A pointer to the rows of Y. The kernel writes them, and reads them before if `beta` is not zero.
+    Result(&'static str),
     /// A pointer to counters that the kernel changes and resets: they are zero before and after each launch.
     Update(&'static str),
 }
@@ -30,6 +33,7 @@ impl Parameter {
             | Self::Read(name)
             | Self::Write(name)
             | Self::Modify(name)
+            | Self::Result(name)
             | Self::Update(name) => name,
         }
     }
@@ -45,8 +49,10 @@ pub const CSR: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];
 
 /// Parameters of kernels on CSR that read X by columns.
@@ -58,8 +64,10 @@ pub const CSR_TRANSPOSED: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x_transposed"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];
 
 /// Parameters of kernels on row blocks; they read X by columns.
@@ -71,8 +79,10 @@ pub const ROW_BLOCKS: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x_transposed"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];
 
 /// Parameters of kernels on runs of rows.
@@ -87,8 +97,10 @@ pub const RUNS: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
     Parameter::Write("scratch"),
     Parameter::Update("counters"),
 ];
@@ -105,8 +117,10 @@ pub const PIECES: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
     Parameter::Write("scratch"),
     Parameter::Update("counters"),
 ];
@@ -123,8 +137,10 @@ pub const SEGMENTS: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
     Parameter::Write("scratch"),
     Parameter::Update("counters"),
 ];
@@ -142,8 +158,10 @@ pub const ROW_GROUPS: &[Parameter] = &[
     Parameter::Read("cuts"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
     Parameter::Write("scratch"),
     Parameter::Update("counters"),
 ];
@@ -159,8 +177,10 @@ pub const SLICES: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];
 
 /// Parameters of kernels on padded ELLPACK.
@@ -172,8 +192,10 @@ pub const ELLPACK: &[Parameter] = &[
     Parameter::Read("values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];
 
 /// Parameters of kernels on the hybrid format.
@@ -190,6 +212,8 @@ pub const HYBRID: &[Parameter] = &[
     Parameter::Read("long_values"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
-    Parameter::Write("y"),
+    Parameter::Result("y"),
     Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
 ];

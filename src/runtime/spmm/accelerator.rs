@@ -315,6 +315,8 @@ impl Accelerator {
             x_part: chunk.x_rows.filter(|_| by_rows).map(|rows| self.x_rows(rows)),
             x_transposed: by(XOrder::Columns),
             ldx: self.x_pitch(),
+            alpha: 1.0,
+            beta: 0.0,
             y: self.y.range(y_slot, storage.rows * self.pitch_bytes)?,
             ldy: self.y_pitch(),
             scratch: self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)?,
