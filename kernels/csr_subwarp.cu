@@ -188,8 +188,9 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS) ENTRY(PARAMETERS(SCAL
     {                                                                                                                  \
         csr_subwarp<T, B / sizeof(T), L, V>(ARGUMENTS);                                                             \
     }
+// Without a minimum of one block, the compiler spills a few bytes of some forms to fit one more block per multiprocessor.
 #define WAYS_FORM(type, T, B, L, V, W)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(MOST_THREADS) csr_ways_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))          \
+    extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1) csr_ways_##type##_b##B##l##L##v##V##w##W(PARAMETERS(T))       \
     {                                                                                                                  \
         csr_ways<T, B / sizeof(T), L, V, W>(ARGUMENTS);                                                             \
     }
