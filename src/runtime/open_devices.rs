@@ -90,7 +90,8 @@ impl OpenDevices {
         let mut locked: Vec<MutexGuard<'_, OpenDevice>> =
             self.devices.iter().map(|device| device.lock()).collect();
         for (index, device) in locked.iter_mut().enumerate() {
-            device.report_to(DeviceId(index as u32 + 1), &self.sender);
+            let reports = device.report_to(DeviceId(index as u32 + 1), &self.sender);
+            reports.map_err(|fault| fault.into_error(&device.description().name))?;
         }
         pool.in_place_scope(|scope| {
             let reports = Reports::new(DeviceId::HOST, self.sender.clone());

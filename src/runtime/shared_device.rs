@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Sender, unbounded};
 
+use super::operation_queue::{OperationQueue, OperationRecord};
 use crate::device::{
-    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Fault, Memory,
-    Pinned, Registration, Reports,
+    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Fault,
+    FaultKind, Fence, Memory, Operation, Pinned, Registration, Reports,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
@@ -24,6 +25,8 @@ pub struct SharedDevice {
 pub struct OpenDevice {
     device: AnyDevice,
     reports: Reports,
+    /// Operations that nobody waits for yet.
+    queue: OperationQueue,
     closed: bool,
 }
 
@@ -32,7 +35,8 @@ impl SharedDevice {
     pub fn open(name: &str, emulated: EmulatedOptions, cuda: CudaOptions, clock: Clock) -> Result<Self> {
         let reports = Reports::new(DeviceId::HOST, unbounded().0);
         let device = open_device(name, emulated, cuda, clock, reports.clone())?;
-        Ok(Self { state: Mutex::new(OpenDevice { device, reports, closed: false }) })
+        let queue = OperationQueue::new();
+        Ok(Self { state: Mutex::new(OpenDevice { device, reports, queue, closed: false }) })
     }
 
     /// Waits until no other product uses the device.
@@ -43,9 +47,48 @@ impl SharedDevice {
 }
 
 impl OpenDevice {
-    /// Reports later completions to `sender`, with the number `device`.
-    pub fn report_to(&mut self, device: DeviceId, sender: &Sender<Completion>) {
+    /// Reports later completions to `sender`, with the number `device`. Waits for queued operations first.
+    pub fn report_to(
+        &mut self,
+        device: DeviceId,
+        sender: &Sender<Completion>,
+    ) -> std::result::Result<(), Fault> {
+        self.drain()?;
         self.reports.redirect(device, sender);
+        Ok(())
+    }
+
+    /// Submits an operation without waiting for it; [`OperationQueue::submit`].
+    pub fn submit(
+        &mut self,
+        name: &'static str,
+        lane: usize,
+        operation: Operation<'static>,
+        alone_s: f64,
+        waits: &[Fence],
+    ) -> std::result::Result<Fence, Fault> {
+        self.reports.redirect(OperationQueue::DEVICE, self.queue.sender());
+        self.queue.submit(&mut self.device, name, lane, operation, alone_s, waits)
+    }
+
+    /// Waits for a queued operation.
+    pub fn wait(&mut self, fence: Fence) -> std::result::Result<(), Fault> {
+        self.queue.wait(fence)
+    }
+
+    /// Waits for all queued operations.
+    pub fn drain(&mut self) -> std::result::Result<(), Fault> {
+        self.queue.drain(&mut self.device)
+    }
+
+    /// Starts to record queued operations.
+    pub fn start_recording(&mut self) {
+        self.queue.records.get_or_insert_default();
+    }
+
+    /// The recorded operations since the last call.
+    pub fn take_records(&mut self) -> Vec<OperationRecord> {
+        self.queue.records.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The device, to submit operations to.
@@ -118,6 +161,11 @@ impl Allocations {
         Ok(memory)
     }
 
+    /// The device.
+    pub fn device(&self) -> &Arc<SharedDevice> {
+        &self.device
+    }
+
     /// Allocates page-locked host memory.
     pub fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
         self.device.lock().device.allocate_pinned(bytes)
@@ -128,7 +176,7 @@ impl Drop for Allocations {
     fn drop(&mut self) {
         let mut device = self.device.lock();
         // A closed device has freed its memory, or keeps it for an operation that hangs.
-        if device.is_open() {
+        if device.is_open() && !matches!(device.drain(), Err(Fault { kind: FaultKind::Hang, .. })) {
             self.memories.drain(..).for_each(|memory| device.device.free(memory));
         }
     }

@@ -1,0 +1,139 @@
+//! Operations that are submitted to a device without waiting for them: in order on each lane, with faults reported later.
+//!
+//! Operations on vectors are short. To wait for each would cost more than the operation itself.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender, unbounded};
+
+use super::shared_device::AnyDevice;
+use crate::device::{Completion, Device, Fault, FaultKind, Fence, Operation};
+use crate::graph::{Demand, DeviceId};
+
+/// The lanes of every device with its own memory.
+pub const UPLOAD: usize = 0;
+/// See [`UPLOAD`].
+pub const COMPUTE: usize = 1;
+/// See [`UPLOAD`].
+pub const DOWNLOAD: usize = 2;
+
+/// Most operations in flight on a lane.
+const MAX_IN_FLIGHT: usize = 48;
+/// How long an operation may take before its device counts as hung.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An operation that has ended, for a trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationRecord {
+    /// Its name.
+    pub name: &'static str,
+    /// The lane that ran it.
+    pub lane: usize,
+    /// When it began, on the clock of the runtime.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+}
+
+/// Operations in flight on one device.
+pub(super) struct OperationQueue {
+    sender: Sender<Completion>,
+    receiver: Receiver<Completion>,
+    in_flight: HashMap<Fence, (usize, &'static str)>,
+    on_lane: [usize; 3],
+    /// The first fault; all later calls report it.
+    fault: Option<Fault>,
+    /// Ended operations, where they are recorded.
+    pub records: Option<Vec<OperationRecord>>,
+}
+
+impl OperationQueue {
+    pub fn new() -> Self {
+        let (sender, receiver) = unbounded();
+        let (in_flight, on_lane, fault, records) = (HashMap::new(), [0; 3], None, None);
+        Self { sender, receiver, in_flight, on_lane, fault, records }
+    }
+
+    /// The channel that the device must report to before anything is submitted.
+    pub fn sender(&self) -> &Sender<Completion> {
+        &self.sender
+    }
+
+    /// The number of the device in completions; there is one device, so it does not matter.
+    pub const DEVICE: DeviceId = DeviceId(1);
+
+    /// Submits an operation that is predicted to take `alone_s`. It starts after `waits` and after the lane's earlier operations.
+    pub fn submit(
+        &mut self,
+        device: &mut AnyDevice,
+        name: &'static str,
+        lane: usize,
+        operation: Operation<'static>,
+        alone_s: f64,
+        waits: &[Fence],
+    ) -> Result<Fence, Fault> {
+        while let Ok(completion) = self.receiver.try_recv() {
+            self.complete(completion);
+        }
+        while self.on_lane.get(lane).is_some_and(|count| *count >= MAX_IN_FLIGHT) {
+            self.receive()?;
+        }
+        self.check()?;
+        let alone_ns = (alone_s.clamp(0.0, 1e3) * 1e9) as u64;
+        let demand = Demand { alone_ns, link_bytes: 0, host_bytes: 0 };
+        let fence = Device::submit(&mut **device, lane, operation, demand, waits)?;
+        self.in_flight.insert(fence, (lane, name));
+        self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count += 1);
+        Ok(fence)
+    }
+
+    /// Waits for an operation.
+    pub fn wait(&mut self, fence: Fence) -> Result<(), Fault> {
+        while self.in_flight.contains_key(&fence) {
+            self.receive()?;
+        }
+        self.check()
+    }
+
+    /// Waits for all operations.
+    pub fn drain(&mut self, device: &mut AnyDevice) -> Result<(), Fault> {
+        if self.in_flight.is_empty() {
+            return self.check();
+        }
+        while !self.in_flight.is_empty() {
+            self.receive()?;
+        }
+        Device::mark_synchronized(&mut **device);
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.fault.clone().map_or(Ok(()), Err)
+    }
+
+    fn receive(&mut self) -> Result<(), Fault> {
+        match self.receiver.recv_timeout(TIMEOUT) {
+            Ok(completion) => self.complete(completion),
+            Err(_) => {
+                let message = format!("no operation has ended for {} s", TIMEOUT.as_secs());
+                self.fault = Some(Fault::new(FaultKind::Hang, message));
+                self.in_flight.clear();
+                return self.check();
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let Some((lane, name)) = self.in_flight.remove(&completion.fence) else { return };
+        self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
+        let Completion { start_ns, end_ns, result, .. } = completion;
+        if let Err(fault) = result {
+            self.fault.get_or_insert(fault);
+        }
+        if let Some(records) = &mut self.records {
+            records.push(OperationRecord { name, lane, start_ns, end_ns });
+        }
+    }
+}

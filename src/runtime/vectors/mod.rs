@@ -1,0 +1,593 @@
+//! Multivectors that stay where a product is computed: their rows are owned by the devices of its plan, as the rows of Y are.
+//!
+//! Row-wise operations run on the owner of each row. Sums over rows have a canonical order, so the same bits come out of any
+//! division of the rows. Operations on devices are queued; a fault is reported by a later call.
+
+mod exchange;
+mod layout;
+mod product;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(super) use layout::{Layout, Part};
+pub(super) use product::VectorProduct;
+
+use super::operand::{Input, Output};
+use super::operation_queue::{COMPUTE, DOWNLOAD, UPLOAD};
+use super::pool::Pool;
+use super::shared_device::Allocations;
+use crate::device::{
+    DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer,
+    VectorLaunch,
+};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
+use crate::kernel::vectors::{Factor, PartialResults, Sum, rows, sums};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::work::pitch_bytes;
+
+/// A multivector whose rows stay on the devices of a product; [`Product::vectors`](super::Product::vectors).
+pub struct Vectors<T: Kernels> {
+    layout: Arc<Layout>,
+    pool: Arc<Pool>,
+    k: usize,
+    /// Distance between rows on devices, in elements.
+    pitch: u64,
+    parts: Vec<PartData<T>>,
+    /// Whether the rows of other owners are copies of their present values.
+    exchanged: AtomicBool,
+}
+
+/// The rows of one owner.
+enum PartData<T: Kernels> {
+    /// All rows of the multivector, of which some are valid.
+    Host(Mutex<MultiVector<T>>),
+    Device(DevicePart),
+}
+
+/// Rows in the memory of a device.
+struct DevicePart {
+    rows: Memory,
+    /// Room for partial results, factors and small matrices.
+    scratch: MemoryRange,
+    /// Page-locked memory of the same size.
+    pinned: Pinned,
+    allocations: Allocations,
+}
+
+impl<T: Kernels> Vectors<T> {
+    /// A multivector of zeros.
+    pub(super) fn zeros(layout: &Arc<Layout>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
+        let value_bytes = size_of::<T>() as u64;
+        let pitch = pitch_bytes(k as u64 * value_bytes) / value_bytes;
+        let part = |part: &Part| -> Result<PartData<T>> {
+            let Some(device) = &part.device else {
+                return Ok(PartData::Host(Mutex::new(MultiVector::zeros(layout.rows as usize, k)?)));
+            };
+            let held = part.held.end - part.held.start;
+            let scratch_bytes = scratch_bytes::<T>(part, k as u64, pitch);
+            let mut allocations = Allocations::on(device);
+            let mut allocate = || -> std::result::Result<(Memory, Memory, Pinned), Fault> {
+                let rows = allocations.allocate(held * pitch * value_bytes)?;
+                let scratch = allocations.allocate(scratch_bytes)?;
+                Ok((rows, scratch, allocations.allocate_pinned(scratch_bytes)?))
+            };
+            let (rows, scratch, pinned) = allocate().map_err(|fault| fault.into_error(&part.name))?;
+            let scratch = MemoryRange { memory: scratch, begin: 0, end: scratch_bytes };
+            Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations }))
+        };
+        let parts = layout.parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+        let (layout, pool) = (layout.clone(), pool.clone());
+        let vectors = Self { layout, pool, k, pitch, parts, exchanged: AtomicBool::new(false) };
+        for (index, part) in vectors.layout.parts.iter().enumerate() {
+            if part.device.is_some() {
+                let all = vectors.padded_rows(index, part.held.clone())?;
+                vectors.launch(index, "fill", VectorLaunch::fill(0.0, all)?, all.memory.bytes())?;
+            }
+        }
+        Ok(vectors)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.layout.rows as usize
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.k
+    }
+
+    /// Sets all elements.
+    pub fn fill(&mut self, value: f64) -> Result<()> {
+        self.for_each_part(
+            |vectors, index, rows| {
+                let rows = vectors.padded_rows(index, rows)?;
+                vectors.launch(index, "fill", VectorLaunch::fill(value, rows)?, rows.memory.bytes())
+            },
+            |rows, mut data| {
+                let range = rows.start as usize..rows.end as usize;
+                rows::fill(T::from_f64(value), view_rows_mut(&mut data, range));
+                Ok(())
+            },
+        )
+    }
+
+    /// Copies all rows from host memory.
+    pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
+        self.copy_rows_from(0, &x.input(self.rows(), self.k)?)
+    }
+
+    /// Copies rows from host memory to the rows from `first` on.
+    pub fn copy_rows_from(&mut self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
+        self.check_rows(first, x.rows(), x.k())?;
+        self.exchanged.store(false, Ordering::Relaxed);
+        for (index, part) in self.layout.clone().parts.iter().enumerate() {
+            let rows = common(&part.own, first, x.rows());
+            if rows.is_empty() {
+                continue;
+            }
+            let from = x.rows_in(rows.start as usize - first..rows.end as usize - first);
+            match &self.parts[index] {
+                PartData::Host(data) => {
+                    let mut data = lock(data);
+                    let range = rows.start as usize..rows.end as usize;
+                    self.pool.install(|| rows::copy(from, view_rows_mut(&mut data, range)))?;
+                }
+                PartData::Device(device) => self.upload(index, device, from, rows)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all rows to host memory.
+    pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
+        let (rows, k) = (self.rows(), self.k);
+        self.copy_rows_to(0, y.output(rows, k)?)
+    }
+
+    /// Copies the rows from `first` on to host memory.
+    pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
+        self.check_rows(first, y.rows(), y.k())?;
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            let rows = common(&part.own, first, y.rows());
+            if rows.is_empty() {
+                continue;
+            }
+            let (_, behind) = y.reborrow().split_at_row(rows.start as usize - first);
+            let (to, _) = behind.split_at_row((rows.end - rows.start) as usize);
+            match &self.parts[index] {
+                PartData::Host(data) => {
+                    let data = lock(data);
+                    let from = data.view().rows_in(rows.start as usize..rows.end as usize);
+                    self.pool.install(|| rows::copy(from, to))?;
+                }
+                PartData::Device(device) => self.download(index, device, rows, to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Self = alpha X + beta Self.
+    pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
+        self.check_same(x)?;
+        self.for_each_part(
+            |y, index, rows| {
+                let (x, y_rows) = (x.padded_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
+                let factors = DeviceFactors::Numbers { alpha, beta };
+                let launch = VectorLaunch::axpby(factors, x, y_rows)?;
+                y.launch(index, "axpby", launch, 3 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let (x, range) = (x.host_part_of(&rows)?, rows.start as usize..rows.end as usize);
+                let (x, y) = (x.view().rows_in(range.clone()), view_rows_mut(&mut y, range));
+                let (alpha, scaled_by) = (Factor::All(T::from_f64(alpha)), T::from_f64(beta));
+                match beta == 0.0 {
+                    true => rows::scaled(alpha, x, y),
+                    false => rows::axpby(alpha, x, Factor::All(scaled_by), y),
+                }
+            },
+        )
+    }
+
+    /// Multiplies all elements by `alpha`.
+    pub fn scale(&mut self, alpha: f64) -> Result<()> {
+        self.scale_columns(&vec![T::from_f64(alpha); self.k])
+    }
+
+    /// Multiplies each column by its own factor.
+    pub fn scale_columns(&mut self, factors: &[T]) -> Result<()> {
+        if factors.len() != self.k {
+            return Err(Error::Usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
+        }
+        let mut padded = vec![T::ZERO; self.pitch as usize];
+        padded[..self.k].copy_from_slice(factors);
+        self.for_each_part(
+            |y, index, rows| {
+                let y_rows = y.padded_rows(index, rows)?;
+                let memory = y.upload_numbers(index, &padded)?;
+                let launch = VectorLaunch::scale(DeviceFactors::Columns(memory), y_rows)?;
+                y.launch(index, "scale", launch, 2 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let range = rows.start as usize..rows.end as usize;
+                rows::scale(Factor::Columns(factors), view_rows_mut(&mut y, range))
+            },
+        )
+    }
+
+    /// For each column the sum of the products of the elements of both multivectors.
+    pub fn dot(&self, other: &Self) -> Result<Vec<T>> {
+        self.sum(Sum::Dot, other)
+    }
+
+    /// The Euclidean norm of each column.
+    pub fn norm(&self) -> Result<Vec<T>> {
+        let squares = self.dot(self)?;
+        Ok(squares.into_iter().map(|square| T::from_f64(square.to_f64().sqrt())).collect())
+    }
+
+    /// The products of all pairs of columns, Selfᵀ Other: a K × K matrix, by rows.
+    pub fn gram(&self, other: &Self) -> Result<MultiVector<T>> {
+        let values = self.sum(Sum::Gram, other)?;
+        MultiVector::from_fn(self.k, self.k, |row, column| values[row * self.k + column])
+    }
+
+    /// Y = Self S, with a K × K matrix S.
+    pub fn times(&self, s: &MultiVector<T>, y: &mut Self) -> Result<()> {
+        y.check_same(self)?;
+        if s.rows() != self.k || s.k() != self.k {
+            return Err(Error::Usage(format!(
+                "a multivector of {} columns is multiplied by a {} x {} matrix",
+                self.k,
+                s.rows(),
+                s.k()
+            )));
+        }
+        // With the padding of rows as columns of S, the padding of Y is written too.
+        let pitch = self.pitch as usize;
+        let mut padded = vec![T::ZERO; self.k * pitch];
+        for (row, to) in padded.chunks_exact_mut(pitch).enumerate() {
+            to[..self.k].copy_from_slice(s.row(row));
+        }
+        y.for_each_part(
+            |y, index, rows| {
+                let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
+                let memory = y.upload_numbers(index, &padded)?;
+                let (columns, leading_dimension) = (y.pitch, y.pitch);
+                let (dtype, rows) = (T::DTYPE, y.k as u64);
+                let small = DeviceRows { dtype, memory, rows, columns, leading_dimension };
+                let launch = VectorLaunch::times(x, small, 0.0, y_rows)?;
+                y.launch(index, "times", launch, 2 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let range = rows.start as usize..rows.end as usize;
+                let x = self.host_part_of(&rows)?;
+                rows::times(x.view().rows_in(range.clone()), s.view(), None, view_rows_mut(&mut y, range))
+            },
+        )
+    }
+
+    /// Waits until all operations on this multivector's devices have ended; a fault of any of them is an error.
+    pub fn synchronize(&self) -> Result<()> {
+        for part in &self.layout.parts {
+            if let Some(device) = &part.device {
+                device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
+        self.check_same(other)?;
+        let total = self.layout.rows;
+        let length = sum.length(self.k as u64, self.k as u64) as usize;
+        // All devices compute their partial results at the same time; the host computes its own meanwhile.
+        let mut downloads = Vec::new();
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            let owned = sum.owned(part.own.clone(), total);
+            downloads.push(match &self.parts[index] {
+                PartData::Device(device) if !owned.blocks.is_empty() => {
+                    Some(self.start_sum(sum, index, device, other, owned.rows.clone())?)
+                }
+                _ => None,
+            });
+        }
+        let mut results = PartialResults::new(sum, total as usize, (self.k, self.k));
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            let owned = sum.owned(part.own.clone(), total);
+            self.add_edge(&mut results, index, other, owned.head)?;
+            let blocks = (owned.blocks.end - owned.blocks.start) as usize;
+            let rows = owned.rows.start as usize..owned.rows.end as usize;
+            match (&self.parts[index], downloads[index]) {
+                (PartData::Device(device), Some(fence)) => {
+                    let shared = device.allocations.device();
+                    shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
+                    let bytes = device.pinned.read().map_err(misuse)?;
+                    let numbers: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+                    results.add_blocks(rows.len(), numbers.get(..blocks * length).unwrap_or_default())?;
+                }
+                (PartData::Host(data), _) if blocks > 0 => {
+                    let mut partials = vec![T::ZERO; blocks * length];
+                    let x = lock(data);
+                    let x = x.view().rows_in(rows.clone());
+                    // A multivector with itself is locked once.
+                    let same = std::ptr::eq(self, other);
+                    let y = if same { None } else { Some(other.host_part(index)?) };
+                    let y = y.as_ref().map_or(x, |y| y.view().rows_in(rows.clone()));
+                    self.pool.install(|| sums::partial_results(sum, x, y, &mut partials))?;
+                    results.add_blocks(rows.len(), &partials)?;
+                }
+                _ => {}
+            }
+            self.add_edge(&mut results, index, other, owned.tail)?;
+        }
+        results.finish()
+    }
+
+    /// Starts the partial results of the whole blocks of a device and their download.
+    fn start_sum(
+        &self,
+        sum: Sum,
+        index: usize,
+        device: &DevicePart,
+        other: &Self,
+        rows: Range<u64>,
+    ) -> Result<crate::device::Fence> {
+        let part = &self.layout.parts[index];
+        let (x, y) = (self.own_rows(index, rows.clone())?, other.own_rows(index, rows)?);
+        let launch = match sum {
+            Sum::Dot => VectorLaunch::dot(x, y, device.scratch)?,
+            Sum::Gram => VectorLaunch::gram(x, y, device.scratch)?,
+        };
+        let name = if sum == Sum::Dot { "dot" } else { "gram" };
+        let blocks = x.rows.div_ceil(sum.block_rows());
+        let bytes = blocks * sum.length(self.k as u64, self.k as u64) * size_of::<T>() as u64;
+        let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: bytes };
+        let from = MemoryRange { end: device.scratch.begin + bytes, ..device.scratch };
+        let fault = |fault: Fault| fault.into_error(&part.name);
+        let predicted_s = part.predicted_s(2 * x.memory.bytes());
+        let mut shared = device.allocations.device().lock();
+        let launch = Operation::VectorLaunch(launch);
+        let computed = shared.submit(name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
+        let download = Operation::Download(Transfer::whole(host, from));
+        shared.submit("partial sums", DOWNLOAD, download, 1e-5, &[computed]).map_err(fault)
+    }
+
+    /// Adds the rows of an owner that belong to blocks with rows of several owners.
+    fn add_edge(
+        &self,
+        results: &mut PartialResults<T>,
+        index: usize,
+        other: &Self,
+        rows: Range<u64>,
+    ) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let count = (rows.end - rows.start) as usize;
+        let read = |vectors: &Self| -> Result<MultiVector<T>> {
+            let mut packed = MultiVector::zeros(count, vectors.k)?;
+            match &vectors.parts[index] {
+                PartData::Host(data) => {
+                    let data = lock(data);
+                    let from = data.view().rows_in(rows.start as usize..rows.end as usize);
+                    rows::copy(from, packed.view_mut())?;
+                }
+                PartData::Device(device) => vectors.download(index, device, rows.clone(), packed.view_mut())?,
+            }
+            Ok(packed)
+        };
+        results.add_rows(read(self)?.view(), read(other)?.view())
+    }
+
+    /// Runs an operation on the own rows of every part: `on_device` queues it, `on_host` computes it.
+    fn for_each_part(
+        &mut self,
+        on_device: impl Fn(&Self, usize, Range<u64>) -> Result<()>,
+        on_host: impl Fn(Range<u64>, MutexGuard<'_, MultiVector<T>>) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        self.exchanged.store(false, Ordering::Relaxed);
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            if matches!(self.parts[index], PartData::Device(_)) && !part.own.is_empty() {
+                on_device(self, index, part.own.clone())?;
+            }
+        }
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            if let (PartData::Host(data), false) = (&self.parts[index], part.own.is_empty()) {
+                self.pool.install_spinning(|| on_host(part.own.clone(), lock(data)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows `rows` of a part's device, with the padding of rows as columns.
+    fn padded_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
+        Ok(DeviceRows { columns: self.pitch, ..self.own_rows(index, rows)? })
+    }
+
+    /// The rows `rows` of a part's device.
+    fn own_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
+        let (Some(PartData::Device(device)), Some(part)) = (self.parts.get(index), self.layout.parts.get(index))
+        else {
+            return Err(exchange::missing_part());
+        };
+        let row_bytes = self.pitch * size_of::<T>() as u64;
+        let place = |row: u64| (row - part.held.start) * row_bytes;
+        let memory = MemoryRange { memory: device.rows, begin: place(rows.start), end: place(rows.end) };
+        let (columns, leading_dimension) = (self.k as u64, self.pitch);
+        Ok(DeviceRows { dtype: T::DTYPE, memory, rows: rows.end - rows.start, columns, leading_dimension })
+    }
+
+    fn launch(&self, index: usize, name: &'static str, launch: VectorLaunch, bytes: u64) -> Result<()> {
+        let part = &self.layout.parts[index];
+        let Some(device) = &part.device else { return Err(exchange::missing_part()) };
+        let launch = Operation::VectorLaunch(launch);
+        let queued = device.lock().submit(name, COMPUTE, launch, part.predicted_s(bytes), &[]);
+        queued.map(drop).map_err(|fault| fault.into_error(&part.name))
+    }
+
+    /// Brings a few numbers to the scratch memory of a part's device, for the operation that is queued next.
+    fn upload_numbers(&self, index: usize, numbers: &[T]) -> Result<MemoryRange> {
+        let PartData::Device(device) = &self.parts[index] else { return Err(exchange::missing_part()) };
+        let part = &self.layout.parts[index];
+        let bytes: &[u8] = bytemuck::cast_slice(numbers);
+        let end = bytes.len() as u64;
+        let fault = |fault: Fault| fault.into_error(&part.name);
+        let mut shared = device.allocations.device().lock();
+        // An operation in flight may still read the numbers of the call before this one.
+        shared.drain().map_err(fault)?;
+        device.pinned.write().map_err(misuse)?[..bytes.len()].copy_from_slice(bytes);
+        let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
+        let to = MemoryRange { end, ..device.scratch };
+        let upload = shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
+        shared.wait(upload).map_err(fault)?;
+        shared.drain().map_err(fault)?;
+        Ok(to)
+    }
+
+    fn upload(
+        &self,
+        index: usize,
+        device: &DevicePart,
+        from: MultiVectorView<'_, T>,
+        rows: Range<u64>,
+    ) -> Result<()> {
+        self.through_pinned(index, device, rows, |vectors, device, piece, done| {
+            let (first, count) = (done as usize, piece.rows as usize);
+            {
+                let mut bytes = device.pinned.write().map_err(misuse)?;
+                let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
+                let to = MultiVectorViewMut::try_new(values, count, vectors.k, vectors.pitch as usize)?;
+                vectors.pool.install(|| rows::copy(from.rows_in(first..first + count), to))?;
+            }
+            let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
+            Ok((UPLOAD, Operation::upload(host, piece.memory)))
+        }, |_, _, _, _| Ok(()))
+    }
+
+    fn download(
+        &self,
+        index: usize,
+        device: &DevicePart,
+        rows: Range<u64>,
+        mut to: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        let to = Mutex::new(&mut to);
+        self.through_pinned(index, device, rows, |_, device, piece, _| {
+            let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
+            Ok((DOWNLOAD, Operation::Download(Transfer { host, device: piece.memory, rows: RowBytes::ALL })))
+        }, |vectors, device, piece, done| {
+            let bytes = device.pinned.read().map_err(misuse)?;
+            let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+            let count = piece.rows as usize;
+            let from = MultiVectorView::try_new(values, count, vectors.k, vectors.pitch as usize)?;
+            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+            let (_, behind) = to.reborrow().split_at_row(done as usize);
+            let (to, _) = behind.split_at_row(count);
+            vectors.pool.install(|| rows::copy(from, to))
+        })
+    }
+
+    /// Copies rows in pieces of the page-locked memory: `start` prepares a piece and its operation, `finish` takes its result. Both
+    /// get the number of rows before the piece.
+    fn through_pinned(
+        &self,
+        index: usize,
+        device: &DevicePart,
+        rows: Range<u64>,
+        start: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<(usize, Operation<'static>)>,
+        finish: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<()>,
+    ) -> Result<()> {
+        let part = &self.layout.parts[index];
+        let row_bytes = self.pitch * size_of::<T>() as u64;
+        let piece_rows = (device.pinned.bytes() as u64 / row_bytes).max(1);
+        let fault = |fault: Fault| fault.into_error(&part.name);
+        let shared = device.allocations.device();
+        shared.lock().drain().map_err(fault)?;
+        let mut begin = rows.start;
+        while begin < rows.end {
+            let end = (begin + piece_rows).min(rows.end);
+            let piece = self.own_rows(index, begin..end)?;
+            let (lane, operation) = start(self, device, piece, begin - rows.start)?;
+            let mut locked = shared.lock();
+            let name = if lane == UPLOAD { "copy rows in" } else { "copy rows out" };
+            let predicted_s = piece.memory.bytes() as f64 * 2e-11;
+            locked.submit(name, lane, operation, predicted_s, &[]).map_err(fault)?;
+            locked.drain().map_err(fault)?;
+            drop(locked);
+            finish(self, device, piece, begin - rows.start)?;
+            begin = end;
+        }
+        Ok(())
+    }
+
+    fn host_part(&self, index: usize) -> Result<MutexGuard<'_, MultiVector<T>>> {
+        match self.parts.get(index) {
+            Some(PartData::Host(data)) => Ok(lock(data)),
+            _ => Err(exchange::missing_part()),
+        }
+    }
+
+    /// The host's part, which owns `rows`.
+    fn host_part_of(&self, rows: &Range<u64>) -> Result<MutexGuard<'_, MultiVector<T>>> {
+        self.host_part(self.layout.owner(rows.start))
+    }
+
+    fn check_rows(&self, first: usize, rows: usize, k: usize) -> Result<()> {
+        if first.checked_add(rows).is_some_and(|end| end <= self.rows()) && k == self.k {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{rows} rows of {k} columns from row {first} on do not fit in {} rows of {} columns",
+            self.rows(),
+            self.k
+        )))
+    }
+
+    fn check_same(&self, other: &Self) -> Result<()> {
+        if Arc::ptr_eq(&self.layout, &other.layout) && self.k == other.k {
+            return Ok(());
+        }
+        Err(Error::Usage("the multivectors belong to different products or have different shapes".into()))
+    }
+}
+
+/// Bytes of scratch memory of a part: partial results of `gram`, a small matrix, and a piece of rows for copies.
+fn scratch_bytes<T: Kernels>(part: &Part, k: u64, pitch: u64) -> u64 {
+    /// Pieces of copies are at least this large.
+    const COPY_BYTES: u64 = 4 << 20;
+    let rows = part.own.end - part.own.start;
+    let value = size_of::<T>() as u64;
+    let gram = rows.div_ceil(Sum::Gram.block_rows()) * Sum::Gram.length(k, k);
+    let dot = rows.div_ceil(Sum::Dot.block_rows()) * Sum::Dot.length(k, k);
+    let small = k * pitch;
+    let copies = COPY_BYTES.min(rows * pitch * value).max(pitch * value);
+    (gram.max(dot).max(small) * value).max(copies)
+}
+
+/// The rows from `first` on, `count` of them, that are in `own`.
+fn common(own: &Range<u64>, first: usize, count: usize) -> Range<u64> {
+    let (first, end) = (first as u64, (first + count) as u64);
+    let begin = own.start.max(first);
+    begin..own.end.min(end).max(begin)
+}
+
+fn view_rows_mut<T: Kernels>(data: &mut MultiVector<T>, rows: Range<usize>) -> MultiVectorViewMut<'_, T> {
+    let (_, behind) = data.view_mut().split_at_row(rows.start);
+    behind.split_at_row(rows.len()).0
+}
+
+fn lock<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
+    data.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn misuse(fault: Fault) -> Error {
+    Error::Internal(fault.message)
+}
+
+fn unaligned(error: bytemuck::PodCastError) -> Error {
+    Error::Internal(format!("pinned memory is not aligned for its values: {error}"))
+}
