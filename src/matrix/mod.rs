@@ -16,6 +16,7 @@ pub mod scalar;
 pub mod sell;
 pub mod spy;
 pub mod statistics;
+pub mod transpose;
 
 pub use array::{AlignedBuffer, Array};
 pub use coo::Coo;
@@ -28,3 +29,4 @@ pub use scalar::{Dtype, Scalar};
 pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;
+pub use transpose::transpose;

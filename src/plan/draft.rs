@@ -364,6 +364,7 @@ impl Draft<'_> {
         let all = PositionRange::all(work);
         let total = all.cost(work);
         let few_chunks = self.few_chunks();
+        let grain = if self.request.vectors_stay { u128::MAX } else { total / SPLIT_ROW_DIVISOR };
         let must = |index: usize| {
             let named = devices[index].as_ref().is_some_and(|device| device.required);
             named && (!few_chunks || shares[index] > 0.0)
@@ -377,7 +378,7 @@ impl Draft<'_> {
             let mut end = if is_last && sum > 0.5 {
                 all.end
             } else {
-                position_at(work, (total as f64 * sum.min(1.0)) as u128, total / SPLIT_ROW_DIVISOR)
+                position_at(work, (total as f64 * sum.min(1.0)) as u128, grain)
             };
             if must(index) && end <= begin {
                 end = Position { row: begin.row + 1, segment: 0 };

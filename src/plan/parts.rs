@@ -9,7 +9,7 @@ use super::kernels::ChunkKernels;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::request::DeviceSpec;
-use super::x::{XChoice, choose};
+use super::x::{in_place, XChoice, choose};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};
@@ -75,6 +75,7 @@ impl Draft<'_> {
                             let reason = "all of X: A is registered, so its column numbers refer to all of X";
                             XChoice::whole(work, order, reason)
                         }
+                        Some(_) if self.request.vectors_stay => in_place(work, order, &pieces),
                         Some(device) if device.profile.link.is_some() => {
                             choose(work, order, &pieces, &features)
                         }

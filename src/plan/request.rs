@@ -55,6 +55,8 @@ pub struct PlanRequest<'a> {
     pub always_register: bool,
     /// X and Y are other arrays with every product, so they are staged and not registered.
     pub vectors_change: bool,
+    /// X and Y stay on the devices: rows are not divided, and X is not gathered.
+    pub vectors_stay: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
 }
@@ -76,6 +78,7 @@ impl<'a> PlanRequest<'a> {
             repeat: 1,
             always_register: false,
             vectors_change: false,
+            vectors_stay: false,
             reproducible: false,
         }
     }

@@ -34,6 +34,19 @@ impl XChoice {
     }
 }
 
+/// The rows of X that a device holds if X stays on the devices: the range that its columns refer to.
+pub(super) fn in_place(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows]) -> XChoice {
+    let span = column_span(work, pieces);
+    let (first, end) = (span.start as u64, (span.end as u64).max(span.start as u64 + 1));
+    let end = end.min(work.cols() as u64);
+    if pieces.is_empty() || end - first.min(end) == work.cols() as u64 {
+        return XChoice::whole(work, order, "all of X: its rows use columns over the whole width of A");
+    }
+    let bytes = work.x_rows_bytes(end - first.min(end), order);
+    let reason = format!("rows {first}..{end} of X: its nonzeros use no others");
+    XChoice { x: XPlan::Columns { first, end }, bytes, reason }
+}
+
 /// Chooses the part of X for the chunks of one device.
 pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
     if pieces.is_empty() {

@@ -1,64 +1,128 @@
-//! X and Y as a caller has them: slices, multivectors or views.
+//! X and Y as a caller has them: slices, multivectors or views in host memory, or vectors that stay on devices.
 
-use crate::error::Result;
-use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
+use super::vectors::Vectors;
+use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 
-/// Something that can be X: a packed row-major slice, a multivector or a view.
-pub trait Input<T: Scalar> {
-    /// A view of `rows` rows and `k` columns.
-    fn input(&self, rows: usize, k: usize) -> Result<MultiVectorView<'_, T>>;
+/// X of a caller.
+pub enum InputOperand<'a, T: Kernels> {
+    /// Packed rows.
+    Slice(&'a [T]),
+    /// A view of host memory.
+    View(MultiVectorView<'a, T>),
+    /// Rows on devices.
+    Vectors(&'a Vectors<T>),
+}
+
+/// Y of a caller.
+pub enum OutputOperand<'a, T: Kernels> {
+    /// Packed rows.
+    Slice(&'a mut [T]),
+    /// A view of host memory.
+    View(MultiVectorViewMut<'a, T>),
+    /// Rows on devices.
+    Vectors(&'a mut Vectors<T>),
+}
+
+/// Something that can be X: a packed row-major slice, a multivector, a view, or [`Vectors`].
+pub trait Input<T: Kernels> {
+    /// Itself as an operand.
+    fn operand(&self) -> InputOperand<'_, T>;
 }
 
 /// Something that can be Y.
-pub trait Output<T: Scalar> {
-    /// A view of `rows` rows and `k` columns.
-    fn output(&mut self, rows: usize, k: usize) -> Result<MultiVectorViewMut<'_, T>>;
+pub trait Output<T: Kernels> {
+    /// Itself as an operand.
+    fn operand(&mut self) -> OutputOperand<'_, T>;
 }
 
-impl<T: Scalar> Input<T> for [T] {
-    fn input(&self, rows: usize, k: usize) -> Result<MultiVectorView<'_, T>> {
-        MultiVectorView::try_new(self, rows, k, k)
+/// X in host memory, with `rows` rows and `k` columns.
+pub(super) fn host_input<T: Kernels>(
+    x: &(impl Input<T> + ?Sized),
+    rows: usize,
+    k: usize,
+) -> Result<MultiVectorView<'_, T>> {
+    match x.operand() {
+        InputOperand::Slice(values) => MultiVectorView::try_new(values, rows, k, k),
+        InputOperand::View(view) => Ok(view),
+        InputOperand::Vectors(_) => Err(on_devices("X")),
     }
 }
 
-impl<T: Scalar> Output<T> for [T] {
-    fn output(&mut self, rows: usize, k: usize) -> Result<MultiVectorViewMut<'_, T>> {
-        MultiVectorViewMut::try_new(self, rows, k, k)
+/// Y in host memory, with `rows` rows and `k` columns.
+pub(super) fn host_output<T: Kernels>(
+    y: &mut (impl Output<T> + ?Sized),
+    rows: usize,
+    k: usize,
+) -> Result<MultiVectorViewMut<'_, T>> {
+    match y.operand() {
+        OutputOperand::Slice(values) => MultiVectorViewMut::try_new(values, rows, k, k),
+        OutputOperand::View(view) => Ok(view),
+        OutputOperand::Vectors(_) => Err(on_devices("Y")),
     }
 }
 
-impl<T: Scalar> Input<T> for Vec<T> {
-    fn input(&self, rows: usize, k: usize) -> Result<MultiVectorView<'_, T>> {
-        self[..].input(rows, k)
+fn on_devices(what: &str) -> Error {
+    Error::Usage(format!("{what} is on devices and must be in host memory; use copy_to or copy_from"))
+}
+
+impl<T: Kernels> Input<T> for [T] {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::Slice(self)
     }
 }
 
-impl<T: Scalar> Output<T> for Vec<T> {
-    fn output(&mut self, rows: usize, k: usize) -> Result<MultiVectorViewMut<'_, T>> {
-        self[..].output(rows, k)
+impl<T: Kernels> Output<T> for [T] {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::Slice(self)
     }
 }
 
-impl<T: Scalar> Input<T> for MultiVector<T> {
-    fn input(&self, _rows: usize, _k: usize) -> Result<MultiVectorView<'_, T>> {
-        Ok(self.view())
+impl<T: Kernels> Input<T> for Vec<T> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::Slice(self)
     }
 }
 
-impl<T: Scalar> Output<T> for MultiVector<T> {
-    fn output(&mut self, _rows: usize, _k: usize) -> Result<MultiVectorViewMut<'_, T>> {
-        Ok(self.view_mut())
+impl<T: Kernels> Output<T> for Vec<T> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::Slice(self)
     }
 }
 
-impl<T: Scalar> Input<T> for MultiVectorView<'_, T> {
-    fn input(&self, _rows: usize, _k: usize) -> Result<MultiVectorView<'_, T>> {
-        Ok(*self)
+impl<T: Kernels> Input<T> for MultiVector<T> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::View(self.view())
     }
 }
 
-impl<T: Scalar> Output<T> for MultiVectorViewMut<'_, T> {
-    fn output(&mut self, _rows: usize, _k: usize) -> Result<MultiVectorViewMut<'_, T>> {
-        Ok(self.reborrow())
+impl<T: Kernels> Output<T> for MultiVector<T> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::View(self.view_mut())
+    }
+}
+
+impl<T: Kernels> Input<T> for MultiVectorView<'_, T> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::View(*self)
+    }
+}
+
+impl<T: Kernels> Output<T> for MultiVectorViewMut<'_, T> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::View(self.reborrow())
+    }
+}
+
+impl<T: Kernels> Input<T> for Vectors<T> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::Vectors(self)
+    }
+}
+
+impl<T: Kernels> Output<T> for Vectors<T> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::Vectors(self)
     }
 }

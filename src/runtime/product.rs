@@ -3,13 +3,15 @@
 use std::sync::atomic::AtomicBool;
 
 use super::adaptation::Adaptation;
-use super::operand::{Input, Output};
+use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
 use super::report::{FaultReport, Round, RunReport};
+use super::spmm::Scaling;
+use super::vectors::{VectorProduct, Vectors};
 use crate::device::{Description, Registration};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
 
 /// A product with one matrix and a fixed number of columns.
@@ -17,6 +19,8 @@ use crate::plan::Plan;
 /// It owns its plan and its memory on the devices. The plan adapts to measured times, unless
 /// [`adaptive(false)`](ProductBuilder::adaptive) was asked for; every call delivers Y.
 pub struct Product<'a, T: Kernels> {
+    /// The product on vectors that stay on devices; made when it is first used.
+    on_vectors: Option<VectorProduct<'a, T>>,
     adaptation: Adaptation<'a, T>,
     last: Option<RunReport>,
     faults: Vec<FaultReport>,
@@ -24,7 +28,8 @@ pub struct Product<'a, T: Kernels> {
 
 impl<'a, T: Kernels> Product<'a, T> {
     pub(super) fn new(builder: ProductBuilder<'a, T>) -> Result<Self> {
-        Ok(Self { adaptation: Adaptation::new(builder)?, last: None, faults: Vec::new() })
+        let (on_vectors, last, faults) = (None, None, Vec::new());
+        Ok(Self { on_vectors, adaptation: Adaptation::new(builder)?, last, faults })
     }
 
     /// The matrix.
@@ -44,18 +49,69 @@ impl<'a, T: Kernels> Product<'a, T> {
         Ok(y)
     }
 
-    /// Y = A X, into an existing Y.
+    /// Y = A X, into an existing Y. Both are in host memory, or both are [`Vectors`] of this product.
     pub fn apply_into(
         &mut self,
         x: &(impl Input<T> + ?Sized),
         y: &mut (impl Output<T> + ?Sized),
     ) -> Result<()> {
+        self.apply_scaled(1.0, x, 0.0, y)
+    }
+
+    /// Y = alpha A X + beta Y. The old Y has no effect if beta is zero.
+    pub fn apply_scaled(
+        &mut self,
+        alpha: f64,
+        x: &(impl Input<T> + ?Sized),
+        beta: f64,
+        y: &mut (impl Output<T> + ?Sized),
+    ) -> Result<()> {
+        if let InputOperand::Vectors(x) = x.operand()
+            && let OutputOperand::Vectors(y) = y.operand()
+        {
+            return self.vector_product()?.apply(alpha, x, beta, y);
+        }
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
-        let (x, mut y) = (x.input(cols, k)?, y.output(rows, k)?);
+        let (x, mut y) = (host_input(x, cols, k)?, host_output(y, rows, k)?);
         self.adaptation.set_bound(false);
         let registers = self.adaptation.options.transfer == Transfer::Registered;
         let _registrations = if registers { self.register(x, &mut y)? } else { Vec::new() };
-        self.run(x, y, None)
+        self.run(Scaling { alpha, beta }, x, y, None)
+    }
+
+    /// New vectors of zeros with the rows of Y, which stay on the devices of the product. For a square matrix they can be X too.
+    pub fn vectors(&mut self) -> Result<Vectors<T>> {
+        self.vector_product()?.y()
+    }
+
+    /// New vectors of zeros with the rows of X, for a matrix that is not square.
+    pub fn x_vectors(&mut self) -> Result<Vectors<T>> {
+        self.vector_product()?.x()
+    }
+
+    /// The plan of products on [`Vectors`]; made when they are first used.
+    pub fn vector_plan(&mut self) -> Result<&Plan> {
+        Ok(self.vector_product()?.plan())
+    }
+
+    /// Number of rows of X that cross between devices with each product on [`Vectors`].
+    pub fn exchanged_rows(&mut self) -> Result<usize> {
+        Ok(self.vector_product()?.exchanged_rows())
+    }
+
+    fn vector_product(&mut self) -> Result<&VectorProduct<'a, T>> {
+        if self.on_vectors.is_none() {
+            self.on_vectors = Some(self.adaptation.vector_product()?);
+        }
+        self.on_vectors.as_ref().ok_or_else(|| Error::Internal("the product on vectors is missing".into()))
+    }
+
+    /// The product with the transposed matrix, with the same options.
+    pub fn transposed(&self) -> Result<Product<'static, T>> {
+        let runtime = &self.adaptation.runtime;
+        let transposed = runtime.pool().install(|| transpose(&self.matrix()))?;
+        let builder = runtime.product(transposed).columns(self.columns());
+        builder.options(self.adaptation.options.clone()).build()
     }
 
     /// Binds X and Y for repeated products with the same arrays. They may be page-locked as long as they are bound.
@@ -65,7 +121,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         y: &'p mut (impl Output<T> + ?Sized),
     ) -> Result<Bound<'p, 'a, T>> {
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
-        let (x, y) = (x.input(cols, k)?, y.output(rows, k)?);
+        let (x, y) = (host_input(x, cols, k)?, host_output(y, rows, k)?);
         self.adaptation.set_bound(true);
         Ok(Bound { registrations: Vec::new(), registered_at: None, product: self, x, y })
     }
@@ -80,11 +136,12 @@ impl<'a, T: Kernels> Product<'a, T> {
 
     fn run(
         &mut self,
+        scaling: Scaling,
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
-        let report = self.adaptation.next()?.run(x, y, cancel)?;
+        let report = self.adaptation.next()?.run(scaling, x, y, cancel)?;
         self.adaptation.record(&report);
         self.faults.extend_from_slice(&report.faults);
         self.last = Some(report);
@@ -190,7 +247,7 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
             self.registrations = self.product.register(self.x, &mut self.y)?;
             self.registered_at = Some(changes);
         }
-        self.product.run(self.x, self.y.reborrow(), cancel)
+        self.product.run(Scaling::NONE, self.x, self.y.reborrow(), cancel)
     }
 
     /// The product.

@@ -2,7 +2,7 @@
 //! for staging. It is allocated once, when the devices are opened.
 
 use crate::device::{
-    Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
+    DeviceRows, Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cuda::CudaKernel;
@@ -324,6 +324,51 @@ impl Accelerator {
         let kernel = CudaKernel::of(chunk.gpu_kernel)?;
         Ok(Operation::Launch(operands.launch(kernel, chunk.gpu_variant, storage)?))
     }
+
+    /// The launch of the kernel of `chunk`, which is stored at `at`, on rows of X and Y elsewhere in the device's memory.
+    pub fn launch_on(
+        &self,
+        chunk: &Chunk,
+        storage: &Storage,
+        at: MemoryRange,
+        operands: &VectorOperands,
+        uniform: bool,
+    ) -> Result<Operation<'static>> {
+        let VectorOperands { x, y, alpha, beta } = *operands;
+        if self.x_order != XOrder::Rows {
+            return Err(Error::Internal("a kernel for vectors reads X by columns".into()));
+        }
+        let operands = Operands {
+            dtype: x.dtype,
+            k: self.k,
+            a: at,
+            uniform,
+            x: Some(x.memory),
+            x_part: None,
+            x_transposed: None,
+            ldx: x.leading_dimension,
+            alpha,
+            beta,
+            y: y.memory,
+            ldy: y.leading_dimension,
+            scratch: self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)?,
+        };
+        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
+        Ok(Operation::Launch(operands.launch(kernel, chunk.gpu_variant, storage)?))
+    }
+}
+
+/// X and Y of a product in a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct VectorOperands {
+    /// The rows of X that the device holds.
+    pub x: DeviceRows,
+    /// The rows of Y of the chunk.
+    pub y: DeviceRows,
+    /// The factor of A X.
+    pub alpha: f64,
+    /// The factor of Y.
+    pub beta: f64,
 }
 
 fn pinned_slot(slots: &[Pinned], slot: u32) -> Result<&Pinned> {

@@ -6,16 +6,17 @@ use super::accelerator::Accelerator;
 use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
 use super::outputs::Outputs;
-use super::settings::Settings;
+use super::settings::{Scaling, Settings};
 use crate::device::{Fault, Operation};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
+use crate::kernel::scaling::scaling;
 use crate::matrix::MultiVectorView;
 use crate::plan::{Item, Registered, XRows};
 use crate::runtime::planned::Planned;
-use crate::work::XOrder;
+use crate::work::{ChunkRows, XOrder};
 
 /// A chunk's product on the host, prepared when it is first needed.
 pub type HostProduct<T> = Mutex<Option<PreparedKernel<T>>>;
@@ -30,6 +31,8 @@ pub struct Shared<'job, 'run, 'y, T: Kernels> {
     pub products: &'run [HostProduct<T>],
     /// How the host computes products.
     pub settings: &'run Settings,
+    /// The factors of A X and Y.
+    pub scaling: Scaling,
     /// X.
     pub x: MultiVectorView<'run, T>,
     /// A and X, borrowed for copies in place.
@@ -112,8 +115,9 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
             }
             TaskKind::Kernel => {
                 let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
+                let alpha = shared.chunk_scaling(chunk)?.alpha;
                 let (chunk, uniform) = (shared.job.chunk(chunk)?, shared.job.is_uniform());
-                accelerator.launch(chunk, T::DTYPE, storage, at, held(pools.y)?, uniform)
+                accelerator.launch(chunk, T::DTYPE, storage, at, held(pools.y)?, uniform, alpha)
             }
             TaskKind::Download if shared.registered(device).y => {
                 let from = accelerator.slice_range(held(pools.y)?, storage.rows)?;
@@ -160,7 +164,15 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
         let mut slice = slice.view()?;
         let (k, pitch) = (slice.k(), accelerator.y_pitch() as usize);
         for row in 0..slice.rows() {
-            slice.row_mut(row).copy_from_slice(&values[row * pitch..row * pitch + k]);
+            let (row, computed) = (slice.row_mut(row), &values[row * pitch..row * pitch + k]);
+            match self.chunk_scaling(chunk)?.reads_y() {
+                // The device has computed alpha A X.
+                true => {
+                    let scaling = scaling::<T>(1.0, self.scaling.beta);
+                    row.iter_mut().zip(computed).for_each(|(y, &sum)| *y = scaling.apply(sum, *y));
+                }
+                false => row.copy_from_slice(computed),
+            }
         }
         Ok(())
     }
@@ -168,7 +180,15 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
     fn merge_split_row(&self, index: usize) -> Result<()> {
         let split = self.job.plan().split_rows.get(index);
         let split = split.ok_or_else(|| Error::Internal(format!("the plan has no split row {index}")))?;
-        self.outputs.merge_split_row(index, split)
+        self.outputs.merge_split_row(index, split, self.scaling)
+    }
+
+    /// The factors of a chunk: the segments of a divided row are scaled when they are added.
+    fn chunk_scaling(&self, chunk: usize) -> Result<Scaling> {
+        Ok(match self.job.chunk(chunk)?.rows {
+            ChunkRows::Rows { .. } => self.scaling,
+            ChunkRows::Segments { .. } => Scaling::NONE,
+        })
     }
 
     /// Computes a chunk on the current rayon pool.
@@ -181,7 +201,9 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
             *product = Some(self.job.host_product(chunk, self.settings)?);
         }
         let product = product.as_mut().ok_or_else(none)?;
-        product.run(self.job.rows(chunk)?, self.x, self.outputs.chunk(chunk)?.view()?)
+        let Scaling { alpha, beta } = self.chunk_scaling(chunk)?;
+        let mut slice = self.outputs.chunk(chunk)?;
+        product.run_scaled(self.job.rows(chunk)?, alpha, self.x, beta, slice.view()?)
     }
 }
 

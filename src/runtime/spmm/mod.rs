@@ -9,5 +9,6 @@ mod outputs;
 mod prepared;
 mod settings;
 
+pub use accelerator::VectorOperands;
 pub use prepared::Prepared;
-pub use settings::{Settings, WATCHDOG_TIMEOUT};
+pub use settings::{Scaling, Settings, WATCHDOG_TIMEOUT};

@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::settings::Scaling;
 use crate::device::{
     BorrowScope, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer,
 };
@@ -115,7 +116,7 @@ impl<'run, T: Scalar> Outputs<'run, T> {
     }
 
     /// Sums the carries of a split row, first to last, into its row of Y.
-    pub fn merge_split_row(&self, index: usize, split: &SplitRow) -> Result<()> {
+    pub fn merge_split_row(&self, index: usize, split: &SplitRow, scaling: Scaling) -> Result<()> {
         let mut row = lock(self.split_rows.get(index))?;
         let mut sums = SegmentSums::new(row.row_mut(0));
         for &chunk in &split.chunks {
@@ -125,7 +126,7 @@ impl<'run, T: Scalar> Outputs<'run, T> {
                 sums.add(carries.row_mut(segment));
             }
         }
-        sums.finish();
+        sums.finish_scaled(scaling.alpha, scaling.beta);
         Ok(())
     }
 }
@@ -185,7 +186,7 @@ mod tests {
             fill(1, 0, 10.0);
             fill(2, 0, 20.0);
             fill(2, 1, 30.0);
-            outputs.merge_split_row(0, &split).unwrap();
+            outputs.merge_split_row(0, &split, Scaling::NONE).unwrap();
         });
         let rows: Vec<f64> = (0..4).map(|row| y.row(row)[1]).collect();
         assert_eq!(rows, [0.0, 1.0, 60.0, 4.0]);

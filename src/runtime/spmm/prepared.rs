@@ -3,17 +3,18 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use super::accelerator::VectorOperands;
 use super::binder::{HostProduct, Shared, SpmmBinder};
 use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
 use super::opened::{Opened, OpenedPlan, open, open_planned, registration_refused};
 use super::outputs::Outputs;
-use super::settings::Settings;
-use crate::device::{Description, Registration, borrow_scope};
+use super::settings::{Scaling, Settings};
+use crate::device::{Description, Operation, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, Remaining};
 use crate::runtime::Runtime;
 use crate::runtime::matrix::Matrix;
@@ -21,6 +22,7 @@ use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::runtime::shared_device::SharedDevice;
 use crate::work::ChunkRows;
 
 /// A product ready to run. It owns its devices' memory and shares the matrix, the pool and the open devices.
@@ -93,6 +95,40 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         Ok(prepared)
     }
 
+    /// The matrix.
+    pub fn matrix(&self) -> CsrView<'_, T> {
+        self.job.matrix()
+    }
+
+    /// Device number `index` of the plan; `None` for the host.
+    pub fn device(&self, index: usize) -> Option<&Arc<SharedDevice>> {
+        self.opened.devices.device(DeviceId(index as u32))
+    }
+
+    /// The launch of a chunk whose part of A is resident, on X and Y elsewhere in its device's memory.
+    pub fn chunk_launch(&self, chunk: usize, operands: &VectorOperands) -> Result<Operation<'static>> {
+        let (planned, storage) = (self.job.chunk(chunk)?, self.job.storage(chunk)?);
+        let accelerator = self.opened.accelerators.get(planned.home as usize).and_then(Option::as_ref);
+        let accelerator = accelerator.ok_or_else(|| Error::Internal("a chunk's device is not open".into()))?;
+        let at = accelerator.chunk_range(chunk, None, storage.bytes())?;
+        accelerator.launch_on(planned, storage, at, operands, self.job.is_uniform())
+    }
+
+    /// Computes a chunk of the host with X and Y of the caller.
+    pub fn run_on_host(
+        &self,
+        chunk: usize,
+        alpha: f64,
+        x: MultiVectorView<'_, T>,
+        beta: f64,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        let none = || Error::Internal("a chunk has no product on the host".into());
+        let mut product = self.products.get(chunk).and_then(|product| product.lock().ok()).ok_or_else(none)?;
+        let (product, rows) = (product.as_mut().ok_or_else(none)?, self.job.rows(chunk)?);
+        self.pool.install_spinning(|| product.run_scaled(rows, alpha, x, beta, y))
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         self.job.plan()
@@ -135,32 +171,41 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     }
 
     /// Computes the only chunk on the current rayon pool.
-    fn run_direct(&mut self, x: MultiVectorView<'_, T>, y: MultiVectorViewMut<'_, T>) -> Result<RunReport> {
+    fn run_direct(
+        &mut self,
+        scaling: Scaling,
+        x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<RunReport> {
         let clock = self.opened.devices.clock();
         let start_ns = clock.now_ns();
         let product = self.products.first_mut().and_then(|product| product.get_mut().ok()?.as_mut());
-        product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?.run(
-            self.job.rows(0)?,
-            x,
-            y,
-        )?;
+        let product = product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?;
+        product.run_scaled(self.job.rows(0)?, scaling.alpha, x, scaling.beta, y)?;
         let end_ns = clock.now_ns();
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
 
-    /// Computes `y = A x`. If a device fails, the others take over its work. Copies in place are fast only while X and Y are
+    /// Computes `y = alpha A x + beta y`. If a device fails, the others take over its work. Copies in place are fast only while X and Y are
     /// registered. Fails if the caller is a worker of the pool and the product has several chunks.
     pub fn run(
         &mut self,
+        scaling: Scaling,
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
+        let in_place = self.plan().devices.iter().any(|device| device.registered.y);
+        if scaling.reads_y() && in_place {
+            return Err(Error::Usage(
+                "Y = alpha A X + beta Y needs a staged Y on GPUs: leave the transfer to the planner".into(),
+            ));
+        }
         if self.is_direct() {
             let pool = self.pool.clone();
-            return pool.install_spinning(|| self.run_direct(x, y));
+            return pool.install_spinning(|| self.run_direct(scaling, x, y));
         }
-        self.run_graph(x, y, cancel)
+        self.run_graph(scaling, x, y, cancel)
     }
 
     /// Page-locks X and Y for the devices that copy them in place. If a device refuses, its copies are slower.
@@ -196,6 +241,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
 
     fn run_graph(
         &mut self,
+        scaling: Scaling,
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
         cancel: Option<&AtomicBool>,
@@ -218,6 +264,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                     accelerators: &opened.accelerators,
                     products,
                     settings,
+                    scaling,
                     x,
                     inputs: &inputs,
                     outputs: &outputs,
@@ -296,6 +343,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 accelerators: &opened.accelerators,
                 products,
                 settings,
+                scaling: Scaling::NONE,
                 x: nothing,
                 inputs: &inputs,
                 outputs: &outputs,

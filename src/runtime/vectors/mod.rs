@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
 
-use super::operand::{Input, Output};
+use super::operand::{Input, Output, host_input, host_output};
 use super::operation_queue::{COMPUTE, DOWNLOAD, UPLOAD};
 use super::pool::Pool;
 use super::shared_device::Allocations;
@@ -117,7 +117,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// Copies all rows from host memory.
     pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
-        self.copy_rows_from(0, &x.input(self.rows(), self.k)?)
+        self.copy_rows_from(0, &host_input(x, self.rows(), self.k)?)
     }
 
     /// Copies rows from host memory to the rows from `first` on.
@@ -145,7 +145,7 @@ impl<T: Kernels> Vectors<T> {
     /// Copies all rows to host memory.
     pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
         let (rows, k) = (self.rows(), self.k);
-        self.copy_rows_to(0, y.output(rows, k)?)
+        self.copy_rows_to(0, host_output(y, rows, k)?)
     }
 
     /// Copies the rows from `first` on to host memory.
