@@ -294,7 +294,8 @@ impl Accelerator {
         Ok(Operation::Download(Transfer { host: to, device: from, rows }))
     }
 
-    /// The launch of the kernel of `chunk`, which is stored at `at`; its slice of Y is in `y_slot`.
+    /// The launch of the kernel of `chunk`, which is stored at `at`; its slice of Y is in `y_slot`
+    /// and becomes `alpha` A X.
     pub fn launch(
         &self,
         chunk: &Chunk,
@@ -303,6 +304,7 @@ impl Accelerator {
         at: MemoryRange,
         y_slot: u32,
         uniform: bool,
+        alpha: f64,
     ) -> Result<Operation<'static>> {
         let by = |order: XOrder| (self.x_order == order).then(|| self.x_range());
         let by_rows = self.x_order == XOrder::Rows && self.first_row().is_some();
@@ -315,7 +317,7 @@ impl Accelerator {
             x_part: chunk.x_rows.filter(|_| by_rows).map(|rows| self.x_rows(rows)),
             x_transposed: by(XOrder::Columns),
             ldx: self.x_pitch(),
-            alpha: 1.0,
+            alpha,
             beta: 0.0,
             y: self.y.range(y_slot, storage.rows * self.pitch_bytes)?,
             ldy: self.y_pitch(),

@@ -133,8 +133,8 @@ impl<T: Kernels> Vectors<T> {
             match &self.parts[index] {
                 PartData::Host(data) => {
                     let mut data = lock(data);
-                    let range = rows.start as usize..rows.end as usize;
-                    self.pool.install(|| rows::copy(from, view_rows_mut(&mut data, range)))?;
+                    let to = view_rows_mut(&mut data, rows.start as usize..rows.end as usize);
+                    self.pool.install(|| rows::copy(from, to))?;
                 }
                 PartData::Device(device) => self.upload(index, device, from, rows)?,
             }
