@@ -62,11 +62,11 @@ fn scaled_products_have_the_same_bits_on_host_memory_and_on_vectors() {
     let a = generate::<f64>("rmat,scale=9,degree=6", 3, u64::MAX).unwrap().matrix;
     for (alpha, beta) in [(2.0 / 3.0, 0.0), (-1.0, 1.0), (0.3, -0.7)] {
         let (x, old) = (values(a.cols(), 5, 1), values(a.rows(), 5, 2));
-        let mut want = old.clone();
+        let mut want = values(a.rows(), 5, 2);
         product("cpu", &a, 5).apply_scaled(alpha, &x, beta, &mut want).unwrap();
         for devices in DEVICES {
             let mut product = product(devices, &a, 5);
-            let mut y = old.clone();
+            let mut y = values(a.rows(), 5, 2);
             product.apply_scaled(alpha, &x, beta, &mut y).unwrap();
             assert_eq!(bits(y.data()), bits(want.data()), "{alpha}, {beta} on {devices}, host");
             let (x, mut y) = (filled(&mut product, &x), filled(&mut product, &old));
@@ -240,7 +240,7 @@ fn a_runtime_is_shared_by_threads_and_products_move_between_them() {
     let want = product("cpu", &a, 3).apply(&x).unwrap();
     let threads: Vec<_> = (0..4)
         .map(|_| {
-            let (runtime, a, x) = (runtime.clone(), a.clone(), x.clone());
+            let (runtime, a, x) = (runtime.clone(), a.clone(), values(x.rows(), 3, 1));
             std::thread::spawn(move || {
                 let mut product = runtime.product(a).columns(3).reproducible(true).build().unwrap();
                 let mut ys = Vec::new();
