@@ -59,8 +59,7 @@ pub fn transpose<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Csr<T>> {
         }
     });
     let values = matrix.values();
-    let values: Vec<T> =
-        sources.into_par_iter().map(|source| values[source.into_inner() as usize]).collect();
+    let values: Vec<T> = sources.into_par_iter().map(|source| values[source.into_inner() as usize]).collect();
     let rows_of: Vec<u32> = rows_of.into_par_iter().map(AtomicU32::into_inner).collect();
     Csr::try_new(cols, matrix.rows(), starts, rows_of, values)
 }
@@ -73,7 +72,8 @@ fn pieces(pointers: &[u64], count: usize) -> Vec<std::ops::Range<usize>> {
     let mut begin = 0;
     for piece in 1..=count as u64 {
         let target = first + ((u128::from(last - first) * u128::from(piece)) / count as u128) as u64;
-        let end = if piece == count as u64 { rows } else { pointers.partition_point(|&at| at < target).min(rows) };
+        let end =
+            if piece == count as u64 { rows } else { pointers.partition_point(|&at| at < target).min(rows) };
         if end > begin {
             ranges.push(begin..end);
             begin = end;

@@ -9,7 +9,7 @@ use super::kernels::ChunkKernels;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::request::DeviceSpec;
-use super::x::{in_place, XChoice, choose};
+use super::x::{XChoice, choose, in_place};
 use crate::error::{Bytes, Error, Result};
 use crate::work::features::features;
 use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};

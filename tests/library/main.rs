@@ -12,6 +12,6 @@ mod scaled_products;
 mod shared_matrices;
 mod slabs;
 mod statistics;
-mod vectors;
 mod trace_samples;
+mod vectors;
 mod x_blocks;

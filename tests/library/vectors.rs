@@ -39,7 +39,8 @@ fn bits(values: &[f64]) -> Vec<u64> {
 
 #[test]
 fn products_on_vectors_equal_those_on_host_memory_for_any_devices() {
-    for spec in ["stencil5,n=40", "rmat,scale=9,degree=6", "arrow,rows=900", "road,n=700", "diagonal,rows=3"] {
+    for spec in ["stencil5,n=40", "rmat,scale=9,degree=6", "arrow,rows=900", "road,n=700", "diagonal,rows=3"]
+    {
         let a = generate::<f64>(spec, 3, u64::MAX).unwrap().matrix;
         for k in [1, 4, 7] {
             let x = values(a.cols(), k, 1);

@@ -109,7 +109,8 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     pub fn chunk_launch(&self, chunk: usize, operands: &VectorOperands) -> Result<Operation<'static>> {
         let (planned, storage) = (self.job.chunk(chunk)?, self.job.storage(chunk)?);
         let accelerator = self.opened.accelerators.get(planned.home as usize).and_then(Option::as_ref);
-        let accelerator = accelerator.ok_or_else(|| Error::Internal("a chunk's device is not open".into()))?;
+        let accelerator =
+            accelerator.ok_or_else(|| Error::Internal("a chunk's device is not open".into()))?;
         let at = accelerator.chunk_range(chunk, None, storage.bytes())?;
         accelerator.launch_on(planned, storage, at, operands, self.job.is_uniform())
     }
@@ -124,7 +125,8 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
         let none = || Error::Internal("a chunk has no product on the host".into());
-        let mut product = self.products.get(chunk).and_then(|product| product.lock().ok()).ok_or_else(none)?;
+        let mut product =
+            self.products.get(chunk).and_then(|product| product.lock().ok()).ok_or_else(none)?;
         let (product, rows) = (product.as_mut().ok_or_else(none)?, self.job.rows(chunk)?);
         self.pool.install_spinning(|| product.run_scaled(rows, alpha, x, beta, y))
     }

@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::layout::Layout;
 use super::{Vectors, misuse};
-use crate::device::{
-    DeviceRows, Fence, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch,
-};
+use crate::device::{DeviceRows, Fence, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
@@ -83,7 +81,10 @@ impl Exchange {
         }
         for (message, download) in self.messages.iter().zip(downloads) {
             if let (Some(fence), Some(device)) = (download, &x.layout.parts[message.from].device) {
-                device.lock().wait(fence).map_err(|fault| fault.into_error(&x.layout.parts[message.from].name))?;
+                device
+                    .lock()
+                    .wait(fence)
+                    .map_err(|fault| fault.into_error(&x.layout.parts[message.from].name))?;
             }
             message.receive(x)?;
         }
@@ -92,13 +93,7 @@ impl Exchange {
 }
 
 impl Message {
-    fn new<T: Kernels>(
-        layout: &Layout,
-        from: usize,
-        to: usize,
-        rows: Vec<u32>,
-        pitch: u64,
-    ) -> Result<Self> {
+    fn new<T: Kernels>(layout: &Layout, from: usize, to: usize, rows: Vec<u32>, pitch: u64) -> Result<Self> {
         let bytes = rows.len() as u64 * pitch * size_of::<T>() as u64;
         let devices = [&layout.parts[from], &layout.parts[to]];
         let with_device = devices.iter().find_map(|part| Some((part.device.as_ref()?, &part.name)));
@@ -121,7 +116,8 @@ impl Message {
                 staged.write()?.copy_from_slice(bytemuck::cast_slice(&local));
                 let host = PinnedRange { pinned: staged, begin: 0, end: list.end };
                 let mut device = device.lock();
-                let upload = device.submit("row numbers", UPLOAD, Operation::upload(host, list), 1e-5, &[])?;
+                let upload =
+                    device.submit("row numbers", UPLOAD, Operation::upload(host, list), 1e-5, &[])?;
                 device.wait(upload)?;
                 device.drain()?;
                 drop(device);
@@ -155,15 +151,18 @@ impl Message {
             }
             return Ok(None);
         };
-        let gather = VectorLaunch::gather_rows(side.list, x.padded_rows(self.from, part.held.clone())?, side.packed)?;
+        let gather =
+            VectorLaunch::gather_rows(side.list, x.padded_rows(self.from, part.held.clone())?, side.packed)?;
         let bytes = side.packed.memory.end;
         let host = PinnedRange { pinned: self.pinned.clone(), begin: 0, end: bytes };
         let download = Operation::Download(Transfer::whole(host, side.packed.memory));
         let mut device = device.lock();
         let fault = |fault: crate::device::Fault| fault.into_error(&part.name);
         let gather = Operation::VectorLaunch(gather);
-        let packed = device.submit("gather rows", COMPUTE, gather, part.predicted_s(2 * bytes), &[]).map_err(fault)?;
-        let sent = device.submit("send rows", DOWNLOAD, download, bytes as f64 * 2e-11, &[packed]).map_err(fault)?;
+        let packed =
+            device.submit("gather rows", COMPUTE, gather, part.predicted_s(2 * bytes), &[]).map_err(fault)?;
+        let sent =
+            device.submit("send rows", DOWNLOAD, download, bytes as f64 * 2e-11, &[packed]).map_err(fault)?;
         Ok(Some(sent))
     }
 
@@ -187,10 +186,12 @@ impl Message {
         // product that the caller has waited for, or it is waited for here.
         device.drain().map_err(fault)?;
         let upload = Operation::upload(host, side.packed.memory);
-        let arrived = device.submit("receive rows", UPLOAD, upload, bytes as f64 * 2e-11, &[]).map_err(fault)?;
+        let arrived =
+            device.submit("receive rows", UPLOAD, upload, bytes as f64 * 2e-11, &[]).map_err(fault)?;
         let scatter = Operation::VectorLaunch(scatter);
-        let stored =
-            device.submit("scatter rows", COMPUTE, scatter, part.predicted_s(2 * bytes), &[arrived]).map_err(fault)?;
+        let stored = device
+            .submit("scatter rows", COMPUTE, scatter, part.predicted_s(2 * bytes), &[arrived])
+            .map_err(fault)?;
         // The page-locked memory is written again by the next exchange.
         device.wait(arrived).map_err(fault)?;
         let _ = stored;

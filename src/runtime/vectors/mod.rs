@@ -19,8 +19,8 @@ use super::operation_queue::{COMPUTE, DOWNLOAD, UPLOAD};
 use super::pool::Pool;
 use super::shared_device::Allocations;
 use crate::device::{
-    DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer,
-    VectorLaunch,
+    DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes,
+    Transfer, VectorLaunch,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -376,7 +376,9 @@ impl<T: Kernels> Vectors<T> {
                     let from = data.view().rows_in(rows.start as usize..rows.end as usize);
                     rows::copy(from, packed.view_mut())?;
                 }
-                PartData::Device(device) => vectors.download(index, device, rows.clone(), packed.view_mut())?,
+                PartData::Device(device) => {
+                    vectors.download(index, device, rows.clone(), packed.view_mut())?
+                }
             }
             Ok(packed)
         };
@@ -410,7 +412,8 @@ impl<T: Kernels> Vectors<T> {
 
     /// The rows `rows` of a part's device.
     fn own_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
-        let (Some(PartData::Device(device)), Some(part)) = (self.parts.get(index), self.layout.parts.get(index))
+        let (Some(PartData::Device(device)), Some(part)) =
+            (self.parts.get(index), self.layout.parts.get(index))
         else {
             return Err(exchange::missing_part());
         };
@@ -442,7 +445,8 @@ impl<T: Kernels> Vectors<T> {
         device.pinned.write().map_err(misuse)?[..bytes.len()].copy_from_slice(bytes);
         let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
         let to = MemoryRange { end, ..device.scratch };
-        let upload = shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
+        let upload =
+            shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
         shared.wait(upload).map_err(fault)?;
         shared.drain().map_err(fault)?;
         Ok(to)
@@ -455,17 +459,23 @@ impl<T: Kernels> Vectors<T> {
         from: MultiVectorView<'_, T>,
         rows: Range<u64>,
     ) -> Result<()> {
-        self.through_pinned(index, device, rows, |vectors, device, piece, done| {
-            let (first, count) = (done as usize, piece.rows as usize);
-            {
-                let mut bytes = device.pinned.write().map_err(misuse)?;
-                let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
-                let to = MultiVectorViewMut::try_new(values, count, vectors.k, vectors.pitch as usize)?;
-                vectors.pool.install(|| rows::copy(from.rows_in(first..first + count), to))?;
-            }
-            let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
-            Ok((UPLOAD, Operation::upload(host, piece.memory)))
-        }, |_, _, _, _| Ok(()))
+        self.through_pinned(
+            index,
+            device,
+            rows,
+            |vectors, device, piece, done| {
+                let (first, count) = (done as usize, piece.rows as usize);
+                {
+                    let mut bytes = device.pinned.write().map_err(misuse)?;
+                    let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
+                    let to = MultiVectorViewMut::try_new(values, count, vectors.k, vectors.pitch as usize)?;
+                    vectors.pool.install(|| rows::copy(from.rows_in(first..first + count), to))?;
+                }
+                let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
+                Ok((UPLOAD, Operation::upload(host, piece.memory)))
+            },
+            |_, _, _, _| Ok(()),
+        )
     }
 
     fn download(
@@ -476,19 +486,28 @@ impl<T: Kernels> Vectors<T> {
         mut to: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
         let to = Mutex::new(&mut to);
-        self.through_pinned(index, device, rows, |_, device, piece, _| {
-            let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
-            Ok((DOWNLOAD, Operation::Download(Transfer { host, device: piece.memory, rows: RowBytes::ALL })))
-        }, |vectors, device, piece, done| {
-            let bytes = device.pinned.read().map_err(misuse)?;
-            let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
-            let count = piece.rows as usize;
-            let from = MultiVectorView::try_new(values, count, vectors.k, vectors.pitch as usize)?;
-            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-            let (_, behind) = to.reborrow().split_at_row(done as usize);
-            let (to, _) = behind.split_at_row(count);
-            vectors.pool.install(|| rows::copy(from, to))
-        })
+        self.through_pinned(
+            index,
+            device,
+            rows,
+            |_, device, piece, _| {
+                let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
+                Ok((
+                    DOWNLOAD,
+                    Operation::Download(Transfer { host, device: piece.memory, rows: RowBytes::ALL }),
+                ))
+            },
+            |vectors, device, piece, done| {
+                let bytes = device.pinned.read().map_err(misuse)?;
+                let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+                let count = piece.rows as usize;
+                let from = MultiVectorView::try_new(values, count, vectors.k, vectors.pitch as usize)?;
+                let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+                let (_, behind) = to.reborrow().split_at_row(done as usize);
+                let (to, _) = behind.split_at_row(count);
+                vectors.pool.install(|| rows::copy(from, to))
+            },
+        )
     }
 
     /// Copies rows in pieces of the page-locked memory: `start` prepares a piece and its operation, `finish` takes its result. Both

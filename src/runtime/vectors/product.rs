@@ -120,8 +120,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             };
             let operation = self.prepared.chunk_launch(index, &operands)?;
             let name = self.y.parts[part].name.as_str();
-            let queued =
-                device.lock().submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
+            let queued = device.lock().submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
             queued.map_err(|fault| fault.into_error(name))?;
         }
         for (index, chunk) in plan.chunks.iter().enumerate() {
