@@ -3,8 +3,8 @@
 //! If the reader of standard output is gone (`rowloom man | head -1`), the program ends without a message and with 141. A
 //! panic, which is a bug, ends it with one line and 70.
 
+use std::io::{self, Write};
 use std::panic;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rowloom::cli::{self, Console};
@@ -12,7 +12,7 @@ use rowloom::cli::{self, Console};
 /// The exit code of an internal error.
 const INTERNAL: u8 = 70;
 
-fn main() -> ExitCode {
+fn main() -> ! {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     panic::set_hook(Box::new(|panic| {
         // Several threads may panic for one reason; one message is enough.
@@ -20,7 +20,10 @@ fn main() -> ExitCode {
             cli::report_panic(panic);
         }
     }));
-    ExitCode::from(panic::catch_unwind(run).unwrap_or(INTERNAL))
+    let exit_code = panic::catch_unwind(run).unwrap_or(INTERNAL);
+    let _ = (io::stdout().flush(), io::stderr().flush());
+    // Ends at once: the handlers of other libraries would wait for the CUDA driver and for compilers of kernels.
+    signal_hook::low_level::exit(i32::from(exit_code))
 }
 
 fn run() -> u8 {

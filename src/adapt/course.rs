@@ -17,8 +17,12 @@ const SET_UP_MARGIN: f64 = 0.97;
 const READY_MARGIN: f64 = 0.99;
 /// Sharing must take at most this share of the time of one kind of processors alone: two kinds are more sensitive to other load.
 const SHARING_MARGIN: f64 = 0.97;
-/// Share of the predicted time by which untried processors must be faster where neither was timed on this matrix: predictions err.
+/// The same where the other processors were not timed on this matrix: predictions err.
 const UNTRIED_MARGIN: f64 = 0.9;
+/// The same for untried sharing: devices that run together slow each other down by more than predicted.
+const UNTRIED_SHARING_MARGIN: f64 = 0.8;
+/// Multiple of its set-up that untried sharing must save: it is often given up again.
+const SHARING_SET_UPS: f64 = 3.0;
 
 /// Devices that are being opened are waited for where a product on the CPU takes this multiple of opening them.
 const WAIT_RATIO: f64 = 1.5;
@@ -165,7 +169,9 @@ impl Course {
     pub fn next(&self) -> Option<Processors> {
         let remaining = self.remaining() as f64;
         let total_s = |one: &Alternative| {
-            let set_up_s = if one.is_ready { 0.0 } else { one.set_up_s };
+            let is_trial = one.processors == Processors::Both && !one.is_known();
+            let set_ups = if is_trial { SHARING_SET_UPS } else { 1.0 };
+            let set_up_s = if one.is_ready { 0.0 } else { set_ups * one.set_up_s };
             set_up_s + remaining * one.product_s()
         };
         let usable = || self.alternatives.iter().filter(|one| !one.is_refused);
@@ -175,11 +181,11 @@ impl Course {
             return Some(best.processors);
         };
         let mut margin = if best.is_ready { READY_MARGIN } else { SET_UP_MARGIN };
-        if best.processors == Processors::Both {
-            margin = margin.min(SHARING_MARGIN);
-        }
-        if !best.is_known() && !current.is_known() {
-            margin = margin.min(UNTRIED_MARGIN);
+        match (best.processors, best.is_known()) {
+            (Processors::Both, false) => margin = margin.min(UNTRIED_SHARING_MARGIN),
+            (Processors::Both, true) => margin = margin.min(SHARING_MARGIN),
+            (_, false) if !current.is_known() => margin = margin.min(UNTRIED_MARGIN),
+            _ => {}
         }
         let pays = total_s(best) < margin * total_s(current);
         // Sharing that hardly gains is given up for one kind of processors.

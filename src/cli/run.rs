@@ -149,6 +149,9 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     if let Some(recording) = recording {
         recording.finish(&outcome, &measured.phases, &last)?;
     }
+    product.remember();
+    // The program ends; to close devices and to free their memory first would take longer than many products.
+    std::mem::forget((product, runtime));
     session.interrupt.check()?;
     verdict(verification.as_ref())
 }

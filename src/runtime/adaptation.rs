@@ -22,6 +22,8 @@ use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds to start the CUDA driver and to open a card. Products that take less on the CPU are not worth it.
 const OPENING_SECONDS: f64 = 0.3;
+/// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
+const FIRST_USE_SECONDS: f64 = 0.03;
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
 const MAX_SPEED_RATIO: f64 = 6.0;
 /// Largest number of times that shares are adjusted.
@@ -157,8 +159,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     fn propose(&mut self, processors: Processors, plan: Plan) {
         // Devices are opened before they are proposed, except where the caller named them and has no choice.
         let set_up_s = plan.set_up.total_s() - plan.set_up.open_s;
+        let first_use_s = if plan.devices.len() > 1 { FIRST_USE_SECONDS } else { 0.0 };
         let remembered_s = self.learned.as_ref().and_then(|learned| learned.seconds(processors));
-        let set_up_s = self.set_up_ratio * set_up_s;
+        let set_up_s = self.set_up_ratio * set_up_s + first_use_s;
         self.course.propose(Alternative::new(processors, plan.predicted_s, set_up_s, remembered_s));
         self.proposed.retain(|(of, _)| *of != processors);
         self.proposed.push((processors, plan));
@@ -516,10 +519,10 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let (Some(from), Some(next)) = (self.course.current(), self.course.alternative(to)) else { return };
         let Some(before) = self.course.alternative(from) else { return };
         self.notes.push(format!(
-            "after {}, {} computes instead of {}: {} per product instead of {}",
+            "after {} the plan changed from {} to {}: {} per product instead of {}",
             Counted(self.course.done(), "product"),
-            to.name(),
             from.name(),
+            to.name(),
             Seconds(next.product_s()),
             Seconds(before.product_s())
         ));
@@ -546,7 +549,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// Stores what was learned about the matrix.
-    fn remember(&mut self) {
+    pub fn remember(&mut self) {
         let Some(learned) = &mut self.learned else { return };
         if learned.update(&self.course) {
             learned.save();

@@ -215,6 +215,11 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.current()?.host_reason(chunk)
     }
 
+    /// Stores what was learned about the matrix, as dropping the product does.
+    pub fn remember(&mut self) {
+        self.adaptation.remember();
+    }
+
     /// Prepares the plan of the next product now: opens its devices and brings A to them.
     pub fn prepare(&mut self) -> Result<()> {
         self.adaptation.next().map(drop)
