@@ -52,7 +52,10 @@ impl Draft<'_> {
         loop {
             let pieces =
                 spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| match device {
-                    Some(_) if is_gpu(device) => self.tapered(split(work, *span, count)),
+                    Some(_) if is_gpu(device) => {
+                        let pieces = self.tapered(split(work, *span, count));
+                        if for_blocks { self.starting_small(pieces) } else { pieces }
+                    }
                     Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => {
                         self.host_pieces(*span)
                     }
@@ -134,18 +137,35 @@ impl Draft<'_> {
     /// Splits the last chunk into a half, a quarter and two eighths, so that little is left to compute and to download after the
     /// last upload.
     fn tapered(&self, mut pieces: Vec<ChunkRows>) -> Vec<ChunkRows> {
-        const PARTS: [usize; 4] = [4, 2, 1, 1];
         let work = &self.request.work;
         if self.mode == Mode::Resident || self.has_requested_chunks() || pieces.len() < CHUNKS_PER_DEVICE {
             return pieces;
         }
-        let Some(&ChunkRows::Rows { begin, end }) = pieces.last() else { return pieces };
-        let eighths: usize = PARTS.iter().sum();
-        if work.piece_bytes(&ChunkRows::Rows { begin, end }) < eighths as u64 * MIN_CHUNK_BYTES {
+        let Some(last) = pieces.pop() else { return pieces };
+        let is_large = work.piece_bytes(&last) >= 8 * MIN_CHUNK_BYTES;
+        pieces.extend(is_large.then(|| self.in_eighths(&last, [4, 2, 1, 1])).flatten().unwrap_or(vec![last]));
+        pieces
+    }
+
+    /// Splits the first chunk into two eighths, a quarter and a half, so that the first download starts early.
+    fn starting_small(&self, pieces: Vec<ChunkRows>) -> Vec<ChunkRows> {
+        let Some((first, rest)) = pieces.split_first().filter(|_| pieces.len() >= CHUNKS_PER_DEVICE) else {
             return pieces;
+        };
+        match self.in_eighths(first, [1, 1, 2, 4]).filter(|_| !self.has_requested_chunks()) {
+            Some(mut parts) => {
+                parts.extend_from_slice(rest);
+                parts
+            }
+            None => pieces,
         }
+    }
+
+    /// Divides a chunk of whole rows into parts of so many eighths of its cost; `None` where its rows are too few or too long.
+    fn in_eighths(&self, piece: &ChunkRows, eighths: [usize; 4]) -> Option<Vec<ChunkRows>> {
+        let &ChunkRows::Rows { begin, end } = piece else { return None };
         let at = |row| Position { row, segment: 0 };
-        let parts = split(work, PositionRange { begin: at(begin), end: at(end) }, eighths);
+        let parts = split(&self.request.work, PositionRange { begin: at(begin), end: at(end) }, 8);
         let ends: Vec<usize> = parts
             .iter()
             .filter_map(|part| match part {
@@ -153,17 +173,17 @@ impl Draft<'_> {
                 ChunkRows::Segments { .. } => None,
             })
             .collect();
-        if ends.len() != eighths || parts.len() != eighths {
-            return pieces;
+        if ends.len() != 8 || parts.len() != 8 {
+            return None;
         }
-        pieces.pop();
         let (mut from, mut taken) = (begin, 0);
-        for part in PARTS {
-            taken += part;
-            pieces.push(ChunkRows::Rows { begin: from, end: ends[taken - 1] });
+        let part = |count: &usize| {
+            taken += count;
+            let rows = ChunkRows::Rows { begin: from, end: ends[taken - 1] };
             from = ends[taken - 1];
-        }
-        pieces
+            rows
+        };
+        Some(eighths.iter().map(part).collect())
     }
 
     /// Whether chunks are so large that too few slots fit for copies to overlap with kernels.

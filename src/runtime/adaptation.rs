@@ -21,7 +21,7 @@ use crate::plan::{Mode, Plan, PlanRequest, make};
 use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds to start the CUDA driver and to open a card. Products that take less on the CPU are not worth it.
-const OPENING_SECONDS: f64 = 0.3;
+const OPENING_SECONDS: f64 = 0.25;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
