@@ -1,10 +1,12 @@
 //! The open devices of a runtime, by name. A device is opened when it is first needed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::operation_queue::OperationRecord;
 use super::shared_device::SharedDevice;
-use crate::device::{CudaOptions, EmulatedOptions};
+use crate::device::{CudaOptions, Description, EmulatedOptions};
 use crate::error::Result;
 use crate::trace::Clock;
 
@@ -21,12 +23,14 @@ pub struct DeviceOptions {
 pub struct DeviceBank {
     clock: Clock,
     open: Mutex<HashMap<String, Arc<SharedDevice>>>,
+    /// Whether queued operations are recorded.
+    records: AtomicBool,
 }
 
 impl DeviceBank {
     /// No device is open yet. Their times will be on `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, open: Mutex::default() }
+        Self { clock, open: Mutex::default(), records: AtomicBool::new(false) }
     }
 
     /// The clock of all devices.
@@ -45,7 +49,33 @@ impl DeviceBank {
         }
         let (emulated, cuda) = (find(name, &options.emulated), find(name, &options.cuda));
         let device = Arc::new(SharedDevice::open(name, emulated, cuda, self.clock)?);
+        if self.records.load(Ordering::Relaxed) {
+            device.lock().start_recording();
+        }
         open.insert(name.into(), device.clone());
         Ok(device)
+    }
+
+    /// Records the queued operations of all devices from now on.
+    pub fn start_recording(&self) {
+        self.records.store(true, Ordering::Relaxed);
+        for device in self.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            device.lock().start_recording();
+        }
+    }
+
+    /// The recorded operations of each open device since the last call, with its description.
+    pub fn take_records(&self) -> Vec<(Description, Vec<OperationRecord>)> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<&String> = open.keys().collect();
+        names.sort();
+        let devices = names.into_iter().filter_map(|name| open.get(name));
+        let taken = devices.map(|device| {
+            let mut device = device.lock();
+            // A fault is reported by the operation's own caller.
+            let _ = device.drain();
+            (device.description(), device.take_records())
+        });
+        taken.collect()
     }
 }

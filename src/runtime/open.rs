@@ -11,13 +11,14 @@ use super::pool::Pool;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
 use super::resolve::{Resolving, device_options};
 use super::shared_device::SharedDevice;
+use super::timeline::add_records;
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::plan::PlanRequest;
-use crate::trace::Clock;
+use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
 /// The worker threads, the open devices and the cost model of a program. Cloning it is cheap; all clones are the same runtime.
@@ -227,6 +228,19 @@ impl Runtime {
         uses: u64,
     ) -> PlanRequest<'w> {
         options.request(resolved, work, uses)
+    }
+
+    /// Records operations on [`Vectors`](super::Vectors) from now on, for [`Self::add_operations`].
+    pub fn start_recording(&self) {
+        self.inner.bank.start_recording();
+    }
+
+    /// Adds the recorded operations on vectors to a trace: products, row-wise operations, sums, and the exchange of rows, on the
+    /// lanes of their devices. An arrow leads from every copy of exchanged rows to the operation that uses them.
+    pub fn add_operations(&self, trace: &mut Trace) {
+        for (device, records) in self.inner.bank.take_records() {
+            add_records(trace, &device, &records);
+        }
     }
 
     /// Starts to look for CUDA cards and to open them, on a thread of its own. Returns at once.

@@ -1,5 +1,6 @@
 //! Writes runs into a trace: tasks as spans on their lanes, graph edges as flows, slots and bytes as counters.
 
+use super::operation_queue::{COMPUTE, DOWNLOAD, OperationRecord, UPLOAD};
 use super::report::{Round, RunReport};
 use crate::device::Description;
 use crate::exec::Counter;
@@ -132,6 +133,31 @@ impl<'a> Timeline<'a> {
             kernel: Some(self.plan.kernel_on(chunk, device.0).name().into()),
             gb_per_s: gb_per_s(bytes, ns),
             ..Arguments::default()
+        }
+    }
+}
+
+/// Adds operations on vectors to a trace, on the lanes of their device.
+pub(super) fn add_records(trace: &mut Trace, device: &Description, records: &[OperationRecord]) {
+    let process = trace.process(&device.name);
+    let lanes: Vec<LaneId> = device.lanes.iter().map(|lane| trace.lane(process, &lane.name)).collect();
+    let mut records: Vec<&OperationRecord> = records.iter().collect();
+    records.sort_by_key(|record| (record.end_ns, record.lane));
+    let mut arrived: Vec<SpanId> = Vec::new();
+    for record in records {
+        let Some(&lane) = lanes.get(record.lane) else { continue };
+        let category = match record.lane {
+            UPLOAD => Category::Upload,
+            DOWNLOAD => Category::Download,
+            _ => Category::Kernel,
+        };
+        let OperationRecord { name, start_ns, end_ns, .. } = *record;
+        let arguments = Arguments::default();
+        let span = trace.span(Span { lane, name: name.into(), category, start_ns, end_ns, arguments });
+        match record.lane {
+            UPLOAD => arrived.push(span),
+            COMPUTE => arrived.drain(..).for_each(|from| trace.flow(from, span)),
+            _ => {}
         }
     }
 }
