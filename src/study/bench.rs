@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
 use super::facts::MatrixFacts;
+use super::oracle::form_names;
 use super::sampling::{BenchSettings, Sampler};
 use super::times::Times;
+use crate::cost::Form;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
@@ -41,6 +43,12 @@ impl KernelNames {
             }
         }
         Ok(Self(Some(names.to_vec())))
+    }
+
+    /// The forms with the short name of `form`, and no others.
+    pub fn of_form(form: &Form) -> Self {
+        let [_, short] = form_names(form);
+        Self(Some(vec![short]))
     }
 
     /// Whether a kernel for this kind of processor is among them.
