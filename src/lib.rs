@@ -21,7 +21,7 @@
 //! | 6 | [`device`] | the device trait and its back ends |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`adapt`] | decisions from plans and measured times: processors, shares, what is remembered |
-//! | 9 | [`runtime`] | the API: open, product, apply, recover, report |
+//! | 9 | [`runtime`] | the API: runtime, product, vectors; recovery, reports |
 //! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library |
 //! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
@@ -68,7 +68,7 @@
 //! # }
 //! ```
 //!
-//! `examples/` contains complete programs.
+//! `docs/programs.md` describes the objects, options and errors; `examples/` contains complete programs.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -92,6 +92,11 @@ pub mod suggest;
 pub mod toml_file;
 pub mod trace;
 pub mod work;
+
+/// Compiles the examples of the document.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/programs.md")]
+struct ExamplesOfPrograms;
 
 pub use error::{Error, Result};
 pub use matrix::{Csr, MultiVector};

@@ -3,7 +3,7 @@
 use super::args::{
     CalibrateArguments, CommonArguments, ConvertArguments, InspectArguments, PlanArguments, RunArguments,
 };
-use super::options::XSource;
+use super::options::{Devices, XSource};
 use super::session::MatrixSource;
 use crate::plan::{DeviceSpec, Plan};
 
@@ -51,7 +51,7 @@ fn notes(common: &CommonArguments, rules: &[Rule]) -> Vec<String> {
 }
 
 /// Rules that `run` and `plan` share.
-fn planning(devices: DeviceKinds) -> Vec<Rule> {
+fn planning(devices: DeviceKinds, remembers: bool) -> Vec<Rule> {
     let DeviceKinds { has_cpu, has_gpu, simulated, has_model } = devices;
     vec![
         ("mode", !has_gpu, "the CPU reads A in place"),
@@ -60,14 +60,16 @@ fn planning(devices: DeviceKinds) -> Vec<Rule> {
         ("cpu_share", !(has_cpu && has_gpu), "it divides the product between the CPU and GPUs"),
         ("model", simulated, "a simulated machine has its own cost model"),
         ("tune", simulated, "no kernel can be timed on a simulated machine"),
-        ("no_refine", simulated || !has_model, "no cost model of this machine is used"),
+        ("no_refine", simulated || !(has_model || remembers), "no cost model of this machine is used"),
         ("threads", simulated, "a simulated machine has its own cores"),
     ]
 }
 
 /// Notes on the flags of `run`.
 pub fn of_run(arguments: &RunArguments, devices: DeviceKinds) -> Vec<String> {
-    let mut rules = planning(devices);
+    // `auto` remembers the times of products where it can choose between processors.
+    let remembers = arguments.planning.devices == Devices::Auto && devices.has_gpu;
+    let mut rules = planning(devices, remembers);
     let (reads_matrix, simulated) = (is_file(&arguments.matrix), devices.simulated);
     let random_x = arguments.x == XSource::Random && !simulated;
     let reads_x = matches!(arguments.x, XSource::File(_));
@@ -83,7 +85,7 @@ pub fn of_run(arguments: &RunArguments, devices: DeviceKinds) -> Vec<String> {
 
 /// Notes on the flags of `plan`.
 pub fn of_plan(arguments: &PlanArguments, devices: DeviceKinds) -> Vec<String> {
-    let mut rules = planning(devices);
+    let mut rules = planning(devices, false);
     rules.extend(of_matrix(is_file(&arguments.matrix)));
     notes(&arguments.common, &rules)
 }

@@ -13,11 +13,11 @@ const REFUTED: &[(&str, &str)] = &[
     ),
     (
         "registered where they lie, once",
-        "`Prepared::run` registers X and Y at every call, `Prepared::repeat` once",
+        "`Product::apply_into` stages X and Y, `Product::bind` may register them, once for all products",
     ),
     (
         "x and y are registered once.",
-        "`Prepared::run` registers X and Y at every call, `Prepared::repeat` once",
+        "`Product::apply_into` stages X and Y, `Product::bind` may register them, once for all products",
     ),
     ("as the h200's", "say whether a number was measured, is from a data sheet or is assumed"),
 ];

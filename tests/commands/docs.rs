@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::Place;
 use crate::support::python::validate;
 use rowloom::kernel::TABLE;
+use rowloom::kernel::vectors::VECTOR_KERNELS;
 
 /// Every document and its text.
 fn documents() -> Vec<(PathBuf, String)> {
@@ -112,6 +113,18 @@ fn commands_of_results_have_no_words_in_place_of_arguments() {
 }
 
 #[test]
+fn the_first_example_is_the_one_that_is_compiled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = std::fs::read_to_string(root.join("examples/product.rs")).unwrap();
+    let program = &example[example.find("use ").unwrap()..];
+    for name in ["README.md", "docs/programs.md"] {
+        let text = std::fs::read_to_string(root.join(name)).unwrap();
+        let shown = text.split("```rust\n").nth(1).and_then(|block| block.split("```").next());
+        assert_eq!(shown, Some(program), "{name}");
+    }
+}
+
+#[test]
 fn the_catalogue_has_every_kernel() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let catalogue = std::fs::read_to_string(root.join("docs/kernels.md")).unwrap();
@@ -122,6 +135,9 @@ fn the_catalogue_has_every_kernel() {
         let order =
             if kernel.order == rowloom::kernel::Order::Canonical { "| canonical |" } else { "| free |" };
         assert!(row.is_some_and(|row| row.contains(order)), "{} {order}", kernel.name);
+    }
+    for kernel in VECTOR_KERNELS {
+        assert!(catalogue.contains(&format!("`{}`", kernel.name)), "{}", kernel.name);
     }
 }
 

@@ -49,7 +49,9 @@ pub struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
-    /// Warm-up products, which are not measured
+    /// Products before the measured ones
+    ///
+    /// Their times are not reported. --devices auto decides by their times too, as by those of all products.
     #[arg(long, value_name = "N", default_value_t = 3, hide_short_help = true)]
     pub warmup: u32,
 
@@ -99,8 +101,10 @@ const KERNEL_LONG_HELP: &str =
 pub struct PlanningArguments {
     /// Devices: auto, cpu, cuda, cuda:0, emu:0, sim:h200x4, or a list with commas
     ///
-    /// auto: the CPU and every CUDA card that makes the product faster. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an
-    /// emulated GPU. sim:h200x4: a simulated machine with four H200 GPUs. Commas combine devices, as in cpu,cuda:0.
+    /// auto: the CPU computes first. CUDA cards are opened meanwhile if the remaining products can pay for it; then the GPUs,
+    /// or the CPU and the GPUs together, compute if that is faster. Measured times are kept for the next run with the same
+    /// matrix. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an emulated GPU. sim:h200x4: a simulated machine with four H200
+    /// GPUs. Commas combine devices, as in cpu,cuda:0; every named device is used.
     #[arg(long, value_name = "LIST", default_value = "auto", hide_possible_values = true, value_parser = names::devices())]
     pub devices: Devices,
 
@@ -156,13 +160,16 @@ pub struct PlanningArguments {
     #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub model: String,
 
-    /// Neither read nor update the corrections that earlier runs added to the cost model
+    /// Neither use nor store what runs measured
+    ///
+    /// This concerns the corrections of the cost model and, with --devices auto, the times of products with the same matrix.
     #[arg(long, hide_short_help = true)]
     pub no_refine: bool,
 
     /// Time the most promising kernels on this matrix before planning
     ///
-    /// The times are kept for the next run with the same matrix, K, value type and device.
+    /// The times are kept for the next run with the same matrix, K, value type and device. All CUDA cards of --devices auto
+    /// are opened for it.
     #[arg(long, hide_short_help = true)]
     pub tune: bool,
 }
