@@ -125,6 +125,28 @@ fn the_first_example_is_the_one_that_is_compiled() {
 }
 
 #[test]
+fn the_constants_of_automatic_devices_are_those_of_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+    let code = read("src/adapt/course.rs") + &read("src/runtime/adaptation.rs");
+    let mut compared = 0;
+    for row in read("docs/planner.md").lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = row.split('|').skip(1).map(str::trim);
+        let (Some(name), Some(value)) = (cells.next(), cells.next()) else { continue };
+        let name = name.trim_matches('`');
+        if !name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_') {
+            continue;
+        }
+        let defined = code.lines().find_map(|line| line.strip_prefix(&format!("const {name}: ")));
+        let defined =
+            defined.and_then(|line| line.split(" = ").nth(1)).map(|value| value.trim_end_matches(';'));
+        assert_eq!(defined, Some(value), "docs/planner.md: {name}");
+        compared += 1;
+    }
+    assert!(compared > 10, "only {compared} constants were compared");
+}
+
+#[test]
 fn the_catalogue_has_every_kernel() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let catalogue = std::fs::read_to_string(root.join("docs/kernels.md")).unwrap();

@@ -141,7 +141,7 @@ fn help_says_what_to_do_first_and_where_names_are_listed() {
     }
     let run = place.succeed("run --help").stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(run.contains("listed below") && !run.contains("see --help"), "{run}");
-    assert!(run.contains("every CUDA card that makes the product faster"), "{run}");
+    assert!(run.contains("if the remaining products can pay for it"), "{run}");
 }
 
 #[test]
