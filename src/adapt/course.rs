@@ -17,13 +17,17 @@ const SET_UP_MARGIN: f64 = 0.97;
 const READY_MARGIN: f64 = 0.99;
 /// Sharing must take at most this share of the time of one kind of processors alone: two kinds are more sensitive to other load.
 const SHARING_MARGIN: f64 = 0.97;
-/// The same where the other processors were not timed on this matrix: predictions err.
-const UNTRIED_MARGIN: f64 = 0.9;
+/// A change to processors that were not timed on this matrix takes at most this share of the time without it: predictions err.
+const UNTRIED_MARGIN: f64 = 0.85;
 /// The same for untried sharing: devices that run together slow each other down by more than predicted.
 const UNTRIED_SHARING_MARGIN: f64 = 0.8;
 /// Multiple of its set-up that untried sharing must save: it is often given up again.
 const SHARING_SET_UPS: f64 = 3.0;
 
+/// Seconds of products on the CPU after which their time is known well enough to open GPUs: the first ones run with cold caches.
+const CPU_SECONDS: f64 = 0.03;
+/// GPUs are opened before the first product where the predicted products on the CPU take this multiple of opening them.
+const OBVIOUS_RATIO: f64 = 10.0;
 /// Devices that are being opened are waited for where a product on the CPU takes this multiple of opening them.
 const WAIT_RATIO: f64 = 1.5;
 
@@ -149,14 +153,20 @@ impl Course {
         self.alternatives.push(alternative);
     }
 
-    /// Whether opening devices for `opening_s` seconds could pay: the products that remain take longer than that on the CPU, and
-    /// nothing that an earlier process measured (`remembered_s`, with GPUs) contradicts.
-    pub fn may_pay(&self, opening_s: f64, remembered_s: Option<f64>) -> bool {
+    /// Whether it is time to decide about opening GPUs, which takes `opening_s`: the time of a product on the CPU is known, or the
+    /// products will obviously take much longer than opening.
+    pub fn knows_cpu(&self, opening_s: f64) -> bool {
+        let Some(cpu) = self.alternative(Processors::Cpu) else { return true };
+        let measured = cpu.steady_state_s().is_some() && self.spent_s >= CPU_SECONDS;
+        let obvious = self.remaining() as f64 * cpu.predicted_s > OBVIOUS_RATIO * opening_s;
+        cpu.remembered_s.is_some() || measured || obvious
+    }
+
+    /// Whether GPUs pay that take `opening_s` seconds until their first product, and `gpu_s` for each product.
+    pub fn may_pay(&self, opening_s: f64, gpu_s: f64) -> bool {
         let Some(cpu) = self.alternative(Processors::Cpu) else { return true };
         let remaining = self.remaining() as f64;
-        let known_s = if self.uses.is_none() { self.spent_s.max(cpu.product_s()) } else { 0.0 };
-        let cpu_s = (remaining * cpu.product_s()).max(known_s);
-        opening_s + remaining * remembered_s.unwrap_or(0.0) < SET_UP_MARGIN * cpu_s
+        opening_s + remaining * gpu_s < UNTRIED_MARGIN * remaining * cpu.product_s()
     }
 
     /// Whether to wait for devices that take `opening_s` to open: one product on the CPU takes longer than that.
@@ -167,6 +177,9 @@ impl Course {
 
     /// The processors to compute the next product; `None` without a usable alternative.
     pub fn next(&self) -> Option<Processors> {
+        if let ([only], Some(_)) = (&self.alternatives[..], self.current) {
+            return (!only.is_refused).then_some(only.processors);
+        }
         let remaining = self.remaining() as f64;
         let total_s = |one: &Alternative| {
             let is_trial = one.processors == Processors::Both && !one.is_known();
@@ -184,7 +197,7 @@ impl Course {
         match (best.processors, best.is_known()) {
             (Processors::Both, false) => margin = margin.min(UNTRIED_SHARING_MARGIN),
             (Processors::Both, true) => margin = margin.min(SHARING_MARGIN),
-            (_, false) if !current.is_known() => margin = margin.min(UNTRIED_MARGIN),
+            (_, false) => margin = margin.min(UNTRIED_MARGIN),
             _ => {}
         }
         let pays = total_s(best) < margin * total_s(current);
@@ -228,10 +241,15 @@ impl Course {
         }
     }
 
-    /// Records a product of the current alternative.
-    pub fn record(&mut self, seconds: f64) {
+    /// Records a product whose time says nothing about later ones, such as one on the CPU while GPUs are opened.
+    pub fn record_untimed(&mut self, seconds: f64) {
         self.done += 1;
         self.spent_s += seconds;
+    }
+
+    /// Records a product of the current alternative.
+    pub fn record(&mut self, seconds: f64) {
+        self.record_untimed(seconds);
         let current = self.current;
         for one in self.alternatives.iter_mut().filter(|one| Some(one.processors) == current) {
             if one.seconds.len() == KEPT_PRODUCTS {
@@ -255,7 +273,8 @@ mod tests {
         course.propose(Alternative::new(Processors::Cpu, cpu_s, 0.0, None));
         let (mut now_s, mut opened_at) = (0.0, None);
         for _ in 0..count {
-            if opened_at.is_none() && course.may_pay(opening_s, None) {
+            let pays = || course.knows_cpu(opening_s) && course.may_pay(opening_s + set_up_s, gpu_s);
+            if opened_at.is_none() && pays() {
                 opened_at = Some(now_s + opening_s);
             }
             if let Some(at) = opened_at.filter(|_| course.waits(opening_s)) {
@@ -270,7 +289,10 @@ mod tests {
                 course.change_to(next);
             }
             let seconds = if next == Processors::Cpu { cpu_s } else { gpu_s };
-            course.record(seconds);
+            match opened_at.is_some_and(|at| now_s < at) {
+                true => course.record_untimed(seconds),
+                false => course.record(seconds),
+            }
             now_s += seconds;
         }
         now_s
@@ -284,7 +306,9 @@ mod tests {
                 let total_s = total_s(Some(uses), uses, cpu_s, gpu_s, opening_s, set_up_s);
                 let cpu = uses as f64 * cpu_s;
                 let gpu = opening_s + set_up_s + uses as f64 * gpu_s;
-                assert!(total_s <= 1.05 * cpu.min(gpu), "{uses} products of {cpu_s} s: {total_s} s");
+                // Predictions that differ by less than their error do not change anything.
+                let bound = if (cpu / gpu - 1.0).abs() < 0.25 { 1.25 } else { 1.05 };
+                assert!(total_s <= bound * cpu.min(gpu), "{uses} products of {cpu_s} s: {total_s} s");
             }
         }
     }
@@ -295,7 +319,7 @@ mod tests {
         for count in [1, 10, 30, 60, 90, 200, 1000, 10_000] {
             let total_s = total_s(None, count, CPU_S, GPU_S, opening_s, set_up_s);
             let best_s = (count as f64 * CPU_S).min(opening_s + set_up_s + count as f64 * GPU_S);
-            assert!(total_s <= 2.2 * best_s, "{count} products: {total_s} s, best {best_s} s");
+            assert!(total_s <= 2.3 * best_s, "{count} products: {total_s} s, best {best_s} s");
         }
         let many_s = total_s(None, 10_000, CPU_S, GPU_S, opening_s, set_up_s);
         assert!(many_s <= 1.1 * 10.4, "{many_s}");
@@ -303,19 +327,28 @@ mod tests {
 
     #[test]
     fn few_or_small_products_open_no_card() {
+        let cpu = || Alternative::new(Processors::Cpu, CPU_S, 0.0, None);
         let mut course = Course::new(Some(20));
-        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
-        assert!(!course.may_pay(0.3, None));
+        course.propose(cpu());
+        assert!(!course.may_pay(0.3, GPU_S));
         let mut course = Course::new(Some(100));
-        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
-        assert!(course.may_pay(0.3, None));
-        assert!(!course.may_pay(0.3, Some(0.9 * CPU_S)), "an earlier process measured that it does not pay");
+        course.propose(cpu());
+        assert!(course.may_pay(0.3, GPU_S) && !course.knows_cpu(0.3), "the CPU was not measured yet");
+        assert!(!course.may_pay(0.3, 0.9 * CPU_S));
+        course.change_to(Processors::Cpu);
+        (0..4).for_each(|_| course.record(CPU_S / 4.0));
+        assert!(!course.knows_cpu(0.3));
+        (0..20).for_each(|_| course.record(CPU_S / 4.0));
+        assert!(course.knows_cpu(0.3) && !course.may_pay(0.3, GPU_S), "the CPU is faster than predicted");
+        let mut many = Course::new(Some(1000));
+        many.propose(cpu());
+        assert!(many.knows_cpu(0.3), "the products take much longer than opening a card");
         let mut unknown = Course::new(None);
-        unknown.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
-        assert!(!unknown.may_pay(0.3, None));
+        unknown.propose(cpu());
+        assert!(!unknown.may_pay(0.3, GPU_S));
         unknown.change_to(Processors::Cpu);
-        (0..40).for_each(|_| unknown.record(CPU_S));
-        assert!(unknown.may_pay(0.3, None), "the products so far took longer than opening the card");
+        (0..50).for_each(|_| unknown.record(CPU_S));
+        assert!(unknown.may_pay(0.3, GPU_S), "the products so far took longer than opening the card");
     }
 
     #[test]

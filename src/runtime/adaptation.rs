@@ -20,8 +20,8 @@ use crate::machine::Isa;
 use crate::plan::{Mode, Plan, PlanRequest, make};
 use crate::work::{ChunkRows, Features, Work};
 
-/// Seconds to start the CUDA driver and to open a card. Products that take less on the CPU are not worth it.
-const OPENING_SECONDS: f64 = 0.25;
+/// Seconds to start the CUDA driver and to open a card, and by which a process with an open card ends later. Measured on an H200.
+const OPENING_SECONDS: f64 = 0.4;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
@@ -64,6 +64,8 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     prepared: Vec<(Processors, Prepared<'a, T>)>,
     /// A plan that the caller gave.
     given: Option<Plan>,
+    /// Predicted seconds of a product on the GPUs that the system lists, and of their set-up without opening.
+    expected_gpu: Option<(f64, f64)>,
     first_plan: Plan,
     /// Plans of alternatives that are not prepared yet.
     proposed: Vec<(Processors, Plan)>,
@@ -139,6 +141,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             considered_sharing: false,
             course,
             prepared: Vec::new(),
+            expected_gpu: None,
             first_plan,
             proposed: Vec::new(),
             given: plan,
@@ -381,14 +384,11 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
 
     /// For `auto`: opens cards where the products that remain pay for it, and proposes them once they are open.
     fn look_for_cards(&mut self) {
-        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
-        let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
-            (Some(one), Some(other)) => Some(f64::min(one, other)),
-            (one, other) => one.or(other),
-        };
-        if self.runtime.looked().is_none() && self.course.may_pay(OPENING_SECONDS, remembered_s) {
-            self.runtime.look();
-            if self.course.waits(OPENING_SECONDS) {
+        if self.runtime.looked().is_none() {
+            if !self.runtime.is_looking() && self.opening_pays() {
+                self.runtime.look();
+            }
+            if self.runtime.is_looking() && self.course.waits(OPENING_SECONDS) {
                 self.runtime.wait_for_look();
             }
         }
@@ -418,12 +418,34 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
     }
 
+    /// Whether the GPUs that the system lists are predicted to pay for opening them. The driver is not started for the answer.
+    fn opening_pays(&mut self) -> bool {
+        if !self.course.knows_cpu(OPENING_SECONDS) {
+            return false;
+        }
+        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
+            (Some(one), Some(other)) => Some(f64::min(one, other)),
+            (one, other) => one.or(other),
+        };
+        if self.expected_gpu.is_none() {
+            let listed = self.runtime.resolve_listed(&self.options);
+            let planned = listed.and_then(|rates| self.plan_with(&rates, Some(Processor::Gpu)));
+            // GPUs that cannot be planned for are opened only if the CPU takes far longer than that.
+            self.expected_gpu = Some(planned.map_or((0.0, 1.0), |plan| {
+                (plan.predicted_s, plan.set_up.total_s() - plan.set_up.open_s + FIRST_USE_SECONDS)
+            }));
+        }
+        let (predicted_s, set_up_s) = self.expected_gpu.unwrap_or_default();
+        self.course.may_pay(OPENING_SECONDS + set_up_s, remembered_s.unwrap_or(predicted_s))
+    }
+
     /// Proposes that the CPU and the GPUs share the product, once one of them was measured.
     fn propose_sharing(&mut self) {
-        let Some(rates) = self.rates.clone().filter(|_| !self.considered_sharing && self.cpu_rates.is_some())
-        else {
+        if self.considered_sharing || self.cpu_rates.is_none() {
             return;
-        };
+        }
+        let Some(rates) = self.rates.clone() else { return };
         let of = |processors| self.course.alternative(processors).cloned();
         let (Some(cpu), Some(gpu)) = (of(Processors::Cpu), of(Processors::Gpu)) else { return };
         let current = self.course.current().and_then(of);
@@ -455,15 +477,18 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         if report.cancelled || !report.faults.is_empty() {
             return;
         }
+        // Threads that open GPUs interrupt those of the CPU.
+        if self.cpu_rates.is_some() && self.rates.is_none() && self.runtime.is_looking() {
+            self.course.record_untimed(report.seconds());
+            return;
+        }
         self.course.record(report.seconds());
-        let measured = self.course.current().and_then(|current| self.course.alternative(current));
-        let steady_state_s = measured.and_then(Alternative::steady_state_s);
-        if let (Some(Processors::Both), Some(seconds)) = (self.course.current(), steady_state_s)
-            && !self.options.fixes_shares()
-            && self.given.is_none()
-            && self.rounds < MAX_ROUNDS
-        {
-            self.adjust_shares(report, seconds);
+        let shared = self.course.current() == Some(Processors::Both) && self.rounds < MAX_ROUNDS;
+        if shared && !self.options.fixes_shares() && self.given.is_none() {
+            let measured = self.course.alternative(Processors::Both);
+            if let Some(seconds) = measured.and_then(Alternative::steady_state_s) {
+                self.adjust_shares(report, seconds);
+            }
         }
     }
 
@@ -550,7 +575,8 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
 
     /// Stores what was learned about the matrix.
     pub fn remember(&mut self) {
-        let Some(learned) = &mut self.learned else { return };
+        // Without GPUs there was nothing to decide.
+        let Some(learned) = self.learned.as_mut().filter(|_| self.rates.is_some()) else { return };
         if learned.update(&self.course) {
             learned.save();
         }

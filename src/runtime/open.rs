@@ -266,6 +266,17 @@ impl Runtime {
         }
     }
 
+    /// Whether cards are being opened now.
+    pub(super) fn is_looking(&self) -> bool {
+        let looking = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        looking && self.inner.looked.get().is_none()
+    }
+
+    /// The profiles of the CPU and of the GPUs that the system lists, without starting the CUDA driver.
+    pub(super) fn resolve_listed(&self, options: &ProductOptions) -> Result<Resolved> {
+        self.resolving(options).listed(&self.inner.machine.gpus)
+    }
+
     /// Waits until the look at the cards has ended. It must have been started.
     pub(super) fn wait_for_look(&self) {
         self.inner.looked.wait();

@@ -7,12 +7,16 @@ use super::device_bank::DeviceOptions;
 use super::device_list::{DeviceWord, Devices};
 use crate::adapt::Resolved;
 use crate::cost::{
-    HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile, host_rates,
-    preset,
+    CardFacts, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile,
+    host_rates, preset,
 };
 use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
+use crate::machine::Gpu;
 use crate::plan::DeviceSpec;
+
+/// Memory that a GPU is assumed to have before the driver is started.
+const LISTED_GPU_BYTES: u64 = 32 << 30;
 
 /// What the profiles of devices depend on.
 #[derive(Debug, Clone)]
@@ -38,6 +42,24 @@ impl Resolving<'_> {
         let memory_limit_bytes = self.memory_limit_bytes;
         let profile = cpu_profile(self.threads, self.host_memory_bytes)?;
         self.corrected(vec![DeviceSpec { name: "cpu".into(), profile, memory_limit_bytes, required }], &[])
+    }
+
+    /// The CPU and the GPUs that the system lists, without starting the CUDA driver: how much of their memory is free is not known.
+    pub fn listed(&self, gpus: &[Gpu]) -> Result<Resolved> {
+        let (required, memory_limit_bytes) = (false, self.memory_limit_bytes);
+        let cpu = cpu_profile(self.threads, self.host_memory_bytes)?;
+        let mut devices = vec![DeviceSpec { name: "cpu".into(), profile: cpu, memory_limit_bytes, required }];
+        for gpu in gpus {
+            let facts = CardFacts {
+                name: gpu.name.clone(),
+                memory_bytes: gpu.memory_bytes.unwrap_or(LISTED_GPU_BYTES),
+                memory_gb_per_s: None,
+                cache_bytes: None,
+            };
+            let (name, profile) = (format!("cuda:{}", gpu.index), card_profile(&facts)?);
+            devices.push(DeviceSpec { name, profile, memory_limit_bytes, required });
+        }
+        self.corrected(devices, &[])
     }
 
     /// All devices of the list. Opens the CUDA driver if cards are among them.
