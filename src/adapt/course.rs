@@ -27,7 +27,7 @@ const SHARING_SET_UPS: f64 = 3.0;
 /// Seconds of products on the CPU after which their time is known well enough to open GPUs: the first ones run with cold caches.
 const CPU_SECONDS: f64 = 0.03;
 /// GPUs are opened before the first product where the predicted products on the CPU take this multiple of opening them.
-const OBVIOUS_RATIO: f64 = 10.0;
+const OBVIOUS_RATIO: f64 = 3.0;
 /// Devices that are being opened are waited for where a product on the CPU takes this multiple of opening them.
 const WAIT_RATIO: f64 = 1.5;
 
@@ -358,7 +358,7 @@ mod tests {
             course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
             course.change_to(Processors::Gpu);
             (0..5).for_each(|_| course.record(GPU_S));
-            course.propose(Alternative::new(Processors::Both, 0.0007, 0.05, None));
+            course.propose(Alternative::new(Processors::Both, 0.0005, 0.05, None));
             assert_eq!(course.next(), Some(Processors::Both));
             course.change_to(Processors::Both);
             (0..5).for_each(|_| course.record(shared_s));
