@@ -331,7 +331,7 @@ mod tests {
         let mut course = Course::new(Some(20));
         course.propose(cpu());
         assert!(!course.may_pay(0.3, GPU_S));
-        let mut course = Course::new(Some(100));
+        let mut course = Course::new(Some(80));
         course.propose(cpu());
         assert!(course.may_pay(0.3, GPU_S) && !course.knows_cpu(0.3), "the CPU was not measured yet");
         assert!(!course.may_pay(0.3, 0.9 * CPU_S));
