@@ -88,22 +88,21 @@ impl OperationQueue {
         Ok(fence)
     }
 
-    /// Waits for an operation.
-    pub fn wait(&mut self, fence: Fence) -> Result<(), Fault> {
+    /// Waits for an operation. Operations that are submitted later come after all that have ended.
+    pub fn wait(&mut self, device: &mut AnyDevice, fence: Fence) -> Result<(), Fault> {
         while self.in_flight.contains_key(&fence) {
             self.receive()?;
         }
+        Device::mark_synchronized(&mut **device);
         self.check()
     }
 
     /// Waits for all operations.
     pub fn drain(&mut self, device: &mut AnyDevice) -> Result<(), Fault> {
-        if self.in_flight.is_empty() {
-            return self.check();
-        }
         while !self.in_flight.is_empty() {
             self.receive()?;
         }
+        // Also where none is in flight: those that ended before this call are now known to have ended.
         Device::mark_synchronized(&mut **device);
         self.check()
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::Runtime;
 use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
@@ -35,6 +36,11 @@ impl<'a, T: Kernels> Product<'a, T> {
     /// The matrix.
     pub fn matrix(&self) -> CsrView<'_, T> {
         self.adaptation.matrix.view()
+    }
+
+    /// The runtime that it was built with.
+    pub fn runtime(&self) -> &Runtime {
+        &self.adaptation.runtime
     }
 
     /// Columns of X and Y.

@@ -73,7 +73,7 @@ impl OpenDevice {
 
     /// Waits for a queued operation.
     pub fn wait(&mut self, fence: Fence) -> std::result::Result<(), Fault> {
-        self.queue.wait(fence)
+        self.queue.wait(&mut self.device, fence)
     }
 
     /// Waits for all queued operations.

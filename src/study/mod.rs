@@ -24,6 +24,7 @@ mod ranking;
 mod record;
 mod resident;
 mod sampling;
+mod solver;
 mod summary;
 mod synchronous_device;
 mod table;
@@ -57,6 +58,10 @@ pub use ranking::{Standing, standings};
 pub use record::{BYTE_MODEL, Measured, Record, add_speedups, records_of};
 pub use resident::{ResidentBench, batch};
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};
+pub use solver::{
+    PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
+    subspace_iteration,
+};
 pub use summary::{Summary, compulsory_bytes, used_columns};
 pub use synchronous_device::SynchronousDevice;
 pub use table::{csv, markdown};

@@ -11,6 +11,7 @@ mod reproducible;
 mod scaled_products;
 mod shared_matrices;
 mod slabs;
+mod solvers;
 mod statistics;
 mod trace_samples;
 mod vectors;

@@ -117,7 +117,9 @@ impl<T: Kernels> Vectors<T> {
 
     /// Copies all rows from host memory.
     pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
-        self.copy_rows_from(0, &host_input(x, self.rows(), self.k)?)
+        let x = host_input(x, self.rows(), self.k)?;
+        self.check_whole(x.rows())?;
+        self.copy_rows_from(0, &x)
     }
 
     /// Copies rows from host memory to the rows from `first` on.
@@ -145,7 +147,9 @@ impl<T: Kernels> Vectors<T> {
     /// Copies all rows to host memory.
     pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
         let (rows, k) = (self.rows(), self.k);
-        self.copy_rows_to(0, host_output(y, rows, k)?)
+        let y = host_output(y, rows, k)?;
+        self.check_whole(y.rows())?;
+        self.copy_rows_to(0, y)
     }
 
     /// Copies the rows from `first` on to host memory.
@@ -298,18 +302,21 @@ impl<T: Kernels> Vectors<T> {
         let mut results = PartialResults::new(sum, total as usize, (self.k, self.k));
         for (index, part) in self.layout.parts.iter().enumerate() {
             let owned = sum.owned(part.own.clone(), total);
-            self.add_edge(&mut results, index, other, owned.head)?;
             let blocks = (owned.blocks.end - owned.blocks.start) as usize;
             let rows = owned.rows.start as usize..owned.rows.end as usize;
-            match (&self.parts[index], downloads[index]) {
-                (PartData::Device(device), Some(fence)) => {
-                    let shared = device.allocations.device();
-                    shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
-                    let bytes = device.pinned.read().map_err(misuse)?;
-                    let numbers: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
-                    results.add_blocks(rows.len(), numbers.get(..blocks * length).unwrap_or_default())?;
-                }
-                (PartData::Host(data), _) if blocks > 0 => {
+            let mut on_device = Vec::new();
+            if let (PartData::Device(device), Some(fence)) = (&self.parts[index], downloads[index]) {
+                let shared = device.allocations.device();
+                shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
+                let bytes = device.pinned.read().map_err(misuse)?;
+                let numbers: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+                // Copied, since the rows of an edge arrive in the same memory.
+                on_device.extend_from_slice(numbers.get(..blocks * length).unwrap_or_default());
+            }
+            self.add_edge(&mut results, index, other, owned.head)?;
+            match &self.parts[index] {
+                PartData::Device(_) if blocks > 0 => results.add_blocks(rows.len(), &on_device)?,
+                PartData::Host(data) if blocks > 0 => {
                     let mut partials = vec![T::ZERO; blocks * length];
                     let x = lock(data);
                     let x = x.view().rows_in(rows.clone());
@@ -553,6 +560,16 @@ impl<T: Kernels> Vectors<T> {
     /// The host's part, which owns `rows`.
     fn host_part_of(&self, rows: &Range<u64>) -> Result<MutexGuard<'_, MultiVector<T>>> {
         self.host_part(self.layout.owner(rows.start))
+    }
+
+    fn check_whole(&self, rows: usize) -> Result<()> {
+        if rows == self.rows() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{rows} rows are copied whole to or from a multivector of {} rows",
+            self.rows()
+        )))
     }
 
     fn check_rows(&self, first: usize, rows: usize, k: usize) -> Result<()> {

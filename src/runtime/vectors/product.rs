@@ -50,8 +50,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 false => part.own.start.min(columns.start)..part.own.end.max(columns.end),
             };
         }
-        if is_square {
-            y = x.clone();
+        match is_square {
+            true => y = x.clone(),
+            false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
         }
         let owned: Vec<_> = y.parts.iter().map(|part| part.own.clone()).collect();
         let exchange = {

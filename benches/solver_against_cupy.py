@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Times Chebyshev-filtered subspace iteration in CuPy and in Rowloom, on the same card in the same run.
+
+    cargo build --release --bin rowloom --example subspace_iteration
+    python benches/solver_against_cupy.py [--example target/release/examples/subspace_iteration] [--rowloom target/release/rowloom]
+
+Needs CuPy. The matrix is written by Rowloom, so both programs have the same values. Both compute the same algorithm: the same
+iterations and products, Gershgorin's bound, random start vectors, Cholesky-QR twice, Rayleigh-Ritz; K x K matrices are factored on the
+host. Both times are of the whole solve, after a warm-up solve, without the start of the process and without copying A and the start
+vectors to the card. The times are medians of three solves in CuPy, and of three processes of Rowloom.
+
+CuPy's X is column-major, as its sparse products need it. It multiplies in two ways, and the faster one is compared: `A @ X`,
+then one fused kernel for the recurrence; or `cusparse.spmm` with alpha and beta, then a fused kernel for the shift.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+import cupy as cp
+import cupyx.scipy.sparse
+import numpy as np
+
+try:
+    from cupyx import cusparse
+except ImportError:
+    from cupy import cusparse
+
+# The lines of Rowloom's output that have numbers.
+KEYS = ["seconds", "eigenvalues", "residuals"]
+
+combine = cp.ElementwiseKernel(
+    "float64 w, float64 y, float64 alpha, float64 shift, float64 beta",
+    "float64 x",
+    "x = alpha * (w - shift * y) + beta * x",
+    "combine",
+)
+add_multiple = cp.ElementwiseKernel("float64 y, float64 alpha", "float64 x", "x += alpha * y", "add_multiple")
+
+
+def step_with_matmul(a, y, alpha, shift, beta, x):
+    """X = alpha (A - shift) Y + beta X."""
+    combine(a @ y, y, alpha, shift, beta, x)
+
+
+def step_with_spmm(a, y, alpha, shift, beta, x):
+    """X = alpha (A - shift) Y + beta X."""
+    cusparse.spmm(a, y, x, alpha=alpha, beta=beta)
+    add_multiple(y, -alpha * shift, x)
+
+
+def times(x, small):
+    """X S, column-major."""
+    return (cp.asarray(small.T) @ x.T).T
+
+
+def orthonormalise(x):
+    for _ in range(2):
+        gram = cp.asnumpy(x.T @ x)
+        x = times(x, np.linalg.inv(np.linalg.cholesky(gram)).T)
+    return x
+
+
+def rayleigh_ritz(x, y, wanted):
+    gram = cp.asnumpy(x.T @ y)
+    values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+    x, y = times(x, vectors), times(y, vectors)
+    residuals = cp.asnumpy(cp.linalg.norm(y - x * cp.asarray(values), axis=0))
+    return x, y, values, residuals[:wanted]
+
+
+def lower_bound(a):
+    """Gershgorin's lower bound of the spectrum."""
+    diagonal = a.diagonal()
+    radius = abs(a).sum(axis=1).ravel() - cp.abs(diagonal)
+    return float((diagonal - radius).min())
+
+
+def filtered(a, x, y, degree, interval, at, step):
+    """p(A) X, where Y = A X is given and p is at most 1 on the interval and 1 at another point."""
+    centre, half_width = 0.5 * (interval[0] + interval[1]), 0.5 * (interval[1] - interval[0])
+    ratio = half_width / (at - centre)
+    combine(y, x, ratio / half_width, centre, 0.0, y)
+    sigma = ratio
+    for _ in range(1, degree):
+        following = 1.0 / (2.0 / ratio - sigma)
+        step(a, y, 2.0 * following / half_width, centre, -sigma * following, x)
+        x, y = y, x
+        sigma = following
+    return y
+
+
+def solve(a, x, degree, iterations, wanted, step):
+    low = lower_bound(a)
+    x = orthonormalise(x)
+    x, y, values, residuals = rayleigh_ritz(x, a @ x, wanted)
+    for _ in range(iterations):
+        x = orthonormalise(filtered(a, x, y, degree, (low, values[-1]), values[0], step))
+        x, y, values, residuals = rayleigh_ritz(x, a @ x, wanted)
+    return values[:wanted], residuals
+
+
+def time_cupy(a, k, degree, iterations, step):
+    """Seconds, eigenvalues and residuals."""
+    cp.random.seed(1)
+    numbers = cp.random.uniform(-1.0, 1.0, (k, a.shape[0]))
+    seconds = []
+    for _ in range(4):
+        x = numbers.copy().T
+        cp.cuda.Device().synchronize()
+        begin = time.perf_counter()
+        values, residuals = solve(a, x, degree, iterations, (k + 1) // 2, step)
+        cp.cuda.Device().synchronize()
+        seconds.append(time.perf_counter() - begin)
+    # The first solve is the warm-up.
+    return statistics.median(seconds[1:]), values, residuals
+
+
+def time_product(a, k, count=20):
+    """Seconds of a chained product A @ X."""
+    x = cp.random.uniform(-1.0, 1.0, (k, a.shape[0])).T
+    for _ in ["warm-up", "timed"]:
+        y = x
+        cp.cuda.Device().synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            y = a @ y
+        cp.cuda.Device().synchronize()
+        seconds = (time.perf_counter() - begin) / count
+    return seconds
+
+
+def time_rowloom(example, devices, matrix, k, degree, iterations):
+    """Seconds, eigenvalues and residuals."""
+    runs = []
+    for _ in range(3):
+        words = [example, devices, matrix, str(k), str(degree), str(iterations)]
+        output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        lines = (line.partition(": ") for line in output.splitlines())
+        runs.append({name: [float(word) for word in rest.split()] for name, _, rest in lines if name in KEYS})
+        print(f"Rowloom: {output.splitlines()[1]}")
+    seconds = statistics.median(run["seconds"][0] for run in runs)
+    return seconds, np.array(runs[0]["eigenvalues"]), np.array(runs[0]["residuals"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--example", default="target/release/examples/subspace_iteration")
+    parser.add_argument("--rowloom", default="target/release/rowloom")
+    parser.add_argument("--devices", default="cuda:0")
+    parser.add_argument("--matrix", default="gen:stencil27,n=96")
+    parser.add_argument("--columns", type=int, default=32)
+    parser.add_argument("--degree", type=int, default=20)
+    parser.add_argument("--iterations", type=int, default=8)
+    arguments = parser.parse_args()
+    k, degree, iterations = arguments.columns, arguments.degree, arguments.iterations
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "matrix.npz")
+        subprocess.run([arguments.rowloom, "convert", arguments.matrix, path], check=True, stdout=subprocess.DEVNULL)
+        with np.load(path) as arrays:
+            parts = arrays["data"], arrays["indices"].astype(np.int32), arrays["indptr"].astype(np.int32)
+            a = cupyx.scipy.sparse.csr_matrix(tuple(map(cp.asarray, parts)), shape=tuple(arrays["shape"].tolist()))
+    products = degree * iterations + 1
+    card = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    print(f"{arguments.matrix}: {a.shape[0]} rows, {a.nnz} nonzeros, K = {k}, f64, on {card}")
+    print(f"{iterations} iterations with a filter of degree {degree}: {products} products")
+    print(f"CuPy {cp.__version__}: {time_product(a, k) * 1e3:.3f} ms per chained product A @ X")
+
+    own = time_rowloom(arguments.example, arguments.devices, arguments.matrix, k, degree, iterations)
+    rows = [("Rowloom", *own)]
+    for name, step in [("CuPy, A @ X", step_with_matmul), ("CuPy, cusparse.spmm", step_with_spmm)]:
+        try:
+            rows.append((name, *time_cupy(a, k, degree, iterations, step)))
+        except Exception as error:  # A CuPy without this interface of cuSPARSE is compared by the other way.
+            print(f"{name} is not measured: {error!r}")
+
+    print()
+    print("| program | solve ms | ms per product | largest eigenvalue | largest residual |")
+    print("|---|---:|---:|---:|---:|")
+    for name, seconds, values, residuals in rows:
+        milliseconds = 1e3 * seconds
+        print(f"| {name} | {milliseconds:.1f} | {milliseconds / products:.3f} | {values[0]:.12f} | {max(residuals):.1e} |")
+    for name, _, values, residuals in rows[1:]:
+        # A Ritz value differs from an eigenvalue by at most its residual.
+        difference, allowed = np.abs(values - own[1]), residuals + own[2] + 1e-10 * np.abs(values)
+        print(f"{name}: eigenvalues differ by at most {difference.max():.1e}; residuals allow {allowed.max():.1e}")
+        assert (difference <= allowed).all(), "the eigenvalues do not agree"
+    peer = min(rows[1:], key=lambda row: row[1])
+    ratio = peer[1] / own[0]
+    print(f"Rowloom is {ratio:.2f}x faster than {peer[0]} ({peer[1] * 1e3:.1f} ms -> {own[0] * 1e3:.1f} ms)")
+
+
+if __name__ == "__main__":
+    main()

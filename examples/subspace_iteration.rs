@@ -1,0 +1,161 @@
+//! Chebyshev-filtered subspace iteration on vectors that stay on the devices.
+//!
+//! `cargo run --release --example subspace_iteration [DEVICES [MATRIX [K [DEGREE [ITERATIONS]]]]]`
+//!
+//! Without a matrix: the smallest eigenvalues of the seven-point Laplacian of an n x n x n grid, which are sums of three numbers
+//! `2 - 2 cos(i pi / (n + 1))`. With a symmetric matrix, a file or `gen:KIND,...`: its largest eigenvalues, compared with
+//! block power iteration where both converge. With ITERATIONS as many iterations are timed, after a warm-up solve.
+
+use std::f64::consts::PI;
+
+use rowloom::study::{
+    PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
+    subspace_iteration,
+};
+use rowloom::{Csr, Error, Product, Result, Runtime};
+
+/// Residuals relative to the spectrum's largest absolute value.
+const TOLERANCE: f64 = 1e-9;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let word = |index: usize| arguments.get(index).map(String::as_str);
+    let number = |index: usize, default: u64| match word(index) {
+        None => Ok(default),
+        Some(word) => word.parse().map_err(|_| Error::Usage(format!("'{word}' is not a whole number"))),
+    };
+    let runtime = Runtime::open(word(0).unwrap_or("auto"))?;
+    let (k, degree) = (number(2, 16)? as usize, number(3, 20)?);
+    match (word(1), word(4)) {
+        (None, _) => laplacian(&runtime),
+        (Some(name), None) => matrix(&runtime, &read(name)?, k, degree),
+        (Some(name), Some(_)) => timed(&runtime, &read(name)?, k, degree, number(4, 1)?),
+    }
+}
+
+fn read(name: &str) -> Result<Csr<f64>> {
+    match name.starts_with("gen:") {
+        true => Csr::generate(name),
+        false => Csr::read(name),
+    }
+}
+
+/// The smallest eigenvalues of a Laplacian, compared with their closed form.
+fn laplacian(runtime: &Runtime) -> Result<()> {
+    const N: usize = 12;
+    let a = laplacian_matrix(N)?;
+    let mut product = runtime.product(&a).columns(16).uses(1000).build()?;
+    let settings = SubspaceSettings {
+        end: SpectrumEnd::Smallest,
+        wanted: 10,
+        degree: 20,
+        tolerance: TOLERANCE,
+        iterations: 100,
+    };
+    let mut x = start_vectors(&mut product)?;
+    let report = subspace_iteration(&mut product, &mut x, &settings)?;
+    print(&product, &report);
+    assert!(report.converged, "the iteration has not converged");
+    for (found, known) in report.eigenvalues.iter().zip(smallest_eigenvalues(N, settings.wanted)) {
+        println!("{found:.12}, exact {known:.12}");
+        assert!((found - known).abs() < 1e-10, "an eigenvalue is wrong");
+    }
+    Ok(())
+}
+
+/// The largest eigenvalues of a symmetric matrix, checked by their residuals and by block power iteration.
+fn matrix(runtime: &Runtime, a: &Csr<f64>, k: usize, degree: u64) -> Result<()> {
+    let mut product = runtime.product(a).columns(k).uses(1000).build()?;
+    let wanted = k.div_ceil(2);
+    let end = SpectrumEnd::Largest;
+    let settings = SubspaceSettings { end, wanted, degree, tolerance: TOLERANCE, iterations: 200 };
+    let mut x = start_vectors(&mut product)?;
+    let report = subspace_iteration(&mut product, &mut x, &settings)?;
+    print(&product, &report);
+    for (value, residual) in report.eigenvalues.iter().zip(&report.residuals) {
+        println!("{value:.12}, residual {residual:.1e}");
+    }
+    assert!(report.converged, "the iteration has not converged");
+
+    // Power iteration finds the largest absolute values, which are the largest values of a positive definite matrix.
+    let mut x = start_vectors(&mut product)?;
+    let settings = PowerSettings { wanted: 1, tolerance: 1e-6, iterations: 2000 };
+    let power = power_iteration(&mut product, &mut x, &settings)?;
+    println!("block power iteration: {:.12} after {} iterations", power.eigenvalues[0], power.iterations);
+    if power.converged && power.eigenvalues[0] > 0.0 {
+        let difference = (power.eigenvalues[0] / report.eigenvalues[0] - 1.0).abs();
+        // The error of a Ritz value is at most its residual.
+        assert!(difference < 2e-6, "the two methods differ by {difference:.1e}");
+    }
+    Ok(())
+}
+
+/// The time of a fixed number of iterations, after a warm-up.
+fn timed(runtime: &Runtime, a: &Csr<f64>, k: usize, degree: u64, iterations: u64) -> Result<()> {
+    let mut product = runtime.product(a).columns(k).uses(1000).build()?;
+    let settings = SubspaceSettings {
+        end: SpectrumEnd::Largest,
+        wanted: k.div_ceil(2),
+        degree,
+        tolerance: 0.0,
+        iterations,
+    };
+    for warm_up in [true, false] {
+        let mut x = start_vectors(&mut product)?;
+        let report = subspace_iteration(&mut product, &mut x, &settings)?;
+        if !warm_up {
+            print(&product, &report);
+            println!("seconds: {:.6}", report.total_s);
+            println!("product seconds: {:.6}", report.product_s);
+            let words = |values: &[f64]| {
+                values.iter().map(|value| format!("{value:.15e}")).collect::<Vec<_>>().join(" ")
+            };
+            println!("eigenvalues: {}", words(&report.eigenvalues));
+            println!("residuals: {}", words(&report.residuals));
+        }
+    }
+    Ok(())
+}
+
+fn print(product: &Product<'_, f64>, report: &SolverReport) {
+    let a = product.matrix();
+    println!("{} rows, {} nonzeros, {} columns", a.rows(), a.nnz(), product.columns());
+    println!(
+        "{} iterations, {} products: {:.1} ms, of which products {:.1} ms and vector operations {:.1} ms",
+        report.iterations,
+        report.products,
+        report.total_s * 1e3,
+        report.product_s * 1e3,
+        report.vector_s * 1e3
+    );
+}
+
+/// The seven-point Laplacian: the pattern of a generated stencil with the Laplacian's values.
+fn laplacian_matrix(n: usize) -> Result<Csr<f64>> {
+    let stencil = Csr::<f64>::generate(&format!("stencil7,n={n}"))?;
+    let pattern = stencil.view();
+    let mut values = Vec::with_capacity(pattern.nnz());
+    for row in 0..pattern.rows() {
+        let (columns, _) = pattern.row(row);
+        values.extend(columns.iter().map(|&column| if column as usize == row { 6.0 } else { -1.0 }));
+    }
+    let (pointers, columns) = (pattern.row_pointers().to_vec(), pattern.columns().to_vec());
+    Csr::try_new(pattern.rows(), pattern.cols(), pointers, columns, values)
+}
+
+/// The `count` smallest eigenvalues of the Laplacian, ascending.
+fn smallest_eigenvalues(n: usize, count: usize) -> Vec<f64> {
+    let line: Vec<f64> = (1..=n).map(|i| 2.0 - 2.0 * (i as f64 * PI / (n + 1) as f64).cos()).collect();
+    let mut all: Vec<f64> = line
+        .iter()
+        .flat_map(|x| {
+            line.iter().flat_map({
+                let line = &line;
+                move |y| line.iter().map(move |z| x + y + z)
+            })
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all.truncate(count);
+    all
+}

@@ -1,0 +1,131 @@
+//! Chebyshev-filtered subspace iteration: the largest or smallest eigenvalues of a symmetric matrix.
+
+use rayon::prelude::*;
+
+use super::SolverReport;
+use super::block::Block;
+use crate::error::Result;
+use crate::kernel::cpu::Kernels;
+use crate::runtime::{Product, Vectors};
+
+/// Which eigenvalues are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpectrumEnd {
+    /// The largest.
+    Largest,
+    /// The smallest.
+    Smallest,
+}
+
+/// How Chebyshev-filtered subspace iteration proceeds and when it ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SubspaceSettings {
+    /// Which eigenvalues.
+    pub end: SpectrumEnd,
+    /// Number of eigenvalues, at most K. The columns beyond it make the iteration converge faster.
+    pub wanted: usize,
+    /// Degree of the filter polynomial, at least 1: the number of products of an iteration.
+    pub degree: u64,
+    /// The iteration ends when every residual is at most this times the largest absolute bound of the spectrum.
+    pub tolerance: f64,
+    /// Most iterations.
+    pub iterations: u64,
+}
+
+/// Chebyshev-filtered subspace iteration with the symmetric matrix of `product`, from the start vectors `x`, which become the
+/// Ritz vectors.
+///
+/// Each iteration applies a polynomial of A that is small on the unwanted part of the spectrum and grows fast beyond it, orthonormalises,
+/// and finds the Ritz values by Rayleigh-Ritz. The least wanted Ritz value is the end of the unwanted part in the next iteration; its other
+/// end is Gershgorin's bound.
+pub fn subspace_iteration<T: Kernels>(
+    product: &mut Product<'_, T>,
+    x: &mut Vectors<T>,
+    settings: &SubspaceSettings,
+) -> Result<SolverReport> {
+    let mut block = Block::new(product, x, settings.wanted)?;
+    let bounds = gershgorin(block.product());
+    let threshold = settings.tolerance * bounds.0.abs().max(bounds.1.abs());
+    let before = |one: f64, other: f64| match settings.end {
+        SpectrumEnd::Largest => other.total_cmp(&one),
+        SpectrumEnd::Smallest => one.total_cmp(&other),
+    };
+    block.orthonormalise(x)?;
+    block.apply(x)?;
+    let mut ritz = block.rayleigh_ritz(x, settings.wanted, before)?;
+    while !block.check(threshold) && block.report.iterations < settings.iterations {
+        let (most, least) = (ritz.first().copied().unwrap_or(0.0), ritz.last().copied().unwrap_or(0.0));
+        let unwanted = match settings.end {
+            SpectrumEnd::Largest => (bounds.0, least),
+            SpectrumEnd::Smallest => (least, bounds.1),
+        };
+        let filter = Filter::new(unwanted, most);
+        block.run_products(x, |product, x, y| filter.apply(product, settings.degree, x, y))?;
+        block.orthonormalise(x)?;
+        block.apply(x)?;
+        ritz = block.rayleigh_ritz(x, settings.wanted, before)?;
+        block.report.iterations += 1;
+    }
+    Ok(block.finish())
+}
+
+/// A Chebyshev polynomial of A that is at most 1 on an interval, scaled to 1 at a point outside it.
+struct Filter {
+    centre: f64,
+    half_width: f64,
+    /// The half width over the distance of the point from the centre.
+    ratio: f64,
+}
+
+impl Filter {
+    fn new((low, high): (f64, f64), at: f64) -> Self {
+        let (centre, half_width) = (0.5 * (low + high), (0.5 * (high - low)).max(f64::MIN_POSITIVE));
+        Self { centre, half_width, ratio: half_width / (at - centre) }
+    }
+
+    /// X = p(A) X by the three-term recurrence, where Y = A X is given and then overwritten. Returns the number of products.
+    fn apply<T: Kernels>(
+        &self,
+        product: &mut Product<'_, T>,
+        degree: u64,
+        x: &mut Vectors<T>,
+        y: &mut Vectors<T>,
+    ) -> Result<u64> {
+        let &Self { centre, half_width, ratio } = self;
+        // Degree 1: (A - c) X times the ratio over the half width.
+        let first = ratio / half_width;
+        y.axpby(-first * centre, x, first)?;
+        let mut sigma = ratio;
+        for _ in 1..degree {
+            let next = 1.0 / (2.0 / ratio - sigma);
+            let alpha = 2.0 * next / half_width;
+            // The older vector is overwritten by the newer one.
+            product.apply_scaled(alpha, y, -sigma * next, x)?;
+            x.axpby(-alpha * centre, y, 1.0)?;
+            std::mem::swap(x, y);
+            sigma = next;
+        }
+        std::mem::swap(x, y);
+        Ok(degree.saturating_sub(1))
+    }
+}
+
+/// An interval that contains all eigenvalues of a symmetric matrix.
+fn gershgorin<T: Kernels>(product: &Product<'_, T>) -> (f64, f64) {
+    let matrix = product.matrix();
+    let disc = |row: usize| {
+        let (columns, values) = matrix.row(row);
+        let (mut centre, mut radius) = (0.0, 0.0);
+        for (&column, &value) in columns.iter().zip(values) {
+            match column as usize == row {
+                true => centre += value.to_f64(),
+                false => radius += value.to_f64().abs(),
+            }
+        }
+        (centre - radius, centre + radius)
+    };
+    let wider = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.max(other.1));
+    let none = || (f64::INFINITY, f64::NEG_INFINITY);
+    let rows = (0..matrix.rows()).into_par_iter().with_min_len(1 << 12);
+    product.runtime().pool().install(|| rows.map(disc).reduce(none, wider))
+}
