@@ -45,7 +45,7 @@ impl Small {
                 let known: f64 = (0..row).map(|above| factor.at(above, row) * factor.at(above, column)).sum();
                 let rest = shifted - known;
                 match row == column {
-                    true if !(rest > rounding) => return None,
+                    true if rest.is_nan() || rest <= rounding => return None,
                     true => factor.set(row, row, rest.sqrt()),
                     false => factor.set(row, column, rest / factor.at(row, row)),
                 }
@@ -145,8 +145,8 @@ mod tests {
             let images = product(&a, &vectors);
             let gram = product(&transposed(&vectors), &vectors);
             for row in 0..a.size {
-                for column in 0..a.size {
-                    let error = images.at(row, column) - values[column] * vectors.at(row, column);
+                for (column, value) in values.iter().enumerate() {
+                    let error = images.at(row, column) - value * vectors.at(row, column);
                     prop_assert!(error.abs() < 1e-13, "{error}");
                     let unit = f64::from(row == column);
                     prop_assert!((gram.at(row, column) - unit).abs() < 1e-13);
