@@ -22,7 +22,7 @@
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`adapt`] | decisions from plans and measured times: processors, shares, what is remembered |
 //! | 9 | [`runtime`] | the API: runtime, product, vectors; recovery, reports |
-//! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library |
+//! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library; eigenvalue solvers |
 //! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
