@@ -45,6 +45,7 @@ mod study_conversion;
 mod study_estimate;
 mod study_output;
 mod study_run;
+mod study_solver;
 mod table;
 mod trace;
 mod tune;

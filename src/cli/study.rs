@@ -14,7 +14,7 @@ use super::overwrite::Output;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_output::{self, Finished};
 use super::table::count_of;
-use super::{study_check, study_conversion, study_estimate, study_run};
+use super::{study_check, study_conversion, study_estimate, study_run, study_solver};
 use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
@@ -285,6 +285,7 @@ impl Study<'_> {
             StudySubject::Kernel => self.kernels(&open),
             StudySubject::Run => self.run(first, timeline_keys),
             StudySubject::Conversion => self.conversions(first),
+            StudySubject::PowerIteration | StudySubject::SubspaceIteration => self.solve(first),
         }
     }
 
@@ -351,6 +352,17 @@ impl Study<'_> {
             self.journal.append(&timeline_key(&key), &ran.timeline)?;
         }
         self.keep(case, vec![ran.record])
+    }
+
+    fn solve(&mut self, case: &Case) -> Result<()> {
+        let (base, loaded) = (self.base(case)?, self.loaded()?);
+        let record = match (&loaded.single, case.dtype) {
+            (Some(single), Dtype::F32) => {
+                study_solver::measure(case, self.config, &self.session, single, &base)?
+            }
+            _ => study_solver::measure(case, self.config, &self.session, &loaded.double, &base)?,
+        };
+        self.keep(case, vec![record])
     }
 
     fn conversions(&mut self, case: &Case) -> Result<()> {

@@ -43,7 +43,9 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
         for (index, name) in sweep.kernels.iter().enumerate() {
             match sweep.subject {
                 StudySubject::Kernel => KernelNames::new(std::slice::from_ref(name)).map(drop),
-                StudySubject::Run => ProductOptions::kernel_named(name).map(drop),
+                StudySubject::Run | StudySubject::PowerIteration | StudySubject::SubspaceIteration => {
+                    ProductOptions::kernel_named(name).map(drop)
+                }
                 StudySubject::Conversion => Ok(()),
             }
             .map_err(|error| wrong("kernels", index, error.to_string()))?;

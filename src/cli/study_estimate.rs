@@ -2,6 +2,7 @@
 
 use super::options::{DeviceWord, Devices};
 use super::session::{MatrixSource, Session};
+use super::study_solver;
 use crate::cost::{Load, Profile, cpu_profile, emulated_profile, preset};
 use crate::error::Error;
 use crate::kernel::Processor;
@@ -83,12 +84,13 @@ pub fn estimate<'a>(
         match case.subject {
             // Planning and one pass in virtual time.
             StudySubject::Run if case.devices.contains("sim:") => {}
-            StudySubject::Run => {
+            StudySubject::Run | StudySubject::PowerIteration | StudySubject::SubspaceIteration => {
+                let products = study_solver::products(case.subject) as f64;
                 let seconds = || profiles.iter().map(|profile| profile.kernel_s(&load));
                 let together_s = 1.0 / seconds().map(|one_s| 1.0 / one_s.max(1e-9)).sum::<f64>();
                 let slowest_s = seconds().fold(0.0, f64::max);
-                let least = measured(settings, together_s);
-                let most = measured(settings, slowest_s);
+                let least = measured(settings, products * together_s);
+                let most = measured(settings, products * slowest_s);
                 total.add(Span { least_s: least.least_s, most_s: most.most_s }, 1.0);
             }
             StudySubject::Kernel => {

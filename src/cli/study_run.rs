@@ -17,10 +17,10 @@ use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
 /// Products that a plan is made for where the study does not set `repeat`.
-const PLANNED_PRODUCTS: u32 = 20;
+pub const PLANNED_PRODUCTS: u32 = 20;
 
 /// Most multiplications of a product that is verified: the reference is slow.
-const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
+pub const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
 
 /// The result of a case.
 pub struct CaseRun {
@@ -110,7 +110,7 @@ pub fn run<T: Kernels>(
 }
 
 /// The planning flags of a case.
-fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
+pub fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
     let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
     Ok(PlanningArguments {
         mode: case.mode.clone(),
@@ -174,16 +174,21 @@ fn traced(plan: &Plan, descriptions: &[crate::device::Description], report: &Run
     trace
 }
 
+/// The names of the kernels of a plan.
+pub fn chosen_kernels(plan: &Plan) -> String {
+    let mut chosen: Vec<&str> =
+        plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home).name()).collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen.join(" + ")
+}
+
 /// Fills in the plan and the trace of a run.
 fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     let summary = trace.summary();
     record.device_count = plan.computing().count();
     record.chunks = Some(plan.chunks.len());
-    let mut chosen: Vec<&str> =
-        plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home).name()).collect();
-    chosen.sort_unstable();
-    chosen.dedup();
-    record.chosen = Some(chosen.join(" + "));
+    record.chosen = Some(chosen_kernels(plan));
     record.predicted_s = Some(plan.predicted_s);
     record.hidden_fraction = summary.hidden_fraction;
     record.idle_fraction = summary.idle_fraction;

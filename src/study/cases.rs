@@ -89,7 +89,7 @@ impl Sweep {
             names => names.to_vec(),
         };
         let (kernels, ks, chunk_bytes) = match self.subject {
-            Subject::Run => {
+            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration => {
                 let kernels = named("auto").into_iter().map(|kernel| vec![kernel]).collect();
                 (kernels, self.k.iter().copied().map(Some).collect(), optional(&self.chunk_bytes))
             }

@@ -67,6 +67,19 @@ pub enum Subject {
     Kernel,
     /// The conversions between formats, serial and parallel.
     Conversion,
+    /// A whole solve by block power iteration, with a fixed number of iterations.
+    #[serde(rename = "power_iteration")]
+    PowerIteration,
+    /// A whole solve by Chebyshev-filtered subspace iteration, with a fixed number of iterations.
+    #[serde(rename = "subspace_iteration")]
+    SubspaceIteration,
+}
+
+impl Subject {
+    /// Whether a case is a whole solve.
+    pub fn is_solver(self) -> bool {
+        matches!(self, Self::PowerIteration | Self::SubspaceIteration)
+    }
 }
 
 /// How many threads the CPU gets.
@@ -144,7 +157,8 @@ pub struct Sweep {
     /// Threads of the CPU.
     #[serde(default)]
     pub threads: Threads,
-    /// Kernels by name. A `run` sweep has one case for each (or `auto`); a `kernel` sweep measures all of them in one case.
+    /// Kernels by name. A sweep of products or solves has one case for each (or `auto`); a `kernel` sweep measures all of them in
+    /// one case.
     #[serde(default, deserialize_with = "one_or_many")]
     pub kernels: Vec<String>,
     /// Transfer modes of A, as `--mode` takes them.
@@ -271,6 +285,19 @@ impl Sweep {
                 return Err(("threads", reason));
             }
             _ => {}
+        }
+        if self.subject.is_solver() {
+            // A and all vectors stay on the devices.
+            for (key, is_set) in [
+                ("mode", self.mode != auto()),
+                ("transfer", self.transfer != auto()),
+                ("chunk_bytes", !self.chunk_bytes.is_empty()),
+                ("against", !self.against.is_empty()),
+            ] {
+                if is_set {
+                    return Err((key, format!("{key} has no effect on a solver; remove it")));
+                }
+            }
         }
         for matrix in &self.matrices {
             with_counts(matrix, 1, 1).map_err(|reason| ("matrices", reason))?;

@@ -25,6 +25,12 @@ pub enum Measured {
     Peer,
     /// A conversion between formats.
     Conversion,
+    /// A whole solve by block power iteration.
+    #[serde(rename = "power_iteration")]
+    PowerIteration,
+    /// A whole solve by Chebyshev-filtered subspace iteration.
+    #[serde(rename = "subspace_iteration")]
+    SubspaceIteration,
 }
 
 impl Measured {
@@ -35,6 +41,8 @@ impl Measured {
             Self::Kernel => "kernel",
             Self::Peer => "peer",
             Self::Conversion => "conversion",
+            Self::PowerIteration => "power_iteration",
+            Self::SubspaceIteration => "subspace_iteration",
         }
     }
 }
@@ -76,11 +84,11 @@ pub struct Record {
     pub transfer: Option<String>,
     /// Whether the run was simulated.
     pub simulated: bool,
-    /// Its times, in seconds.
+    /// Its times, in seconds: of a product, a kernel, a conversion or a whole solve.
     pub times: Times,
     /// The predicted time.
     pub predicted_s: Option<f64>,
-    /// Floating-point operations.
+    /// Floating-point operations; of a solve, those of its products.
     pub flops: Option<f64>,
     /// Compulsory bytes, as [`BYTE_MODEL`] defines them.
     pub bytes: Option<u64>,

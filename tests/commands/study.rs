@@ -125,6 +125,42 @@ assert table.k.dropna().astype(int).min() == 1
 }
 
 #[test]
+fn a_study_measures_whole_solves() {
+    let place = Place::new();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/solvers.toml");
+    let report = place.json(&format!("study {} --output out --json", config.display()));
+    assert_eq!(report["cases"]["all"], report["cases"]["finished"]);
+    let records = report["records"].as_array().unwrap();
+    for record in records {
+        assert!(record["reason"].is_null() && record["checked"]["passed"] == true, "{record}");
+        assert!(record["times"]["median"].as_f64() > Some(0.0), "{record}");
+        let (nnz, k) = (record["matrix"]["nnz"].as_f64().unwrap(), record["k"].as_f64().unwrap());
+        let products = match record["measured"].as_str().unwrap() {
+            "power_iteration" => 20.0,
+            "subspace_iteration" => 31.0,
+            other => panic!("{other} was measured"),
+        };
+        assert_eq!(record["flops"].as_f64(), Some(2.0 * products * nnz * k), "{record}");
+    }
+    let of = |devices: &str| records.iter().filter(|record| record["devices"] == devices).count();
+    assert!(of("cpu") > 2 && of("cpu,emu:0") == 1, "{records:?}");
+    validate("study.json", &place.path("out/results.json"));
+    let again = place.json(&format!("study {} --output out --json", config.display()));
+    assert_eq!(again["cases"]["kept"], report["cases"]["all"]);
+}
+
+#[test]
+fn solves_that_cannot_be_measured_are_named() {
+    let place = Place::new();
+    let text =
+        "title = 'a'\n[measure]\nrepeat = 1\n[[sweep]]\nname = 's'\nsubject = 'power_iteration'\nk = 2\n";
+    place.write("mode.toml", format!("{text}matrices = 'gen:stencil5,n=9'\nmode = 'stream'"));
+    place.fail("study mode.toml", 2, "mode.toml:9: sweep s: mode has no effect on a solver");
+    place.write("tall.toml", format!("{text}matrices = 'gen:uniform,rows=30,degree=3,cols=20'"));
+    place.fail("study tall.toml", 4, "a 30 x 20 matrix has no eigenvalues");
+}
+
+#[test]
 fn bench_results_follow_their_schema() {
     let place = Place::new();
     place.succeed(

@@ -234,8 +234,11 @@ pub fn time_by_share(swept: &Swept<'_>) -> Option<Figure> {
         Plot::Lines(Lines { x, y, series })
     };
     let noun = capitalised(swept.time_noun());
-    let caption =
-        format!("{noun} of one product by the share of it that the CPU computes.{}", swept.error_bars());
+    let caption = format!(
+        "{noun} of one {} by the share of it that the CPU computes.{}",
+        swept.unit(),
+        swept.error_bars()
+    );
     figure(
         swept,
         ("time by share", "Which CPU share is fastest?".into(), caption),

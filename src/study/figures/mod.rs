@@ -57,6 +57,11 @@ impl<'a> Swept<'a> {
     }
 
     /// The number of distinct values in the records with times.
+    /// The noun for what a time is of.
+    fn unit(&self) -> &'static str {
+        if self.sweep.subject.is_solver() { "solve" } else { "product" }
+    }
+
     fn values<K: PartialEq>(&self, of: impl Fn(&Record) -> K) -> usize {
         let mut known: Vec<K> = Vec::new();
         for record in self.timed() {
