@@ -19,8 +19,8 @@ use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    Case, CaseResult, Journal, KernelNames, MatrixFacts, Record, StudyConfig, StudySubject, compulsory_bytes,
-    key_of, records_of, used_columns,
+    Case, CaseResult, Journal, KernelNames, MatrixFacts, Measured, Record, StudyConfig, StudySubject,
+    compulsory_bytes, key_of, records_of, used_columns,
 };
 
 /// The cost model that plans are made with: the one that `rowloom calibrate` wrote, where there is one.
@@ -415,6 +415,7 @@ fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -
     let is_run = case.subject == StudySubject::Run;
     Record {
         sweep: case.sweep.clone(),
+        measured: Measured::of(case.subject),
         matrix: facts.unwrap_or_else(|| MatrixFacts { name: case.matrix.clone(), ..MatrixFacts::default() }),
         mode: Some(case.mode.clone()).filter(|_| is_run),
         schedule: Some(case.schedule.clone()),

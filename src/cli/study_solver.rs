@@ -57,7 +57,7 @@ pub fn measure<T: Kernels>(
     };
     let runtime = planning::runtime(&planning, session, Clock::start())?;
     let mut product = runtime.product(view).columns(k).options(options).build()?;
-    let start = session.pool.install(|| start_vectors(&mut product))?;
+    let start = start_vectors(&mut product)?;
     let mut x = product.vectors()?;
 
     let settings = settings(config);
@@ -79,10 +79,7 @@ pub fn measure<T: Kernels>(
     };
     let plan = product.vector_plan()?;
     Ok(Record {
-        measured: match case.subject {
-            StudySubject::PowerIteration => Measured::PowerIteration,
-            _ => Measured::SubspaceIteration,
-        },
+        measured: Measured::of(case.subject),
         schedule: Some(case.schedule.clone()),
         cpu_share: case.cpu_share,
         kernel: case.kernels.first().cloned().unwrap_or_default(),

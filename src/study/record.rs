@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::{CaseResult, KernelResult};
 use super::check::Checked;
+use super::config::Subject;
 use super::doubts::doubts;
 use super::facts::MatrixFacts;
 use super::times::Times;
@@ -34,6 +35,17 @@ pub enum Measured {
 }
 
 impl Measured {
+    /// The kind of the results of a subject.
+    pub fn of(subject: Subject) -> Self {
+        match subject {
+            Subject::Run => Self::Run,
+            Subject::Kernel => Self::Kernel,
+            Subject::Conversion => Self::Conversion,
+            Subject::PowerIteration => Self::PowerIteration,
+            Subject::SubspaceIteration => Self::SubspaceIteration,
+        }
+    }
+
     /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
