@@ -3,7 +3,7 @@
 //! Only speed depends on it. A missing, damaged or foreign file is ignored.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -62,8 +62,12 @@ impl Learned {
 
     /// What was remembered of the product `key`; nothing known otherwise.
     pub fn load(key: LearnedKey) -> Self {
+        Self::load_from(cache_folder().as_deref(), key)
+    }
+
+    fn load_from(folder: Option<&Path>, key: LearnedKey) -> Self {
         let read = || {
-            let found: Self = serde_json::from_slice(&std::fs::read(path(&key)?).ok()?).ok()?;
+            let found: Self = serde_json::from_slice(&std::fs::read(path(folder?, &key)?).ok()?).ok()?;
             let valid = found.seconds.iter().all(|(_, seconds)| seconds.is_finite() && *seconds > 0.0);
             (found.key == key && valid).then_some(found)
         };
@@ -72,7 +76,13 @@ impl Learned {
 
     /// Stores it, if the folder is writable.
     pub fn save(&self) {
-        let Some(path) = path(&self.key) else { return };
+        if let Some(folder) = cache_folder() {
+            self.save_in(&folder);
+        }
+    }
+
+    fn save_in(&self, folder: &Path) {
+        let Some(path) = path(folder, &self.key) else { return };
         let write = || -> std::result::Result<(), String> {
             path.parent().map(std::fs::create_dir_all).transpose().map_err(|error| error.to_string())?;
             let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
@@ -84,9 +94,9 @@ impl Learned {
     }
 }
 
-fn path(key: &LearnedKey) -> Option<PathBuf> {
+fn path(folder: &Path, key: &LearnedKey) -> Option<PathBuf> {
     let hash = xxh3_64(&serde_json::to_vec(key).ok()?);
-    Some(cache_folder()?.join("learned").join(format!("{hash:016x}.json")))
+    Some(folder.join("learned").join(format!("{hash:016x}.json")))
 }
 
 /// The user's folder for files that can be made again.
@@ -94,4 +104,109 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(caches.join("rowloom"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::course::Alternative;
+    use super::*;
+
+    const CPU_S: f64 = 0.010;
+    const GPU_S: f64 = 0.012;
+    const OPENING_S: f64 = 0.3;
+
+    fn key() -> LearnedKey {
+        LearnedKey {
+            matrix: Fingerprint { rows: 5, cols: 6, nnz: 7, row_pointers: "0011".into() },
+            k: 8,
+            dtype: Dtype::F64,
+            threads: 2,
+            request: "auto".into(),
+            program: "1.0".into(),
+        }
+    }
+
+    /// A course that measured the CPU and the GPUs, and found the CPU faster than predicted.
+    fn measured() -> Course {
+        let mut course = Course::new(Some(1000));
+        for (processors, seconds) in [(Processors::Gpu, GPU_S), (Processors::Cpu, CPU_S)] {
+            course.propose(Alternative::new(processors, 5.0 * seconds, 0.1, None));
+            course.change_to(processors);
+            (0..5).for_each(|_| course.record(seconds));
+        }
+        course
+    }
+
+    #[test]
+    fn a_second_process_starts_where_the_first_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Learned::load_from(Some(folder.path()), key());
+        assert!(first.seconds.is_empty());
+        assert!(first.update(&measured()));
+        first.save_in(folder.path());
+        let second = Learned::load_from(Some(folder.path()), key());
+        assert_eq!(second.seconds(Processors::Cpu), Some(CPU_S));
+        assert_eq!(second.seconds(Processors::Gpu), Some(GPU_S));
+        assert_eq!(second.seconds(Processors::Both), None);
+
+        // The model predicts that the GPUs are ten times faster; the first process measured that they are slower.
+        for (remembered, pays) in [(None, true), (second.seconds(Processors::Gpu), false)] {
+            let cpu_s = remembered.and(second.seconds(Processors::Cpu));
+            let mut course = Course::new(Some(1000));
+            course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, cpu_s));
+            let predicted_s = 0.1 * CPU_S;
+            assert_eq!(course.may_pay(OPENING_S, remembered.unwrap_or(predicted_s)), pays);
+            course.propose(Alternative::new(Processors::Gpu, predicted_s, 0.1, remembered));
+            assert_eq!(course.next() == Some(Processors::Gpu), pays);
+        }
+    }
+
+    #[test]
+    fn times_are_stored_again_only_if_they_changed() {
+        let mut learned = Learned { key: key(), seconds: Vec::new() };
+        assert!(learned.update(&measured()));
+        assert!(!learned.update(&measured()));
+        learned.seconds[0].1 *= 1.1;
+        assert!(learned.update(&measured()));
+        assert!(!learned.update(&Course::new(None)), "nothing was measured");
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_file_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut learned = Learned { key: key(), seconds: Vec::new() };
+        learned.update(&measured());
+        learned.save_in(folder.path());
+        let load = |key: LearnedKey| Learned::load_from(Some(folder.path()), key);
+        assert_eq!(load(key()), learned);
+        assert!(load(LearnedKey { k: 9, ..key() }).seconds.is_empty());
+        assert!(load(LearnedKey { program: "1.1".into(), ..key() }).seconds.is_empty());
+
+        let path = path(folder.path(), &key()).unwrap();
+        let intact = std::fs::read_to_string(&path).unwrap();
+        let number = serde_json::to_string(&CPU_S).unwrap();
+        let damaged = [
+            intact[..intact.len() / 2].to_owned(),
+            String::new(),
+            "[]".into(),
+            intact.replace(&number, "-1.0"),
+            intact.replace(&number, "0.0"),
+            intact.replace("\"0011\"", "\"0012\""),
+        ];
+        for text in damaged {
+            assert_ne!(text, intact);
+            std::fs::write(&path, &text).unwrap();
+            assert!(load(key()).seconds.is_empty(), "{text}");
+        }
+        assert!(Learned::load_from(None, key()).seconds.is_empty(), "without a folder nothing is known");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        Learned { key: key(), seconds: vec![(Processors::Cpu, CPU_S)] }.save_in(&file);
+        assert!(Learned::load_from(Some(&file), key()).seconds.is_empty());
+    }
 }

@@ -44,3 +44,56 @@ pub fn scale_times(profile: &mut Profile, factor: f64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+    use crate::matrix::{Csr, generate};
+    use crate::plan::{Mode, make};
+    use crate::work::Work;
+
+    #[test]
+    fn a_cpu_that_measured_slower_gets_a_smaller_share() {
+        let matrix: Csr<f64> = generate("stencil27,n=40", 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let machine = preset("h200").unwrap();
+        let optional = |name: &str, profile: &Profile| DeviceSpec {
+            required: false,
+            ..DeviceSpec::new(name, profile.clone())
+        };
+        let devices = vec![optional("cpu", &machine.cpu), optional("sim:h200/0", &machine.gpus[0])];
+        let mut request = PlanRequest::new(work, devices, machine.host.clone());
+        (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
+        let alone_s = |request: &PlanRequest<'_>| {
+            let alone = restricted_to(request, Processor::Cpu).unwrap();
+            assert!(alone.devices.len() == 1 && alone.mode.is_none());
+            make(&alone).unwrap().predicted_s
+        };
+        let rows = |request: &PlanRequest<'_>| {
+            let plan = make(request).unwrap();
+            plan.devices.iter().find(|device| device.name == "cpu").map_or(0, |device| device.rows)
+        };
+        let (before_s, before) = (alone_s(&request), rows(&request));
+        scale_times(&mut request.devices[0].profile, 1.5);
+        scale_times(&mut request.devices[0].profile, 2.0);
+        assert!((alone_s(&request) / before_s - 3.0).abs() < 1e-9, "corrections multiply");
+        assert!(rows(&request) < before, "{} rows of {before}", rows(&request));
+    }
+
+    #[test]
+    fn a_restricted_request_keeps_the_devices_of_one_kind() {
+        let matrix: Csr<f64> = generate("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let machine = preset("h200").unwrap();
+        let devices = vec![
+            DeviceSpec::new("cpu", machine.cpu.clone()),
+            DeviceSpec::new("sim:h200/0", machine.gpus[0].clone()),
+        ];
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let mut request = PlanRequest::new(work, devices, machine.host);
+        request.mode = Some(Mode::Stream);
+        let gpu = restricted_to(&request, Processor::Gpu).unwrap();
+        assert_eq!((gpu.devices.len(), gpu.mode), (1, Some(Mode::Stream)));
+        assert!(restricted_to(&gpu, Processor::Cpu).is_none());
+    }
+}

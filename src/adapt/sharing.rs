@@ -79,3 +79,37 @@ pub fn moved_share(one: &Plan, other: &Plan) -> f64 {
     let differ = one.devices.iter().map(|device| device.nnz.abs_diff(of(&device.name)));
     differ.sum::<u64>() as f64 / (2.0 * all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+    use crate::matrix::{Csr, generate};
+    use crate::plan::{DeviceSpec, Mode, make};
+    use crate::work::Work;
+
+    #[test]
+    fn moved_nonzeros_are_counted_once() {
+        let matrix: Csr<f64> = generate("stencil27,n=60", 1, 1 << 30).unwrap().matrix;
+        let machine = preset("h200").unwrap();
+        let devices = vec![
+            DeviceSpec::new("cpu", machine.cpu.clone()),
+            DeviceSpec::new("sim:h200/0", machine.gpus[0].clone()),
+        ];
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let mut request = PlanRequest::new(work, devices, machine.host);
+        (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
+        let with_share = |request: &mut PlanRequest<'_>, share| {
+            request.cpu_share = Some(share);
+            make(request).unwrap()
+        };
+        let (quarter, half) = (with_share(&mut request, 0.25), with_share(&mut request, 0.5));
+        assert!(is_shared(&quarter) && is_shared(&half));
+        assert!((moved_share(&quarter, &half) - 0.25).abs() < 0.02);
+        assert_eq!(moved_share(&half, &half), 0.0);
+        request.devices.iter_mut().for_each(|device| device.required = false);
+        for share in [0.0, 1.0] {
+            assert!(!is_shared(&with_share(&mut request, share)));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! `--tune`: which kernels are worth timing on a matrix, how the times correct a profile, and where they are stored.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,16 +71,20 @@ pub fn correct_profile(
 }
 
 impl Tuned {
-    /// The path of its file.
-    fn path(&self) -> Option<PathBuf> {
+    /// The path of its file in a folder.
+    fn path(&self, folder: &Path) -> PathBuf {
         let Self { matrix, k, dtype, device, threads, .. } = self;
         let name = format!("{}-{k}-{}-{device}-{threads}.json", matrix.row_pointers, dtype.name());
-        Some(cache_folder()?.join("tuned").join(name))
+        folder.join("tuned").join(name)
     }
 
     /// The stored times of the same product on the same device.
     pub fn load(&self) -> Option<Vec<(Form, f64)>> {
-        let text = std::fs::read(self.path()?).ok()?;
+        self.load_from(&cache_folder()?)
+    }
+
+    fn load_from(&self, folder: &Path) -> Option<Vec<(Form, f64)>> {
+        let text = std::fs::read(self.path(folder)).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let same = Self { forms: found.forms.clone(), ..self.clone() } == found;
         same.then_some(found.forms)
@@ -88,13 +92,101 @@ impl Tuned {
 
     /// Stores the times, if the folder is writable.
     pub fn save(&self) {
-        let written = self.path().map(|path| {
+        if let Some(folder) = cache_folder() {
+            self.save_in(&folder);
+        }
+    }
+
+    fn save_in(&self, folder: &Path) {
+        let path = self.path(folder);
+        let write = || -> std::result::Result<(), String> {
             path.parent().map(std::fs::create_dir_all).transpose().map_err(|error| error.to_string())?;
             let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
             files::replace(&path, |file| file.write_all(&text)).map_err(|error| error.to_string())
-        });
-        if let Some(Err(error)) = written {
+        };
+        if let Err(error) = write() {
             tracing::debug!(%error, "the kernel times could not be stored");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+    use crate::matrix::generate;
+    use crate::work::{ChunkRows, Work};
+
+    const K: u64 = 8;
+
+    /// The profile of an H200, the features of a stencil, and the forms that would be timed on it.
+    fn forms() -> (Profile, Features, Vec<Form>) {
+        let matrix = generate::<f64>("stencil27,n=20", 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), K as usize).unwrap();
+        let features = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });
+        let profile = preset("h200").unwrap().gpus[0].clone();
+        let kernels = kernels_to_time(&profile, &features, K, Dtype::F64);
+        assert_eq!(kernels.len(), KERNELS_TO_TIME);
+        let forms = kernels.iter().flat_map(|&kernel| Form::all(kernel, Dtype::F64, K, profile.compiles));
+        let forms = forms.filter(|form| form.supports(&features)).collect();
+        (profile, features, forms)
+    }
+
+    #[test]
+    fn measured_forms_get_their_times_and_the_others_the_worst_ratio() {
+        let (mut profile, features, forms) = forms();
+        let plain = profile.clone();
+        let seconds = |form: &Form| plain.form_s(form, &features, K, Dtype::F64);
+        let timed: Vec<(Form, f64)> = forms
+            .iter()
+            .enumerate()
+            .map(|(index, form)| (*form, (1 + index) as f64 * seconds(form)))
+            .collect();
+        correct_profile(&mut profile, &features, K, Dtype::F64, &[]);
+        assert_eq!(profile, plain, "without times nothing is corrected");
+        correct_profile(&mut profile, &features, K, Dtype::F64, &timed);
+        for (form, measured_s) in &timed {
+            let corrected_s = profile.form_s(form, &features, K, Dtype::F64);
+            assert!((corrected_s / measured_s - 1.0).abs() < 1e-9, "{form:?}");
+        }
+        let measured = |kernel: KernelId| forms.iter().any(|form| form.kernel == kernel);
+        let other = eligible(plain.processor).iter().copied().find(|&kernel| !measured(kernel)).unwrap();
+        let other = Form::all(other, Dtype::F64, K, plain.compiles)[0];
+        let ratio = profile.form_s(&other, &features, K, Dtype::F64) / seconds(&other);
+        assert!((ratio - timed.len() as f64).abs() < 1e-9, "{ratio}");
+        // A second correction starts from the model again.
+        correct_profile(&mut profile, &features, K, Dtype::F64, &timed);
+        let (form, measured_s) = timed[0];
+        assert!((profile.form_s(&form, &features, K, Dtype::F64) / measured_s - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stored_times_belong_to_one_product_on_one_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let forms: Vec<(Form, f64)> = forms().2.into_iter().map(|form| (form, 0.25)).collect();
+        let tuned = Tuned {
+            matrix: Fingerprint { rows: 5, cols: 6, nnz: 7, row_pointers: "0011".into() },
+            k: K,
+            dtype: Dtype::F64,
+            device: "h200".into(),
+            threads: 0,
+            forms: Vec::new(),
+        };
+        assert_eq!(tuned.load_from(folder.path()), None);
+        Tuned { forms: forms.clone(), ..tuned.clone() }.save_in(folder.path());
+        assert_eq!(tuned.load_from(folder.path()), Some(forms));
+        let others = [
+            Tuned { k: 9, ..tuned.clone() },
+            Tuned { dtype: Dtype::F32, ..tuned.clone() },
+            Tuned { threads: 2, ..tuned.clone() },
+            Tuned { device: "h100".into(), ..tuned.clone() },
+            // The same row pointers with other columns give the same file name.
+            Tuned { matrix: Fingerprint { cols: 60, ..tuned.matrix.clone() }, ..tuned.clone() },
+        ];
+        for other in others {
+            assert_eq!(other.load_from(folder.path()), None, "{other:?}");
+        }
+        std::fs::write(tuned.path(folder.path()), "{").unwrap();
+        assert_eq!(tuned.load_from(folder.path()), None, "a damaged file is ignored");
     }
 }

@@ -1,6 +1,6 @@
 //! Choosing kernels and devices: `--reproducible`, `--tune`, `--model`, `calibrate` and `bench --oracle`.
 
-use crate::support::{Outcome, Place};
+use crate::support::Place;
 use serde_json::Value;
 
 /// The kernels of a plan's chunks, each once.
@@ -171,22 +171,38 @@ fn a_similar_measured_matrix_is_named_and_plans_stay_small() {
 #[test]
 fn tuned_kernel_times_are_reused() {
     let place = Place::new();
-    let run = |words: &str| -> Outcome {
-        let output = place.command(words).env("XDG_CACHE_HOME", place.path("cache")).output().unwrap();
-        Outcome {
-            code: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    };
     let words = "run gen:stencil5,n=20 -k 4 --devices cpu,emu:0 --repeat 1 --warmup 0 --verify --tune";
-    let first = run(words);
+    let first = place.run(words);
     assert_eq!(first.code, 0, "{}", first.stderr);
     assert!(!first.stderr.contains("an earlier --tune"), "{}", first.stderr);
-    let again = run(words);
+    let again = place.run(words);
     assert_eq!(again.stderr.matches("an earlier --tune").count(), 2, "{}", again.stderr);
-    let other = run(&words.replace("-k 4", "-k 5"));
+    let other = place.run(&words.replace("-k 4", "-k 5"));
     assert!(!other.stderr.contains("an earlier --tune"), "{}", other.stderr);
+}
+
+#[test]
+fn measured_times_are_remembered_and_a_damaged_file_is_ignored() {
+    let place = Place::new();
+    let words = "run gen:stencil5,n=20 -k 4 --repeat 5 --warmup 0 --verify";
+    let files = || -> Vec<std::path::PathBuf> {
+        let folder = std::fs::read_dir(place.cache().join("rowloom/learned"));
+        folder.map_or_else(|_| Vec::new(), |folder| folder.map(|file| file.unwrap().path()).collect())
+    };
+    place.succeed(&format!("{words} --no-refine"));
+    assert!(files().is_empty());
+    place.succeed(words);
+    let [file] = &files()[..] else { panic!("one product, one file: {:?}", files()) };
+    let cpu_s = || {
+        let learned: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        learned["seconds"][0][1].as_f64().unwrap()
+    };
+    assert!(cpu_s() > 0.0);
+    std::fs::write(file, "{").unwrap();
+    place.succeed(words);
+    assert!(files().len() == 1 && cpu_s() > 0.0);
+    place.succeed(&words.replace("-k 4", "-k 5"));
+    assert_eq!(files().len(), 2);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_failed_device_is_named_and_its_chunks_are_recovered() {
     assert!(table.contains("fault") && table.contains("recovered on cpu"), "{table}");
 }
 
-/// A model of a CPU about as slow as the emulator, so that both could share a product and are timed alone first.
+/// A model of a CPU about as slow as the emulator, so that both get a part of a product.
 fn slow_cpu() -> String {
     let weights = format!("[6.0{}]", ", 0.0".repeat(44));
     format!(
@@ -131,21 +131,35 @@ fn slow_cpu() -> String {
 }
 
 #[test]
-fn devices_are_timed_alone_before_they_share_and_a_fault_in_a_trial_is_recovered() {
+fn a_fault_in_a_shared_product_is_recovered() {
     let place = Place::new();
     place.write("slow.toml", slow_cpu());
-    let run = "run gen:stencil27,n=16 -k 8 --threads 2 --repeat 2 --model slow.toml --verify --json";
+    let run = "run gen:stencil27,n=16 -k 8 --threads 2 --warmup 3 --repeat 2 --model slow.toml --mode oneshot --verify --json";
     for fault in ["", "?lost_at_operation=3", "?fail_launch=1", "?out_of_memory_at_allocation=1"] {
-        let report =
-            place.json(&format!("{run} --mode oneshot --devices cpu,emu:0{fault} --trace trace.json"));
-        let trace = place.read("trace.json");
-        assert!(trace.contains("time the CPU alone") && trace.contains("time the GPUs alone"), "{fault}");
+        let report = place.json(&format!("{run} --devices cpu,emu:0{fault}"));
         assert_eq!(report["verify"]["passed"], true, "{fault}");
         assert_eq!(report["faults"].as_array().unwrap().is_empty(), fault.is_empty(), "{fault}");
     }
-    // With fewer warm-up products no device is timed alone.
-    place.succeed(&format!("{run} --warmup 1 --mode oneshot --devices cpu,emu:0 --trace trace.json"));
-    assert!(!place.read("trace.json").contains("alone"));
+}
+
+#[test]
+fn no_product_is_computed_for_measurement_alone() {
+    let place = Place::new();
+    place.write("slow.toml", slow_cpu());
+    let run = "run gen:stencil27,n=16 -k 8 --threads 2 --model slow.toml --verify --json";
+    place.json(&format!("{run} --warmup 0 --repeat 6 --devices cpu,emu:0 --trace trace.json"));
+    let trace: Value = serde_json::from_str(&place.read("trace.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let mut runs: Vec<u64> = events.iter().filter_map(|event| event["args"]["run"].as_u64()).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    assert_eq!(runs, [0, 1, 2, 3, 4, 5]);
+    // A is resident, so everything that the emulator launches is a chunk of a product: 3 chunks, 2 + 4 products.
+    let launches = |failing: u64| {
+        let devices = format!("emu:0?fail_launch={failing}");
+        place.run(&format!("{run} --warmup 2 --repeat 4 --chunks 3 --mode resident --devices {devices}")).code
+    };
+    assert_eq!((launches(18), launches(19)), (4, 0));
 }
 
 #[test]

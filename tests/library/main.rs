@@ -1,6 +1,7 @@
 //! Tests of the library through its public interface, one topic per file. They are one crate, because each test crate links the
 //! whole library.
 
+mod adapting;
 mod bad_matrix_market;
 mod devices_agree;
 mod kernels_agree;

@@ -296,6 +296,7 @@ impl Accelerator {
 
     /// The launch of the kernel of `chunk`, which is stored at `at`; its slice of Y is in `y_slot`
     /// and becomes `alpha` A X.
+    #[expect(clippy::too_many_arguments, reason = "the binder has each of them from another place")]
     pub fn launch(
         &self,
         chunk: &Chunk,

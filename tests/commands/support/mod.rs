@@ -2,7 +2,7 @@
 
 pub mod python;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -10,6 +10,8 @@ use serde_json::Value;
 /// A temporary folder to run `rowloom` in.
 pub struct Place {
     folder: tempfile::TempDir,
+    /// What runs learn is kept here, for all commands of the place.
+    cache: tempfile::TempDir,
 }
 
 /// What a run left behind.
@@ -21,11 +23,16 @@ pub struct Outcome {
 
 impl Place {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The folder of files that can be made again.
+    pub fn cache(&self) -> &Path {
+        self.cache.path()
     }
 
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
@@ -50,6 +57,7 @@ impl Place {
         command.current_dir(self.folder.path()).args(words.split_whitespace());
         // What was measured of the machine that tests run on is none of their business.
         command.env("XDG_CONFIG_HOME", self.path("config"));
+        command.env("XDG_CACHE_HOME", self.cache.path());
         command
     }
 
