@@ -186,7 +186,7 @@ impl Plan {
 }
 
 /// The least bytes of a block: below them, the latency of copies costs more than overlap gains. Infinite for the host.
-fn least_block_bytes(profile: &Profile) -> f64 {
+pub(super) fn least_block_bytes(profile: &Profile) -> f64 {
     profile.link.as_ref().map_or(f64::INFINITY, |link| {
         LATENCIES_PER_BLOCK * link.latency_us * 1e-6 * link.to_device_gb_per_s * 1e9
     })

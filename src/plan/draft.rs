@@ -5,18 +5,14 @@ use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp
 use super::explain::{describe, list, mode_reason};
 use super::kernels::{ChunkKernels, Forms};
 use super::memory::budget;
-use super::part::{CHUNKS_PER_DEVICE, Part};
-use super::predict::{memory_s, whole, x_s};
+use super::part::Part;
 use super::request::{DeviceSpec, PlanRequest};
 use super::tail::{predict, split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
-use crate::cost::{Choice, HostRates, Load, Profile};
+use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::work::features::features;
-use crate::work::{ChunkRows, Features, Fingerprint, Position, PositionRange, position_at, split};
+use crate::work::{ChunkRows, Fingerprint, Position, PositionRange, position_at};
 
-/// Samples of the rows from which the speed of each device is predicted.
-const SAMPLES: usize = 32;
 /// Share of the work of a device that was named and would not make the product faster.
 const MIN_SHARE: f64 = 1.0 / 64.0;
 /// A row is split between devices only if it costs more than the whole product divided by this.
@@ -145,7 +141,7 @@ impl Draft<'_> {
     }
 
     /// The host's rates with the copy bandwidth divided among the GPUs.
-    fn host_share(&self) -> HostRates {
+    pub fn host_share(&self) -> HostRates {
         let host = &self.request.host;
         HostRates { copy_gb_per_s: host.copy_gb_per_s / self.gpus().max(1) as f64, ..host.clone() }
     }
@@ -159,45 +155,7 @@ impl Draft<'_> {
             shares[only] = 1.0;
             return Ok((shares, None));
         }
-        let pieces = split(work, PositionRange::all(work), SAMPLES);
-        let samples = features(work, &pieces);
-        let (k, host) = (work.k() as u64, self.host_share());
-        let reads_csr = self.forms.read_csr();
-        let line = |device: &DeviceSpec| {
-            if device.profile.link.is_none() {
-                return self.host_line(device);
-            }
-            let choices = pieces.iter().zip(&samples);
-            let choices = choices.map(|(piece, sample)| self.choice(&device.profile, piece, sample));
-            let choices = choices.collect::<Result<Vec<Choice>>>()?;
-            // In the layout of the kernels, which may be larger than A itself.
-            let staged = choices.iter().zip(pieces.iter().zip(&samples)).map(|(choice, (piece, sample))| {
-                let form = &choice.form;
-                let footprint = work.footprint(piece, form.layout(), &form.variant, sample.max);
-                footprint.map_or(0, |footprint| footprint.slot_bytes)
-            });
-            let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
-            let traffic = self.traffic(1.0, reads_csr);
-            let registered = transfer::choose(&device.profile, &host, &traffic).chosen;
-            let parts = samples.iter().zip(&choices);
-            let parts = parts.map(|(sample, choice)| (*sample, choice.form, choice.predicted_s));
-            let steps = whole(&device.profile, &host, parts, k, work.dtype()).in_mode(self.mode);
-            let steps = steps.with(registered);
-            let starts = samples.len() as f64 * device.profile.launch_us * 1e-6;
-            let free = budget(device).saturating_sub(work.x_bytes());
-            let most = if device.profile.link.is_some() && self.mode == Mode::Resident {
-                // Leaves some memory for slots of Y and for padding.
-                0.95 * free as f64 / (a_bytes + work.y_bytes() / CHUNKS_PER_DEVICE as u64) as f64
-            } else {
-                1.0
-            };
-            Ok(Line {
-                fixed_s: x_s(&device.profile, &host, work.x_bytes(), registered),
-                whole_s: (steps.longest_s() - starts).max(0.0),
-                most,
-            })
-        };
-        let lines: Vec<Line> = devices.iter().flatten().map(line).collect::<Result<_>>()?;
+        let lines = self.lines(devices)?;
         let Some((balanced, _)) = balance(&lines) else {
             return Err(Error::DoesNotFit {
                 what: "A, X and Y on the devices".into(),
@@ -265,19 +223,6 @@ impl Draft<'_> {
         Ok((shares, Some(Balance { words, cause })))
     }
 
-    /// The CPU's line of the balance: it computes nearly all of its share in one chunk.
-    fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
-        let work = &self.request.work;
-        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
-        let features = Features::of(work, &all);
-        let choice = self.choice(&device.profile, &all, &features)?;
-        let load = Load::of(&features, work.k() as u64, work.dtype());
-        let memory_s = memory_s(&device.profile, &self.request.host, &choice.form, &load);
-        let start_s = device.profile.launch_us * 1e-6;
-        let whole_s = (choice.predicted_s - start_s).max(memory_s).max(0.0);
-        Ok(Line { fixed_s: 0.0, whole_s, most: 1.0 })
-    }
-
     /// The requested share for the CPU, and the rest in the proportions of the balance.
     fn with_cpu_share(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
         let is_cpu: Vec<bool> = self.in_order().map(|device| device.profile.link.is_none()).collect();
@@ -297,7 +242,7 @@ impl Draft<'_> {
     }
 
     /// The traffic of a device with a share of the work.
-    fn traffic(&self, share: f64, a_unchanged: bool) -> Traffic {
+    pub fn traffic(&self, share: f64, a_unchanged: bool) -> Traffic {
         let work = &self.request.work;
         let part = |bytes: u64| (bytes as f64 * share) as u64;
         Traffic {

@@ -15,6 +15,7 @@ mod draft;
 mod explain;
 mod file;
 mod kernels;
+mod lines;
 mod make;
 mod memory;
 mod outputs;

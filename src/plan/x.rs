@@ -9,7 +9,7 @@ use crate::work::columns::{column_span, distinct_columns};
 use crate::work::{ChunkRows, Features, Work, XOrder};
 
 /// A part of X is sent only if it is smaller than this share of X.
-const MAX_PART: f64 = 0.8;
+pub(super) const MAX_PART: f64 = 0.8;
 /// Renumbering columns must save this many times the bytes that it rewrites.
 const MIN_GATHER_GAIN: u64 = 2;
 

@@ -1,5 +1,7 @@
 //! A planned product: the matrix, the plan, and each chunk's rows or segments as a matrix view.
 
+use rayon::prelude::*;
+
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
@@ -23,12 +25,11 @@ pub struct Job<'a, T: Scalar> {
 }
 
 impl<'a, T: Scalar> Job<'a, T> {
-    /// The product of `matrix` according to `plan`, which must have been made for it.
+    /// The product of `matrix` according to `plan`, which must have been made for it. Laid out in the rayon pool of the caller.
     pub fn new(matrix: Matrix<'a, T>, plan: Plan) -> Result<Self> {
         let view = matrix.view();
         let work = Work::spmm(&view, plan.k as usize)?;
         plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
-        plan.check_x_rows(&work)?;
         let boundaries = |rows: &ChunkRows| match *rows {
             ChunkRows::Rows { .. } => Vec::new(),
             ChunkRows::Segments { .. } => {
@@ -42,8 +43,8 @@ impl<'a, T: Scalar> Job<'a, T> {
         let uniform = with_devices && view.has_equal_values();
         let mut job = Self { matrix, plan, segments, storages: Vec::new(), uniform };
         if with_devices {
-            job.storages =
-                (0..job.plan.chunks.len()).map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
+            let chunks = (0..job.plan.chunks.len()).into_par_iter();
+            job.storages = chunks.map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
         }
         Ok(job)
     }

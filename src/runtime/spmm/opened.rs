@@ -16,7 +16,7 @@ use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::FaultReport;
 use crate::runtime::shared_device::Allocations;
-use crate::work::{ChunkRows, HeldColumns};
+use crate::work::{ChunkRows, HeldColumns, Work};
 
 /// Open devices and their allocated memory.
 pub(super) struct Opened {
@@ -65,7 +65,7 @@ pub(super) fn open<'a, T: Kernels>(
         let start = Instant::now();
         let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok)?;
         plan_s += start.elapsed().as_secs_f64();
-        let job = Job::new(matrix.clone(), plan)?;
+        let job = runtime.pool().install(|| Job::new(matrix.clone(), plan))?;
         let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
             Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
             Err(failure) => failure,
@@ -107,7 +107,12 @@ pub(super) fn open_planned<'a, T: Kernels>(
     matrix: &Matrix<'a, T>,
     plan: Plan,
 ) -> Result<OpenedPlan<'a, T>> {
-    let job = Job::new(matrix.clone(), plan)?;
+    let job = runtime.pool().install(|| -> Result<Job<'a, T>> {
+        let job = Job::new(matrix.clone(), plan)?;
+        let (plan, view) = (job.plan(), job.matrix());
+        plan.check_x_rows(&Work::spmm(&view, plan.k as usize)?)?;
+        Ok(job)
+    })?;
     match Opened::new(&job, runtime)? {
         Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),
         Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),

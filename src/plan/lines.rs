@@ -1,0 +1,130 @@
+//! The time of each device as a linear function of its share of the work, for the balance.
+
+use super::balance::Line;
+use super::blocks::least_block_bytes;
+use super::data::Mode;
+use super::draft::Draft;
+use super::memory::budget;
+use super::part::CHUNKS_PER_DEVICE;
+use super::predict::{Steps, memory_s, whole, x_s};
+use super::request::DeviceSpec;
+use super::transfer;
+use super::x::MAX_PART;
+use crate::cost::{Choice, Load};
+use crate::error::Result;
+use crate::work::features::features;
+use crate::work::{ChunkRows, Features, PositionRange, Work, split};
+
+/// Samples of the rows from which the speed of each device is predicted.
+const SAMPLES: usize = 32;
+
+/// Samples of the rows of A.
+struct Samples {
+    pieces: Vec<ChunkRows>,
+    features: Vec<Features>,
+}
+
+/// Bytes of X that a device receives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct XBytes {
+    /// Whatever its share.
+    fixed: u64,
+    /// In proportion to its share: bytes for all of the work.
+    shared: u64,
+}
+
+impl Draft<'_> {
+    /// The lines of all devices in their order.
+    pub fn lines(&self, devices: &[Option<DeviceSpec>]) -> Result<Vec<Line>> {
+        let work = &self.request.work;
+        let pieces = split(work, PositionRange::all(work), SAMPLES);
+        let features = features(work, &pieces);
+        let samples = Samples { pieces, features };
+        let line = |device: &DeviceSpec| match device.profile.link {
+            None => self.host_line(device),
+            Some(_) => self.gpu_line(device, &samples),
+        };
+        devices.iter().flatten().map(line).collect()
+    }
+
+    fn gpu_line(&self, device: &DeviceSpec, samples: &Samples) -> Result<Line> {
+        let work = &self.request.work;
+        let (k, host, profile) = (work.k() as u64, self.host_share(), &device.profile);
+        let sampled = || samples.pieces.iter().zip(&samples.features);
+        let choices = sampled().map(|(piece, sample)| self.choice(profile, piece, sample));
+        let choices = choices.collect::<Result<Vec<Choice>>>()?;
+        // In the layout of the kernels, which may be larger than A itself.
+        let staged = choices.iter().zip(sampled()).map(|(choice, (piece, sample))| {
+            let form = &choice.form;
+            let footprint = work.footprint(piece, form.layout(), &form.variant, sample.max);
+            footprint.map_or(0, |footprint| footprint.slot_bytes)
+        });
+        let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
+        let traffic = self.traffic(1.0, self.forms.read_csr());
+        let registered = transfer::choose(profile, &host, &traffic).chosen;
+        let parts = samples.features.iter().zip(&choices);
+        let parts = parts.map(|(sample, choice)| (*sample, choice.form, choice.predicted_s));
+        let steps = whole(profile, &host, parts, k, work.dtype()).in_mode(self.mode);
+        let steps = steps.with(registered);
+        let starts_s = samples.pieces.len() as f64 * profile.launch_us * 1e-6;
+        let x = if registered.a && self.mode != Mode::Resident {
+            // The column numbers of a registered A refer to all of X.
+            XBytes { fixed: work.x_bytes(), shared: 0 }
+        } else {
+            XBytes::of(work, &samples.features, self.devices.len())
+        };
+        let share_bytes = x.shared as f64 / self.devices.len() as f64;
+        let steps_s = if least_block_bytes(profile) < share_bytes / 2.0 {
+            // Blocks of X are copied while earlier chunks are computed.
+            let stage_s = if registered.x { 0.0 } else { host.copy_s(x.shared) };
+            let upload_s = profile.upload_s(x.shared) - profile.upload_s(0);
+            steps.plus(Steps { stage_s, upload_s, ..Steps::default() }).longest_s()
+        } else {
+            let latency_s = x_s(profile, &host, 0, registered);
+            steps.longest_s() + x_s(profile, &host, x.shared, registered) - latency_s
+        };
+        let free = budget(device).saturating_sub(work.x_bytes());
+        let most = if self.mode == Mode::Resident {
+            // Leaves some memory for slots of Y and for padding.
+            0.95 * free as f64 / (a_bytes + work.y_bytes() / CHUNKS_PER_DEVICE as u64) as f64
+        } else {
+            1.0
+        };
+        let fixed_s = x_s(profile, &host, x.fixed, registered);
+        Ok(Line { fixed_s, whole_s: (steps_s - starts_s).max(0.0), most })
+    }
+
+    /// The CPU computes nearly all of its share in one chunk.
+    fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
+        let work = &self.request.work;
+        let all = ChunkRows::Rows { begin: 0, end: work.rows() };
+        let features = Features::of(work, &all);
+        let choice = self.choice(&device.profile, &all, &features)?;
+        let load = Load::of(&features, work.k() as u64, work.dtype());
+        let memory_s = memory_s(&device.profile, &self.request.host, &choice.form, &load);
+        let start_s = device.profile.launch_us * 1e-6;
+        let whole_s = (choice.predicted_s - start_s).max(memory_s).max(0.0);
+        Ok(Line { fixed_s: 0.0, whole_s, most: 1.0 })
+    }
+}
+
+impl XBytes {
+    /// From samples of the rows of A: where the columns of each sample are a narrow range, a device that computes neighbouring
+    /// samples receives the rows of X of its share, and those beyond its ends that its columns reach.
+    fn of(work: &Work<'_>, samples: &[Features], devices: usize) -> Self {
+        let all = work.x_bytes();
+        let whole = Self { fixed: all, shared: 0 };
+        let filled = || samples.iter().filter(|sample| sample.nnz > 0);
+        let count = filled().count();
+        if count == 0 || filled().any(|sample| sample.sampled_columns == 0) {
+            return whole;
+        }
+        let widths: u64 = filled().map(|sample| sample.end_column.saturating_sub(sample.first_column)).sum();
+        let mean_part = widths as f64 / count as f64 / work.cols().max(1) as f64;
+        let beyond = (mean_part - 1.0 / count as f64).max(0.0);
+        if beyond + 1.0 / devices.max(1) as f64 > MAX_PART {
+            return whole;
+        }
+        Self { fixed: (all as f64 * beyond) as u64, shared: all }
+    }
+}
