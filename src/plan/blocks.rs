@@ -8,6 +8,7 @@ use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
 use super::draft::{Division, Draft};
 use super::part::CHUNKS_PER_DEVICE;
 use super::tail::predict;
+use super::x::MAX_PART;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
 use crate::work::columns::column_spans;
@@ -36,7 +37,11 @@ impl Draft<'_> {
         for chunk in &mut sampled.chunks {
             let features = &chunk.features;
             let rows = XRows { first: features.first_column, end: features.end_column };
-            chunk.x_rows = (features.sampled_columns > 0 || features.nnz == 0).then_some(rows);
+            // Samples that reach over nearly all of X hardly ever see its last row, which some column refers to.
+            let is_narrow =
+                rows.end.saturating_sub(rows.first) as f64 <= MAX_PART * self.request.work.cols() as f64;
+            let is_known = features.sampled_columns > 0 || features.nnz == 0;
+            chunk.x_rows = (is_known && is_narrow).then_some(rows);
         }
         sampled.cut_x();
         predict(&mut sampled);

@@ -114,7 +114,7 @@ impl Draft<'_> {
             reasons: Vec::new(),
         };
         for (index, (spec, part)) in devices.iter().zip(&parts).enumerate() {
-            self.add(&mut plan, index as u32, spec, part)?;
+            self.add(&mut plan, index as u32, spec, part);
         }
         plan.split_rows = split_rows(work, &plan.chunks);
         predict(&mut plan);
@@ -353,11 +353,10 @@ impl Draft<'_> {
     }
 
     /// Adds a device and its chunks to the plan.
-    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) -> Result<()> {
-        let work = &self.request.work;
-        for ((piece, features), kernels) in part.pieces.iter().zip(&part.features).zip(&part.kernels) {
+    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) {
+        let chunks = part.pieces.iter().zip(&part.features).zip(&part.kernels).zip(&part.footprints);
+        for (((piece, features), kernels), footprint) in chunks {
             let ChunkKernels { cpu, gpu, reason } = kernels;
-            let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,
@@ -399,7 +398,6 @@ impl Draft<'_> {
             predicted_s: 0.0,
             reason: String::new(),
         });
-        Ok(())
     }
 }
 

@@ -128,3 +128,36 @@ impl XBytes {
         Self { fixed: (all as f64 * beyond) as u64, shared: all }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::generate;
+
+    /// The bytes of X for 32 samples of a generated matrix, as shares of X.
+    fn shares(spec: &str, devices: usize) -> (f64, f64) {
+        let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let pieces = split(&work, PositionRange::all(&work), SAMPLES);
+        let XBytes { fixed, shared } = XBytes::of(&work, &features(&work, &pieces), devices);
+        (fixed as f64 / work.x_bytes() as f64, shared as f64 / work.x_bytes() as f64)
+    }
+
+    #[test]
+    fn near_columns_need_x_in_proportion_to_the_share_and_far_columns_all_of_x() {
+        let (fixed, shared) = shares("stencil5,n=200", 2);
+        // Each sample reaches one line of the grid beyond both of its ends.
+        assert!(shared == 1.0 && (fixed - 2.0 / 200.0).abs() < 2e-3, "{fixed}, {shared}");
+        assert_eq!(shares("diagonal,rows=4096", 2), (0.0, 1.0));
+        assert_eq!(shares("uniform,rows=20000,degree=16", 2), (1.0, 0.0));
+        assert_eq!(shares("rmat,scale=14,degree=8", 4), (1.0, 0.0));
+    }
+
+    #[test]
+    fn columns_that_reach_far_pay_only_with_small_shares() {
+        // Each sample reaches a quarter of the grid beyond both of its ends.
+        assert_eq!(shares("stencil27,n=4", 2), (1.0, 0.0));
+        let (fixed, shared) = shares("stencil27,n=4", 8);
+        assert!(shared == 1.0 && fixed > 0.2, "{fixed}");
+    }
+}

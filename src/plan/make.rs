@@ -8,6 +8,7 @@ use super::set_up::compared_set_up_s;
 use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::order::SEGMENT;
+use crate::work::columns::ColumnRanges;
 use crate::work::{ChunkRows, Features};
 
 /// A later candidate must take at most this share of the best time so far.
@@ -25,7 +26,9 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let fingerprint = request.work.fingerprint();
     // Computed once for all candidates.
     let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
+    let ranges = ColumnRanges::default();
     let work = request.work.with_features(Some(Features::of(&request.work, &all)));
+    let work = work.with_column_ranges(&ranges);
     let request = &PlanRequest { work, ..request.clone() };
     let mut tried: Vec<Candidate> = Vec::new();
     let mut refused = None;

@@ -3,7 +3,7 @@
 use super::data::{Registered, Slots};
 use super::kernels::ChunkKernels;
 use super::x::XChoice;
-use crate::work::{ChunkRows, Features};
+use crate::work::{ChunkRows, Features, Footprint};
 
 /// Chunks of a device with which copying and computing overlap well.
 pub(super) const CHUNKS_PER_DEVICE: usize = 8;
@@ -13,6 +13,7 @@ pub(super) struct Part {
     pub pieces: Vec<ChunkRows>,
     pub features: Vec<Features>,
     pub kernels: Vec<ChunkKernels>,
+    pub footprints: Vec<Footprint>,
     pub x: XChoice,
     pub registered: Registered,
     pub slots: Slots,

@@ -5,7 +5,6 @@ use rayon::prelude::*;
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::{Division, Draft};
-use super::kernels::ChunkKernels;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::request::DeviceSpec;
@@ -68,11 +67,17 @@ impl Draft<'_> {
                 .map(|(pieces, (device, &registered))| {
                     let features = features(work, &pieces);
                     let home = device.as_ref().map(|device| &device.profile);
-                    let kernels = pieces
+                    let (kernels, footprints) = pieces
                         .par_iter()
                         .zip(&features)
-                        .map(|(piece, features)| self.chunk_kernels(home, piece, features))
-                        .collect::<Result<_>>()?;
+                        .map(|(piece, features)| {
+                            let kernels = self.chunk_kernels(home, piece, features)?;
+                            let gpu = &kernels.gpu;
+                            let footprint =
+                                work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
+                            Ok((kernels, footprint))
+                        })
+                        .collect::<Result<(Vec<_>, Vec<_>)>>()?;
                     let x = match device {
                         Some(_) if registered.a && !pieces.is_empty() => {
                             let reason = "all of X: A is registered, so its column numbers refer to all of X";
@@ -88,7 +93,7 @@ impl Draft<'_> {
                     // Gathered rows and columns of X are copies, so X itself is not registered.
                     let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
                     let registered = Registered { x: registered.x && unchanged, ..registered };
-                    Ok(Part { pieces, features, kernels, x, registered, slots: Slots::default() })
+                    Ok(Part { pieces, features, kernels, footprints, x, registered, slots: Slots::default() })
                 })
                 .collect::<Result<_>>()?;
             let divided = self.divide_memory(devices, &mut parts);
@@ -243,18 +248,16 @@ impl Draft<'_> {
         let sizes = parts
             .iter()
             .map(|part| {
-                let all = part.pieces.iter().zip(&part.features).zip(&part.kernels);
                 let mut sizes = Sizes::default();
-                for ((piece, features), ChunkKernels { gpu, .. }) in all {
-                    let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
+                for (piece, footprint) in part.pieces.iter().zip(&part.footprints) {
                     sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
                     sizes.largest = footprint.slot_bytes.max(sizes.largest);
                     sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);
                     sizes.slice = work.slice_bytes(piece).max(sizes.slice);
                 }
-                Ok(sizes)
+                sizes
             })
-            .collect::<Result<Vec<Sizes>>>()?;
+            .collect::<Vec<Sizes>>();
         let most = |of: fn(&Sizes) -> u64| on_gpus().map(|index| of(&sizes[index])).max().unwrap_or(0);
         let any_staged_bytes = most(|sizes| sizes.largest);
         let scratch_bytes = most(|sizes| sizes.scratch);

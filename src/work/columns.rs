@@ -1,6 +1,7 @@
 //! The rows of X that a piece of A needs, determined exactly: a device must receive every row of X that its columns refer to.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
@@ -20,17 +21,75 @@ pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
 /// For each piece the smallest range that contains all of its columns; all columns if they are not known, an empty range if it has
 /// no entries. Computed in the rayon pool of the caller.
 pub fn column_spans(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
+    // The table is made before the parallel loop: the thread that makes it runs other tasks meanwhile, and one of them could wait
+    // for the table.
+    let table = work.ranges.map(|ranges| ranges.blocks(work)).unwrap_or_default();
     let span = |piece: &ChunkRows| {
-        let Some(columns) = work.piece_columns(piece) else { return 0..work.cols() };
-        // One fold for both bounds, which the compiler vectorizes.
-        let bounds = |columns: &[u32]| {
-            columns.iter().fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)))
-        };
-        let both = |a: (u32, u32), b: (u32, u32)| (a.0.min(b.0), a.1.max(b.1));
-        let (low, high) = columns.par_chunks(COLUMNS_PER_TASK).map(bounds).reduce(|| (u32::MAX, 0), both);
-        if columns.is_empty() { 0..0 } else { low as usize..(high as usize + 1).min(work.cols()) }
+        if work.columns.is_none() {
+            return 0..work.cols();
+        }
+        let Bounds { low, high } = bounds(work, table, piece);
+        if low > high { 0..0 } else { low as usize..(high as usize + 1).min(work.cols()) }
     };
     pieces.par_iter().map(span).collect()
+}
+
+/// The smallest and the largest column; the smallest is larger where there are no columns.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    low: u32,
+    high: u32,
+}
+
+impl Bounds {
+    const NONE: Self = Self { low: u32::MAX, high: 0 };
+
+    /// One fold for both bounds, which the compiler vectorizes.
+    fn of(columns: &[u32]) -> Self {
+        let (low, high) =
+            columns.iter().fold((u32::MAX, 0), |(low, high), &column| (low.min(column), high.max(column)));
+        Self { low, high }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+}
+
+/// Rows per block of [`ColumnRanges`].
+const BLOCK_ROWS: usize = 1 << 11;
+
+/// The column ranges of blocks of rows of one matrix. A planner asks for the ranges of many divisions of the same rows.
+#[derive(Debug, Default)]
+pub struct ColumnRanges(OnceLock<Vec<Bounds>>);
+
+impl ColumnRanges {
+    fn blocks(&self, work: &Work<'_>) -> &[Bounds] {
+        self.0.get_or_init(|| {
+            let blocks = (0..work.rows().div_ceil(BLOCK_ROWS)).into_par_iter();
+            blocks.map(|block| scanned(work, block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS)).collect()
+        })
+    }
+}
+
+/// The bounds of rows `begin..end`, as far as they exist, from their columns.
+fn scanned(work: &Work<'_>, begin: usize, end: usize) -> Bounds {
+    let rows = ChunkRows::Rows { begin, end: end.min(work.rows()) };
+    work.piece_columns(&rows).map_or(Bounds::NONE, Bounds::of)
+}
+
+/// The bounds of a piece: from the table for whole blocks of rows, from the columns for the rest.
+fn bounds(work: &Work<'_>, table: &[Bounds], piece: &ChunkRows) -> Bounds {
+    if let &ChunkRows::Rows { begin, end } = piece {
+        let (first, last) = (begin.div_ceil(BLOCK_ROWS), end / BLOCK_ROWS);
+        if let Some(whole) = table.get(first..last.max(first)).filter(|whole| !whole.is_empty()) {
+            let inner = whole.iter().copied().fold(Bounds::NONE, Bounds::with);
+            let ends = [scanned(work, begin, first * BLOCK_ROWS), scanned(work, last * BLOCK_ROWS, end)];
+            return ends.into_iter().fold(inner, Bounds::with);
+        }
+    }
+    let columns = work.piece_columns(piece).unwrap_or(&[]);
+    columns.par_chunks(COLUMNS_PER_TASK).map(Bounds::of).reduce(|| Bounds::NONE, Bounds::with)
 }
 
 /// Whether columns ascend strictly within every row of a piece; false if they are not known.
@@ -98,6 +157,22 @@ mod tests {
             let span =
                 plain.first().map_or(0..0, |&first| first as usize..plain[plain.len() - 1] as usize + 1);
             assert_eq!(column_span(&work, &pieces), span);
+        }
+    }
+
+    #[test]
+    fn a_table_of_column_ranges_gives_the_ranges_of_a_scan() {
+        for spec in ["rmat,scale=14,degree=3", "stencil5,n=90", "diagonal,rows=2048", "diagonal,rows=5"] {
+            let matrix = generate::<f64>(spec, 3, 1 << 30).unwrap().matrix;
+            let work = Work::spmm(&matrix.view(), 2).unwrap();
+            let ranges = ColumnRanges::default();
+            let tabled = work.with_column_ranges(&ranges);
+            let rows = matrix.rows();
+            let ends = [0, 1, 2047, 2048, 2049, 4096, 5000, 6144, rows / 2, rows];
+            for begin in ends.map(|end| end.min(rows)) {
+                let pieces = ends.map(|end| ChunkRows::Rows { begin, end: end.clamp(begin, rows) });
+                assert_eq!(column_spans(&tabled, &pieces), column_spans(&work, &pieces), "{spec}, {begin}");
+            }
         }
     }
 

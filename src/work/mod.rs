@@ -34,6 +34,7 @@ pub use partition::{ChunkRows, Position, PositionRange, position_at, split};
 pub use pitch::{XOrder, pitch_bytes};
 pub use storage::{Array, Footprint, Storage};
 
+use self::columns::ColumnRanges;
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
 use crate::matrix::Dtype;
@@ -54,6 +55,8 @@ pub struct Work<'a> {
     weights: Weights,
     /// Features of the whole matrix, if they have been computed before.
     known: Option<Features>,
+    /// Column ranges of blocks of rows, which are computed at their first use.
+    ranges: Option<&'a ColumnRanges>,
 }
 
 /// Identifies the pattern of a matrix, without its columns and values.
@@ -77,6 +80,13 @@ impl<'a> Work<'a> {
     pub fn with_features(self, features: Option<Features>) -> Self {
         let own = |features: &Features| (features.rows, features.nnz) == (self.rows() as u64, self.nnz());
         Self { known: features.filter(own), ..self }
+    }
+
+    /// The same product with a table of column ranges, so that the columns of A are read once however often ranges are asked for.
+    /// The table must be new, or have been used with this matrix only.
+    #[must_use]
+    pub fn with_column_ranges(self, ranges: &'a ColumnRanges) -> Self {
+        Self { ranges: Some(ranges), ..self }
     }
 
     /// Number of rows.
