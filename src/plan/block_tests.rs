@@ -39,7 +39,7 @@ fn blocks_move_the_same_bytes_as_one_piece() {
 
 #[test]
 fn every_edge_between_blocks_and_kernels_is_needed() {
-    let matrix = matrix("stencil27,n=40");
+    let matrix = matrix("stencil7,n=44");
     let plan = h200(&matrix, 32, Mode::Oneshot);
     assert!(plan.devices[1].x_blocks.len() > 1, "{:?}", plan.reasons);
     let planned = plan.graph(&Remaining::all(&plan)).unwrap();

@@ -6,7 +6,7 @@ use super::Runtime;
 use super::device_list::Devices;
 use super::matrix::Matrix;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
-use super::report::RunReport;
+use super::report::{FaultReport, RunReport};
 use super::spmm::{Prepared, Settings, WATCHDOG_TIMEOUT};
 use super::vectors::VectorProduct;
 use crate::adapt::{
@@ -62,6 +62,8 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     considered_sharing: bool,
     course: Course,
     prepared: Vec<(Processors, Prepared<'a, T>)>,
+    /// Faults of plans that are no longer prepared.
+    past_faults: Vec<FaultReport>,
     /// A plan that the caller gave.
     given: Option<Plan>,
     /// Predicted seconds of a product on the GPUs that the system lists, and of their set-up without opening.
@@ -141,6 +143,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             considered_sharing: false,
             course,
             prepared: Vec::new(),
+            past_faults: Vec::new(),
             expected_gpu: None,
             first_plan,
             proposed: Vec::new(),
@@ -211,6 +214,11 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         self.prepared.iter_mut().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
     }
 
+    /// Faults of all plans before their first product, and refused registrations.
+    pub fn faults(&self) -> impl Iterator<Item = &FaultReport> {
+        self.past_faults.iter().chain(self.prepared.iter().flat_map(|(_, prepared)| prepared.faults()))
+    }
+
     /// Whether X and Y are the same arrays with every product from now on, so that they may be registered.
     pub fn set_bound(&mut self, bound: bool) {
         if bound == self.bound || self.given.is_some() || self.options.transfer != Transfer::Auto {
@@ -219,10 +227,12 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         self.bound = bound;
         self.proposed.clear();
         let course = &mut self.course;
+        let faults = &mut self.past_faults;
         self.prepared.retain(|(processors, prepared)| {
             let keeps = prepared.plan().devices.len() == 1;
             if !keeps {
                 course.release(*processors);
+                faults.extend_from_slice(prepared.faults());
             }
             keeps
         });
@@ -532,7 +542,14 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// Replaces the shared plan. It is prepared with the next product.
     fn replace_shared(&mut self, rates: Resolved, plan: Plan, known_s: Option<f64>) {
         self.shared_rates = Some(rates);
-        self.prepared.retain(|(processors, _)| *processors != Processors::Both);
+        let faults = &mut self.past_faults;
+        self.prepared.retain(|(processors, prepared)| {
+            let keeps = *processors != Processors::Both;
+            if !keeps {
+                faults.extend_from_slice(prepared.faults());
+            }
+            keeps
+        });
         self.propose(Processors::Both, plan);
         if let Some(mut one) = self.course.alternative(Processors::Both).cloned() {
             one.remembered_s = known_s;
@@ -562,12 +579,14 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             return;
         };
         let course = &mut self.course;
-        self.prepared.retain(|(processors, _)| {
+        let faults = &mut self.past_faults;
+        self.prepared.retain(|(processors, prepared)| {
             let slower = course
                 .alternative(*processors)
                 .is_some_and(|one| *processors != current && one.product_s() > 1.05 * current_s);
             if slower {
                 course.release(*processors);
+                faults.extend_from_slice(prepared.faults());
             }
             !slower
         });

@@ -195,10 +195,9 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.prepare_s
     }
 
-    /// Faults of the current plan before its first product, refused registrations, and the faults of all products.
+    /// Faults of all plans before their first product, refused registrations, and the faults of all products.
     pub fn faults(&self) -> Vec<FaultReport> {
-        let before = self.adaptation.current().map_or(&[][..], |prepared| prepared.faults());
-        before.iter().chain(&self.faults).cloned().collect()
+        self.adaptation.faults().chain(&self.faults).cloned().collect()
     }
 
     /// The descriptions of the devices of the current plan, the host first; empty before the first product.

@@ -182,30 +182,6 @@ fn tuned_kernel_times_are_reused() {
 }
 
 #[test]
-fn measured_times_are_remembered_and_a_damaged_file_is_ignored() {
-    let place = Place::new();
-    let words = "run gen:stencil5,n=20 -k 4 --repeat 5 --warmup 0 --verify";
-    let files = || -> Vec<std::path::PathBuf> {
-        let folder = std::fs::read_dir(place.cache().join("rowloom/learned"));
-        folder.map_or_else(|_| Vec::new(), |folder| folder.map(|file| file.unwrap().path()).collect())
-    };
-    place.succeed(&format!("{words} --no-refine"));
-    assert!(files().is_empty());
-    place.succeed(words);
-    let [file] = &files()[..] else { panic!("one product, one file: {:?}", files()) };
-    let cpu_s = || {
-        let learned: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-        learned["seconds"][0][1].as_f64().unwrap()
-    };
-    assert!(cpu_s() > 0.0);
-    std::fs::write(file, "{").unwrap();
-    place.succeed(words);
-    assert!(files().len() == 1 && cpu_s() > 0.0);
-    place.succeed(&words.replace("-k 4", "-k 5"));
-    assert_eq!(files().len(), 2);
-}
-
-#[test]
 fn a_run_on_several_devices_reports_its_simulated_time() {
     let report = Place::new().json("run gen:stencil5,n=30 -k 4 --devices cpu,emu:0 --repeat 2 --json");
     let timing = &report["timing"];

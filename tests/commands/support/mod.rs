@@ -2,7 +2,7 @@
 
 pub mod python;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -28,11 +28,6 @@ impl Place {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    /// The folder of files that can be made again.
-    pub fn cache(&self) -> &Path {
-        self.cache.path()
     }
 
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
