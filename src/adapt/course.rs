@@ -26,8 +26,8 @@ const SHARING_SET_UPS: f64 = 3.0;
 
 /// Seconds of products on the CPU after which their time is known well enough to open GPUs: the first ones run with cold caches.
 const CPU_SECONDS: f64 = 0.03;
-/// GPUs are opened before the first product where the predicted products on the CPU take this multiple of opening them.
-const OBVIOUS_RATIO: f64 = 3.0;
+/// The CPU is not timed first where one product on it is predicted to take this share of opening the GPUs.
+const LONG_PRODUCT_RATIO: f64 = 0.5;
 /// Devices that are being opened are waited for where a product on the CPU takes this multiple of opening them.
 const WAIT_RATIO: f64 = 1.5;
 
@@ -153,13 +153,12 @@ impl Course {
         self.alternatives.push(alternative);
     }
 
-    /// Whether it is time to decide about opening GPUs, which takes `opening_s`: the time of a product on the CPU is known, or the
-    /// products will obviously take much longer than opening.
+    /// Whether it is time to decide about opening GPUs, which takes `opening_s`: the time of a product on the CPU is known, or one
+    /// takes too long to try.
     pub fn knows_cpu(&self, opening_s: f64) -> bool {
         let Some(cpu) = self.alternative(Processors::Cpu) else { return true };
         let measured = cpu.steady_state_s().is_some() && self.spent_s >= CPU_SECONDS;
-        let obvious = self.remaining() as f64 * cpu.predicted_s > OBVIOUS_RATIO * opening_s;
-        cpu.remembered_s.is_some() || measured || obvious
+        cpu.remembered_s.is_some() || measured || cpu.predicted_s > LONG_PRODUCT_RATIO * opening_s
     }
 
     /// Whether GPUs pay that take `opening_s` seconds until their first product, and `gpu_s` for each product.
@@ -340,9 +339,9 @@ mod tests {
         assert!(!course.knows_cpu(0.3));
         (0..20).for_each(|_| course.record(CPU_S / 4.0));
         assert!(course.knows_cpu(0.3) && !course.may_pay(0.3, GPU_S), "the CPU is faster than predicted");
-        let mut many = Course::new(Some(1000));
-        many.propose(cpu());
-        assert!(many.knows_cpu(0.3), "the products take much longer than opening a card");
+        let mut long = Course::new(Some(5));
+        long.propose(Alternative::new(Processors::Cpu, 0.2, 0.0, None));
+        assert!(long.knows_cpu(0.3), "a product takes too long to try");
         let mut unknown = Course::new(None);
         unknown.propose(cpu());
         assert!(!unknown.may_pay(0.3, GPU_S));

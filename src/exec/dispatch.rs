@@ -117,11 +117,22 @@ impl Coordinator<'_, '_, '_> {
             self.queues[queue].ready.pop();
             match takes {
                 Some(pool) if !self.slots.has_free(pool) => self.slots.park(pool, rank),
-                _ => self.submit(task, lane),
+                _ => {
+                    self.submit(task, lane);
+                    self.serve_last(queue);
+                    return;
+                }
             }
-            if self.error.is_some() {
-                return;
-            }
+        }
+    }
+
+    /// Lists a queue behind all others: a kernel is submitted after its own upload and not after the uploads of all chunks, since a
+    /// device takes some microseconds to accept each.
+    fn serve_last(&mut self, queue: usize) {
+        let has_more = !self.queues[queue].ready.is_empty();
+        if self.error.is_none() && has_more && !self.queues[queue].listed {
+            self.queues[queue].listed = true;
+            self.to_serve.insert(0, queue);
         }
     }
 

@@ -17,6 +17,8 @@ use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
 /// Smallest chunk with its slice: below this, the latency of copies costs more than overlap gains.
 const MIN_CHUNK_BYTES: u64 = 1 << 20;
+/// Smallest slice of Y of a first chunk that is divided: below this, the latency of more copies costs more than it gains.
+const MIN_DIVIDED_BYTES: u64 = 4 << 20;
 /// Share of the CPU's part that other devices may take, and its number of chunks.
 const HOST_TAIL: f64 = 0.16;
 const HOST_TAIL_CHUNKS: usize = 4;
@@ -157,7 +159,10 @@ impl Draft<'_> {
         let Some((first, rest)) = pieces.split_first().filter(|_| pieces.len() >= CHUNKS_PER_DEVICE) else {
             return pieces;
         };
-        match self.in_eighths(first, [1, 1, 2, 4]).filter(|_| !self.has_requested_chunks()) {
+        let work = &self.request.work;
+        let slice_bytes = (work.slice_rows(first) as u64).saturating_mul(work.pitch_bytes());
+        let may = slice_bytes >= MIN_DIVIDED_BYTES && !self.has_requested_chunks();
+        match self.in_eighths(first, [1, 1, 2, 4]).filter(|_| may) {
             Some(mut parts) => {
                 parts.extend_from_slice(rest);
                 parts

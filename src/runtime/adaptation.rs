@@ -22,6 +22,8 @@ use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds to start the CUDA driver and to open a card, and by which a process with an open card ends later. Measured on an H200.
 const OPENING_SECONDS: f64 = 0.4;
+/// Bandwidth that no link between host and GPU exceeds by much, in each direction.
+const FASTEST_LINK_GB_PER_S: f64 = 64.0;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
@@ -87,7 +89,8 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     pub fn new(builder: ProductBuilder<'a, T>) -> Result<Self> {
         let ProductBuilder { runtime, matrix, k, options, resolved, features, plan } = builder;
         let start = Instant::now();
-        let is_auto = plan.is_none() && resolved.is_none() && *runtime.devices() == Devices::Auto;
+        let is_auto =
+            plan.is_none() && resolved.is_none() && !options.fixed && *runtime.devices() == Devices::Auto;
         let (all, fingerprint) = {
             let view = matrix.view();
             let work = Work::spmm(&view, k)?.with_features(features);
@@ -438,6 +441,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             (Some(one), Some(other)) => Some(f64::min(one, other)),
             (one, other) => one.or(other),
         };
+        // The driver's link bounds the product from below, which saves planning for GPUs that cannot pay.
+        let view = self.matrix.view();
+        let rows = view.rows().max(view.cols()) as f64;
+        let copy_s = rows * (self.k * size_of::<T>()) as f64 * 1e-9 / FASTEST_LINK_GB_PER_S;
+        if !self.course.may_pay(OPENING_SECONDS + FIRST_USE_SECONDS, copy_s) {
+            return false;
+        }
         if self.expected_gpu.is_none() {
             let listed = self.runtime.resolve_listed(&self.options);
             let planned = listed.and_then(|rates| self.plan_with(&rates, Some(Processor::Gpu)));
