@@ -129,3 +129,44 @@ fn gershgorin<T: Kernels>(product: &Product<'_, T>) -> (f64, f64) {
     let rows = (0..matrix.rows()).into_par_iter().with_min_len(1 << 12);
     product.runtime().pool().install(|| rows.map(disc).reduce(none, wider))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Csr, MultiVector};
+    use crate::runtime::Runtime;
+
+    /// The Chebyshev polynomial by its closed form.
+    fn chebyshev(degree: u64, x: f64) -> f64 {
+        let degree = degree as f64;
+        match x.abs() <= 1.0 {
+            true => (degree * x.acos()).cos(),
+            false => (degree * x.abs().acosh()).cosh() * x.signum().powf(degree),
+        }
+    }
+
+    #[test]
+    fn the_filter_of_a_diagonal_matrix_is_the_chebyshev_polynomial_of_its_entries() {
+        let entries: Vec<f64> = (0..40).map(|row| -1.5 + 0.1 * f64::from(row)).collect();
+        let (pointers, columns): (Vec<u64>, Vec<u32>) = ((0..=40).collect(), (0..40).collect());
+        let a = Csr::try_new(40, 40, pointers, columns, entries.clone()).unwrap();
+        let runtime = Runtime::builder().devices("cpu").threads(1).model("none").open().unwrap();
+        let mut product = runtime.product(&a).columns(1).build().unwrap();
+        for (interval, at) in [((-1.0, 0.5), 2.0), ((0.3, 2.0), -1.0)] {
+            for degree in [1, 2, 3, 8] {
+                let (mut x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
+                x.fill(1.0).unwrap();
+                product.apply_into(&x, &mut y).unwrap();
+                let products = Filter::new(interval, at).apply(&mut product, degree, &mut x, &mut y).unwrap();
+                assert_eq!(products, degree - 1);
+                let mut found = MultiVector::zeros(40, 1).unwrap();
+                x.copy_to(&mut found).unwrap();
+                let scaled = |value: f64| (2.0 * value - interval.0 - interval.1) / (interval.1 - interval.0);
+                for (found, &entry) in found.data().iter().zip(&entries) {
+                    let known = chebyshev(degree, scaled(entry)) / chebyshev(degree, scaled(at));
+                    assert!((found - known).abs() < 1e-12 * known.abs().max(1.0), "{found}, not {known}");
+                }
+            }
+        }
+    }
+}
