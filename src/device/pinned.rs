@@ -12,7 +12,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Fault, FaultKind};
 use crate::error;
@@ -48,7 +48,9 @@ pub struct Pinned {
     shared: Arc<Shared>,
 }
 
-/// How often `revoke` polls for the end of current accesses. It rarely polls, since copies have usually completed.
+/// How long `revoke` waits for the end of current accesses without sleeping. Most copies have completed by then.
+const REVOKE_SPIN_TIME: Duration = Duration::from_micros(200);
+/// How often it polls afterwards.
 const REVOKE_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 const WRITE_LOCKED: isize = -1;
@@ -116,8 +118,13 @@ impl Pinned {
     /// Waits for the current accesses to end and refuses all later ones.
     pub(super) fn revoke(&self) {
         let users = &self.shared.users;
+        let begin = Instant::now();
         while users.compare_exchange(0, REVOKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            thread::sleep(REVOKE_POLL_INTERVAL);
+            // A device reports the end of a copy a moment before it releases the memory.
+            match begin.elapsed() < REVOKE_SPIN_TIME {
+                true => std::hint::spin_loop(),
+                false => thread::sleep(REVOKE_POLL_INTERVAL),
+            }
         }
     }
 }
