@@ -128,7 +128,13 @@ fn the_first_example_is_the_one_that_is_compiled() {
 fn the_constants_of_automatic_devices_are_those_of_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
-    let code = read("src/adapt/course.rs") + &read("src/runtime/adaptation.rs");
+    let files = [
+        "adapt/course",
+        "runtime/adaptation/mod",
+        "runtime/adaptation/opening",
+        "runtime/adaptation/sharing",
+    ];
+    let code: String = files.iter().map(|file| read(&format!("src/{file}.rs"))).collect();
     let mut compared = 0;
     for row in read("docs/planner.md").lines().filter(|line| line.starts_with("| `")) {
         let mut cells = row.split('|').skip(1).map(str::trim);
@@ -137,10 +143,13 @@ fn the_constants_of_automatic_devices_are_those_of_the_code() {
         if !name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_') {
             continue;
         }
-        let defined = code.lines().find_map(|line| line.strip_prefix(&format!("const {name}: ")));
+        let constant = |line: &str| {
+            line.trim_start_matches("pub(super) ").strip_prefix(&format!("const {name}: ")).map(str::to_owned)
+        };
+        let defined = code.lines().find_map(constant);
         let defined =
-            defined.and_then(|line| line.split(" = ").nth(1)).map(|value| value.trim_end_matches(';'));
-        assert_eq!(defined, Some(value), "docs/planner.md: {name}");
+            defined.and_then(|line| Some(line.split(" = ").nth(1)?.trim_end_matches(';').to_owned()));
+        assert_eq!(defined.as_deref(), Some(value), "docs/planner.md: {name}");
         compared += 1;
     }
     assert!(compared > 10, "only {compared} constants were compared");

@@ -3,9 +3,11 @@
 //! Row-wise operations run on the owner of each row. Sums over rows have a canonical order, so the same bits come out of any
 //! division of the rows. Operations on devices are queued; a fault is reported by a later call.
 
+mod copies;
 mod exchange;
 mod layout;
 mod product;
+mod sums;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +17,13 @@ pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
 
 use super::operand::{Input, Output, host_input, host_output};
-use super::operation_queue::{COMPUTE, DOWNLOAD, UPLOAD};
+use super::operation_queue::COMPUTE;
 use super::pool::Pool;
 use super::shared_device::Allocations;
-use crate::device::{
-    DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes,
-    Transfer, VectorLaunch,
-};
+use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::vectors::{Factor, PartialResults, Sum, rows, sums};
+use crate::kernel::vectors::{Factor, Sum, rows};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::work::pitch_bytes;
 
@@ -284,114 +283,6 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
-        self.check_same(other)?;
-        let total = self.layout.rows;
-        let length = sum.length(self.k as u64, self.k as u64) as usize;
-        // All devices compute their partial results at the same time; the host computes its own meanwhile.
-        let mut downloads = Vec::new();
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            let owned = sum.owned(part.own.clone(), total);
-            downloads.push(match &self.parts[index] {
-                PartData::Device(device) if !owned.blocks.is_empty() => {
-                    Some(self.start_sum(sum, index, device, other, owned.rows.clone())?)
-                }
-                _ => None,
-            });
-        }
-        let mut results = PartialResults::new(sum, total as usize, (self.k, self.k));
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            let owned = sum.owned(part.own.clone(), total);
-            let blocks = (owned.blocks.end - owned.blocks.start) as usize;
-            let rows = owned.rows.start as usize..owned.rows.end as usize;
-            let mut on_device = Vec::new();
-            if let (PartData::Device(device), Some(fence)) = (&self.parts[index], downloads[index]) {
-                let shared = device.allocations.device();
-                shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
-                let bytes = device.pinned.read().map_err(misuse)?;
-                let numbers: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
-                // Copied, since the rows of an edge arrive in the same memory.
-                on_device.extend_from_slice(numbers.get(..blocks * length).unwrap_or_default());
-            }
-            self.add_edge(&mut results, index, other, owned.head)?;
-            match &self.parts[index] {
-                PartData::Device(_) if blocks > 0 => results.add_blocks(rows.len(), &on_device)?,
-                PartData::Host(data) if blocks > 0 => {
-                    let mut partials = vec![T::ZERO; blocks * length];
-                    let x = lock(data);
-                    let x = x.view().rows_in(rows.clone());
-                    // A multivector with itself is locked once.
-                    let same = std::ptr::eq(self, other);
-                    let y = if same { None } else { Some(other.host_part(index)?) };
-                    let y = y.as_ref().map_or(x, |y| y.view().rows_in(rows.clone()));
-                    self.pool.install(|| sums::partial_results(sum, x, y, &mut partials))?;
-                    results.add_blocks(rows.len(), &partials)?;
-                }
-                _ => {}
-            }
-            self.add_edge(&mut results, index, other, owned.tail)?;
-        }
-        results.finish()
-    }
-
-    /// Starts the partial results of the whole blocks of a device and their download.
-    fn start_sum(
-        &self,
-        sum: Sum,
-        index: usize,
-        device: &DevicePart,
-        other: &Self,
-        rows: Range<u64>,
-    ) -> Result<crate::device::Fence> {
-        let part = &self.layout.parts[index];
-        let (x, y) = (self.own_rows(index, rows.clone())?, other.own_rows(index, rows)?);
-        let launch = match sum {
-            Sum::Dot => VectorLaunch::dot(x, y, device.scratch)?,
-            Sum::Gram => VectorLaunch::gram(x, y, device.scratch)?,
-        };
-        let name = if sum == Sum::Dot { "dot" } else { "gram" };
-        let blocks = x.rows.div_ceil(sum.block_rows());
-        let bytes = blocks * sum.length(self.k as u64, self.k as u64) * size_of::<T>() as u64;
-        let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: bytes };
-        let from = MemoryRange { end: device.scratch.begin + bytes, ..device.scratch };
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let predicted_s = part.predicted_s(2 * x.memory.bytes());
-        let mut shared = device.allocations.device().lock();
-        let launch = Operation::VectorLaunch(launch);
-        let computed = shared.submit(name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
-        let download = Operation::Download(Transfer::whole(host, from));
-        shared.submit("partial sums", DOWNLOAD, download, 1e-5, &[computed]).map_err(fault)
-    }
-
-    /// Adds the rows of an owner that belong to blocks with rows of several owners.
-    fn add_edge(
-        &self,
-        results: &mut PartialResults<T>,
-        index: usize,
-        other: &Self,
-        rows: Range<u64>,
-    ) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let count = (rows.end - rows.start) as usize;
-        let read = |vectors: &Self| -> Result<MultiVector<T>> {
-            let mut packed = MultiVector::zeros(count, vectors.k)?;
-            match &vectors.parts[index] {
-                PartData::Host(data) => {
-                    let data = lock(data);
-                    let from = data.view().rows_in(rows.start as usize..rows.end as usize);
-                    rows::copy(from, packed.view_mut())?;
-                }
-                PartData::Device(device) => {
-                    vectors.download(index, device, rows.clone(), packed.view_mut())?
-                }
-            }
-            Ok(packed)
-        };
-        results.add_rows(read(self)?.view(), read(other)?.view())
-    }
-
     /// Runs an operation on the own rows of every part: `on_device` queues it, `on_host` computes it.
     fn for_each_part(
         &mut self,
@@ -437,117 +328,6 @@ impl<T: Kernels> Vectors<T> {
         let launch = Operation::VectorLaunch(launch);
         let queued = device.lock().submit(name, COMPUTE, launch, part.predicted_s(bytes), &[]);
         queued.map(drop).map_err(|fault| fault.into_error(&part.name))
-    }
-
-    /// Brings a few numbers to the scratch memory of a part's device, for the operation that is queued next.
-    fn upload_numbers(&self, index: usize, numbers: &[T]) -> Result<MemoryRange> {
-        let PartData::Device(device) = &self.parts[index] else { return Err(exchange::missing_part()) };
-        let part = &self.layout.parts[index];
-        let bytes: &[u8] = bytemuck::cast_slice(numbers);
-        let end = bytes.len() as u64;
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let mut shared = device.allocations.device().lock();
-        // An operation in flight may still read the numbers of the call before this one.
-        shared.drain().map_err(fault)?;
-        device.pinned.write().map_err(misuse)?[..bytes.len()].copy_from_slice(bytes);
-        let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
-        let to = MemoryRange { end, ..device.scratch };
-        let upload =
-            shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
-        shared.wait(upload).map_err(fault)?;
-        shared.drain().map_err(fault)?;
-        Ok(to)
-    }
-
-    fn upload(
-        &self,
-        index: usize,
-        device: &DevicePart,
-        from: MultiVectorView<'_, T>,
-        rows: Range<u64>,
-    ) -> Result<()> {
-        self.through_pinned(
-            index,
-            device,
-            rows,
-            |vectors, device, piece, done| {
-                let (first, count) = (done as usize, piece.rows as usize);
-                {
-                    let mut bytes = device.pinned.write().map_err(misuse)?;
-                    let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
-                    let to = MultiVectorViewMut::try_new(values, count, vectors.k, vectors.pitch as usize)?;
-                    vectors.pool.install(|| rows::copy(from.rows_in(first..first + count), to))?;
-                }
-                let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
-                Ok((UPLOAD, Operation::upload(host, piece.memory)))
-            },
-            |_, _, _, _| Ok(()),
-        )
-    }
-
-    fn download(
-        &self,
-        index: usize,
-        device: &DevicePart,
-        rows: Range<u64>,
-        mut to: MultiVectorViewMut<'_, T>,
-    ) -> Result<()> {
-        let to = Mutex::new(&mut to);
-        self.through_pinned(
-            index,
-            device,
-            rows,
-            |_, device, piece, _| {
-                let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
-                Ok((
-                    DOWNLOAD,
-                    Operation::Download(Transfer { host, device: piece.memory, rows: RowBytes::ALL }),
-                ))
-            },
-            |vectors, device, piece, done| {
-                let bytes = device.pinned.read().map_err(misuse)?;
-                let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
-                let count = piece.rows as usize;
-                let from = MultiVectorView::try_new(values, count, vectors.k, vectors.pitch as usize)?;
-                let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-                let (_, behind) = to.reborrow().split_at_row(done as usize);
-                let (to, _) = behind.split_at_row(count);
-                vectors.pool.install(|| rows::copy(from, to))
-            },
-        )
-    }
-
-    /// Copies rows in pieces of the page-locked memory: `start` prepares a piece and its operation, `finish` takes its result. Both
-    /// get the number of rows before the piece.
-    fn through_pinned(
-        &self,
-        index: usize,
-        device: &DevicePart,
-        rows: Range<u64>,
-        start: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<(usize, Operation<'static>)>,
-        finish: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<()>,
-    ) -> Result<()> {
-        let part = &self.layout.parts[index];
-        let row_bytes = self.pitch * size_of::<T>() as u64;
-        let piece_rows = (device.pinned.bytes() as u64 / row_bytes).max(1);
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let shared = device.allocations.device();
-        shared.lock().drain().map_err(fault)?;
-        let mut begin = rows.start;
-        while begin < rows.end {
-            let end = (begin + piece_rows).min(rows.end);
-            let piece = self.own_rows(index, begin..end)?;
-            let (lane, operation) = start(self, device, piece, begin - rows.start)?;
-            let mut locked = shared.lock();
-            let name = if lane == UPLOAD { "copy rows in" } else { "copy rows out" };
-            let predicted_s = piece.memory.bytes() as f64 * 2e-11;
-            locked.submit(name, lane, operation, predicted_s, &[]).map_err(fault)?;
-            locked.drain().map_err(fault)?;
-            drop(locked);
-            finish(self, device, piece, begin - rows.start)?;
-            begin = end;
-        }
-        Ok(())
     }
 
     fn host_part(&self, index: usize) -> Result<MutexGuard<'_, MultiVector<T>>> {

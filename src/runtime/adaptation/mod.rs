@@ -1,6 +1,12 @@
 //! The plan of a product over time: prepares what [`Course`] decides, and reports the measured times to it.
 
+mod opening;
+mod sharing;
+mod vectors;
+
 use std::time::Instant;
+
+use sharing::{BestShares, MAX_ROUNDS};
 
 use super::Runtime;
 use super::device_list::Devices;
@@ -8,43 +14,18 @@ use super::matrix::Matrix;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
 use super::report::{FaultReport, RunReport};
 use super::spmm::{Prepared, Settings, WATCHDOG_TIMEOUT};
-use super::vectors::VectorProduct;
-use crate::adapt::{
-    Alternative, Course, Learned, LearnedKey, Processors, Resolved, corrected_by, is_shared, moved_share,
-    restricted_to, scale_times,
-};
+use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::Processor;
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::machine::Isa;
-use crate::plan::{Mode, Plan, PlanRequest, make};
+use crate::plan::{Plan, PlanRequest, make};
 use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds to start the CUDA driver and to open a card, and by which a process with an open card ends later. Measured on an H200.
 const OPENING_SECONDS: f64 = 0.4;
-/// Bandwidth that no link between host and GPU exceeds by much, in each direction.
-const FASTEST_LINK_GB_PER_S: f64 = 64.0;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;
-/// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
-const MAX_SPEED_RATIO: f64 = 6.0;
-/// Largest number of times that shares are adjusted.
-const MAX_ROUNDS: usize = 3;
-/// Shares are adjusted only if at least this share of the nonzeros moves.
-const MIN_MOVED_SHARE: f64 = 0.02;
-/// Adjusted shares must be predicted to take at most this share of the measured time.
-const REPLAN_MARGIN: f64 = 0.97;
-/// The time that adjusted shares save must be at least this multiple of the time to prepare them.
-const PREPARE_MARGIN: f64 = 1.5;
-
-/// Products that are expected of vectors on devices where the caller does not say: they are made for iterations.
-const EXPECTED_USES_OF_VECTORS: u64 = 100;
-
-/// The best shares so far: the rates that gave them and the seconds of a product.
-struct BestShares {
-    rates: Resolved,
-    seconds: f64,
-}
 
 /// The alternatives of a product and their prepared plans.
 pub(super) struct Adaptation<'a, T: Kernels> {
@@ -290,64 +271,6 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
     }
 
-    /// The product on vectors that stay on devices: A is resident, one chunk per device, no row is divided. For `auto` the
-    /// processors with the least total time compute it alone: together they would exchange rows over the link with each product.
-    pub fn vector_product(&mut self) -> Result<VectorProduct<'a, T>> {
-        let start = Instant::now();
-        let rates = self.vector_rates()?;
-        let view = self.matrix.view();
-        let mut request = self.request(&view, &rates, None)?;
-        request.mode = Some(Mode::Resident);
-        request.chunks = Some(rates.devices.len());
-        (request.chunk_bytes, request.always_register) = (None, true);
-        (request.vectors_change, request.vectors_stay) = (false, true);
-        for link in request.devices.iter_mut().filter_map(|device| device.profile.link.as_mut()) {
-            // X and Y do not cross with each product, so the links do not count in the shares.
-            (link.to_device_gb_per_s, link.from_device_gb_per_s) = (f64::from(1 << 20), f64::from(1 << 20));
-        }
-        let runtime = self.runtime.clone();
-        let prepared = Prepared::new(&runtime, &self.matrix, request, None, self.settings())?;
-        self.plan_s += prepared.plan_s();
-        let product = VectorProduct::new(&runtime, prepared)?;
-        self.prepare_s += start.elapsed().as_secs_f64();
-        Ok(product)
-    }
-
-    /// The devices of the product on vectors.
-    fn vector_rates(&mut self) -> Result<Resolved> {
-        if self.given.is_some() {
-            return Err(Error::Usage("a product with a given plan has no vectors on devices".into()));
-        }
-        if let Some(rates) = self.rates.as_ref().filter(|_| self.cpu_rates.is_none()) {
-            return Ok(rates.clone());
-        }
-        let cpu = self.cpu_rates.clone().ok_or_else(|| Error::Internal("a product has no devices".into()))?;
-        let uses = self.options.uses.unwrap_or(EXPECTED_USES_OF_VECTORS) as f64;
-        let cpu_s = uses * self.first_plan.predicted_s;
-        if cpu_s < OPENING_SECONDS {
-            return Ok(cpu);
-        }
-        self.runtime.look();
-        self.runtime.wait_for_look();
-        if self.runtime.looked() != Some(Ok(())) {
-            return Ok(cpu);
-        }
-        let all = self.runtime.resolve(&self.options)?;
-        let gpus = all.devices.iter().filter(|device| device.profile.processor == Processor::Gpu);
-        let gpus = Resolved { devices: gpus.cloned().collect(), ..all.clone() };
-        let plan = self.plan_with(&gpus, None)?;
-        let kernel_s: f64 = plan
-            .chunks
-            .iter()
-            .filter_map(|chunk| {
-                let profile = &plan.devices.get(chunk.home as usize)?.profile;
-                Some(profile.form_s(&chunk.form(Processor::Gpu), &chunk.features, plan.k, plan.dtype))
-            })
-            .sum();
-        let gpu_s = plan.set_up.bring_a_s + uses * kernel_s / gpus.devices.len().max(1) as f64;
-        Ok(if gpu_s < cpu_s { gpus } else { cpu })
-    }
-
     fn prepare(&mut self, processors: Processors) -> Result<Prepared<'a, T>> {
         let start = Instant::now();
         let settings = self.settings();
@@ -395,103 +318,6 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         self.propose_sharing();
     }
 
-    /// For `auto`: opens cards where the products that remain pay for it, and proposes them once they are open.
-    fn look_for_cards(&mut self) {
-        if self.runtime.looked().is_none() {
-            if !self.runtime.is_looking() && self.opening_pays() {
-                self.runtime.look();
-            }
-            if self.runtime.is_looking() && self.course.waits(OPENING_SECONDS) {
-                self.runtime.wait_for_look();
-            }
-        }
-        match self.runtime.looked() {
-            None => return,
-            Some(Err(reason)) => {
-                self.notes.push(format!("no GPU can be used; the CPU computes everything ({reason})"));
-                self.rates = self.cpu_rates.clone();
-                return;
-            }
-            Some(Ok(())) => {}
-        }
-        let resolved = self.runtime.resolve(&self.options);
-        let planned = resolved.and_then(|rates| {
-            let plan = self.plan_with(&rates, Some(Processor::Gpu))?;
-            Ok((rates, plan))
-        });
-        match planned {
-            Ok((rates, plan)) => {
-                self.rates = Some(rates);
-                self.propose(Processors::Gpu, plan);
-            }
-            Err(error) => {
-                self.notes.push(format!("the GPUs are not used: {error}"));
-                self.rates = self.cpu_rates.clone();
-            }
-        }
-    }
-
-    /// Whether the GPUs that the system lists are predicted to pay for opening them. The driver is not started for the answer.
-    fn opening_pays(&mut self) -> bool {
-        if !self.course.knows_cpu(OPENING_SECONDS) {
-            return false;
-        }
-        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
-        let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
-            (Some(one), Some(other)) => Some(f64::min(one, other)),
-            (one, other) => one.or(other),
-        };
-        // The driver's link bounds the product from below, which saves planning for GPUs that cannot pay.
-        let view = self.matrix.view();
-        let rows = view.rows().max(view.cols()) as f64;
-        let copy_s = rows * (self.k * size_of::<T>()) as f64 * 1e-9 / FASTEST_LINK_GB_PER_S;
-        if !self.course.may_pay(OPENING_SECONDS + FIRST_USE_SECONDS, copy_s) {
-            return false;
-        }
-        if self.expected_gpu.is_none() {
-            let listed = self.runtime.resolve_listed(&self.options);
-            let planned = listed.and_then(|rates| self.plan_with(&rates, Some(Processor::Gpu)));
-            // GPUs that cannot be planned for are opened only if the CPU takes far longer than that.
-            self.expected_gpu = Some(planned.map_or((0.0, 1.0), |plan| {
-                (plan.predicted_s, plan.set_up.total_s() - plan.set_up.open_s + FIRST_USE_SECONDS)
-            }));
-        }
-        let (predicted_s, set_up_s) = self.expected_gpu.unwrap_or_default();
-        self.course.may_pay(OPENING_SECONDS + set_up_s, remembered_s.unwrap_or(predicted_s))
-    }
-
-    /// Proposes that the CPU and the GPUs share the product, once one of them was measured.
-    fn propose_sharing(&mut self) {
-        if self.considered_sharing || self.cpu_rates.is_none() {
-            return;
-        }
-        let Some(rates) = self.rates.clone() else { return };
-        let of = |processors| self.course.alternative(processors).cloned();
-        let (Some(cpu), Some(gpu)) = (of(Processors::Cpu), of(Processors::Gpu)) else { return };
-        let current = self.course.current().and_then(of);
-        if current.is_none_or(|current| current.steady_state_s().is_none()) {
-            return;
-        }
-        self.considered_sharing = true;
-        let ratio = cpu.product_s() / gpu.product_s().max(1e-12);
-        if !(1.0 / MAX_SPEED_RATIO..=MAX_SPEED_RATIO).contains(&ratio) {
-            return;
-        }
-        let mut corrected = rates;
-        for device in &mut corrected.devices {
-            let alone = if device.profile.processor == Processor::Cpu { &cpu } else { &gpu };
-            scale_times(&mut device.profile, alone.product_s() / alone.predicted_s.max(1e-12));
-        }
-        match self.plan_with(&corrected, None) {
-            Ok(plan) if is_shared(&plan) => {
-                self.shared_rates = Some(corrected);
-                self.propose(Processors::Both, plan);
-            }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "a shared product could not be planned"),
-        }
-    }
-
     /// Records a product, and adjusts the shares of devices where that pays.
     pub fn record(&mut self, report: &RunReport) {
         if report.cancelled || !report.faults.is_empty() {
@@ -509,61 +335,6 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             if let Some(seconds) = measured.and_then(Alternative::steady_state_s) {
                 self.adjust_shares(report, seconds);
             }
-        }
-    }
-
-    /// Adjusts the shares by the measured times of a shared product.
-    fn adjust_shares(&mut self, report: &RunReport, seconds: f64) {
-        self.rounds += 1;
-        let Some(rates) = self.shared_rates.clone().or_else(|| self.rates.clone()) else { return };
-        if let Some(best) = self.best_shares.as_ref().filter(|best| best.seconds < 0.98 * seconds) {
-            // The last adjustment made it slower: back to the best shares, which are not adjusted again.
-            let (best_rates, best_s) = (best.rates.clone(), best.seconds);
-            self.rounds = MAX_ROUNDS;
-            if let Ok(plan) = self.plan_with(&best_rates, None) {
-                self.replace_shared(best_rates, plan, Some(best_s));
-            }
-            return;
-        }
-        let Some(plan) = self.current().map(|prepared| prepared.plan().clone()) else { return };
-        let view = self.matrix.view();
-        let Ok(request) = self.request(&view, &rates, None) else { return };
-        let observed = report.observation(plan.devices.len(), seconds);
-        let (corrected, words) = corrected_by(&request, &plan, &observed);
-        let adjusted = Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() };
-        let Ok(better) = self.plan_with(&adjusted, None) else { return };
-        let saved_s = (seconds - better.predicted_s) * self.course.remaining() as f64;
-        let prepare_s = self.set_up_ratio * (better.set_up.total_s() - better.set_up.open_s);
-        let pays = saved_s > PREPARE_MARGIN * prepare_s && better.predicted_s < REPLAN_MARGIN * seconds;
-        if !pays || moved_share(&plan, &better) < MIN_MOVED_SHARE {
-            self.rounds = MAX_ROUNDS;
-            self.best_shares = Some(BestShares { rates, seconds });
-            return;
-        }
-        self.notes.push(format!(
-            "planned again after {} with measured speeds: {}",
-            Counted(self.course.done(), "product"),
-            words.join("; ")
-        ));
-        self.best_shares = Some(BestShares { rates, seconds });
-        self.replace_shared(adjusted, better, None);
-    }
-
-    /// Replaces the shared plan. It is prepared with the next product.
-    fn replace_shared(&mut self, rates: Resolved, plan: Plan, known_s: Option<f64>) {
-        self.shared_rates = Some(rates);
-        let faults = &mut self.past_faults;
-        self.prepared.retain(|(processors, prepared)| {
-            let keeps = *processors != Processors::Both;
-            if !keeps {
-                faults.extend_from_slice(prepared.faults());
-            }
-            keeps
-        });
-        self.propose(Processors::Both, plan);
-        if let Some(mut one) = self.course.alternative(Processors::Both).cloned() {
-            one.remembered_s = known_s;
-            self.course.propose(one);
         }
     }
 
