@@ -23,7 +23,10 @@ pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
 pub fn column_spans(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
     // The table is made before the parallel loop: the thread that makes it runs other tasks meanwhile, and one of them could wait
     // for the table.
-    let table = work.ranges.map(|ranges| ranges.blocks(work)).unwrap_or_default();
+    // It is not made for a small part of the rows, whose columns are read faster.
+    let rows: usize = pieces.iter().map(|piece| work.slice_rows(piece)).sum();
+    let is_worth = |ranges: &&ColumnRanges| ranges.0.get().is_some() || 2 * rows >= work.rows();
+    let table = work.ranges.filter(is_worth).map(|ranges| ranges.blocks(work)).unwrap_or_default();
     let span = |piece: &ChunkRows| {
         if work.columns.is_none() {
             return 0..work.cols();
