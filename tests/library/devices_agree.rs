@@ -433,7 +433,8 @@ fn a_device_that_hangs_at_any_task_is_abandoned() {
     let pool = pool();
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {
         for register in [false, true] {
-            let watchdog_timeout = Duration::from_millis(150);
+            // Long enough for a chunk on the CPU of a loaded machine.
+            let watchdog_timeout = Duration::from_millis(300);
             let effective = inject_at_every_operation(
                 &pool,
                 list,
