@@ -158,9 +158,10 @@ impl Lane {
             state.failed.insert(job.stamp.fence, fault.kind);
             state.lost |= fault.kind == FaultKind::Lost;
         }
+        // Before the waiting operations start: one that is skipped because of this fault must be reported after the fault.
+        self.reports.send(job.stamp.fence, start_ns, end_ns, result);
         drop(state);
         self.shared.changed.notify_all();
-        self.reports.send(job.stamp.fence, start_ns, end_ns, result);
     }
 
     fn perform(&self, job: &Job, processor: &mut Option<Processor>) -> Result<(), Fault> {

@@ -318,6 +318,18 @@ fn an_injected_fault_affects_its_operation_and_its_readers_only() {
 }
 
 #[test]
+fn a_fault_is_reported_before_the_operations_that_it_skips() {
+    for _ in 0..500 {
+        let mut fixture = Fixture::open("fail_copy=1");
+        let memory = fixture.memory(64);
+        let upload = fixture.upload(&[1u8; 64], memory, &[]).unwrap();
+        fixture.download(memory, &[upload]).unwrap();
+        let first = fixture.completions.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(first.fence, upload, "{:?}", first.result);
+    }
+}
+
+#[test]
 fn a_lost_device_fails_this_and_every_later_call() {
     let mut fixture = Fixture::open("lost_at_operation=2");
     let range = fixture.memory(64);
