@@ -13,6 +13,7 @@
 // fast: no spills
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PIECE_PARAMETERS(T)                                                                                            \

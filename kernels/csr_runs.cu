@@ -12,6 +12,7 @@
 // fast: no spills
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \

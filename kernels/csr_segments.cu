@@ -33,6 +33,7 @@
 // exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 DEPTH=16 PIECE=1024
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define ITEM_PARAMETERS(T)                                                                                             \

@@ -16,6 +16,7 @@
 // exact: EXACT_K=64 ENTRY=form SCALAR=double BYTES=16 LANES=8 VECTORS=4 WAYS=1
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \

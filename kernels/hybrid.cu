@@ -24,6 +24,7 @@
 // exact: EXACT_K=16 ENTRY=form SCALAR=double BYTES=16 LANES=4 VECTORS=2 ROWS=2
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \

@@ -1,5 +1,5 @@
-// Common code of the kernels with lanes over the columns of X, after scaling.cuh. The build replaces the #include line by this
-// text.
+// Common code of the kernels with lanes over the columns of X, after scaling.cuh and packs.cuh. The build replaces the
+// #include line by this text.
 //
 // A row of X is loaded in vectors of E elements, 16 bytes if K allows it. L lanes of a warp cover a row, with V vectors each;
 // W ways (groups of L lanes) divide the nonzeros of a row. Entries of A are loaded four at a time from multiples of four;
@@ -45,31 +45,6 @@ static __device__ __forceinline__ constexpr unsigned int pitch_of(unsigned int b
 #else
 #define IS_UNIFORM false
 #endif
-
-template <typename T, int E> struct Pack;
-template <> struct Pack<double, 1> { typedef double Raw; };
-template <> struct Pack<double, 2> { typedef double2 Raw; };
-template <> struct Pack<float, 1> { typedef float Raw; };
-template <> struct Pack<float, 2> { typedef float2 Raw; };
-template <> struct Pack<float, 4> { typedef float4 Raw; };
-
-static __device__ __forceinline__ void unpack(double from, double *to) { to[0] = from; }
-static __device__ __forceinline__ void unpack(double2 from, double *to) { to[0] = from.x, to[1] = from.y; }
-static __device__ __forceinline__ void unpack(float from, float *to) { to[0] = from; }
-static __device__ __forceinline__ void unpack(float2 from, float *to) { to[0] = from.x, to[1] = from.y; }
-static __device__ __forceinline__ void unpack(float4 from, float *to)
-{
-    to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
-}
-
-static __device__ __forceinline__ void pack(const double *from, double &to) { to = from[0]; }
-static __device__ __forceinline__ void pack(const double *from, double2 &to) { to.x = from[0], to.y = from[1]; }
-static __device__ __forceinline__ void pack(const float *from, float &to) { to = from[0]; }
-static __device__ __forceinline__ void pack(const float *from, float2 &to) { to.x = from[0], to.y = from[1]; }
-static __device__ __forceinline__ void pack(const float *from, float4 &to)
-{
-    to.x = from[0], to.y = from[1], to.z = from[2], to.w = from[3];
-}
 
 template <typename T, int E> static __device__ __forceinline__ void load(const T *from, T *to)
 {
@@ -332,7 +307,10 @@ static __device__ __forceinline__ bool is_last(unsigned int *counter, unsigned i
     }
     before = __shfl_sync(mask, before, 0, N);
     if (before + 1 != count) return false;
-    __threadfence();
+    // Lane 0 has read the counter, so its fence acquires the stores of the other groups. The barrier orders the loads of all
+    // lanes after the fence; a shuffle alone orders nothing.
+    if (lane == 0) __threadfence();
+    __syncwarp(mask);
     return true;
 }
 

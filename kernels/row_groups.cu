@@ -32,6 +32,7 @@
 // exact: EXACT_K=16 ENTRY=form SCALAR=float BYTES=16 LANES=4 VECTORS=1 WAYS=1 SHARES=4 ROWS=4 DEPTH=16
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \

@@ -8,6 +8,7 @@
 // fast: no spills
 
 #include "scaling.cuh"
+#include "packs.cuh"
 #include "lanes.cuh"
 
 #define PARAMETERS(T)                                                                                                  \
@@ -18,7 +19,7 @@
 
 #define ARGUMENTS items, k, slice_starts, lane_lengths, lane_rows, columns, values, x, ldx, y, ldy, alpha, beta
 
-#define NOBODY 0xffffffffu
+#define NO_ROW 0xffffffffu
 
 template <typename T, int E, int V> static __device__ __forceinline__ void sell(PARAMETERS(T))
 {
@@ -48,7 +49,7 @@ template <typename T, int E, int V> static __device__ __forceinline__ void sell(
         for (int j = 0; j < 2; ++j)
             if (at + j < length) multiply_add<T, E, V>(factors[j], part[j], sums);
     }
-    if (row != NOBODY)
+    if (row != NO_ROW)
         store_result<T, E, 1, V>(y + (unsigned long long)row * PITCH_OF(T, ldy), column, width, SCALING, sums);
 }
 

@@ -4,6 +4,7 @@
 // beta for each column, and the numbers are not used.
 
 // fast: no spills
+#include "packs.cuh"
 #include "vectors.cuh"
 
 // ---- Row-wise operations. A block of threads computes a tile of `tile_rows` rows.

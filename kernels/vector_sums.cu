@@ -2,6 +2,7 @@
 // `partials` gets one result per block.
 
 // fast: no spills
+#include "packs.cuh"
 #include "vectors.cuh"
 
 // ---- Products of columns: 32 lanes of rows, and 64 bytes of columns, of one block of rows.

@@ -25,7 +25,7 @@ pub struct SharedDevice {
 pub struct OpenDevice {
     device: AnyDevice,
     reports: Reports,
-    /// Operations that nobody waits for yet.
+    /// Submitted operations that no caller has waited for.
     queue: OperationQueue,
     closed: bool,
 }

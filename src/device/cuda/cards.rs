@@ -9,8 +9,8 @@ use super::usable_bytes;
 use crate::cost::CardFacts;
 use crate::device::Fault;
 
-/// The contexts of this process. The lock is held while one is created, which takes 0.1 s, so that whoever needs the same card
-/// waits and uses it.
+/// The contexts of this process. The lock is held while one is created, which takes 0.1 s: another thread that needs the same
+/// card waits and uses the new context.
 static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts { unused: Vec::new(), in_use: Vec::new() });
 
 /// Contexts with the numbers of their cards.
