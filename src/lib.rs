@@ -87,6 +87,9 @@ pub mod matrix;
 pub mod plan;
 pub mod report;
 pub mod runtime;
+#[cfg(test)]
+#[path = "../tests/skip/mod.rs"]
+mod skip;
 pub mod study;
 pub mod suggest;
 pub mod toml_file;

@@ -15,7 +15,9 @@ mod borrow_scope;
 pub(crate) mod conformance;
 mod cpu;
 pub mod cuda;
+#[cfg(feature = "emulator")]
 pub mod emulated;
+mod emulated_options;
 mod operation;
 mod pinned;
 mod product;
@@ -31,7 +33,9 @@ use crossbeam::channel::Sender;
 pub use borrow_scope::{BorrowScope, Registration, borrow_scope};
 pub use cpu::{COPY_LANES, Cpu};
 pub use cuda::{CudaDevice, CudaOptions};
-pub use emulated::{EmulatedDevice, EmulatedOptions};
+#[cfg(feature = "emulator")]
+pub use emulated::EmulatedDevice;
+pub use emulated_options::{EmulatedOptions, Faults};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;

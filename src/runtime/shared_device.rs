@@ -6,8 +6,8 @@ use crossbeam::channel::{Sender, unbounded};
 
 use super::operation_queue::{OperationQueue, OperationRecord};
 use crate::device::{
-    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedDevice, EmulatedOptions, Fault,
-    FaultKind, Fence, Memory, Operation, Pinned, Registration, Reports,
+    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
+    Memory, Operation, Pinned, Registration, Reports,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
@@ -136,9 +136,21 @@ pub fn open_device(
         return Ok(Box::new(CudaDevice::open(name, cuda, clock, reports).map_err(failed)?));
     }
     if name.starts_with("emu:") {
-        return Ok(Box::new(EmulatedDevice::open(name, emulated, clock, reports).map_err(failed)?));
+        return open_emulated(name, emulated, clock, reports);
     }
     let reason = "simulated devices cannot be opened; use cpu, cuda:0 or emu:0".into();
+    Err(Error::Device { device: name.into(), reason })
+}
+
+#[cfg(feature = "emulator")]
+fn open_emulated(name: &str, options: EmulatedOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
+    let device = crate::device::EmulatedDevice::open(name, options, clock, reports);
+    Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
+}
+
+#[cfg(not(feature = "emulator"))]
+fn open_emulated(name: &str, _: EmulatedOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
+    let reason = "this build has no emulator; the feature `emulator` of the crate adds it".into();
     Err(Error::Device { device: name.into(), reason })
 }
 

@@ -13,6 +13,8 @@ mod outputs;
 mod plain_words;
 mod plan;
 mod run;
+#[path = "../skip/mod.rs"]
+mod skip;
 mod startup;
 mod streams;
 mod study;

@@ -11,6 +11,8 @@ mod report_sample;
 mod reproducible;
 mod scaled_products;
 mod shared_matrices;
+#[path = "../skip/mod.rs"]
+mod skip;
 mod slabs;
 mod solvers;
 mod statistics;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::skip::skip;
 use rowloom::error::Error;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
 use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of, verify};
@@ -16,7 +17,7 @@ use rowloom::matrix::{Csr, Field, MultiVector, Scalar};
 fn every_matrix_has_the_statistics_of_the_table() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/matrices");
     let Ok(table) = fs::read_to_string(folder.join("README.md")) else {
-        println!("skipped: no matrices in {}", folder.display());
+        skip("matrices", format!("there is no folder {}", folder.display()));
         return;
     };
     let mut lines = table.lines().filter(|line| line.starts_with('|'));
@@ -106,7 +107,7 @@ fn check_kernels<T: Kernels>(name: &str, a: &Csr<T>) {
 fn every_kernel_verifies_on_every_matrix_in_both_precisions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/matrices");
     let Ok(entries) = fs::read_dir(&folder) else {
-        println!("skipped: no matrices in {}", folder.display());
+        skip("matrices", format!("there is no folder {}", folder.display()));
         return;
     };
     let mut checked = 0;

@@ -33,7 +33,10 @@ fn statistics_equal_those_of_numpy() {
     let python = std::env::var("ROWLOOM_PYTHON").unwrap_or_else(|_| "python3".into());
     let has_numpy = Command::new(&python).args(["-c", "import numpy"]).stderr(Stdio::null()).status();
     if !has_numpy.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: {python} has no NumPy; set ROWLOOM_PYTHON to a Python that has it");
+        crate::skip::skip(
+            "python",
+            format!("{python} has no NumPy; set ROWLOOM_PYTHON to a Python that has it"),
+        );
         return;
     }
     let sets: Vec<Vec<f64>> = (0..6).map(samples).collect();

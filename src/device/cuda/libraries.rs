@@ -69,10 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_library_is_found_or_has_advice_and_nothing_panics() {
-        let libraries = libraries();
-        assert_eq!(libraries.len(), 3);
-        assert_eq!(libraries[0].found.is_some(), Driver::get().is_ok());
-        assert!(libraries.iter().all(|library| library.advice.contains("install")));
+    fn a_library_is_listed_as_found_only_if_it_can_be_opened() {
+        let found: Vec<_> =
+            libraries().iter().map(|library| (library.name, library.found.is_some())).collect();
+        assert_eq!(found[0], ("CUDA driver", Driver::get().is_ok()));
+        assert_eq!(found[1], ("NVRTC", nvrtc_is_installed()));
+        assert_eq!(found[2].0, "cuSPARSE");
     }
 }

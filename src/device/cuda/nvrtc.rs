@@ -177,7 +177,7 @@ pub(super) mod tests {
     pub fn nvrtc() -> Option<Nvrtc> {
         let found = Nvrtc::find(12);
         if found.is_none() {
-            eprintln!("skipped: this machine has no NVRTC (libnvrtc.so.12 or .13 on the loader's path)");
+            crate::skip::skip("nvrtc", "libnvrtc.so.12 or .13 is not on the loader's path");
         }
         found
     }

@@ -17,7 +17,6 @@ mod kernel_tests;
 mod lane;
 mod launch;
 mod memory;
-mod options;
 mod processor;
 mod race_detector;
 mod region;
@@ -36,7 +35,6 @@ use std::thread::{self, JoinHandle};
 use crossbeam::channel::{Sender, unbounded};
 
 pub use fault::{AccessKind, FaultCause, Index3, KernelFault};
-pub use options::{EmulatedOptions, Faults};
 
 use entries::entry;
 use lane::{Action, Copy, DeviceBytes, Injected, Job, Lane, Shared};
@@ -45,8 +43,8 @@ use memory::Allocation;
 use race_detector::{Intent, LANES, RaceDetector};
 
 use super::{
-    Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
+    Argument, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch,
+    Memory, MemoryRange, Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};

@@ -18,7 +18,10 @@ pub fn python(module: &str) -> Option<String> {
     if found.is_ok_and(|status| status.success()) {
         return Some(python);
     }
-    eprintln!("skipped: {python} has no {module}; name one that has with ROWLOOM_PYTHON");
+    crate::skip::skip(
+        "python",
+        format!("{python} has no {module}; set ROWLOOM_PYTHON to a Python that has it"),
+    );
     None
 }
 

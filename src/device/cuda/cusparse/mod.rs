@@ -298,7 +298,7 @@ mod tests {
         let cusparse = match Cusparse::open(0) {
             Err(missing) => {
                 assert!(missing.len() > 20, "{missing}");
-                eprintln!("skipped: {missing}");
+                crate::skip::skip("gpu", missing);
                 return;
             }
             Ok(cusparse) => cusparse,

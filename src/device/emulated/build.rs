@@ -1,0 +1,100 @@
+//! Part of the build script: compiles `kernels/*.cu` for the emulator with the host's C++ compiler.
+//!
+//! Every load and store is instrumented (`-fsanitize=thread`), and misaligned addresses are detected
+//! (`-fsanitize=alignment`). No sanitizer is linked: the emulator defines the functions that the compiler calls, so it
+//! checks each access before it is executed. The kernels' entries are found in the preprocessed source.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::{entry_names, fingerprint, shared_declarations, whole_text};
+
+const HEADER: &str = "src/device/emulated/cuda_builtins.h";
+const TEST_KERNELS: &str = "src/device/emulated/faulty.cu";
+
+/// Compiles the kernels into a library in `folder` and lists their entries there, unless nothing has changed.
+pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
+    println!("cargo::rerun-if-changed={HEADER}");
+    println!("cargo::rerun-if-changed={TEST_KERNELS}");
+    kernels.push(TEST_KERNELS.into());
+    let sources: Vec<PathBuf> = kernels.iter().map(|kernel| prepare(kernel, folder)).collect();
+    let stamp = folder.join("kernels.stamp");
+    let inputs = inputs(&kernels);
+    if fs::read_to_string(&stamp).is_ok_and(|before| before == inputs) {
+        println!("cargo::rustc-link-lib=static=rowloom_kernels");
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        return;
+    }
+
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .cpp_link_stdlib(None)
+        .std("c++17")
+        .opt_level(2)
+        .warnings(true)
+        .flag("-fsanitize=thread")
+        .flag("-fsanitize=alignment")
+        // Keeps the order and rounding of the source's floating-point operations.
+        .flag("-ffp-contract=off")
+        .flag("-fno-exceptions")
+        .flag("-fno-rtti")
+        // `#pragma unroll` is for CUDA compilers.
+        .flag("-Wno-unknown-pragmas")
+        // Loops must not become library calls, whose accesses would not be checked.
+        .flag("-fno-builtin")
+        .flag_if_supported("-fno-tree-loop-distribute-patterns");
+    if build.get_compiler().is_like_clang() {
+        build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
+    }
+    build.files(&sources).compile("rowloom_kernels");
+
+    let (tests, kernels): (Vec<_>, Vec<_>) =
+        sources.iter().partition(|source| source.ends_with("faulty_emulated.cc"));
+    list_entries("entry", &kernels, &folder.join("entries.rs"));
+    list_entries("test_entry", &tests, &folder.join("test_entries.rs"));
+    fs::write(stamp, inputs).expect("OUT_DIR is writable");
+}
+
+/// All inputs of the kernels' compilation, in one text.
+fn inputs(kernels: &[PathBuf]) -> String {
+    let header = fs::read_to_string(HEADER).expect("the header is part of the source");
+    let mut inputs = format!("{:016x}\n", fingerprint(header.as_bytes()));
+    for name in ["CXX", "CXXFLAGS", "TARGET", "PROFILE", "OUT_DIR"] {
+        println!("cargo::rerun-if-env-changed={name}");
+        inputs += &format!("{name} {:?}\n", env::var_os(name));
+    }
+    for kernel in kernels {
+        inputs += &format!("{} {:016x}\n", kernel.display(), fingerprint(whole_text(kernel).as_bytes()));
+    }
+    let script = fs::read("src/device/emulated/build.rs").expect("this script is part of the source");
+    inputs + &format!("{:016x}\n", fingerprint(&script))
+}
+
+/// Writes the macro call with the entries of `sources` to `file`.
+fn list_entries(function: &str, sources: &[&PathBuf], file: &Path) {
+    let mut list = format!("entries! {{ {function}:\n");
+    for source in sources {
+        let text = cc::Build::new().cpp(true).std("c++17").warnings(false).file(source).expand();
+        for (name, parameters) in entry_names::entries(&String::from_utf8_lossy(&text)) {
+            list.push_str(&format!("    {name}({parameters})\n"));
+        }
+    }
+    list.push_str("}\n");
+    fs::write(file, list).expect("OUT_DIR is writable");
+}
+
+/// Writes the kernel's source, prepared for the C++ compiler, into `folder`.
+fn prepare(kernel: &Path, folder: &Path) -> PathBuf {
+    let text = whole_text(kernel);
+    let text = match shared_declarations::rewrite(&text) {
+        Ok(text) => text,
+        Err(reason) => panic!("{}: {reason}", kernel.display()),
+    };
+    let header = fs::canonicalize(HEADER).expect("the header is part of the source");
+    let name = kernel.file_stem().unwrap_or_default().to_string_lossy();
+    let source = folder.join(format!("{name}_emulated.cc"));
+    let text = format!("#include \"{}\"\n#line 1 \"{}\"\n{text}", header.display(), kernel.display());
+    fs::write(&source, text).expect("OUT_DIR is writable");
+    source
+}
