@@ -10,7 +10,6 @@
 use std::time::Instant;
 
 use rowloom::cost::Form;
-use rowloom::device::EmulatedOptions;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
 use rowloom::kernel::{Processor, Schedule};
 use rowloom::machine::{Isa, memory_limit_bytes};
@@ -75,7 +74,7 @@ fn time(runtime: &Runtime, name: &str, a: &Csr<f64>, k: usize) -> Result<()> {
 
     let (mut products, mut kernels) = (Vec::new(), Vec::new());
     if processor == Processor::Gpu {
-        let mut device = SynchronousDevice::open(&device, EmulatedOptions::default())?;
+        let mut device = SynchronousDevice::open(runtime, &device)?;
         let mut bench = ResidentBench::new(&mut device, a.view(), &KernelNames::of_form(&form));
         bench.take_x(x.view())?;
         let names = form_names(&form);

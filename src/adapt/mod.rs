@@ -5,6 +5,7 @@
 //! Products are never computed for measurement alone: the first products of a user run on the CPU while the GPUs are opened, then on
 //! the GPUs, then on both, as far as the products that remain pay for each change ([`Course`]).
 
+mod calibration;
 mod course;
 mod learned;
 mod rates;
@@ -12,6 +13,7 @@ mod refinement;
 mod sharing;
 mod tuning;
 
+pub use calibration::{KernelFit, calibration_cases, fit_device, least_gb_per_s};
 pub use course::{Alternative, Course, Processors};
 pub use learned::{Learned, LearnedKey};
 pub use rates::{Resolved, restricted_to, scale_times};

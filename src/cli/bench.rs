@@ -7,7 +7,7 @@ use super::baseline;
 use super::bench_report::{self, CaseReport};
 use super::bench_table;
 use super::console::{Bar, Console, check_target, write_file};
-use super::kernel_bench::{BenchDevice, CaseSink, KernelBench, check_names, facts};
+use super::kernel_bench::{CaseSink, KernelBench, check_names, facts, open_devices};
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact};
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let before = arguments.baseline.as_deref().map(baseline::load).transpose()?;
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut devices = BenchDevice::open(&arguments.devices, &arguments.model, &session)?;
+    let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     check_names(&names, &devices, &arguments.kernels)?;
     let settings = BenchSettings {
         warmup: arguments.warmup,

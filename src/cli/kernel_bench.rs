@@ -3,22 +3,19 @@
 use super::args::PlanningArguments;
 use super::console::Console;
 use super::options::{Devices, XSource};
-use super::planning::{options, runtime};
+use super::planning::runtime;
 use super::report::hash;
 use super::session::Session;
 use super::x;
-use crate::cost::Profile;
-use crate::device::EmulatedOptions;
 use crate::device::cuda::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix, card_number};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{Order, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
-use crate::plan::DeviceSpec;
 use crate::study::{
-    BenchSettings, CaseResult, Expected, HostBench, KernelNames, MatrixFacts, PeerResult, PythonPeer,
-    ResidentBench, Sizes, Subject, SynchronousDevice, Times, batch, bench_kernels, compulsory_bytes,
+    BenchDevice, BenchSettings, CaseResult, Expected, KernelNames, MatrixFacts, PeerResult, PythonPeer,
+    Sizes, Subject, Times, batch, bench_kernels, compulsory_bytes, subject,
 };
 use crate::trace::Clock;
 use crate::work::{ChunkRows, Features, Work};
@@ -29,48 +26,10 @@ const DEFAULT_CUSPARSE_REPEAT: u32 = 15;
 /// The libraries that `--against` can name.
 pub const PEERS: [&str; 3] = ["cusparse", "mkl", "scipy"];
 
-/// A device to measure on.
-pub(super) struct BenchDevice {
-    /// Its rates and weights.
-    pub(super) profile: Profile,
-    /// Its name.
-    pub(super) name: String,
-    /// The opened device; none for the host's CPU.
-    pub(super) gpu: Option<SynchronousDevice>,
-}
-
-impl BenchDevice {
-    /// Opens the named devices. `model` is as `--model` takes it.
-    pub(super) fn open(devices: &Devices, model: &str, session: &Session) -> Result<Vec<Self>> {
-        let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
-        let runtime = runtime(&planning, session, Clock::start())?;
-        let specs = runtime.resolve(&options(&planning, 1)?)?.devices;
-        let open = |spec: DeviceSpec| {
-            let gpu = open_one(devices, &spec.name)?;
-            Ok(Self { profile: spec.profile, name: spec.name, gpu })
-        };
-        specs.into_iter().map(open).collect()
-    }
-
-    /// Peak arithmetic rate, where the profile has one.
-    fn peak_gflops(&self) -> Option<f64> {
-        (self.profile.product_ns > 0.0).then(|| 2.0 / self.profile.product_ns)
-    }
-}
-
-/// Opens one of the named devices; none for the host's CPU.
-pub(super) fn open_one(devices: &Devices, name: &str) -> Result<Option<SynchronousDevice>> {
-    if name == "cpu" {
-        return Ok(None);
-    }
-    if name.starts_with("sim:") {
-        let reason = "a simulated device computes nothing; use cpu, cuda:0 or emu:0".into();
-        return Err(Error::Device { device: name.into(), reason });
-    }
-    let emulated = devices.emulated()?;
-    let special = emulated.iter().find(|(of, _)| of == name);
-    let options = special.map_or_else(EmulatedOptions::default, |(_, options)| *options);
-    SynchronousDevice::open(name, options).map(Some)
+/// Opens the named devices. `model` is as `--model` takes it.
+pub(super) fn open_devices(devices: &Devices, model: &str, session: &Session) -> Result<Vec<BenchDevice>> {
+    let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
+    BenchDevice::open_all(&runtime(&planning, session, Clock::start())?)
 }
 
 /// An error where none of the kernels runs on some device.
@@ -163,10 +122,7 @@ impl<'a> KernelBench<'a> {
         for device in devices {
             let peak_gflops = device.peak_gflops();
             let BenchDevice { profile, name, gpu } = device;
-            let subject: Box<dyn Subject<T> + '_> = match gpu {
-                Some(gpu) => Box::new(ResidentBench::new(gpu, a, &self.names)),
-                None => Box::new(HostBench::new(&session.pool, a, &self.names, self.cpu, limit)),
-            };
+            let subject = subject(gpu.as_mut(), &session.pool, a, &self.names, self.cpu, limit);
             let memory_gb_per_s = profile.stream_gb_per_s;
             loaded.push(LoadedDevice { device: name, memory_gb_per_s, peak_gflops, subject });
         }

@@ -43,6 +43,7 @@ mod study;
 mod study_check;
 mod study_conversion;
 mod study_estimate;
+mod study_kernels;
 mod study_output;
 mod study_run;
 mod study_solver;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::args::BenchArguments;
 use super::console::Console;
-use super::kernel_bench::BenchDevice;
+use super::kernel_bench::open_devices;
 use super::options::XSource;
 use super::report::{Report, machine_report};
 use super::session::{MatrixSource, Session, check_intact};
@@ -17,8 +17,8 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    Expected, HostBench, KernelNames, OracleCase, OracleSettings, REGRET_NOISE, Regret, ResidentBench, Sizes,
-    Subject, consult, warm_up,
+    BenchDevice, Expected, KernelNames, OracleCase, OracleSettings, REGRET_NOISE, Regret, Sizes, consult,
+    subject, warm_up,
 };
 use crate::work::{ChunkRows, Features, Work};
 
@@ -32,7 +32,7 @@ const MAX_CASES_SHOWN: usize = 20;
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
-    let mut devices = BenchDevice::open(&arguments.devices, &arguments.model, &session)?;
+    let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();
     let mut cases = Vec::new();
     for matrix in &arguments.matrices {
@@ -84,10 +84,7 @@ fn measure_matrix<T: Kernels>(
         let kernels: Vec<KernelId> = eligible(processor).to_vec();
         let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
         let names = KernelNames::new(&names)?;
-        let mut subject: Box<dyn Subject<T> + '_> = match gpu {
-            Some(gpu) => Box::new(ResidentBench::new(gpu, a, &names)),
-            None => Box::new(HostBench::new(&session.pool, a, &names, cpu, limit)),
-        };
+        let mut subject = subject(gpu.as_mut(), &session.pool, a, &names, cpu, limit);
         for &k in &arguments.k {
             if session.interrupt.asked() {
                 return Ok(());

@@ -80,7 +80,7 @@ pub fn resolve<T: Kernels>(
 ) -> Result<Resolved> {
     let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
     if arguments.tune && !is_simulated(&arguments.devices) {
-        tune(&arguments.devices, session, console, matrix, k, &mut resolved.devices)?;
+        tune(runtime, session, console, matrix, k, &mut resolved.devices)?;
     }
     Ok(resolved)
 }

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::args::StudyArguments;
 use super::bench::build_and_machine;
 use super::console::{Bar, Console};
-use super::kernel_bench::{BenchDevice, CaseSink, KernelBench, check_names, facts};
+use super::kernel_bench::{KernelBench, check_names, facts, open_devices};
 use super::options::{DeviceWord, Devices};
 use super::overwrite::Output;
 use super::session::{MatrixSource, Session, check_intact};
+use super::study_kernels::KernelCases;
 use super::study_output::{self, Finished};
 use super::table::count_of;
 use super::{study_check, study_conversion, study_estimate, study_run, study_solver};
@@ -19,8 +20,8 @@ use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
-    Case, CaseResult, Journal, KernelNames, MatrixFacts, Measured, Record, StudyConfig, StudySubject,
-    compulsory_bytes, key_of, records_of, used_columns,
+    Case, Journal, KernelNames, MatrixFacts, Measured, Record, StudyConfig, StudySubject, compulsory_bytes,
+    key_of, used_columns,
 };
 
 /// The cost model that plans are made with: the one that `rowloom calibrate` wrote, where there is one.
@@ -383,7 +384,7 @@ impl Study<'_> {
         let Self { config, session, console, journal, loaded, records, finished, .. } = self;
         let loaded = loaded.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))?;
         let devices: Devices = first.devices.parse().map_err(Error::Usage)?;
-        let mut places = BenchDevice::open(&devices, MODEL, session)?;
+        let mut places = open_devices(&devices, MODEL, session)?;
         let names = KernelNames::new(&first.kernels)?;
         check_names(&names, &places, &first.kernels)?;
         let settings = study_run::settings(config);
@@ -429,48 +430,6 @@ fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -
         kernel: case.kernels.join(","),
         reason: Some(error.to_string()),
         ..Record::default()
-    }
-}
-
-/// Receives measured kernels and adds each finished case to the journal and the results.
-struct KernelCases<'a> {
-    cases: &'a [&'a Case],
-    keys: Vec<String>,
-    /// The number of devices of a case, which are measured one after the other.
-    devices: usize,
-    journal: &'a mut Journal,
-    records: &'a mut Vec<Record>,
-    finished: &'a mut usize,
-    /// Results for the current K on the devices so far.
-    pending: Vec<CaseResult>,
-}
-
-impl CaseSink for KernelCases<'_> {
-    fn wants(&mut self, _dtype: Dtype, _k: usize, _device: &str) -> bool {
-        true
-    }
-
-    fn take(&mut self, case: CaseResult) -> Result<()> {
-        let k = case.k;
-        self.pending.push(case);
-        if self.pending.len() < self.devices {
-            return Ok(());
-        }
-        let done = std::mem::take(&mut self.pending);
-        let place = self.cases.iter().position(|case| case.k == Some(k));
-        let Some((case, key)) = place.and_then(|place| self.cases.get(place).zip(self.keys.get(place)))
-        else {
-            return Err(Error::Internal(format!("k = {k} was measured but is not part of the study")));
-        };
-        let mut records: Vec<Record> = done.iter().flat_map(records_of).collect();
-        for record in &mut records {
-            record.sweep = case.sweep.clone();
-            record.schedule = Some(case.schedule.clone());
-        }
-        self.journal.append(key, &records)?;
-        self.records.extend(records);
-        *self.finished += 1;
-        Ok(())
     }
 }
 

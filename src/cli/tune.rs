@@ -1,8 +1,7 @@
 //! `--tune`: times the kernels that are predicted fastest on the matrix itself, once, and stores the results.
 
 use super::console::Console;
-use super::kernel_bench::open_one;
-use super::options::{Devices, XSource};
+use super::options::XSource;
 use super::session::Session;
 use super::x;
 use crate::adapt::{Tuned, correct_profile, kernels_to_time};
@@ -13,7 +12,8 @@ use crate::kernel::{KernelId, Processor, Schedule};
 use crate::machine::Isa;
 use crate::matrix::CsrView;
 use crate::plan::DeviceSpec;
-use crate::study::{HostBench, KernelNames, ResidentBench, Subject, time_forms};
+use crate::runtime::Runtime;
+use crate::study::{KernelNames, SynchronousDevice, subject, time_forms};
 use crate::work::{ChunkRows, Features, Work};
 
 /// Approximate duration for each device.
@@ -21,7 +21,7 @@ const TUNE_SECONDS: f64 = 0.5;
 
 /// Corrects the profile of every device by measured times of its kernels on this matrix.
 pub fn tune<T: Kernels>(
-    devices: &Devices,
+    runtime: &Runtime,
     session: &Session,
     console: Option<&Console>,
     matrix: CsrView<'_, T>,
@@ -50,7 +50,7 @@ pub fn tune<T: Kernels>(
             None => {
                 let _spinner = console.map(|on| on.spinner(format!("timing kernels on {}", device.name)));
                 let profile = &device.profile;
-                let samples = time(devices, session, matrix, k, &device.name, profile, &features)?;
+                let samples = time(runtime, session, matrix, k, &device.name, profile, &features)?;
                 tuned.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
                 tuned.save();
             }
@@ -62,7 +62,7 @@ pub fn tune<T: Kernels>(
 
 /// Times the kernels that are predicted fastest.
 fn time<T: Kernels>(
-    devices: &Devices,
+    runtime: &Runtime,
     session: &Session,
     matrix: CsrView<'_, T>,
     k: usize,
@@ -84,11 +84,8 @@ fn time<T: Kernels>(
         isa: Isa::detect(),
         schedule: Schedule::Balanced,
     };
-    let mut gpu = open_one(devices, name)?;
-    let mut subject: Box<dyn Subject<T> + '_> = match &mut gpu {
-        Some(gpu) => Box::new(ResidentBench::new(gpu, matrix, &names)),
-        None => Box::new(HostBench::new(&session.pool, matrix, &names, cpu, limit)),
-    };
+    let mut gpu = SynchronousDevice::open_unless_cpu(runtime, name)?;
+    let mut subject = subject(gpu.as_mut(), &session.pool, matrix, &names, cpu, limit);
     subject.take_x(x.view())?;
     time_forms(&mut *subject, x.view(), &forms, features, TUNE_SECONDS)
 }

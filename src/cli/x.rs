@@ -33,11 +33,10 @@ pub fn load_with_format<T: Scalar>(
     let XSource::File(path) = source else {
         let k = k.unwrap_or(DEFAULT_K);
         check_memory::<T>("X", rows, k, memory_limit_bytes)?;
-        let mut x = MultiVector::zeros(rows, k)?;
-        match source {
-            XSource::Random => fill_random(x.data_mut(), seed),
-            _ => x.data_mut().fill(T::ONE),
-        }
+        let x = match source {
+            XSource::Random => MultiVector::random(rows, k, seed)?,
+            _ => MultiVector::filled(rows, k, T::ONE)?,
+        };
         return Ok(Dense { values: x, format: ArrayFormat::MatrixMarket });
     };
     let input = standard_input::open(path, memory_limit_bytes)?;
@@ -104,42 +103,9 @@ pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u
     })
 }
 
-/// Fills `values` with uniform numbers from -1 to 1. Each depends on the seed and its index only, so every number of threads
-/// gives the same X.
-fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
-    const PART: usize = 1 << 16;
-    values.par_chunks_mut(PART).enumerate().for_each(|(part, values)| {
-        for (index, value) in values.iter_mut().enumerate() {
-            let bits = scramble(seed.wrapping_add(scramble((part * PART + index) as u64)));
-            let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
-            *value = T::from_f64(2.0 * unit - 1.0);
-        }
-    });
-}
-
-/// The finalizer of SplitMix64.
-fn scramble(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn random_numbers_fill_the_interval_and_follow_the_seed() {
-        let make = |seed| load::<f64>(&XSource::Random, 1000, Some(100), seed, u64::MAX).unwrap();
-        let x = make(1);
-        let mean = x.data().iter().sum::<f64>() / x.data().len() as f64;
-        assert!(mean.abs() < 0.01, "mean {mean}");
-        assert!(x.data().iter().all(|value| (-1.0..=1.0).contains(value)));
-        assert!(x.data().iter().any(|&value| value > 0.99) && x.data().iter().any(|&value| value < -0.99));
-        assert_eq!(x.data(), make(1).data());
-        assert_ne!(x.data(), make(2).data());
-    }
 
     #[test]
     fn a_multivector_beyond_the_limit_is_refused_before_it_is_allocated() {

@@ -49,6 +49,12 @@ pub struct DeviceModel {
 }
 
 impl Model {
+    /// Adds a device, or replaces the one of the same name and number of threads.
+    pub fn replace_device(&mut self, device: DeviceModel) {
+        self.devices.retain(|known| (&known.name, known.threads) != (&device.name, device.threads));
+        self.devices.push(device);
+    }
+
     /// The path of the user's model; `None` without a home folder.
     pub fn of_user() -> Option<PathBuf> {
         let absolute =

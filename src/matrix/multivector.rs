@@ -1,5 +1,7 @@
 //! Dense multivectors of `rows` by `k` elements, stored by rows with a leading dimension.
 
+use rayon::prelude::*;
+
 use super::array::AlignedBuffer;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
@@ -38,6 +40,21 @@ impl<T: Scalar> MultiVector<T> {
                 result.data[row * k + column] = value(row, column);
             }
         }
+        Ok(result)
+    }
+
+    /// A multivector with equal elements.
+    pub fn filled(rows: usize, k: usize, value: T) -> Result<Self> {
+        let mut result = Self::zeros(rows, k)?;
+        result.data_mut().fill(value);
+        Ok(result)
+    }
+
+    /// A multivector of uniform random numbers from -1 to 1. Each depends on the seed and its index only, so every number of
+    /// threads gives the same numbers.
+    pub fn random(rows: usize, k: usize, seed: u64) -> Result<Self> {
+        let mut result = Self::zeros(rows, k)?;
+        fill_random(result.data_mut(), seed);
         Ok(result)
     }
 
@@ -222,9 +239,40 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
     }
 }
 
+fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
+    const PART: usize = 1 << 16;
+    values.par_chunks_mut(PART).enumerate().for_each(|(part, values)| {
+        for (index, value) in values.iter_mut().enumerate() {
+            let bits = scramble(seed.wrapping_add(scramble((part * PART + index) as u64)));
+            let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
+            *value = T::from_f64(2.0 * unit - 1.0);
+        }
+    });
+}
+
+/// The finalizer of SplitMix64.
+fn scramble(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_numbers_fill_the_interval_and_follow_the_seed() {
+        let make = |seed| MultiVector::<f64>::random(1000, 100, seed).unwrap();
+        let x = make(1);
+        let mean = x.data().iter().sum::<f64>() / x.data().len() as f64;
+        assert!(mean.abs() < 0.01, "mean {mean}");
+        assert!(x.data().iter().all(|value| (-1.0..=1.0).contains(value)));
+        assert!(x.data().iter().any(|&value| value > 0.99) && x.data().iter().any(|&value| value < -0.99));
+        assert_eq!(x.data(), make(1).data());
+        assert_ne!(x.data(), make(2).data());
+    }
 
     #[test]
     fn views_too_short_for_their_shape_are_refused() {

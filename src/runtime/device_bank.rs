@@ -19,6 +19,22 @@ pub struct DeviceOptions {
     pub cuda: Vec<(String, CudaOptions)>,
 }
 
+impl DeviceOptions {
+    /// The options of an emulated device.
+    pub fn emulated_of(&self, name: &str) -> EmulatedOptions {
+        find(name, &self.emulated)
+    }
+
+    /// The options of a CUDA device.
+    pub fn cuda_of(&self, name: &str) -> CudaOptions {
+        find(name, &self.cuda)
+    }
+}
+
+fn find<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
+    options.iter().find(|(of, _)| of == name).map(|(_, options)| *options).unwrap_or_default()
+}
+
 /// The open devices of a runtime.
 pub struct DeviceBank {
     clock: Clock,
@@ -44,10 +60,7 @@ impl DeviceBank {
         if let Some(device) = open.get(name).filter(|device| device.lock().is_open()) {
             return Ok(device.clone());
         }
-        fn find<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
-            options.iter().find(|(of, _)| of == name).map(|(_, options)| *options).unwrap_or_default()
-        }
-        let (emulated, cuda) = (find(name, &options.emulated), find(name, &options.cuda));
+        let (emulated, cuda) = (options.emulated_of(name), options.cuda_of(name));
         let device = Arc::new(SharedDevice::open(name, emulated, cuda, self.clock)?);
         if self.records.load(Ordering::Relaxed) {
             device.lock().start_recording();

@@ -32,7 +32,7 @@ pub use pool::Pool;
 pub use product::{Bound, Product};
 pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
 pub use report::{Computed, FaultReport, Round, RunReport};
-pub use shared_device::{AnyDevice, open_device};
+pub use shared_device::AnyDevice;
 pub use simulate::Simulated;
 pub use timeline::Timeline;
 pub use vectors::Vectors;

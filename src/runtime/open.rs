@@ -10,10 +10,11 @@ use super::matrix::Matrix;
 use super::pool::Pool;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
 use super::resolve::{Resolving, device_options};
-use super::shared_device::SharedDevice;
+use super::shared_device::{AnyDevice, SharedDevice, open_device};
 use super::timeline::add_records;
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
+use crate::device::Reports;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::machine::{Machine, may_have_nvidia_gpu};
@@ -201,6 +202,13 @@ impl Runtime {
         let mut resolved = self.resolving(options).all()?;
         forbid_registering(&mut resolved, options);
         Ok(resolved)
+    }
+
+    /// Opens a device of the runtime a second time, apart from the one that its products use; it reports to `reports`.
+    pub(crate) fn open_apart(&self, name: &str, reports: Reports) -> Result<AnyDevice> {
+        let options = device_options(&self.inner.devices)?;
+        let (emulated, cuda) = (options.emulated_of(name), options.cuda_of(name));
+        open_device(name, emulated, cuda, self.inner.bank.clock(), reports)
     }
 
     /// The profile of the CPU, without a look at other devices.

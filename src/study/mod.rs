@@ -3,6 +3,8 @@
 mod answer;
 mod baseline;
 mod bench;
+mod bench_device;
+mod calibration;
 mod cases;
 mod check;
 mod config;
@@ -35,6 +37,8 @@ mod welford;
 pub use answer::answers;
 pub use baseline::{CaseChange, Change, Comparison, KernelChange, LEAST_DIFFERENCE, Verdict};
 pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, bench_kernels};
+pub use bench_device::{BenchDevice, subject};
+pub use calibration::{CalibrationSettings, calibrate};
 pub use cases::Case;
 pub use check::{Checked, Expected, Sizes};
 pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};

@@ -7,13 +7,12 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use crate::device::{
-    Completion, CudaOptions, EmulatedOptions, Fault, FaultKind, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, PinnedRange, Reports, RowBytes, Transfer,
+    Completion, Fault, FaultKind, LaneKind, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange,
+    Reports, RowBytes, Transfer,
 };
 use crate::error::{Error, Result};
 use crate::graph::{Demand, DeviceId};
-use crate::runtime::{AnyDevice, open_device};
-use crate::trace::Clock;
+use crate::runtime::{AnyDevice, Runtime};
 
 /// Bytes of the smallest allocation that the arena makes on the device.
 const SLAB_BYTES: u64 = 16 << 20;
@@ -40,11 +39,23 @@ pub struct SynchronousDevice {
 }
 
 impl SynchronousDevice {
-    /// Opens a device by name.
-    pub fn open(name: &str, emulated: EmulatedOptions) -> Result<Self> {
+    /// Opens a device of the runtime by name, apart from the one that its products use; none for the host's CPU.
+    pub fn open_unless_cpu(runtime: &Runtime, name: &str) -> Result<Option<Self>> {
+        if name == "cpu" {
+            return Ok(None);
+        }
+        if name.starts_with("sim:") {
+            let reason = "a simulated device computes nothing; use cpu, cuda:0 or emu:0".into();
+            return Err(Error::Device { device: name.into(), reason });
+        }
+        Self::open(runtime, name).map(Some)
+    }
+
+    /// Opens a device of the runtime by name, apart from the one that its products use.
+    pub fn open(runtime: &Runtime, name: &str) -> Result<Self> {
         let (sender, completions) = unbounded();
         let reports = Reports::new(DeviceId(1), sender);
-        let device = open_device(name, emulated, CudaOptions::default(), Clock::start(), reports)?;
+        let device = runtime.open_apart(name, reports)?;
         Ok(Self { device, completions, slabs: Vec::new(), pinned: None })
     }
 

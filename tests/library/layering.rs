@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 19] = [
+const LAYERS: [(&str, u32); 20] = [
+    // Of the tests only.
+    ("skip", 0),
     ("error", 0),
     ("suggest", 0),
     ("files", 1),
