@@ -9,6 +9,7 @@
 //! | 0 | [`suggest`] | the nearest known name to a misspelt one |
 //! | 1 | [`files`] | atomic replacement of files |
 //! | 1 | [`toml_file`] | TOML files; errors name file and line |
+//! | 2 | `fetch` | matrices of the SuiteSparse collection, downloaded and kept |
 //! | 2 | [`report`] | plots and a self-contained HTML page from plain data |
 //! | 2 | [`matrix`] | formats, conversions, statistics, generators, files |
 //! | 2 | [`machine`] | cores, caches, memory, limits, GPUs; thread binding |
@@ -79,6 +80,8 @@ pub mod cost;
 pub mod device;
 pub mod error;
 pub mod exec;
+#[cfg(feature = "fetch")]
+pub mod fetch;
 pub mod files;
 pub mod graph;
 pub mod kernel;

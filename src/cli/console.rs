@@ -160,7 +160,11 @@ impl Console {
 
     /// A progress bar for the bytes of a file on a terminal; under another bar only its message.
     pub fn byte_bar(&self, path: &Path, doing: &str) -> Bar {
-        let message = format!("{doing} {}", path.display());
+        let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+        self.bar_of_bytes(format!("{doing} {}", path.display()), bytes)
+    }
+
+    fn bar_of_bytes(&self, message: String, bytes: u64) -> Bar {
         if let Some(bar) = &self.bar {
             bar.set_message(message);
             return Bar(ProgressBar::hidden());
@@ -168,14 +172,18 @@ impl Console {
         if self.quiet || !io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
         }
-        let bar =
-            ProgressBar::new(path.metadata().map_or(0, |metadata| metadata.len())).with_message(message);
+        let bar = ProgressBar::new(bytes).with_message(message);
         let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));
         Bar(bar)
+    }
+
+    /// A bar for a download, whose size is known once it has begun.
+    pub fn download_bar(&self, message: &str) -> Bar {
+        self.bar_of_bytes(message.into(), 0)
     }
 
     /// The same console while a bar is shown: notes appear above it, messages beside it.
@@ -250,6 +258,12 @@ impl Bar {
     /// Sets the message beside the bar.
     pub fn say(&self, doing: &str) {
         self.0.set_message(doing.to_owned());
+    }
+
+    /// Sets what is done, and the whole where it is known.
+    pub fn set(&self, done: u64, whole: Option<u64>) {
+        whole.into_iter().for_each(|whole| self.0.set_length(whole));
+        self.0.set_position(done);
     }
 
     /// Advances the bar by a number of things.

@@ -100,6 +100,17 @@ Examples:
   zcat cant.mtx.gz | rowloom convert - cant.rlm
   rowloom convert cant.mtx --check      compare conversions, write nothing";
 
+/// Behind `rowloom fetch --help`.
+pub const FETCH: &str = "\
+Archives are kept as they were sent, with a checksum that is compared at every
+use. An interrupted download is continued by the next one. Every command takes
+suitesparse:GROUP/NAME as a matrix and fetches it if it is not there.
+
+Examples:
+  rowloom fetch Williams/cant
+  rowloom run suitesparse:Williams/cant -k 32
+  rowloom fetch HB/bcsstk01 --folder matrices";
+
 const GENERATE_EXAMPLES: &str = "\
 Examples:
   rowloom generate stencil27,n=64 stencil.mtx

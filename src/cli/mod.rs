@@ -14,6 +14,7 @@ mod dash;
 mod demo;
 mod described;
 mod devices;
+mod fetch;
 mod files;
 mod generate;
 mod help;
@@ -112,6 +113,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Study(arguments) => study::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
+        Command::Fetch(arguments) => fetch::run(arguments, console),
         Command::Generate(arguments) => generate::run(arguments, console),
         Command::Trace(arguments) => trace::run(arguments, console),
         Command::Devices(arguments) => devices::run(arguments, console),

@@ -95,7 +95,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 fn matrix(typed: &OsStr) -> Option<PathBuf> {
     match MatrixSource::new(typed) {
         MatrixSource::File(path) => Some(path),
-        MatrixSource::Generated(_) => None,
+        MatrixSource::Generated(_) | MatrixSource::Collection(_) => None,
     }
 }
 

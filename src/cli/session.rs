@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::args::MatrixArguments;
 use super::console::Console;
 use super::dash::is_dash;
+use super::fetch;
 use super::interrupt::Interrupt;
 use super::standard_input;
 use super::table::count;
@@ -28,14 +29,18 @@ pub enum MatrixSource {
     File(PathBuf),
     /// A generator; the text behind `gen:`.
     Generated(String),
+    /// A matrix of the SuiteSparse collection; the text behind `suitesparse:`.
+    Collection(String),
 }
 
 impl MatrixSource {
     /// The source that `text` names.
     pub fn new(text: &OsStr) -> Self {
-        match text.to_str().and_then(|text| text.strip_prefix("gen:")) {
-            Some(spec) => Self::Generated(spec.to_owned()),
-            None => Self::File(text.into()),
+        let behind = |prefix| text.to_str().and_then(|text| text.strip_prefix(prefix)).map(str::to_owned);
+        match (behind("gen:"), behind("suitesparse:")) {
+            (Some(spec), _) => Self::Generated(spec),
+            (_, Some(name)) => Self::Collection(name),
+            _ => Self::File(text.into()),
         }
     }
 
@@ -44,6 +49,8 @@ impl MatrixSource {
         match self {
             Self::File(path) if is_dash(path) => Ok(()),
             Self::File(path) => std::fs::metadata(path).map(drop).map_err(|error| Error::read(path, error)),
+            // What is not in the folder yet is downloaded when it is needed.
+            Self::Collection(_) => Ok(()),
             // Without memory a valid description is refused before anything is allocated.
             Self::Generated(spec) => match generate::<f64>(spec, 1, 0) {
                 Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
@@ -57,6 +64,7 @@ impl MatrixSource {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Generated(spec) => format!("gen:{spec}"),
+            Self::Collection(name) => format!("suitesparse:{name}"),
         }
     }
 }
@@ -112,8 +120,13 @@ impl Session {
         console: &Console,
     ) -> Result<(Loaded<T>, f64)> {
         let memory_limit_bytes = self.memory_limit_bytes();
+        if let MatrixSource::Collection(name) = source {
+            let archive = fetch::archive(name, console, self.interrupt)?;
+            return self.load(&MatrixSource::File(archive), finite, console);
+        }
         let start = Instant::now();
         let loaded = match source {
+            MatrixSource::Collection(_) => return Err(Error::Internal("an archive was not fetched".into())),
             MatrixSource::File(path) => {
                 let bar = console.byte_bar(path, "reading");
                 let advance = |bytes| bar.advance(bytes);

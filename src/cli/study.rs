@@ -199,7 +199,7 @@ impl Study<'_> {
                     file.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
                 (file.len(), modified.map(|time| time.as_nanos().to_string()))
             }),
-            MatrixSource::Generated(_) => None,
+            MatrixSource::Generated(_) | MatrixSource::Collection(_) => None,
         };
         let StudyConfig { measure, seed, .. } = self.config;
         key_of(

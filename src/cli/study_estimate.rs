@@ -139,6 +139,7 @@ fn nonzeros(name: &str) -> u64 {
             Err(Error::DoesNotFit { needed_bytes, .. }) => needed_bytes,
             _ => 0,
         },
+        MatrixSource::Collection(_) => 0,
         MatrixSource::File(path) => {
             let bytes = path.metadata().map_or(0, |file| file.len());
             let is_compressed = path.extension().is_some_and(|ending| ending == "gz");

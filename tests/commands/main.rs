@@ -6,6 +6,7 @@ mod claims;
 mod demo;
 mod devices;
 mod docs;
+mod fetch;
 mod heterogeneous;
 mod limits;
 mod matrix;

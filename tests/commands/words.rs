@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::Place;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "plan",
     "bench",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 13] = [
     "calibrate",
     "inspect",
     "convert",
+    "fetch",
     "generate",
     "trace",
     "devices",

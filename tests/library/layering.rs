@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 20] = [
+const LAYERS: [(&str, u32); 21] = [
     // Of the tests only.
     ("skip", 0),
     ("error", 0),
     ("suggest", 0),
     ("files", 1),
     ("toml_file", 1),
+    ("fetch", 2),
     ("report", 2),
     ("matrix", 2),
     ("machine", 2),

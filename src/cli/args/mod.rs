@@ -17,8 +17,8 @@ pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
 pub use names::GENERATORS;
 pub use parse::TRANSFERS;
 pub use tools::{
-    CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments, GenerateArguments,
-    InspectArguments, ManArguments, TraceArguments,
+    CollectionArguments, CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments,
+    FetchArguments, GenerateArguments, InspectArguments, ManArguments, TraceArguments,
 };
 pub use work::{PlanArguments, PlanningArguments, RunArguments};
 
@@ -26,10 +26,10 @@ use self::parse::parse_threads;
 use super::help;
 use crate::matrix::Dtype;
 
-const MATRIX_HELP: &str = "A matrix file, - (standard input) or gen:KIND,key=value,...";
+const MATRIX_HELP: &str = "A matrix file, -, gen:KIND,key=value,... or suitesparse:GROUP/NAME";
 const MATRIX_LONG_HELP: &str = "\
-A matrix: a file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm), - for standard input, or gen:KIND,key=value,... \
-to generate one (`rowloom generate --help` lists the kinds)";
+A matrix: a file (.mtx, .mtx.gz, SuiteSparse .tar.gz, SciPy .npz, .rlm), - for standard input, gen:KIND,key=value,... \
+to generate one (`rowloom generate --help` lists the kinds), or suitesparse:GROUP/NAME, which is downloaded once (`rowloom fetch --help`)";
 
 /// Widest line of help, also where standard output is not a terminal.
 const HELP_COLUMNS: usize = 80;
@@ -77,6 +77,8 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
     Convert(ConvertArguments),
+    /// Download matrices of the SuiteSparse collection
+    Fetch(FetchArguments),
     /// Generate a matrix and write it to a file
     Generate(GenerateArguments),
     /// Summarize a trace: busy and idle time, overlap, critical path
@@ -102,6 +104,7 @@ impl Command {
             Self::Study(_) => "study",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
+            Self::Fetch(_) => "fetch",
             Self::Generate(_) => "generate",
             Self::Trace(_) => "trace",
             Self::Devices(_) => "devices",
@@ -121,6 +124,7 @@ impl Command {
             Self::Study(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
+            Self::Fetch(arguments) => &arguments.common,
             Self::Generate(arguments) => &arguments.common,
             Self::Trace(arguments) => &arguments.common,
             Self::Devices(arguments) => &arguments.common,
@@ -140,6 +144,7 @@ impl Command {
             Self::Study(arguments) => &mut arguments.common,
             Self::Inspect(arguments) => &mut arguments.common,
             Self::Convert(arguments) => &mut arguments.common,
+            Self::Fetch(arguments) => &mut arguments.common,
             Self::Generate(arguments) => &mut arguments.common,
             Self::Trace(arguments) => &mut arguments.common,
             Self::Devices(arguments) => &mut arguments.common,

@@ -88,6 +88,47 @@ pub struct GenerateArguments {
     pub common: CommonArguments,
 }
 
+/// `rowloom fetch`.
+#[derive(Debug, Args)]
+#[command(after_help = help::FETCH)]
+pub struct FetchArguments {
+    /// GROUP/NAME of a matrix, or NAME if one group has it
+    #[arg(value_name = "MATRIX", required = true)]
+    pub names: Vec<String>,
+
+    /// Where from and where to.
+    #[command(flatten)]
+    pub collection: CollectionArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
+/// The flags of the collection: its server and its folder.
+#[derive(Debug, Default, Args)]
+pub struct CollectionArguments {
+    /// Folder of the archives
+    ///
+    /// Without it: ROWLOOM_MATRICES, or rowloom/matrices in the user's cache folder.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+
+    /// Address of the server
+    ///
+    /// Without it: ROWLOOM_SUITESPARSE_URL, or the server of the collection. A proxy is taken from HTTPS_PROXY or ALL_PROXY.
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+
+    /// Refuse archives of more than MIB mebibytes [default: 8192]
+    #[arg(long, value_name = "MIB")]
+    pub max_mib: Option<u64>,
+
+    /// Download again what is there
+    #[arg(long)]
+    pub again: bool,
+}
+
 /// `rowloom trace`.
 #[derive(Debug, Args)]
 #[command(after_help = help::TRACE)]
