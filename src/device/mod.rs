@@ -18,6 +18,7 @@ pub mod cuda;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 mod emulated_options;
+mod memories;
 mod operation;
 mod pinned;
 mod product;

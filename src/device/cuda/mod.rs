@@ -56,6 +56,7 @@ use events::EventPool;
 use owner::{Action, Command, Copy, Owner, Request};
 use shared::Shared;
 
+use super::memories::Memories;
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
     Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
@@ -83,7 +84,7 @@ pub struct CudaDevice {
     shared: Arc<Shared>,
     host_time: SharedHostTime,
     /// By number; `None` once freed.
-    memories: Vec<Option<DeviceMemory>>,
+    memories: Memories<DeviceMemory>,
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
@@ -195,7 +196,7 @@ impl CudaDevice {
             context,
             shared,
             host_time,
-            memories: Vec::new(),
+            memories: Memories::default(),
             allocated_bytes: 0,
             next_fence: 0,
             launches: 0,
@@ -214,8 +215,7 @@ impl CudaDevice {
     fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory =
-            self.memories.get(range.memory.0 as usize).and_then(Option::as_ref).ok_or_else(outside)?;
+        let memory = self.memories.get(range.memory).ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() {
             return Err(outside());
         }
@@ -329,13 +329,13 @@ impl<'run> Device<'run> for CudaDevice {
             let message = format!("{bytes} bytes requested, {left} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
-        self.memories.push(Some(DeviceMemory::allocate(&self.context, bytes)?));
+        let memory = self.memories.add(DeviceMemory::allocate(&self.context, bytes)?);
         self.allocated_bytes += bytes;
-        Ok(Memory(self.memories.len() as u32 - 1))
+        Ok(memory)
     }
 
     fn free(&mut self, memory: Memory) {
-        if let Some(freed) = self.memories.get_mut(memory.0 as usize).and_then(Option::take) {
+        if let Some(freed) = self.memories.remove(memory) {
             self.allocated_bytes -= freed.bytes();
         }
     }

@@ -42,6 +42,7 @@ use launch::{Bound, BoundLaunch, BoundRange, Use};
 use memory::Allocation;
 use race_detector::{Intent, LANES, RaceDetector};
 
+use super::memories::Memories;
 use super::{
     Argument, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch,
     Memory, MemoryRange, Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
@@ -60,7 +61,7 @@ pub struct EmulatedDevice {
     clock: Clock,
     race_detector: RaceDetector,
     /// By number; `None` once freed.
-    memories: Vec<Option<Arc<Allocation>>>,
+    memories: Memories<Arc<Allocation>>,
     shared: Arc<Shared>,
     /// Empty after the device is closed.
     lanes: Vec<(Sender<Box<Job>>, JoinHandle<()>)>,
@@ -110,7 +111,7 @@ impl EmulatedDevice {
             options,
             clock,
             race_detector: RaceDetector::default(),
-            memories: Vec::new(),
+            memories: Memories::default(),
             shared: shared.clone(),
             lanes: Vec::with_capacity(LANES),
             counts: Counts::default(),
@@ -145,7 +146,7 @@ impl EmulatedDevice {
     fn resolve(&self, range: &MemoryRange) -> Result<DeviceBytes, Fault> {
         let outside =
             || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory = self.memories.get(range.memory.0 as usize).cloned().flatten().ok_or_else(outside)?;
+        let memory = self.memories.get(range.memory).cloned().ok_or_else(outside)?;
         if range.begin > range.end || range.end > memory.bytes() as u64 {
             return Err(outside());
         }
@@ -302,14 +303,15 @@ impl<'run> Device<'run> for EmulatedDevice {
         let memory =
             memory.ok_or_else(|| no_memory(format!("the host has no {bytes} bytes for device memory")))?;
         self.counts.allocated_bytes += bytes;
-        self.memories.push(Some(Arc::new(memory)));
-        self.race_detector.add_memory();
-        Ok(Memory(self.memories.len() as u32 - 1))
+        let memory = self.memories.add(Arc::new(memory));
+        self.race_detector.add_memory(memory);
+        Ok(memory)
     }
 
     fn free(&mut self, memory: Memory) {
-        if let Some(freed) = self.memories.get_mut(memory.0 as usize).and_then(Option::take) {
+        if let Some(freed) = self.memories.remove(memory) {
             self.counts.allocated_bytes -= freed.bytes() as u64;
+            self.race_detector.remove_memory(memory);
         }
     }
 
@@ -374,7 +376,7 @@ impl<'run> Device<'run> for EmulatedDevice {
             // The result does not matter: a lane that panicked has ended too.
             let _ = thread.join();
         }
-        self.memories.clear();
+        self.memories = Memories::default();
     }
 }
 

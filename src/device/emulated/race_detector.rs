@@ -5,9 +5,9 @@
 //! happen after the last writer and after all readers since then. A violation is refused at submission, so operations in
 //! flight never conflict.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::device::{Fault, FaultKind, Fence, MemoryRange};
+use crate::device::{Fault, FaultKind, Fence, Memory, MemoryRange};
 
 /// Lanes of an emulated device.
 pub const LANES: usize = 3;
@@ -73,13 +73,18 @@ pub struct RaceDetector {
     /// The vector clock of the last operation of each lane, including itself.
     lanes: [VectorClock; LANES],
     /// For each memory the accessed ranges, by their first byte.
-    memories: Vec<BTreeMap<u64, Segment>>,
+    memories: HashMap<Memory, BTreeMap<u64, Segment>>,
 }
 
 impl RaceDetector {
-    /// Adds a memory with the next number.
-    pub fn add_memory(&mut self) {
-        self.memories.push(BTreeMap::new());
+    /// Adds a memory.
+    pub fn add_memory(&mut self, memory: Memory) {
+        self.memories.insert(memory, BTreeMap::new());
+    }
+
+    /// Removes a memory that was freed.
+    pub fn remove_memory(&mut self, memory: Memory) {
+        self.memories.remove(&memory);
     }
 
     /// Orders all later operations after the completed ones; `ended` is their number on each lane.
@@ -169,7 +174,7 @@ impl RaceDetector {
     /// The known segments that overlap the range.
     fn touched(&self, range: &MemoryRange) -> impl Iterator<Item = &Segment> {
         let (begin, end) = (range.begin, range.end.max(range.begin));
-        let segments = self.memories.get(range.memory.0 as usize).filter(|_| begin < end);
+        let segments = self.memories.get(&range.memory).filter(|_| begin < end);
         segments.into_iter().flat_map(move |segments| {
             let before = segments.range(..begin).next_back().filter(|(_, segment)| segment.end > begin);
             before.into_iter().chain(segments.range(begin..end)).map(|(_, segment)| segment)
@@ -178,7 +183,7 @@ impl RaceDetector {
 
     /// Applies `change` to exactly the bytes of the range, splitting segments at its bounds.
     fn each_segment(&mut self, range: &MemoryRange, change: impl Fn(&mut Segment)) {
-        let Some(segments) = self.memories.get_mut(range.memory.0 as usize) else { return };
+        let Some(segments) = self.memories.get_mut(&range.memory) else { return };
         for at in [range.begin, range.end] {
             let split = segments.range_mut(..at).next_back().filter(|(_, segment)| segment.end > at);
             if let Some((_, segment)) = split {
@@ -242,7 +247,7 @@ mod tests {
 
     fn race_detector() -> RaceDetector {
         let mut race_detector = RaceDetector::default();
-        race_detector.add_memory();
+        race_detector.add_memory(Memory(0));
         race_detector
     }
 
