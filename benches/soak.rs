@@ -34,7 +34,7 @@ const KEPT: usize = 6;
 /// Samples of memory, threads and open files in a whole run.
 const SAMPLES: u32 = 24;
 /// Growth of memory that counts as none: allocators keep some of what was freed.
-const MEMORY_TOLERANCE_KIB: u64 = 24 << 10;
+const MEMORY_TOLERANCE_KIB: u64 = 4 << 10;
 
 /// SplitMix64.
 struct Random(u64);

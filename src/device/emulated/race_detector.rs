@@ -263,6 +263,21 @@ mod tests {
     }
 
     #[test]
+    fn a_freed_memory_takes_no_room() {
+        let mut race_detector = RaceDetector::default();
+        for number in 0..1000 {
+            let memory = Memory(number);
+            race_detector.add_memory(memory);
+            let range = MemoryRange { memory, begin: 0, end: 8 };
+            let intent = Intent { lane: 0, what: "upload", waits: &[], reads: &[], writes: &[range] };
+            race_detector.admit(intent).unwrap();
+            race_detector.mark_synchronized([u64::from(number) + 1, 0, 0]);
+            race_detector.remove_memory(memory);
+        }
+        assert!(race_detector.memories.is_empty() && race_detector.operations.is_empty());
+    }
+
+    #[test]
     fn a_missing_wait_is_found() {
         let mut race_detector = race_detector();
         let upload = admit(&mut race_detector, 0, &[], &[], &[bytes(0, 100)]).unwrap();
