@@ -120,6 +120,9 @@ pub enum Role {
     Output,
     /// Written by a task before another task reads it.
     Scratch,
+    /// Complete before the graph starts. Every byte is updated by at most one task, which reads it and overwrites it, such as the Y
+    /// of a product with `beta` not zero. That task may not be run again; [`Graph::may_run_again`](super::Graph::may_run_again).
+    InOut,
 }
 
 /// The resources that a task needs, for priorities and for simulated devices.

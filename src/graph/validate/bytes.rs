@@ -1,5 +1,5 @@
 //! Checks that every byte is written before it is read, that conflicting accesses are ordered by edges, and that every
-//! byte of Y is written exactly once.
+//! byte of Y is written exactly once, or at most once where it is updated in place.
 //!
 //! Each buffer is divided into segments at the bounds of its writes. The writers of a segment must be totally ordered, so
 //! a reader is compared only with the last writer before it and the first writer after it. Tasks of different strands of
@@ -34,7 +34,9 @@ pub(super) fn check(graph: &Graph, reach: &mut Reach<'_>) -> Result<(), Unsound>
         let segments = Segments::new(graph, reach, id, writers);
         for segment in 0..segments.count() {
             segments.check_writers(segment, reach)?;
-            if buffer.role == Role::Output {
+            // Bytes of an in-out buffer may stay as they are; those that are updated have one writer, as those of Y.
+            let is_kept = buffer.role == Role::InOut && segments.writers(segment).is_empty();
+            if buffer.role != Role::Scratch && !is_kept {
                 segments.check_output(segment, &strands_of)?;
             }
         }
@@ -42,7 +44,10 @@ pub(super) fn check(graph: &Graph, reach: &mut Reach<'_>) -> Result<(), Unsound>
             segments.check_ends(buffer.bytes)?;
         }
         for reader in readers {
-            segments.check_reader(reader, reach, &strands_of)?;
+            match buffer.role {
+                Role::InOut => segments.check_order(reader, reach)?,
+                _ => segments.check_reader(reader, reach, &strands_of)?,
+            }
         }
     }
     Ok(())
@@ -154,7 +159,9 @@ impl<'g> Segments<'g> {
     /// Checks that exactly one task writes the segment, or exactly one task of each strand of one choice.
     fn check_output(&self, segment: usize, strands_of: &[u32]) -> Result<(), Unsound> {
         let access = self.access(segment);
-        let writers = self.writers(segment);
+        // A task may name the same bytes twice.
+        let mut writers = self.writers(segment).to_vec();
+        writers.dedup();
         let Some((&first, others)) = writers.split_first() else {
             return Err(Unsound::OutputMissing { access });
         };
@@ -186,6 +193,26 @@ impl<'g> Segments<'g> {
             (None, _) if bytes > 0 => missing(0, bytes),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that a reader of an in-out buffer comes before or after every other task that updates its bytes.
+    fn check_order(&self, reader: &Touch, reach: &mut Reach<'_>) -> Result<(), Unsound> {
+        for segment in 0..self.count() {
+            let access = self.access(segment);
+            if access.end <= reader.begin || reader.end <= access.begin {
+                continue;
+            }
+            for &writer in self.writers(segment) {
+                let ordered = writer == reader.task
+                    || self.exclude(writer, reader.task)
+                    || reach.reaches(writer, reader.task)
+                    || reach.reaches(reader.task, writer);
+                if !ordered {
+                    return self.unordered(writer, reader.task, access);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_reader(&self, reader: &Touch, reach: &mut Reach<'_>, strands_of: &[u32]) -> Result<(), Unsound> {

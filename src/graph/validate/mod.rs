@@ -2,6 +2,10 @@
 //!
 //! A valid graph can be run in any topological order. In each of them, tasks read only written bytes, write each byte of Y
 //! once and do not deadlock on slots.
+//!
+//! After a fault, a task may be run again if it writes no in-out buffer: it reads inputs and the results of earlier tasks, and
+//! overwrites its result. A task that updates an in-out buffer may be run at most once, since the first attempt may have changed
+//! the bytes that the second one would read.
 
 mod bytes;
 mod choices;
@@ -11,7 +15,7 @@ mod slots;
 
 use std::fmt;
 
-use super::{Access, ChoiceId, DeviceId, Graph, PoolId, TaskId, TaskKind};
+use super::{Access, ChoiceId, DeviceId, Graph, PoolId, Role, TaskId, TaskKind};
 use crate::error::Error;
 
 /// A task, for messages.
@@ -202,6 +206,14 @@ impl Graph {
         choices::check(self)?;
         slots::check(self, &mut reach)?;
         bytes::check(self, &mut reach)
+    }
+
+    /// Whether a task may be run again after a fault: it updates no bytes in place.
+    pub fn may_run_again(&self, task: TaskId) -> bool {
+        let in_out = |access: &Access| {
+            self.buffers.get(access.buffer.index()).is_some_and(|buffer| buffer.role == Role::InOut)
+        };
+        !self.writes(task).iter().any(|access| access.begin < access.end && in_out(access))
     }
 
     fn named(&self, id: TaskId) -> Named {

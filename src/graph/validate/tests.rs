@@ -2,7 +2,10 @@ use proptest::prelude::*;
 
 use super::Unsound;
 use crate::graph::fixture::{Draft, Shape, planner_like};
-use crate::graph::{Access, BufferId, ChoiceId, DeviceId, PoolId, Role, StrandId, TaskId, TaskKind};
+use crate::graph::{
+    Access, BufferId, ChoiceId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId,
+    TaskKind,
+};
 
 fn two_hundred_tasks() -> Draft {
     planner_like(Shape { accelerators: 2, chunks: 12, host_chunks: 20, choices: 3, split: true, slots: 2 })
@@ -237,6 +240,7 @@ fn sound_bytes(draft: &Draft) -> bool {
                 Role::Input => writers.is_empty(),
                 Role::Output => writers.len() == 1 && readers.iter().all(written),
                 Role::Scratch => readers.iter().all(written),
+                Role::InOut => writers.len() <= 1,
             };
             if !kept_apart || !right {
                 return false;
@@ -285,7 +289,7 @@ fn random_bytes() -> impl Strategy<Value = Draft> {
     );
     prop::collection::vec(task, 1..9).prop_map(|tasks| {
         let mut draft = Draft::default();
-        for role in [Role::Input, Role::Scratch, Role::Scratch] {
+        for role in [Role::Input, Role::Scratch, Role::InOut] {
             draft.buffer(role, 6);
         }
         for (reads, writes, before) in tasks {
@@ -386,4 +390,52 @@ fn the_random_graphs_include_sound_and_unsound_ones() {
         deadlocked += u32::from(can_deadlock(&slots));
     }
     assert!(sound > 20 && sound < 380 && accepted > 50 && deadlocked > 10, "{sound} {accepted} {deadlocked}");
+}
+
+/// A reader of bytes 0..8 and a task that updates them in place, with or without an edge between them.
+fn in_place(edge: Option<bool>, updates: &[(u64, u64)]) -> Graph {
+    let mut builder = GraphBuilder::new();
+    let y = builder.buffer(Role::InOut, 16);
+    let task = |strand| Task {
+        kind: TaskKind::CpuCompute,
+        device: DeviceId::HOST,
+        strand,
+        item: 0,
+        takes: None,
+        gives: None,
+        demand: Demand::default(),
+        turn: 0,
+    };
+    let strand = builder.strand(None);
+    let reader = builder.task(task(strand), &[], &[Access { buffer: y, begin: 0, end: 8 }], &[]);
+    for &(begin, end) in updates {
+        let (strand, bytes) = (builder.strand(None), [Access { buffer: y, begin, end }]);
+        let update = builder.task(task(strand), &[], &bytes, &bytes);
+        match edge {
+            Some(true) => builder.edge(reader, update),
+            Some(false) => builder.edge(update, reader),
+            None => {}
+        }
+    }
+    builder.freeze()
+}
+
+#[test]
+fn bytes_that_are_updated_in_place_need_an_order_with_their_readers_and_one_writer() {
+    for edge in [true, false] {
+        assert_eq!(in_place(Some(edge), &[(0, 12)]).validate(), Ok(()), "the rest may stay as it is");
+        let twice = in_place(Some(edge), &[(0, 12), (8, 16)]).validate();
+        assert!(matches!(twice, Err(Unsound::Unordered { .. })), "{twice:?}");
+    }
+    let unordered = in_place(None, &[(0, 12)]).validate();
+    assert!(matches!(unordered, Err(Unsound::Unordered { .. })), "{unordered:?}");
+    assert_eq!(in_place(None, &[(8, 16)]).validate(), Ok(()), "the reader does not read those bytes");
+}
+
+#[test]
+fn only_a_task_that_updates_bytes_in_place_may_not_be_run_again() {
+    let graph = in_place(Some(true), &[(0, 12)]);
+    assert!(graph.may_run_again(TaskId(0)) && !graph.may_run_again(TaskId(1)));
+    let planned = two_hundred_tasks().graph();
+    assert!((0..planned.tasks().len()).all(|task| planned.may_run_again(TaskId(task as u32))));
 }
