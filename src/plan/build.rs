@@ -31,6 +31,10 @@ pub enum Item {
     Chunk(u32),
     /// The partial sums of a split row of the plan.
     SplitRow(u32),
+    /// Rows of X that one device sends to another, on the side of the sender; the number of the message.
+    Sent(u32),
+    /// The same rows on the side of the receiver.
+    Received(u32),
 }
 
 /// The slot pools of a device.

@@ -14,6 +14,7 @@ mod data;
 mod draft;
 mod explain;
 mod file;
+mod interior;
 mod kernels;
 mod lines;
 mod make;
@@ -34,6 +35,7 @@ pub use counts::{DeviceCount, compare_device_counts};
 pub use data::{
     Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan, XRows,
 };
+pub use interior::owned_rows_of_x;
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::{Division, Draft};
+use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, Part};
 use super::request::DeviceSpec;
@@ -62,7 +63,11 @@ impl Draft<'_> {
                     }
                     _ => split(work, *span, count),
                 });
-            let pieces: Vec<Vec<ChunkRows>> = pieces.collect();
+            let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
+            let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
+            if self.request.vectors_stay && owners > 1 {
+                pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
+            }
             let mut parts: Vec<Part> = pieces
                 .into_iter()
                 .zip(devices.iter().zip(registered))

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::operation_queue::OperationRecord;
+use super::report::Round;
 use super::shared_device::SharedDevice;
 use crate::device::{CudaOptions, Description, EmulatedOptions};
 use crate::error::Result;
+use crate::plan::Plan;
 use crate::trace::Clock;
 
 /// The options of devices, by device name.
@@ -41,12 +43,23 @@ pub struct DeviceBank {
     open: Mutex<HashMap<String, Arc<SharedDevice>>>,
     /// Whether queued operations are recorded.
     records: AtomicBool,
+    rounds: Mutex<Vec<RecordedRound>>,
+}
+
+/// A product on vectors that ran as a graph.
+pub struct RecordedRound {
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// The devices of the plan, the host first.
+    pub descriptions: Arc<[Description]>,
+    /// The graph and its outcome.
+    pub round: Round,
 }
 
 impl DeviceBank {
     /// No device is open yet. Their times will be on `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, open: Mutex::default(), records: AtomicBool::new(false) }
+        Self { clock, open: Mutex::default(), records: AtomicBool::new(false), rounds: Mutex::default() }
     }
 
     /// The clock of all devices.
@@ -75,6 +88,21 @@ impl DeviceBank {
         for device in self.open.lock().unwrap_or_else(PoisonError::into_inner).values() {
             device.lock().start_recording();
         }
+    }
+
+    /// Whether operations are recorded.
+    pub fn is_recording(&self) -> bool {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a product on vectors that ran as a graph.
+    pub fn record_round(&self, round: RecordedRound) {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner).push(round);
+    }
+
+    /// The recorded products since the last call.
+    pub fn take_rounds(&self) -> Vec<RecordedRound> {
+        std::mem::take(&mut self.rounds.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The recorded operations of each open device since the last call, with its description.

@@ -4,21 +4,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use super::device_bank::DeviceBank;
+use super::device_bank::{DeviceBank, RecordedRound};
 use super::device_list::{DeviceWord, Devices};
 use super::matrix::Matrix;
 use super::pool::Pool;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
+use super::report::Round;
 use super::resolve::{Resolving, device_options};
 use super::shared_device::{AnyDevice, SharedDevice, open_device};
-use super::timeline::add_records;
+use super::timeline::{Timeline, add_records};
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
-use crate::device::Reports;
+use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::machine::{Machine, may_have_nvidia_gpu};
-use crate::plan::PlanRequest;
+use crate::plan::{Plan, PlanRequest};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
@@ -243,9 +244,23 @@ impl Runtime {
         self.inner.bank.start_recording();
     }
 
+    /// Whether operations are recorded.
+    pub(super) fn is_recording(&self) -> bool {
+        self.inner.bank.is_recording()
+    }
+
+    /// Keeps a product on vectors that ran as a graph.
+    pub(super) fn record_round(&self, plan: &Arc<Plan>, descriptions: &Arc<[Description]>, round: &Round) {
+        let (plan, descriptions, round) = (plan.clone(), descriptions.clone(), round.clone());
+        self.inner.bank.record_round(RecordedRound { plan, descriptions, round });
+    }
+
     /// Adds the recorded operations on vectors to a trace: products, row-wise operations, sums, and the exchange of rows, on the
     /// lanes of their devices. An arrow leads from every copy of exchanged rows to the operation that uses them.
     pub fn add_operations(&self, trace: &mut Trace) {
+        for RecordedRound { plan, descriptions, round } in self.inner.bank.take_rounds() {
+            Timeline::new(trace, &plan, &descriptions).add_round(trace, &round, None);
+        }
         for (device, records) in self.inner.bank.take_records() {
             add_records(trace, &device, &records);
         }

@@ -89,7 +89,8 @@ impl OpenDevices {
         // All products lock their devices in the order of the runtime's list, so none waits for another in a circle.
         let mut locked: Vec<MutexGuard<'_, OpenDevice>> =
             self.devices.iter().map(|device| device.lock()).collect();
-        for (index, device) in locked.iter_mut().enumerate() {
+        // A closed device has no tasks in the graph.
+        for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
             let reports = device.report_to(DeviceId(index as u32 + 1), &self.sender);
             reports.map_err(|fault| fault.into_error(&device.description().name))?;
         }

@@ -42,6 +42,8 @@ pub(super) struct OperationQueue {
     receiver: Receiver<Completion>,
     in_flight: HashMap<Fence, (usize, &'static str)>,
     on_lane: [usize; 3],
+    /// For each lane the ended operations that its next operation must wait for.
+    ended: [Vec<Fence>; 3],
     /// The first fault; all later calls report it.
     fault: Option<Fault>,
     /// Ended operations, where they are recorded.
@@ -51,8 +53,8 @@ pub(super) struct OperationQueue {
 impl OperationQueue {
     pub fn new() -> Self {
         let (sender, receiver) = unbounded();
-        let (in_flight, on_lane, fault, records) = (HashMap::new(), [0; 3], None, None);
-        Self { sender, receiver, in_flight, on_lane, fault, records }
+        let (in_flight, on_lane, ended) = (HashMap::new(), [0; 3], Default::default());
+        Self { sender, receiver, in_flight, on_lane, ended, fault: None, records: None }
     }
 
     /// The channel that the device must report to before anything is submitted.
@@ -82,18 +84,28 @@ impl OperationQueue {
         self.check()?;
         let alone_ns = (alone_s.clamp(0.0, 1e3) * 1e9) as u64;
         let demand = Demand { alone_ns, link_bytes: 0, host_bytes: 0 };
-        let fence = Device::submit(&mut **device, lane, operation, demand, waits)?;
+        let ended = self.ended.get_mut(lane).map(std::mem::take).unwrap_or_default();
+        let waits: Vec<Fence> = waits.iter().copied().chain(ended).collect();
+        let fence = Device::submit(&mut **device, lane, operation, demand, &waits).inspect_err(|fault| {
+            if is_fatal(fault) {
+                self.fault.get_or_insert_with(|| fault.clone());
+            }
+        })?;
         self.in_flight.insert(fence, (lane, name));
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count += 1);
         Ok(fence)
     }
 
-    /// Waits for an operation. Operations that are submitted later come after all that have ended.
+    /// Waits for an operation. Operations that are submitted later come after it.
     pub fn wait(&mut self, device: &mut AnyDevice, fence: Fence) -> Result<(), Fault> {
         while self.in_flight.contains_key(&fence) {
             self.receive()?;
         }
-        Device::mark_synchronized(&mut **device);
+        match self.in_flight.is_empty() {
+            true => self.mark_synchronized(device),
+            // Others are in flight, so the next operation of each lane waits for this one.
+            false => self.ended.iter_mut().for_each(|ended| ended.push(fence)),
+        }
         self.check()
     }
 
@@ -103,8 +115,26 @@ impl OperationQueue {
             self.receive()?;
         }
         // Also where none is in flight: those that ended before this call are now known to have ended.
-        Device::mark_synchronized(&mut **device);
+        self.mark_synchronized(device);
         self.check()
+    }
+
+    /// All operations have ended.
+    fn mark_synchronized(&mut self, device: &mut AnyDevice) {
+        Device::mark_synchronized(&mut **device);
+        self.ended.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Gives up the operations in flight of a device that was closed.
+    pub fn abandon(&mut self) {
+        self.in_flight.clear();
+        self.on_lane = [0; 3];
+        self.fault.get_or_insert_with(|| Fault::new(FaultKind::Lost, "the device is closed"));
+    }
+
+    /// Whether an operation found the device lost or hung.
+    pub fn is_lost(&self) -> bool {
+        self.fault.as_ref().is_some_and(is_fatal)
     }
 
     fn check(&self) -> Result<(), Fault> {
@@ -135,4 +165,9 @@ impl OperationQueue {
             records.push(OperationRecord { name, lane, start_ns, end_ns });
         }
     }
+}
+
+/// Whether a device cannot be used after the fault.
+fn is_fatal(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::Lost | FaultKind::Hang)
 }

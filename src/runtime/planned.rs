@@ -59,6 +59,12 @@ impl Planned {
             Ok((task, Item::X { block, .. }, _)) => format!("{} of block {block} of X", task.kind.name()),
             Ok((task, Item::Chunk(chunk), _)) => format!("{} of chunk {chunk}", task.kind.name()),
             Ok((task, Item::SplitRow(row), _)) => format!("{} of split row {row}", task.kind.name()),
+            Ok((task, Item::Sent(message), _)) => {
+                format!("{} of the rows sent in message {message}", task.kind.name())
+            }
+            Ok((task, Item::Received(message), _)) => {
+                format!("{} of the rows received in message {message}", task.kind.name())
+            }
             Err(_) => format!("task {}", id.0),
         }
     }

@@ -75,7 +75,10 @@ impl<'a, T: Kernels> Product<'a, T> {
         if let InputOperand::Vectors(x) = x.operand()
             && let OutputOperand::Vectors(y) = y.operand()
         {
-            return self.vector_product()?.apply(alpha, x, beta, y);
+            let (report, faults) = self.vector_product()?.apply(Scaling { alpha, beta }, x, y)?;
+            self.faults.extend(faults);
+            self.last = report;
+            return Ok(());
         }
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
         let (x, mut y) = (host_input(x, cols, k)?, host_output(y, rows, k)?);
@@ -105,11 +108,11 @@ impl<'a, T: Kernels> Product<'a, T> {
         Ok(self.vector_product()?.exchanged_rows())
     }
 
-    fn vector_product(&mut self) -> Result<&VectorProduct<'a, T>> {
+    fn vector_product(&mut self) -> Result<&mut VectorProduct<'a, T>> {
         if self.on_vectors.is_none() {
             self.on_vectors = Some(self.adaptation.vector_product()?);
         }
-        self.on_vectors.as_ref().ok_or_else(|| Error::Internal("the product on vectors is missing".into()))
+        self.on_vectors.as_mut().ok_or_else(|| Error::Internal("the product on vectors is missing".into()))
     }
 
     /// The product with the transposed matrix, with the same options.
@@ -165,7 +168,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         lines.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
-    /// The report of the last product.
+    /// The report of the last product; `None` after a product on [`Vectors`] on one device, which is queued.
     pub fn last_report(&self) -> Option<&RunReport> {
         self.last.as_ref()
     }

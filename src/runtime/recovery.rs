@@ -46,7 +46,7 @@ impl<'plan> Recovery<'plan> {
             let list = match item {
                 Item::Chunk(chunk) => self.remaining.chunks.get_mut(*chunk as usize),
                 Item::SplitRow(row) => self.remaining.split_rows.get_mut(*row as usize),
-                Item::X { .. } => None,
+                Item::X { .. } | Item::Sent(_) | Item::Received(_) => None,
             };
             list.into_iter().for_each(|to_do| *to_do = true);
         }

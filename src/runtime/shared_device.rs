@@ -1,5 +1,6 @@
 //! An open device that the products of a runtime share, and the memory that one of them has on it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Sender, unbounded};
@@ -19,6 +20,7 @@ pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
 /// An open device. A product locks it for the duration of a run.
 pub struct SharedDevice {
     state: Mutex<OpenDevice>,
+    closed: Arc<AtomicBool>,
 }
 
 /// The device itself.
@@ -27,7 +29,7 @@ pub struct OpenDevice {
     reports: Reports,
     /// Submitted operations that no caller has waited for.
     queue: OperationQueue,
-    closed: bool,
+    closed: Arc<AtomicBool>,
 }
 
 impl SharedDevice {
@@ -35,8 +37,14 @@ impl SharedDevice {
     pub fn open(name: &str, emulated: EmulatedOptions, cuda: CudaOptions, clock: Clock) -> Result<Self> {
         let reports = Reports::new(DeviceId::HOST, unbounded().0);
         let device = open_device(name, emulated, cuda, clock, reports.clone())?;
-        let queue = OperationQueue::new();
-        Ok(Self { state: Mutex::new(OpenDevice { device, reports, queue, closed: false }) })
+        let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
+        let state = OpenDevice { device, reports, queue, closed: closed.clone() };
+        Ok(Self { state: Mutex::new(state), closed })
+    }
+
+    /// Whether it can still be used. Does not wait for a product that uses it.
+    pub fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed)
     }
 
     /// Waits until no other product uses the device.
@@ -114,12 +122,18 @@ impl OpenDevice {
     /// Closes it for all products. Its operations in flight no longer access host memory afterwards.
     pub fn close(&mut self) {
         self.device.close();
-        self.closed = true;
+        self.queue.abandon();
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a queued operation found the device lost or hung.
+    pub fn is_lost(&self) -> bool {
+        self.queue.is_lost()
     }
 
     /// Whether it can still be used.
     pub fn is_open(&self) -> bool {
-        !self.closed
+        !self.closed.load(Ordering::Relaxed)
     }
 }
 

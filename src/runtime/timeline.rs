@@ -116,6 +116,14 @@ impl<'a> Timeline<'a> {
             Item::X { .. } => format!("{} X", kind.name()),
             Item::Chunk(chunk) => format!("{} {chunk}", kind.name()),
             Item::SplitRow(row) => format!("{} split row {row}", kind.name()),
+            Item::Sent(message) => match kind {
+                TaskKind::Kernel | TaskKind::Stage => format!("gather rows {message}"),
+                _ => format!("send rows {message}"),
+            },
+            Item::Received(message) => match kind {
+                TaskKind::Upload => format!("receive rows {message}"),
+                _ => format!("scatter rows {message}"),
+            },
         }
     }
 

@@ -18,4 +18,5 @@ mod solvers;
 mod statistics;
 mod trace_samples;
 mod vectors;
+mod vectors_exchange;
 mod x_blocks;

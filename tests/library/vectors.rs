@@ -275,7 +275,7 @@ fn a_trace_shows_products_sums_and_the_exchange_of_rows() {
     trace.write(&path).unwrap();
     let text = std::fs::read_to_string(path).unwrap();
     for name in [
-        "product",
+        "kernel 0",
         "gather rows",
         "send rows",
         "receive rows",

@@ -337,7 +337,7 @@ impl Accelerator {
         operands: &VectorOperands,
         uniform: bool,
     ) -> Result<Operation<'static>> {
-        let VectorOperands { x, y, alpha, beta } = *operands;
+        let VectorOperands { x, x_part, y, alpha, beta } = *operands;
         if self.x_order != XOrder::Rows {
             return Err(Error::Internal("a kernel for vectors reads X by columns".into()));
         }
@@ -347,7 +347,7 @@ impl Accelerator {
             a: at,
             uniform,
             x: Some(x.memory),
-            x_part: None,
+            x_part,
             x_transposed: None,
             ldx: x.leading_dimension,
             alpha,
@@ -366,6 +366,8 @@ impl Accelerator {
 pub struct VectorOperands {
     /// The rows of X that the device holds.
     pub x: DeviceRows,
+    /// The rows that the chunk reads, if others may be written meanwhile.
+    pub x_part: Option<MemoryRange>,
     /// The rows of Y of the chunk.
     pub y: DeviceRows,
     /// The factor of A X.

@@ -69,6 +69,9 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
             (Item::SplitRow(index), _) => {
                 Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
             }
+            (Item::Sent(_) | Item::Received(_), _) => {
+                Err(Error::Internal("a product on host memory exchanges no rows".into()))
+            }
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {
                 Ok(Operation::Job(Box::new(move || shared.compute(chunk as usize))))
             }

@@ -1,7 +1,7 @@
 //! A product that is prepared once and run repeatedly on any mix of devices, and that survives the loss of some of them.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::accelerator::VectorOperands;
 use super::binder::{HostProduct, Shared, SpmmBinder};
@@ -12,6 +12,7 @@ use super::outputs::Outputs;
 use super::settings::{Scaling, Settings};
 use crate::device::{Description, Operation, Registration, borrow_scope};
 use crate::error::{Error, Result};
+use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
@@ -23,6 +24,7 @@ use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::runtime::shared_device::SharedDevice;
+use crate::trace::Clock;
 use crate::work::ChunkRows;
 
 /// A product ready to run. It owns its devices' memory and shares the matrix, the pool and the open devices.
@@ -100,8 +102,9 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         self.job.matrix()
     }
 
-    /// Device number `index` of the plan; `None` for the host.
+    /// Device number `index` of the plan; `None` for the host, and for a device that failed before the first product.
     pub fn device(&self, index: usize) -> Option<&Arc<SharedDevice>> {
+        self.opened.devices.alive.get(index).filter(|alive| **alive)?;
         self.opened.devices.device(DeviceId(index as u32))
     }
 
@@ -115,20 +118,48 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         accelerator.launch_on(planned, storage, at, operands, self.job.is_uniform())
     }
 
-    /// Computes a chunk of the host with X and Y of the caller.
+    /// Computes a chunk with X and Y of the caller, on the pool of the host.
     pub fn run_on_host(
         &self,
         chunk: usize,
-        alpha: f64,
+        scaling: Scaling,
         x: MultiVectorView<'_, T>,
-        beta: f64,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        self.pool.install_spinning(|| self.compute_on_host(chunk, scaling, x, y))
+    }
+
+    /// The same on the current rayon pool.
+    pub fn compute_on_host(
+        &self,
+        chunk: usize,
+        scaling: Scaling,
+        x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
         let none = || Error::Internal("a chunk has no product on the host".into());
-        let mut product =
-            self.products.get(chunk).and_then(|product| product.lock().ok()).ok_or_else(none)?;
+        let product = self.products.get(chunk).ok_or_else(none)?;
+        let mut product = product.lock().unwrap_or_else(PoisonError::into_inner);
+        if product.is_none() {
+            // The chunk was planned for a device that was lost.
+            *product = Some(self.job.host_product(chunk, &self.settings)?);
+        }
         let (product, rows) = (product.as_mut().ok_or_else(none)?, self.job.rows(chunk)?);
-        self.pool.install_spinning(|| product.run_scaled(rows, alpha, x, beta, y))
+        product.run_scaled(rows, scaling.alpha, x, scaling.beta, y)
+    }
+
+    /// Runs a graph on the devices of the plan, with jobs on the pool of the host.
+    pub fn run_tasks<'scope>(
+        &self,
+        planned: &Planned,
+        binder: &mut (dyn Binder<'scope> + Send),
+    ) -> Result<Outcome> {
+        self.opened.devices.run(&self.pool, planned, binder, None, self.settings.watchdog_timeout)
+    }
+
+    /// The clock of all reported times.
+    pub fn clock(&self) -> Clock {
+        self.opened.devices.clock()
     }
 
     /// The plan.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::{DevicePart, PartData, Vectors, exchange, misuse, unaligned};
+use super::{DevicePart, RowsOf, Vectors, missing_part, misuse, unaligned};
 use crate::device::{DeviceRows, Fault, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
@@ -14,7 +14,7 @@ use crate::runtime::operation_queue::{DOWNLOAD, UPLOAD};
 impl<T: Kernels> Vectors<T> {
     /// Brings a few numbers to the scratch memory of a part's device, for the operation that is queued next.
     pub(super) fn upload_numbers(&self, index: usize, numbers: &[T]) -> Result<MemoryRange> {
-        let PartData::Device(device) = &self.parts[index] else { return Err(exchange::missing_part()) };
+        let RowsOf::Device(device) = self.data(index)? else { return Err(missing_part()) };
         let part = &self.layout.parts[index];
         let bytes: &[u8] = bytemuck::cast_slice(numbers);
         let end = bytes.len() as u64;
@@ -35,7 +35,7 @@ impl<T: Kernels> Vectors<T> {
     pub(super) fn upload(
         &self,
         index: usize,
-        device: &DevicePart,
+        device: &DevicePart<T>,
         from: MultiVectorView<'_, T>,
         rows: Range<u64>,
     ) -> Result<()> {
@@ -61,7 +61,7 @@ impl<T: Kernels> Vectors<T> {
     pub(super) fn download(
         &self,
         index: usize,
-        device: &DevicePart,
+        device: &DevicePart<T>,
         rows: Range<u64>,
         mut to: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
@@ -95,10 +95,10 @@ impl<T: Kernels> Vectors<T> {
     fn through_pinned(
         &self,
         index: usize,
-        device: &DevicePart,
+        device: &DevicePart<T>,
         rows: Range<u64>,
-        start: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<(usize, Operation<'static>)>,
-        finish: impl Fn(&Self, &DevicePart, DeviceRows, u64) -> Result<()>,
+        start: impl Fn(&Self, &DevicePart<T>, DeviceRows, u64) -> Result<(usize, Operation<'static>)>,
+        finish: impl Fn(&Self, &DevicePart<T>, DeviceRows, u64) -> Result<()>,
     ) -> Result<()> {
         let part = &self.layout.parts[index];
         let row_bytes = self.pitch * size_of::<T>() as u64;

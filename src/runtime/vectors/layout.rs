@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::plan::owned_rows_of_x;
 use crate::runtime::shared_device::SharedDevice;
 
 /// One owner of rows.
 #[derive(Clone)]
 pub struct Part {
-    /// The device; `None` for the host.
-    pub device: Option<Arc<SharedDevice>>,
+    /// The device that was planned; `None` for the host.
+    pub planned: Option<Arc<SharedDevice>>,
     /// Its index in the plan.
     pub index: usize,
     /// The rows that it owns.
@@ -25,6 +26,22 @@ pub struct Part {
 }
 
 impl Part {
+    /// The device; `None` for the host, which also has the rows of a lost device.
+    pub fn device(&self) -> Option<&Arc<SharedDevice>> {
+        self.planned.as_ref().filter(|device| device.is_open())
+    }
+
+    /// Closes the device if a queued operation found it lost. Returns whether it was closed now.
+    pub fn close_if_lost(&self) -> bool {
+        let Some(device) = self.device() else { return false };
+        let mut device = device.lock();
+        let is_lost = device.is_open() && device.is_lost();
+        if is_lost {
+            device.close();
+        }
+        is_lost
+    }
+
     /// Predicted seconds of an operation that moves `bytes` bytes of its memory.
     pub fn predicted_s(&self, bytes: u64) -> f64 {
         self.launch_s + bytes as f64 * 1e-9 / self.stream_gb_per_s.max(1e-3)
@@ -46,11 +63,20 @@ impl Layout {
         self.parts.partition_point(|part| part.own.end <= row).min(self.parts.len().saturating_sub(1))
     }
 
+    /// Closes the devices that a queued operation found lost. Returns whether there was one.
+    pub fn close_lost(&self) -> bool {
+        self.parts.iter().fold(false, |any, part| part.close_if_lost() || any)
+    }
+
+    /// For each owner whether it is a device that is in use.
+    pub fn on_devices(&self) -> Vec<bool> {
+        self.parts.iter().map(|part| part.device().is_some()).collect()
+    }
+
     /// The same owners, with the rows of X divided in the proportions of the rows of Y.
     pub fn scaled_to(&self, rows: u64) -> Self {
-        let scale = |row: u64| (u128::from(row) * u128::from(rows) / u128::from(self.rows.max(1))) as u64;
         let part = |part: &Part| {
-            let own = scale(part.own.start)..scale(part.own.end);
+            let own = owned_rows_of_x(part.own.clone(), self.rows, rows);
             Part { held: own.clone(), own, ..part.clone() }
         };
         Self { rows, parts: self.parts.iter().map(part).collect() }

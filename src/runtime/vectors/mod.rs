@@ -2,17 +2,25 @@
 //!
 //! Row-wise operations run on the owner of each row. Sums over rows have a canonical order, so the same bits come out of any
 //! division of the rows. Operations on devices are queued; a fault is reported by a later call.
+//!
+//! The rows of a lost device move to host memory if the host has their present values; [`Vectors::keep_host_copy`]. If not, they
+//! are lost and every use of them is an error.
 
+mod binder;
 mod copies;
 mod exchange;
+mod graph;
+mod host_copy;
 mod layout;
+mod message_memory;
 mod product;
 mod sums;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
 
@@ -37,23 +45,34 @@ pub struct Vectors<T: Kernels> {
     parts: Vec<PartData<T>>,
     /// Whether the rows of other owners are copies of their present values.
     exchanged: AtomicBool,
+    /// Whether values that are copied from or to the host are kept there.
+    keeps_copy: bool,
+    host_copy: Mutex<HostCopy<T>>,
 }
 
 /// The rows of one owner.
 enum PartData<T: Kernels> {
     /// All rows of the multivector, of which some are valid.
     Host(Mutex<MultiVector<T>>),
-    Device(DevicePart),
+    Device(DevicePart<T>),
+}
+
+/// The rows of one owner where they are now.
+enum RowsOf<'v, T: Kernels> {
+    Host(&'v Mutex<MultiVector<T>>),
+    Device(&'v DevicePart<T>),
 }
 
 /// Rows in the memory of a device.
-struct DevicePart {
+struct DevicePart<T: Kernels> {
     rows: Memory,
     /// Room for partial results, factors and small matrices.
     scratch: MemoryRange,
     /// Page-locked memory of the same size.
     pinned: Pinned,
     allocations: Allocations,
+    /// The rows in host memory after the loss of the device.
+    moved: OnceLock<Mutex<MultiVector<T>>>,
 }
 
 impl<T: Kernels> Vectors<T> {
@@ -62,7 +81,7 @@ impl<T: Kernels> Vectors<T> {
         let value_bytes = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value_bytes) / value_bytes;
         let part = |part: &Part| -> Result<PartData<T>> {
-            let Some(device) = &part.device else {
+            let Some(device) = part.device() else {
                 return Ok(PartData::Host(Mutex::new(MultiVector::zeros(layout.rows as usize, k)?)));
             };
             let held = part.held.end - part.held.start;
@@ -75,13 +94,15 @@ impl<T: Kernels> Vectors<T> {
             };
             let (rows, scratch, pinned) = allocate().map_err(|fault| fault.into_error(&part.name))?;
             let scratch = MemoryRange { memory: scratch, begin: 0, end: scratch_bytes };
-            Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations }))
+            let moved = OnceLock::new();
+            Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations, moved }))
         };
         let parts = layout.parts.iter().map(part).collect::<Result<Vec<_>>>()?;
         let (layout, pool) = (layout.clone(), pool.clone());
-        let vectors = Self { layout, pool, k, pitch, parts, exchanged: AtomicBool::new(false) };
+        let (exchanged, host_copy) = (AtomicBool::new(false), Mutex::new(HostCopy::Value(T::ZERO)));
+        let vectors = Self { layout, pool, k, pitch, parts, exchanged, keeps_copy: false, host_copy };
         for (index, part) in vectors.layout.parts.iter().enumerate() {
-            if part.device.is_some() {
+            if matches!(vectors.parts[index], PartData::Device(_)) {
                 let all = vectors.padded_rows(index, part.held.clone())?;
                 vectors.launch(index, "fill", VectorLaunch::fill(0.0, all)?, all.memory.bytes())?;
             }
@@ -99,8 +120,16 @@ impl<T: Kernels> Vectors<T> {
         self.k
     }
 
+    /// Keeps a copy in host memory of the values that [`Self::copy_from`] and [`Self::copy_to`] copy, until an operation changes
+    /// them. With it, or while all elements are equal, this multivector survives the loss of a device.
+    pub fn keep_host_copy(&mut self) {
+        self.keeps_copy = true;
+    }
+
     /// Sets all elements.
     pub fn fill(&mut self, value: f64) -> Result<()> {
+        // The old values have no effect.
+        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
         self.for_each_part(
             |vectors, index, rows| {
                 let rows = vectors.padded_rows(index, rows)?;
@@ -111,7 +140,9 @@ impl<T: Kernels> Vectors<T> {
                 rows::fill(T::from_f64(value), view_rows_mut(&mut data, range));
                 Ok(())
             },
-        )
+        )?;
+        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
+        Ok(())
     }
 
     /// Copies all rows from host memory.
@@ -125,19 +156,35 @@ impl<T: Kernels> Vectors<T> {
     pub fn copy_rows_from(&mut self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
         self.check_rows(first, x.rows(), x.k())?;
         self.exchanged.store(false, Ordering::Relaxed);
-        for (index, part) in self.layout.clone().parts.iter().enumerate() {
+        {
+            // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
+            let shape = (self.rows(), self.k);
+            let copy = &mut *lock(&self.host_copy);
+            match self.keeps_copy {
+                true => self.pool.install(|| copy.store(shape, first, *x))?,
+                false => *copy = HostCopy::Nothing,
+            }
+        }
+        self.surviving(|| self.copy_rows_in(first, x))
+    }
+
+    fn copy_rows_in(&self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
+        for (index, part) in self.layout.parts.iter().enumerate() {
             let rows = common(&part.own, first, x.rows());
             if rows.is_empty() {
                 continue;
             }
             let from = x.rows_in(rows.start as usize - first..rows.end as usize - first);
-            match &self.parts[index] {
-                PartData::Host(data) => {
+            if rows == part.own {
+                self.overwrite(index)?;
+            }
+            match self.data(index)? {
+                RowsOf::Host(data) => {
                     let mut data = lock(data);
                     let to = view_rows_mut(&mut data, rows.start as usize..rows.end as usize);
                     self.pool.install(|| rows::copy(from, to))?;
                 }
-                PartData::Device(device) => self.upload(index, device, from, rows)?,
+                RowsOf::Device(device) => self.upload(index, device, from, rows)?,
             }
         }
         Ok(())
@@ -154,6 +201,18 @@ impl<T: Kernels> Vectors<T> {
     /// Copies the rows from `first` on to host memory.
     pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         self.check_rows(first, y.rows(), y.k())?;
+        self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
+        if self.keeps_copy && y.rows() == self.rows() {
+            let shape = (self.rows(), self.k);
+            let copy = &mut *lock(&self.host_copy);
+            let (rows, leading_dimension) = (y.rows(), y.leading_dimension());
+            let values = MultiVectorView::try_new(y.data_mut(), rows, self.k, leading_dimension)?;
+            self.pool.install(|| copy.store(shape, first, values))?;
+        }
+        Ok(())
+    }
+
+    fn copy_rows_out(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         for (index, part) in self.layout.parts.iter().enumerate() {
             let rows = common(&part.own, first, y.rows());
             if rows.is_empty() {
@@ -161,16 +220,26 @@ impl<T: Kernels> Vectors<T> {
             }
             let (_, behind) = y.reborrow().split_at_row(rows.start as usize - first);
             let (to, _) = behind.split_at_row((rows.end - rows.start) as usize);
-            match &self.parts[index] {
-                PartData::Host(data) => {
+            match self.data(index)? {
+                RowsOf::Host(data) => {
                     let data = lock(data);
                     let from = data.view().rows_in(rows.start as usize..rows.end as usize);
                     self.pool.install(|| rows::copy(from, to))?;
                 }
-                PartData::Device(device) => self.download(index, device, rows, to)?,
+                RowsOf::Device(device) => self.download(index, device, rows, to)?,
             }
         }
         Ok(())
+    }
+
+    /// Runs an operation that may be run again, once more for each device that was lost during it.
+    fn surviving<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
+        loop {
+            match operation() {
+                Err(_) if self.layout.close_lost() => {}
+                result => return result,
+            }
+        }
     }
 
     /// Self = alpha X + beta Self.
@@ -276,7 +345,7 @@ impl<T: Kernels> Vectors<T> {
     /// Waits until all operations on this multivector's devices have ended; a fault of any of them is an error.
     pub fn synchronize(&self) -> Result<()> {
         for part in &self.layout.parts {
-            if let Some(device) = &part.device {
+            if let Some(device) = part.device() {
                 device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
             }
         }
@@ -290,15 +359,63 @@ impl<T: Kernels> Vectors<T> {
         on_host: impl Fn(Range<u64>, MutexGuard<'_, MultiVector<T>>) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         self.exchanged.store(false, Ordering::Relaxed);
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            if matches!(self.parts[index], PartData::Device(_)) && !part.own.is_empty() {
-                on_device(self, index, part.own.clone())?;
+        let owners = || self.layout.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
+        let run = || -> Result<()> {
+            for (index, part) in owners() {
+                if let RowsOf::Device(_) = self.data(index)?
+                    && let Err(error) = on_device(self, index, part.own.clone())
+                    && !part.close_if_lost()
+                {
+                    return Err(error);
+                }
+            }
+            for (index, part) in owners() {
+                if let RowsOf::Host(data) = self.data(index)? {
+                    self.pool.install_spinning(|| on_host(part.own.clone(), lock(data)))?;
+                }
+            }
+            Ok(())
+        };
+        let result = run();
+        *lock(&self.host_copy) = HostCopy::Nothing;
+        result
+    }
+
+    /// An operation has changed the values on their owners.
+    fn changed(&mut self) {
+        self.exchanged.store(false, Ordering::Relaxed);
+        *lock(&self.host_copy) = HostCopy::Nothing;
+    }
+
+    /// The rows of an owner where they are now: those of a lost device in host memory, if the host had a copy of them.
+    fn data(&self, index: usize) -> Result<RowsOf<'_, T>> {
+        let (Some(data), Some(part)) = (self.parts.get(index), self.layout.parts.get(index)) else {
+            return Err(missing_part());
+        };
+        match data {
+            PartData::Host(data) => Ok(RowsOf::Host(data)),
+            PartData::Device(device) if part.device().is_some() => Ok(RowsOf::Device(device)),
+            PartData::Device(DevicePart { moved, .. }) => {
+                if let Some(data) = moved.get() {
+                    return Ok(RowsOf::Host(data));
+                }
+                let own = part.own.start as usize..part.own.end as usize;
+                let restored = lock(&self.host_copy).restored((self.rows(), self.k), own)?;
+                let restored = restored.ok_or_else(|| rows_lost(part))?;
+                Ok(RowsOf::Host(moved.get_or_init(|| Mutex::new(restored))))
             }
         }
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            if let (PartData::Host(data), false) = (&self.parts[index], part.own.is_empty()) {
-                self.pool.install_spinning(|| on_host(part.own.clone(), lock(data)))?;
-            }
+    }
+
+    /// Prepares an owner whose rows will all be overwritten: those of a lost device are in host memory afterwards.
+    fn overwrite(&self, index: usize) -> Result<()> {
+        if let (Some(PartData::Device(device)), Some(part)) =
+            (self.parts.get(index), self.layout.parts.get(index))
+            && part.device().is_none()
+            && device.moved.get().is_none()
+        {
+            let zeros = MultiVector::zeros(self.rows(), self.k)?;
+            device.moved.get_or_init(|| Mutex::new(zeros));
         }
         Ok(())
     }
@@ -313,7 +430,7 @@ impl<T: Kernels> Vectors<T> {
         let (Some(PartData::Device(device)), Some(part)) =
             (self.parts.get(index), self.layout.parts.get(index))
         else {
-            return Err(exchange::missing_part());
+            return Err(missing_part());
         };
         let row_bytes = self.pitch * size_of::<T>() as u64;
         let place = |row: u64| (row - part.held.start) * row_bytes;
@@ -324,16 +441,16 @@ impl<T: Kernels> Vectors<T> {
 
     fn launch(&self, index: usize, name: &'static str, launch: VectorLaunch, bytes: u64) -> Result<()> {
         let part = &self.layout.parts[index];
-        let Some(device) = &part.device else { return Err(exchange::missing_part()) };
+        let Some(device) = part.device() else { return Err(missing_part()) };
         let launch = Operation::VectorLaunch(launch);
         let queued = device.lock().submit(name, COMPUTE, launch, part.predicted_s(bytes), &[]);
         queued.map(drop).map_err(|fault| fault.into_error(&part.name))
     }
 
     fn host_part(&self, index: usize) -> Result<MutexGuard<'_, MultiVector<T>>> {
-        match self.parts.get(index) {
-            Some(PartData::Host(data)) => Ok(lock(data)),
-            _ => Err(exchange::missing_part()),
+        match self.data(index)? {
+            RowsOf::Host(data) => Ok(lock(data)),
+            RowsOf::Device(_) => Err(missing_part()),
         }
     }
 
@@ -398,6 +515,17 @@ fn view_rows_mut<T: Kernels>(data: &mut MultiVector<T>, rows: Range<usize>) -> M
 
 fn lock<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
     data.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A part that does not exist, or that is elsewhere.
+fn missing_part() -> Error {
+    Error::Internal("a multivector has no such part".into())
+}
+
+/// The rows of a device that was lost together with them.
+fn rows_lost(part: &Part) -> Error {
+    let reason = "the device was lost, and the host has no copy of its rows of a multivector; keep_host_copy makes one";
+    Error::Device { device: part.name.clone(), reason: reason.into() }
 }
 
 fn misuse(fault: Fault) -> Error {

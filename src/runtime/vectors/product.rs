@@ -1,18 +1,27 @@
-//! A product on multivectors that stay on its devices: one chunk per device, A resident, and an exchange of rows before it.
+//! A product on multivectors that stay on its devices: A is resident, no row is divided, rows of X are exchanged before it.
+//!
+//! With one owner of all rows, the kernels are queued and nothing is waited for. With several owners, the exchange and the chunks are
+//! tasks of a graph, which is built once and run to its end with every product.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::exchange::Exchange;
+use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
+use super::exchange::{Exchange, OwnedChunk};
+use super::graph::{GraphSource, Wanted};
 use super::layout::{Layout, Part};
+use super::message_memory::MessageMemory;
 use super::{Vectors, view_rows_mut};
+use crate::device::{Description, FaultKind};
 use crate::error::{Error, Result};
-use crate::graph::DeviceId;
+use crate::exec::Outcome;
 use crate::kernel::cpu::Kernels;
-use crate::plan::{Plan, XPlan};
+use crate::plan::{Item, Plan, XPlan};
 use crate::runtime::Runtime;
 use crate::runtime::operation_queue::COMPUTE;
-use crate::runtime::spmm::{Prepared, VectorOperands};
+use crate::runtime::planned::Planned;
+use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::runtime::spmm::{Prepared, Scaling};
 use crate::work::{ChunkRows, Work, pitch_bytes};
 
 /// A product on [`Vectors`].
@@ -20,10 +29,21 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     prepared: Prepared<'a, T>,
     runtime: Runtime,
     k: usize,
+    /// Distance between rows on devices, in elements.
+    pitch: u64,
     /// The owners of the rows of X, and of the rows of Y. A square matrix has the same owners of both.
     x: Arc<Layout>,
     y: Arc<Layout>,
+    chunks: Vec<OwnedChunk>,
     exchange: Exchange,
+    /// The memory of each message.
+    messages: Vec<MessageMemory>,
+    /// For each owner whether it is a device, as the messages and the graphs assume.
+    on_devices: Vec<bool>,
+    /// The graphs of whole products.
+    graphs: Vec<(Wanted, Arc<Planned>)>,
+    /// The plan and the devices, for traces.
+    traced: Option<(Arc<Plan>, Arc<[Description]>)>,
 }
 
 impl<'a, T: Kernels> VectorProduct<'a, T> {
@@ -37,7 +57,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         for part in x.parts.iter_mut() {
             // The host has room for all rows.
             let columns = match plan.devices.get(part.index).map(|device| device.x) {
-                _ if part.device.is_none() => 0..plan.matrix.cols,
+                _ if part.planned.is_none() => 0..plan.matrix.cols,
                 Some(XPlan::Columns { first, end }) => first..end,
                 Some(XPlan::Nothing) => part.own.clone(),
                 Some(XPlan::Whole) => 0..plan.matrix.cols,
@@ -54,18 +74,34 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             true => y = x.clone(),
             false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
         }
-        let owned: Vec<_> = y.parts.iter().map(|part| part.own.clone()).collect();
+        let chunks = owned_chunks(plan, &y)?;
         let exchange = {
             let view = prepared.matrix();
             let work = Work::spmm(&view, k)?;
-            let value = size_of::<T>() as u64;
-            let pitch = pitch_bytes(k as u64 * value) / value;
-            let pool = runtime.pool();
-            pool.install(|| Exchange::new::<T>(&x, &owned, &work, pitch))?
+            runtime.pool().install(|| Exchange::new(&x, &chunks, &work))
         };
+        let value = size_of::<T>() as u64;
+        let pitch = pitch_bytes(k as u64 * value) / value;
         let x = Arc::new(x);
         let y = if is_square { x.clone() } else { Arc::new(y) };
-        Ok(Self { prepared, runtime: runtime.clone(), k, x, y, exchange })
+        let (messages, on_devices, graphs) = (Vec::new(), Vec::new(), Vec::new());
+        let runtime = runtime.clone();
+        let mut product = Self {
+            prepared,
+            runtime,
+            k,
+            pitch,
+            x,
+            y,
+            chunks,
+            exchange,
+            messages,
+            on_devices,
+            graphs,
+            traced: None,
+        };
+        product.update_owners()?;
+        Ok(product)
     }
 
     /// The plan.
@@ -88,53 +124,244 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         Vectors::zeros(&self.x, self.runtime.pool(), self.k)
     }
 
-    /// Y = alpha A X + beta Y. Kernels on devices are queued; the host's part is computed here.
-    pub fn apply(&self, alpha: f64, x: &Vectors<T>, beta: f64, y: &mut Vectors<T>) -> Result<()> {
+    /// Allocates the messages and builds the graphs for the devices that are in use, unless they are for the same devices.
+    fn update_owners(&mut self) -> Result<()> {
+        let on_devices = self.x.on_devices();
+        if self.on_devices == on_devices {
+            return Ok(());
+        }
+        self.messages.clear();
+        self.graphs.clear();
+        if self.x.parts.len() > 1 {
+            let memory = |message| MessageMemory::new::<T>(&self.x, message, self.pitch);
+            self.messages = self.exchange.messages.iter().map(memory).collect::<Result<_>>()?;
+        }
+        self.on_devices = on_devices;
+        if self.x.parts.len() > 1 {
+            for (exchange, reads_y) in [(true, false), (true, true), (false, false), (false, true)] {
+                let wanted = Wanted { exchange, reads_y, chunks: vec![true; self.chunks.len()] };
+                let planned = self.planned(&wanted)?;
+                self.graphs.push((wanted, planned));
+            }
+        }
+        Ok(())
+    }
+
+    /// The graph of a product, or of what is left of it.
+    fn planned(&self, wanted: &Wanted) -> Result<Arc<Planned>> {
+        if let Some((_, planned)) = self.graphs.iter().find(|(of, _)| of == wanted) {
+            return Ok(planned.clone());
+        }
+        let source = GraphSource {
+            plan: self.prepared.plan(),
+            x: &self.x,
+            chunks: &self.chunks,
+            exchange: &self.exchange,
+            row_bytes: self.pitch * size_of::<T>() as u64,
+            on_devices: self.on_devices.clone(),
+        };
+        Ok(Arc::new(Planned::new(source.graph(wanted))?))
+    }
+
+    /// Y = alpha A X + beta Y. With one owner of all rows the kernels are queued, and there is no report. The faults are those from
+    /// which the product recovered.
+    pub fn apply(
+        &mut self,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &mut Vectors<T>,
+    ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
             return Err(Error::Usage(
                 "X or Y belongs to another product; use the vectors of this product".into(),
             ));
         }
-        if !x.exchanged.load(Ordering::Relaxed) {
-            self.exchange.run(x)?;
-            x.exchanged.store(true, Ordering::Relaxed);
-        }
-        y.exchanged.store(false, Ordering::Relaxed);
-        let plan = self.prepared.plan();
-        for (index, chunk) in plan.chunks.iter().enumerate() {
-            let part = self.y.parts.iter().position(|part| part.index == chunk.home as usize);
-            let (Some(part), ChunkRows::Rows { begin, end }) = (part, chunk.rows) else {
-                return Err(Error::Internal("a chunk of a plan for vectors has no owner".into()));
+        let applied = match self.x.parts.len() {
+            0 | 1 => self.apply_alone(scaling, x, y).map(|fault| (None, fault.into_iter().collect())),
+            _ => self.apply_together(scaling, x, y).map(|report| {
+                let faults = report.faults.clone();
+                (Some(report), faults)
+            }),
+        };
+        y.changed();
+        applied
+    }
+
+    /// Whether Y is updated in place.
+    fn reads_y(scaling: Scaling) -> bool {
+        T::from_f64(scaling.beta) != T::ZERO
+    }
+
+    /// The product with one owner of all rows. Returns the loss of its device, after which the host has computed it.
+    fn apply_alone(&self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<Option<FaultReport>> {
+        let mut lost = None;
+        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], &self.prepared);
+        let run = ProductRun { prepared, chunks, messages, x, y, scaling };
+        if let Some(part) = self.y.parts.first()
+            && let Some(device) = part.device()
+        {
+            let queue = || -> Result<()> {
+                for (index, chunk) in prepared.plan().chunks.iter().enumerate() {
+                    let operation = run.launch(index, false)?;
+                    let queued = device.lock().submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
+                    queued.map_err(|fault| fault.into_error(&part.name))?;
+                }
+                Ok(())
             };
-            let Some(device) = &self.y.parts[part].device else { continue };
-            let rows = begin as u64..end as u64;
-            let x_part = &self.x.parts[part];
-            let first = match plan.devices.get(chunk.home as usize).map(|device| device.x) {
-                Some(XPlan::Columns { first, .. }) => first,
-                _ => 0,
-            };
-            let operands = VectorOperands {
-                x: x.own_rows(part, first.max(x_part.held.start)..x_part.held.end)?,
-                y: y.own_rows(part, rows)?,
-                alpha,
-                beta,
-            };
-            let operation = self.prepared.chunk_launch(index, &operands)?;
-            let name = self.y.parts[part].name.as_str();
-            let queued = device.lock().submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
-            queued.map_err(|fault| fault.into_error(name))?;
-        }
-        for (index, chunk) in plan.chunks.iter().enumerate() {
-            let ChunkRows::Rows { begin, end } = chunk.rows else { continue };
-            if chunk.home == DeviceId::HOST.0 {
-                let part = self.y.owner(begin as u64);
-                let (x, mut y) = (x.host_part(part)?, y.host_part(part)?);
-                let (x, y) = (x.view(), view_rows_mut(&mut y, begin..end));
-                self.prepared.run_on_host(index, alpha, x, beta, y)?;
+            match queue() {
+                Err(error) if part.close_if_lost() => {
+                    if !Self::reads_y(scaling) {
+                        y.overwrite(0)?;
+                    }
+                    let (device, recovered_on) = (part.name.clone(), Some("cpu".into()));
+                    let (task, error) = ("product".into(), error.to_string());
+                    lost = Some(FaultReport { device, task, error, recovered_on });
+                }
+                result => return result.map(|()| None),
             }
         }
-        Ok(())
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let (x, mut y) = (x.host_part(chunk.owner)?, y.host_part(chunk.owner)?);
+            let rows = view_rows_mut(&mut y, chunk.rows.start as usize..chunk.rows.end as usize);
+            prepared.run_on_host(index, scaling, x.view(), rows)?;
+        }
+        Ok(lost)
     }
+
+    /// The product with several owners of rows: runs the graph, and again what a lost device left.
+    fn apply_together(&mut self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<RunReport> {
+        let clock = self.prepared.clock();
+        let start_ns = clock.now_ns();
+        let (mut rounds, mut faults) = (Vec::new(), Vec::new());
+        let mut chunks = vec![true; self.chunks.len()];
+        loop {
+            self.update_owners()?;
+            let exchange = !x.exchanged.load(Ordering::Relaxed);
+            let wanted = Wanted { exchange, reads_y: Self::reads_y(scaling), chunks: chunks.clone() };
+            let planned = self.planned(&wanted)?;
+            let outcome = self.run_round(&planned, scaling, x, y)?;
+            let round = Round { planned, outcome };
+            self.record(&round);
+            let complete = round.outcome.is_complete();
+            if !complete {
+                faults.extend(self.move_lost_rows(&round, x, y, &mut chunks)?);
+            }
+            // A lost device had received rows that its successor has not.
+            x.exchanged.store(complete, Ordering::Relaxed);
+            rounds.push(round);
+            if complete {
+                return Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled: false });
+            }
+        }
+    }
+
+    fn run_round(
+        &self,
+        planned: &Planned,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &Vectors<T>,
+    ) -> Result<Outcome> {
+        let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
+        let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
+        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], &self.prepared);
+        let run = ProductRun { prepared, chunks, messages, x, y, scaling };
+        let ends: Vec<_> = self.exchange.messages.iter().map(|message| (message.from, message.to)).collect();
+        let interior: Vec<bool> = self.exchange.needs.iter().map(Vec::is_empty).collect();
+        let mut binder = VectorBinder { run: &run, host: &host, ends: &ends, interior: &interior, planned };
+        self.prepared.run_tasks(planned, &mut binder)
+    }
+
+    /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
+    /// was not lost, or if the host has no copy of rows that are needed.
+    fn move_lost_rows(
+        &self,
+        round: &Round,
+        x: &Vectors<T>,
+        y: &Vectors<T>,
+        chunks: &mut [bool],
+    ) -> Result<Vec<FaultReport>> {
+        let (planned, outcome) = (&round.planned, &round.outcome);
+        let name = |device: usize| {
+            self.plan().devices.get(device).map_or_else(|| "?".into(), |device| device.name.clone())
+        };
+        let mut reports = Vec::new();
+        for fault in &outcome.faults {
+            let (device, task) = (name(fault.device.index()), planned.describe(fault.task));
+            let error = fault.fault.message.clone();
+            if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
+                return Err(Error::Internal(format!("{device}, {task}: {error}")));
+            }
+            if !outcome.dead.contains(&fault.device) {
+                return Err(Error::Device { device, reason: format!("{task}: {error}") });
+            }
+            reports.push(FaultReport { device, task, error, recovered_on: Some("cpu".into()) });
+        }
+        let lost = |owner: usize| {
+            let index = self.x.parts.get(owner).map(|part| part.index);
+            outcome.dead.iter().any(|device| Some(device.index()) == index)
+        };
+        let mut done = vec![false; chunks.len()];
+        for computed in round.computed() {
+            done.iter_mut().skip(computed.chunk).take(1).for_each(|done| *done = true);
+        }
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            // The results of a lost device are lost, too.
+            chunks[index] = lost(chunk.owner) || chunks[index] && !done[index];
+        }
+        let explain = |error: Error| match (error, reports.first()) {
+            (Error::Device { device, reason }, Some(fault)) => {
+                Error::Device { device, reason: format!("{}: {}; {reason}", fault.task, fault.error) }
+            }
+            (error, _) => error,
+        };
+        for owner in (0..self.x.parts.len()).filter(|&owner| lost(owner)) {
+            if let Some(device) = self.x.parts[owner].device() {
+                device.lock().close();
+            }
+            x.data(owner).map_err(explain)?;
+            let repeatable = planned.planned.graph.tasks().iter().enumerate().all(|(task, at)| {
+                let item = planned.planned.items.get(at.item as usize);
+                let of_owner = matches!(item, Some(Item::Chunk(chunk)) if self.owner(*chunk) == Some(owner));
+                !of_owner || planned.planned.graph.may_run_again(crate::graph::TaskId(task as u32))
+            });
+            if repeatable {
+                y.overwrite(owner)?;
+            }
+            y.data(owner).map_err(explain)?;
+        }
+        Ok(reports)
+    }
+
+    fn owner(&self, chunk: u32) -> Option<usize> {
+        self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
+    }
+
+    /// Keeps a round for a trace, if the runtime records.
+    fn record(&mut self, round: &Round) {
+        if !self.runtime.is_recording() {
+            return;
+        }
+        let prepared = &self.prepared;
+        let (plan, descriptions) = self
+            .traced
+            .get_or_insert_with(|| (Arc::new(prepared.plan().clone()), prepared.descriptions().into()));
+        self.runtime.record_round(plan, descriptions, round);
+    }
+}
+
+/// The owners of the chunks.
+fn owned_chunks(plan: &Plan, y: &Layout) -> Result<Vec<OwnedChunk>> {
+    let owned = |chunk: &crate::plan::Chunk| {
+        let owner = y.parts.iter().position(|part| part.index == chunk.home as usize);
+        match (owner, chunk.rows) {
+            (Some(owner), ChunkRows::Rows { begin, end }) => {
+                Ok(OwnedChunk { owner, rows: begin as u64..end as u64 })
+            }
+            _ => Err(Error::Internal("a chunk of a plan for vectors has no owner".into())),
+        }
+    };
+    plan.chunks.iter().map(owned).collect()
 }
 
 /// The owners of the rows of Y.
@@ -156,7 +383,7 @@ fn layout<T: Kernels>(plan: &Plan, prepared: &Prepared<'_, T>) -> Result<Layout>
                 let device = plan.devices.get(index);
                 let device = device.ok_or_else(|| Error::Internal("a chunk has no device".into()))?;
                 parts.push(Part {
-                    device: prepared.device(index).cloned(),
+                    planned: prepared.device(index).cloned(),
                     index,
                     own: begin as u64..next,
                     held: 0..0,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{DevicePart, PartData, Vectors, lock, misuse, unaligned};
+use super::{DevicePart, RowsOf, Vectors, lock, misuse, unaligned};
 use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
@@ -13,14 +13,18 @@ use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
 impl<T: Kernels> Vectors<T> {
     pub(super) fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
         self.check_same(other)?;
+        self.surviving(|| self.partial_sums(sum, other))
+    }
+
+    fn partial_sums(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
         let total = self.layout.rows;
         let length = sum.length(self.k as u64, self.k as u64) as usize;
         // All devices compute their partial results at the same time; the host computes its own meanwhile.
         let mut downloads = Vec::new();
         for (index, part) in self.layout.parts.iter().enumerate() {
             let owned = sum.owned(part.own.clone(), total);
-            downloads.push(match &self.parts[index] {
-                PartData::Device(device) if !owned.blocks.is_empty() => {
+            downloads.push(match self.data(index)? {
+                RowsOf::Device(device) if !owned.blocks.is_empty() => {
                     Some(self.start_sum(sum, index, device, other, owned.rows.clone())?)
                 }
                 _ => None,
@@ -32,7 +36,7 @@ impl<T: Kernels> Vectors<T> {
             let blocks = (owned.blocks.end - owned.blocks.start) as usize;
             let rows = owned.rows.start as usize..owned.rows.end as usize;
             let mut on_device = Vec::new();
-            if let (PartData::Device(device), Some(fence)) = (&self.parts[index], downloads[index]) {
+            if let (RowsOf::Device(device), Some(fence)) = (self.data(index)?, downloads[index]) {
                 let shared = device.allocations.device();
                 shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
                 let bytes = device.pinned.read().map_err(misuse)?;
@@ -41,9 +45,9 @@ impl<T: Kernels> Vectors<T> {
                 on_device.extend_from_slice(numbers.get(..blocks * length).unwrap_or_default());
             }
             self.add_edge(&mut results, index, other, owned.head)?;
-            match &self.parts[index] {
-                PartData::Device(_) if blocks > 0 => results.add_blocks(rows.len(), &on_device)?,
-                PartData::Host(data) if blocks > 0 => {
+            match self.data(index)? {
+                RowsOf::Device(_) if blocks > 0 => results.add_blocks(rows.len(), &on_device)?,
+                RowsOf::Host(data) if blocks > 0 => {
                     let mut partials = vec![T::ZERO; blocks * length];
                     let x = lock(data);
                     let x = x.view().rows_in(rows.clone());
@@ -66,7 +70,7 @@ impl<T: Kernels> Vectors<T> {
         &self,
         sum: Sum,
         index: usize,
-        device: &DevicePart,
+        device: &DevicePart<T>,
         other: &Self,
         rows: Range<u64>,
     ) -> Result<crate::device::Fence> {
@@ -104,15 +108,13 @@ impl<T: Kernels> Vectors<T> {
         let count = (rows.end - rows.start) as usize;
         let read = |vectors: &Self| -> Result<MultiVector<T>> {
             let mut packed = MultiVector::zeros(count, vectors.k)?;
-            match &vectors.parts[index] {
-                PartData::Host(data) => {
+            match vectors.data(index)? {
+                RowsOf::Host(data) => {
                     let data = lock(data);
                     let from = data.view().rows_in(rows.start as usize..rows.end as usize);
                     rows::copy(from, packed.view_mut())?;
                 }
-                PartData::Device(device) => {
-                    vectors.download(index, device, rows.clone(), packed.view_mut())?
-                }
+                RowsOf::Device(device) => vectors.download(index, device, rows.clone(), packed.view_mut())?,
             }
             Ok(packed)
         };

@@ -1,0 +1,160 @@
+//! Builds the operations of a product on vectors: which rows are packed, copied, stored and computed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::exchange::OwnedChunk;
+use super::message_memory::MessageMemory;
+use super::{RowsOf, Vectors, lock};
+use crate::device::{MemoryRange, Operation};
+use crate::error::{Error, Result};
+use crate::exec::{Binder, HeldSlots};
+use crate::graph::{TaskId, TaskKind};
+use crate::kernel::cpu::Kernels;
+use crate::matrix::{MultiVector, MultiVectorViewMut};
+use crate::plan::{Item, XPlan};
+use crate::runtime::planned::Planned;
+use crate::runtime::spmm::{Prepared, Scaling, VectorOperands};
+
+/// The product that the tasks of one run compute.
+pub struct ProductRun<'r, 'a, T: Kernels> {
+    pub prepared: &'r Prepared<'a, T>,
+    pub chunks: &'r [OwnedChunk],
+    pub messages: &'r [MessageMemory],
+    pub x: &'r Vectors<T>,
+    pub y: &'r Vectors<T>,
+    pub scaling: Scaling,
+}
+
+impl<T: Kernels> ProductRun<'_, '_, T> {
+    /// The launch of a chunk of a device. If `interior`, it reads only rows of X that the device owns.
+    pub fn launch(&self, chunk: usize, interior: bool) -> Result<Operation<'static>> {
+        let owned = self.chunks.get(chunk).ok_or_else(no_chunk)?;
+        let part = self.x.layout.parts.get(owned.owner).ok_or_else(no_chunk)?;
+        let columns = self.prepared.plan().devices.get(part.index).map(|device| device.x);
+        let first = match columns {
+            Some(XPlan::Columns { first, .. }) => first.max(part.held.start),
+            _ => part.held.start,
+        };
+        let own = part.own.start.max(first)..part.own.end.max(first);
+        let x_part: Option<MemoryRange> = match interior {
+            true => Some(self.x.own_rows(owned.owner, own)?.memory),
+            false => None,
+        };
+        let x = self.x.own_rows(owned.owner, first..part.held.end)?;
+        let y = self.y.own_rows(owned.owner, owned.rows.clone())?;
+        let Scaling { alpha, beta } = self.scaling;
+        self.prepared.chunk_launch(chunk, &VectorOperands { x, x_part, y, alpha, beta })
+    }
+}
+
+/// The rows of multivectors in host memory, locked for one run.
+///
+/// The graph orders the tasks that use them, so a task never waits for one of the locks inside.
+pub struct HostRows<'r, T: Kernels> {
+    /// For each owner that is the host its memory of X.
+    x: Vec<Option<RwLock<&'r mut MultiVector<T>>>>,
+    /// For each chunk of the host its rows of Y.
+    y: Vec<Option<Mutex<MultiVectorViewMut<'r, T>>>>,
+}
+
+/// The memory of each owner that is the host, locked.
+pub type HostGuards<'r, T> = Vec<Option<MutexGuard<'r, MultiVector<T>>>>;
+
+/// Locks the memory of the owners that are the host.
+pub fn lock_host_rows<T: Kernels>(vectors: &Vectors<T>) -> Result<HostGuards<'_, T>> {
+    let guard = |index| match vectors.data(index)? {
+        RowsOf::Host(data) => Ok(Some(lock(data))),
+        RowsOf::Device(_) => Ok(None),
+    };
+    (0..vectors.layout.parts.len()).map(guard).collect()
+}
+
+impl<'r, T: Kernels> HostRows<'r, T> {
+    /// The rows of X and Y, which are divided by `chunks`.
+    pub fn new(x: &'r mut HostGuards<'_, T>, y: &'r mut HostGuards<'_, T>, chunks: &[OwnedChunk]) -> Self {
+        let x = x.iter_mut().map(|guard| guard.as_deref_mut().map(RwLock::new)).collect();
+        let mut of_chunks: Vec<_> = chunks.iter().map(|_| None).collect();
+        for (owner, guard) in y.iter_mut().enumerate() {
+            let Some(data) = guard.as_deref_mut() else { continue };
+            let (mut rest, mut begin) = (data.view_mut(), 0);
+            for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.owner == owner) {
+                let (start, end) = (chunk.rows.start as usize, chunk.rows.end as usize);
+                let (_, behind) = rest.split_at_row(start - begin);
+                let (rows, after) = behind.split_at_row(end - start);
+                of_chunks[index] = Some(Mutex::new(rows));
+                (rest, begin) = (after, end);
+            }
+        }
+        Self { x, y: of_chunks }
+    }
+
+    fn x(&self, owner: usize) -> Result<&RwLock<&'r mut MultiVector<T>>> {
+        self.x.get(owner).and_then(Option::as_ref).ok_or_else(no_chunk)
+    }
+}
+
+/// Binds the tasks of one graph.
+pub struct VectorBinder<'scope, 'r, 'a, T: Kernels> {
+    pub run: &'scope ProductRun<'r, 'a, T>,
+    pub host: &'scope HostRows<'r, T>,
+    /// For each message its sender and its receiver.
+    pub ends: &'scope [(usize, usize)],
+    /// For each chunk whether it has interior rows only.
+    pub interior: &'scope [bool],
+    pub planned: &'scope Planned,
+}
+
+impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
+    fn operation(&mut self, task: TaskId, _slots: &HeldSlots) -> Result<Operation<'scope>> {
+        let Self { run, host, ends, interior, planned } = *self;
+        let (task, item, _) = planned.task(task)?;
+        let pitch = run.x.pitch as usize;
+        let message = |number: u32| -> Result<(&'scope MessageMemory, (usize, usize))> {
+            let at = number as usize;
+            let found = run.messages.get(at).zip(ends.get(at).copied());
+            found.ok_or_else(|| Error::Internal(format!("the product has no message {number}")))
+        };
+        match (item, task.kind) {
+            (Item::Sent(number), TaskKind::Stage) => {
+                let (memory, (from, _)) = message(number)?;
+                let x = host.x(from)?;
+                Ok(Operation::Job(Box::new(move || {
+                    memory.pack(x.read().unwrap_or_else(PoisonError::into_inner).view(), pitch)
+                })))
+            }
+            (Item::Sent(number), TaskKind::Kernel) => message(number)?.0.gather(run.x),
+            (Item::Sent(number), _) => message(number)?.0.download(),
+            (Item::Received(number), TaskKind::Merge) => {
+                let (memory, (_, to)) = message(number)?;
+                let x = host.x(to)?;
+                Ok(Operation::Job(Box::new(move || {
+                    memory.unpack(x.write().unwrap_or_else(PoisonError::into_inner).view_mut(), pitch)
+                })))
+            }
+            (Item::Received(number), TaskKind::Upload) => message(number)?.0.upload(),
+            (Item::Received(number), _) => message(number)?.0.scatter(run.x),
+            (Item::Chunk(chunk), TaskKind::CpuCompute) => {
+                let chunk = chunk as usize;
+                let owner = run.chunks.get(chunk).ok_or_else(no_chunk)?.owner;
+                let x = host.x(owner)?;
+                let y = host.y.get(chunk).and_then(Option::as_ref).ok_or_else(no_chunk)?;
+                Ok(Operation::Job(Box::new(move || {
+                    let x = x.read().unwrap_or_else(PoisonError::into_inner);
+                    let mut y = lock(y);
+                    run.prepared.compute_on_host(chunk, run.scaling, x.view(), y.reborrow())
+                })))
+            }
+            (Item::Chunk(chunk), _) => {
+                let chunk = chunk as usize;
+                run.launch(chunk, interior.get(chunk) == Some(&true))
+            }
+            (Item::X { .. } | Item::SplitRow(_), _) => {
+                Err(Error::Internal("a product on vectors copies no X and divides no row".into()))
+            }
+        }
+    }
+}
+
+fn no_chunk() -> Error {
+    Error::Internal("a chunk of a product on vectors has no owner".into())
+}

@@ -1,0 +1,251 @@
+//! The task graph of a product on vectors: an exchange of rows, and the chunks of all owners.
+//!
+//! A message is packed by its sender (a gather kernel and a download, or a job of the host) and stored by its receiver (an upload and
+//! a scatter kernel, or a job). A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
+
+use super::exchange::{Exchange, OwnedChunk};
+use super::layout::{Layout, Part};
+use crate::graph::{
+    Access, BufferId, Demand, DeviceId, GraphBuilder, Role, StrandId, Task, TaskId, TaskKind,
+};
+use crate::plan::{Chunk, Item, Plan, PlannedGraph, XPlan};
+
+/// The content of a graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Whether rows of X are exchanged; if not, the receivers have them.
+    pub exchange: bool,
+    /// Whether Y is updated in place.
+    pub reads_y: bool,
+    /// For each chunk whether it is computed.
+    pub chunks: Vec<bool>,
+}
+
+/// The product whose graph is built.
+pub struct GraphSource<'a> {
+    pub plan: &'a Plan,
+    /// The owners of X. Those of Y have the same numbers.
+    pub x: &'a Layout,
+    pub chunks: &'a [OwnedChunk],
+    pub exchange: &'a Exchange,
+    /// Bytes of a row of X or Y on a device.
+    pub row_bytes: u64,
+    /// For each owner whether it is a device.
+    pub on_devices: Vec<bool>,
+}
+
+/// Tasks wait for a lane in this order: the exchange, chunks of interior rows, other chunks.
+const EXCHANGE_TURN: u32 = 0;
+const INTERIOR_TURN: u32 = 1;
+const BOUNDARY_TURN: u32 = 2;
+
+/// The tasks that use the host's memory of one owner.
+#[derive(Default, Clone)]
+struct HostTasks {
+    /// They read rows that the owner has.
+    readers: Vec<TaskId>,
+    /// The last one that stores received rows.
+    stored: Option<TaskId>,
+}
+
+/// A packed message: its page-locked memory, and the task that writes it last.
+struct Sent {
+    task: TaskId,
+    pinned: Access,
+}
+
+struct Builder<'a> {
+    source: &'a GraphSource<'a>,
+    graph: GraphBuilder,
+    items: Vec<Item>,
+    /// For each owner its own rows of X.
+    own_x: Vec<BufferId>,
+    /// For each message the received rows, and the task that stores them.
+    received: Vec<(BufferId, Option<TaskId>)>,
+    host: Vec<HostTasks>,
+}
+
+impl GraphSource<'_> {
+    /// The graph of a product.
+    pub fn graph(&self, wanted: &Wanted) -> PlannedGraph {
+        let mut graph = GraphBuilder::new();
+        let owned = |part: &Part| (part.own.end - part.own.start) * self.row_bytes;
+        let own_x = self.x.parts.iter().map(|part| graph.buffer(Role::Input, owned(part))).collect();
+        let role = if wanted.exchange { Role::Scratch } else { Role::Input };
+        let received = self.exchange.messages.iter().map(|message| {
+            let bytes = message.rows.len() as u64 * self.row_bytes;
+            (graph.buffer(role, bytes), None)
+        });
+        let received = received.collect();
+        let host = vec![HostTasks::default(); self.x.parts.len()];
+        let mut builder = Builder { source: self, graph, items: Vec::new(), own_x, received, host };
+        let is_interior = |chunk: usize| self.exchange.needs.get(chunk).is_none_or(Vec::is_empty);
+        let computed = |chunk: &usize| wanted.chunks.get(*chunk) == Some(&true);
+        let all = || (0..self.chunks.len()).filter(computed);
+        let sent: Vec<Sent> = match wanted.exchange {
+            true => (0..self.exchange.messages.len()).map(|message| builder.send(message)).collect(),
+            false => Vec::new(),
+        };
+        // Before the rows are received, since jobs of the host that store rows wait for those that read the same memory.
+        all().filter(|&chunk| is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
+        sent.into_iter().enumerate().for_each(|(message, sent)| builder.receive(message, sent));
+        all().filter(|&chunk| !is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
+        let (graph, items) = (builder.graph.freeze(), builder.items);
+        let x = self.plan.devices.iter().map(|device| device.x).collect::<Vec<XPlan>>();
+        PlannedGraph { graph, items, pools: Vec::new(), x }
+    }
+
+    /// The device of an owner: the host where it is no device.
+    fn device(&self, owner: usize) -> DeviceId {
+        match self.on_devices.get(owner) {
+            Some(true) => DeviceId(self.x.parts[owner].index as u32),
+            _ => DeviceId::HOST,
+        }
+    }
+
+    /// A copy of `bytes` bytes over the link of a device.
+    fn copy_demand(&self, owner: usize, kind: TaskKind, bytes: u64) -> Demand {
+        let device = self.plan.devices.get(self.device(owner).index());
+        let link = device.and_then(|device| device.profile.link.as_ref());
+        let alone_s = link.map_or(0.0, |link| {
+            let gb_per_s = match kind {
+                TaskKind::Upload => link.to_device_gb_per_s,
+                _ => link.from_device_gb_per_s,
+            };
+            link.latency_us * 1e-6 + bytes as f64 * 1e-9 / gb_per_s.max(1e-3)
+        });
+        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes }
+    }
+
+    /// A kernel or a job that moves rows within the memory of their owner.
+    fn move_demand(&self, owner: usize, bytes: u64) -> Demand {
+        let host_bytes = if self.device(owner) == DeviceId::HOST { 2 * bytes } else { 0 };
+        let alone_s = match host_bytes {
+            0 => self.x.parts[owner].predicted_s(2 * bytes),
+            _ => self.plan.host.copy_s(bytes),
+        };
+        Demand { alone_ns: nanoseconds(alone_s), link_bytes: 0, host_bytes }
+    }
+
+    fn compute_demand(&self, chunk: &Chunk, device: DeviceId) -> Demand {
+        let Some(planned) = self.plan.devices.get(device.index()) else { return Demand::default() };
+        let profile = &planned.profile;
+        let (k, dtype) = (self.plan.k, self.plan.dtype);
+        let alone_s = profile.form_s(&chunk.form(profile.processor), &chunk.features, k, dtype);
+        let on_host = device == DeviceId::HOST;
+        let host_bytes = if on_host { chunk.load(k, dtype).compulsory_bytes } else { 0 };
+        Demand { alone_ns: nanoseconds(alone_s), link_bytes: 0, host_bytes }
+    }
+}
+
+impl Builder<'_> {
+    fn item(&mut self, item: Item) -> u32 {
+        self.items.push(item);
+        self.items.len() as u32 - 1
+    }
+
+    fn scratch(&mut self, bytes: u64) -> Access {
+        Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes }
+    }
+
+    fn own_rows(&self, owner: usize) -> Access {
+        let own = &self.source.x.parts[owner].own;
+        Access { buffer: self.own_x[owner], begin: 0, end: (own.end - own.start) * self.source.row_bytes }
+    }
+
+    fn message_bytes(&self, message: usize) -> u64 {
+        self.source.exchange.messages[message].rows.len() as u64 * self.source.row_bytes
+    }
+
+    /// Packs the rows of a message into page-locked memory.
+    fn send(&mut self, message: usize) -> Sent {
+        let (source, bytes) = (self.source, self.message_bytes(message));
+        let owner = source.exchange.messages[message].from;
+        let (device, strand) = (source.device(owner), self.graph.strand(None));
+        let item = self.item(Item::Sent(message as u32));
+        let (own, pinned) = (self.own_rows(owner), self.scratch(bytes));
+        let moved = source.move_demand(owner, bytes);
+        let task = if device == DeviceId::HOST {
+            let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
+            let pack = self.graph.task(pack, &[], &[own], &[pinned]);
+            self.host[owner].readers.push(pack);
+            pack
+        } else {
+            let packed = self.scratch(bytes);
+            let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
+            let gather = self.graph.task(gather, &[], &[own], &[packed]);
+            let copied = source.copy_demand(owner, TaskKind::Download, bytes);
+            let download = exchange_task(TaskKind::Download, device, strand, item, copied);
+            self.graph.task(download, &[gather], &[packed], &[pinned])
+        };
+        Sent { task, pinned }
+    }
+
+    /// Stores the rows of a message, which `sent` has packed, on the receiver.
+    fn receive(&mut self, message: usize, Sent { task: sent, pinned }: Sent) {
+        let (source, bytes) = (self.source, self.message_bytes(message));
+        let owner = source.exchange.messages[message].to;
+        let (device, strand) = (source.device(owner), self.graph.strand(None));
+        let item = self.item(Item::Received(message as u32));
+        let stored = Access { buffer: self.received[message].0, begin: 0, end: bytes };
+        let moved = source.move_demand(owner, bytes);
+        let task = if device == DeviceId::HOST {
+            let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
+            // All rows of the owner are in one allocation, which is locked while rows are stored.
+            let HostTasks { readers, stored: before } = &self.host[owner];
+            let waits: Vec<TaskId> =
+                [sent].into_iter().chain(readers.iter().copied()).chain(*before).collect();
+            let unpack = self.graph.task(unpack, &waits, &[pinned], &[stored]);
+            self.host[owner].stored = Some(unpack);
+            unpack
+        } else {
+            let arrived = self.scratch(bytes);
+            let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
+            let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
+            let upload = self.graph.task(upload, &[sent], &[pinned], &[arrived]);
+            let scatter = exchange_task(TaskKind::Kernel, device, strand, item, moved);
+            self.graph.task(scatter, &[upload], &[arrived], &[stored])
+        };
+        self.received[message].1 = Some(task);
+    }
+
+    /// Computes a chunk on its owner.
+    fn chunk(&mut self, index: usize, reads_y: bool) {
+        let source = self.source;
+        let (owned, planned) = (&source.chunks[index], &source.plan.chunks[index]);
+        let needs = source.exchange.needs.get(index).map_or(&[][..], Vec::as_slice);
+        let (device, strand) = (source.device(owned.owner), self.graph.strand(None));
+        let item = self.item(Item::Chunk(index as u32));
+        let bytes = (owned.rows.end - owned.rows.start) * source.row_bytes;
+        let role = if reads_y { Role::InOut } else { Role::Output };
+        let y = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
+        let mut waits: Vec<TaskId> = needs.iter().filter_map(|&message| self.received[message].1).collect();
+        let mut reads = vec![self.own_rows(owned.owner)];
+        reads.extend(needs.iter().map(|&message| Access {
+            buffer: self.received[message].0,
+            begin: 0,
+            end: self.message_bytes(message),
+        }));
+        reads.extend(reads_y.then_some(y));
+        let on_host = device == DeviceId::HOST;
+        if on_host && !needs.is_empty() {
+            waits.extend(self.host[owned.owner].stored);
+        }
+        let kind = if on_host { TaskKind::CpuCompute } else { TaskKind::Kernel };
+        let turn = if needs.is_empty() { INTERIOR_TURN } else { BOUNDARY_TURN };
+        let demand = source.compute_demand(planned, device);
+        let task = Task { turn, ..exchange_task(kind, device, strand, item, demand) };
+        let task = self.graph.task(task, &waits, &reads, &[y]);
+        if on_host && needs.is_empty() {
+            self.host[owned.owner].readers.push(task);
+        }
+    }
+}
+
+fn exchange_task(kind: TaskKind, device: DeviceId, strand: StrandId, item: u32, demand: Demand) -> Task {
+    Task { kind, device, strand, item, takes: None, gives: None, demand, turn: EXCHANGE_TURN }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds.clamp(0.0, 1e5) * 1e9).round() as u64
+}

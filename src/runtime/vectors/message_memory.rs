@@ -1,0 +1,128 @@
+//! The memory of a message of rows, and the operations that send and receive them.
+
+use super::exchange::Message;
+use super::layout::Layout;
+use super::{Vectors, misuse, unaligned};
+use crate::device::{DeviceRows, Fault, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
+use crate::kernel::vectors::rows;
+use crate::matrix::{MultiVectorView, MultiVectorViewMut};
+use crate::runtime::operation_queue::UPLOAD;
+use crate::runtime::shared_device::Allocations;
+
+/// The memory of a message; allocated once.
+pub struct MessageMemory {
+    from: usize,
+    to: usize,
+    /// The rows of X, ascending.
+    rows: Vec<u32>,
+    /// The packed rows in page-locked memory.
+    pinned: Pinned,
+    /// On the sender, if it is a device.
+    sender: Option<Side>,
+    /// On the receiver, if it is a device.
+    receiver: Option<Side>,
+}
+
+/// The memory of a message on a device.
+struct Side {
+    /// The rows, numbered as in the device's memory.
+    list: MemoryRange,
+    packed: DeviceRows,
+    _memory: Allocations,
+}
+
+impl MessageMemory {
+    /// Allocates the memory of `message` for rows with a distance of `pitch` elements, and brings the lists of rows to the devices.
+    pub fn new<T: Kernels>(layout: &Layout, message: &Message, pitch: u64) -> Result<Self> {
+        let (from, to, rows) = (message.from, message.to, message.rows.clone());
+        let bytes = rows.len() as u64 * pitch * size_of::<T>() as u64;
+        let ends = [&layout.parts[from], &layout.parts[to]];
+        let pinned = match ends.iter().find_map(|part| Some((part.device()?, &part.name))) {
+            Some((device, name)) => {
+                let pinned = Allocations::on(device).allocate_pinned(bytes);
+                pinned.map_err(|fault| fault.into_error(name))?
+            }
+            None => Pinned::pageable(bytes as usize)?,
+        };
+        let (sender, receiver) =
+            (side::<T>(layout, from, &rows, pitch)?, side::<T>(layout, to, &rows, pitch)?);
+        Ok(Self { from, to, rows, pinned, sender, receiver })
+    }
+
+    fn pinned(&self) -> PinnedRange {
+        PinnedRange { pinned: self.pinned.clone(), begin: 0, end: self.pinned.bytes() as u64 }
+    }
+
+    /// The launch that packs the rows of `x` on the sender.
+    pub fn gather<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
+        let side = self.sender.as_ref().ok_or_else(no_side)?;
+        let all = x.padded_rows(self.from, x.layout.parts[self.from].held.clone())?;
+        Ok(Operation::VectorLaunch(VectorLaunch::gather_rows(side.list, all, side.packed)?))
+    }
+
+    /// The copy of the packed rows to page-locked memory.
+    pub fn download(&self) -> Result<Operation<'static>> {
+        let side = self.sender.as_ref().ok_or_else(no_side)?;
+        Ok(Operation::Download(Transfer::whole(self.pinned(), side.packed.memory)))
+    }
+
+    /// The copy of the packed rows to the receiver.
+    pub fn upload(&self) -> Result<Operation<'static>> {
+        let side = self.receiver.as_ref().ok_or_else(no_side)?;
+        Ok(Operation::upload(self.pinned(), side.packed.memory))
+    }
+
+    /// The launch that stores the rows of `x` where the receiver's columns refer to them.
+    pub fn scatter<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
+        let side = self.receiver.as_ref().ok_or_else(no_side)?;
+        let all = x.padded_rows(self.to, x.layout.parts[self.to].held.clone())?;
+        Ok(Operation::VectorLaunch(VectorLaunch::scatter_rows(side.list, side.packed, all)?))
+    }
+
+    /// Packs rows of the host, in the rayon pool of the caller.
+    pub fn pack<T: Kernels>(&self, x: MultiVectorView<'_, T>, pitch: usize) -> Result<()> {
+        let mut bytes = self.pinned.write().map_err(misuse)?;
+        let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
+        let packed = MultiVectorViewMut::try_new(values, self.rows.len(), x.k(), pitch)?;
+        rows::gather_rows(&self.rows, x, packed)
+    }
+
+    /// Stores the packed rows in memory of the host.
+    pub fn unpack<T: Kernels>(&self, x: MultiVectorViewMut<'_, T>, pitch: usize) -> Result<()> {
+        let bytes = self.pinned.read().map_err(misuse)?;
+        let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+        let packed = MultiVectorView::try_new(values, self.rows.len(), x.k(), pitch)?;
+        rows::scatter_rows(&self.rows, packed, x)
+    }
+}
+
+/// The memory of a message on one owner; `None` for the host.
+fn side<T: Kernels>(layout: &Layout, part: usize, rows: &[u32], pitch: u64) -> Result<Option<Side>> {
+    let part = &layout.parts[part];
+    let Some(device) = part.device() else { return Ok(None) };
+    let local: Vec<u32> = rows.iter().map(|&row| row - part.held.start as u32).collect();
+    let (list_bytes, bytes) = (4 * local.len() as u64, local.len() as u64 * pitch * size_of::<T>() as u64);
+    let mut memory = Allocations::on(device);
+    let mut make = || -> std::result::Result<(MemoryRange, MemoryRange), Fault> {
+        let list = MemoryRange { memory: memory.allocate(list_bytes)?, begin: 0, end: list_bytes };
+        let staged = memory.allocate_pinned(list_bytes)?;
+        staged.write()?.copy_from_slice(bytemuck::cast_slice(&local));
+        let host = PinnedRange { pinned: staged, begin: 0, end: list_bytes };
+        {
+            let mut device = device.lock();
+            device.submit("row numbers", UPLOAD, Operation::upload(host, list), 1e-5, &[])?;
+            device.drain()?;
+        }
+        Ok((list, MemoryRange { memory: memory.allocate(bytes)?, begin: 0, end: bytes }))
+    };
+    let (list, packed) = make().map_err(|fault| fault.into_error(&part.name))?;
+    let (rows, columns, leading_dimension) = (local.len() as u64, pitch, pitch);
+    let packed = DeviceRows { dtype: T::DTYPE, memory: packed, rows, columns, leading_dimension };
+    Ok(Some(Side { list, packed, _memory: memory }))
+}
+
+fn no_side() -> Error {
+    Error::Internal("a message of rows has no memory on a device".into())
+}
