@@ -21,6 +21,23 @@ pub struct Choice {
     pub reason: String,
 }
 
+/// A form and its shapes. They depend on the value type and K alone, so a plan finds them once for all of its chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The form.
+    pub form: Form,
+    shape: Option<&'static str>,
+    nearest_shape: Option<&'static str>,
+}
+
+impl Candidate {
+    /// The form with its shapes for `k` columns.
+    pub fn new(form: Form, dtype: Dtype, k: u64) -> Self {
+        let shape = form.shape(dtype, k);
+        Self { form, shape, nearest_shape: shape.or_else(|| form.nearest_shape(dtype, k)) }
+    }
+}
+
 /// The form of `forms` with the shortest predicted time for rows with these features; the first of equals. `None` where no form
 /// supports the rows.
 pub fn choose(
@@ -30,17 +47,29 @@ pub fn choose(
     dtype: Dtype,
     forms: impl IntoIterator<Item = Form>,
 ) -> Option<Choice> {
-    let known = |form: &Form| form.shape(dtype, k).filter(|shape| device.weights.contains_key(*shape));
-    let mut usable: Vec<(Form, Option<&str>)> =
-        forms.into_iter().filter(|form| form.supports(features)).map(|form| (form, known(&form))).collect();
-    if usable.iter().any(|(_, shape)| shape.is_some()) {
-        usable.retain(|(_, shape)| shape.is_some());
-    } else {
-        usable.iter_mut().for_each(|(form, shape)| *shape = form.nearest_shape(dtype, k));
+    let candidates = forms.into_iter().map(|form| Candidate::new(form, dtype, k));
+    choose_candidate(device, features, k, dtype, candidates)
+}
+
+/// As [`choose`], for forms whose shapes are known.
+pub fn choose_candidate(
+    device: &Profile,
+    features: &Features,
+    k: u64,
+    dtype: Dtype,
+    candidates: impl IntoIterator<Item = Candidate>,
+) -> Option<Choice> {
+    let mut usable: Vec<Candidate> =
+        candidates.into_iter().filter(|candidate| candidate.form.supports(features)).collect();
+    let is_known =
+        |candidate: &Candidate| candidate.shape.is_some_and(|shape| device.weights.contains_key(shape));
+    if usable.iter().any(is_known) {
+        usable.retain(is_known);
     }
     let forecast = Forecast::new(device, features, k, dtype);
+    let seconds = |candidate: &Candidate| forecast.seconds(&candidate.form, candidate.nearest_shape);
     let mut timed: Vec<(Form, f64)> =
-        usable.into_iter().map(|(form, shape)| (form, forecast.seconds(&form, shape))).collect();
+        usable.iter().map(|candidate| (candidate.form, seconds(candidate))).collect();
     timed.sort_by(|a, b| a.1.total_cmp(&b.1));
     let &(best, best_s) = timed.first()?;
     let canonical = timed.iter().find(|(form, _)| form.is_canonical()).copied();

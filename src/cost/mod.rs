@@ -19,7 +19,7 @@ mod shape;
 mod similarity;
 
 pub use cards::{CardFacts, card_profile};
-pub use choose::{Choice, FREE_GAIN, choose};
+pub use choose::{Candidate, Choice, FREE_GAIN, choose, choose_candidate};
 pub use fit::{Sample, fit, fit_factors};
 pub use form::{Form, eligible};
 pub use model::{DeviceModel, Model};

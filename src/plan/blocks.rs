@@ -5,9 +5,8 @@
 
 use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
-use super::draft::{Division, Draft};
+use super::draft::{Assembled, Division, Draft};
 use super::part::CHUNKS_PER_DEVICE;
-use super::tail::predict;
 use super::x::MAX_PART;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
@@ -24,7 +23,8 @@ const MIN_CROSSING_BYTES: u64 = 4 << 20;
 
 impl Draft<'_> {
     /// The plan with X in blocks where that is predicted faster, and the reason; no reason where X of every device is one block.
-    pub fn in_blocks(&self, plan: Plan, division: &Division<'_>) -> Result<(Plan, Option<String>)> {
+    pub fn in_blocks(&self, assembled: Assembled, division: &Division<'_>) -> Result<(Plan, Option<String>)> {
+        let Assembled { plan, kernel_s } = assembled;
         let may = |device: &DevicePlan| {
             let is_large = least_block_bytes(&device.profile) < device.slots.x_bytes as f64 / 2.0;
             device.chunks > 1 && plan.held_rows(device.x).is_some() && is_large
@@ -44,14 +44,14 @@ impl Draft<'_> {
             chunk.x_rows = (is_known && is_narrow).then_some(rows);
         }
         sampled.cut_x();
-        predict(&mut sampled);
+        sampled.predict(&kernel_s);
         let is_faster = |blocks: &Plan| blocks.predicted_s < BLOCKS_MARGIN * plan.predicted_s;
         if sampled.most_blocks() == 0 || !is_faster(&sampled) {
             let reason = sampled.one_piece_reason(plan.predicted_s);
             return Ok((plan, Some(reason)));
         }
         let registered: Vec<Registered> = plan.devices.iter().map(|device| device.registered).collect();
-        let mut blocks = match self.assembled(division, &registered, true) {
+        let Assembled { plan: mut blocks, kernel_s } = match self.assembled(division, &registered, true) {
             Err(Error::DoesNotFit { .. }) => {
                 let reason = "X: in one piece: device memory is too small for more chunks";
                 return Ok((plan, Some(reason.into())));
@@ -60,7 +60,7 @@ impl Draft<'_> {
         };
         blocks.count_x_rows(&self.request.work);
         blocks.cut_x();
-        predict(&mut blocks);
+        blocks.predict(&kernel_s);
         if blocks.most_blocks() == 0 || !is_faster(&blocks) {
             let reason = blocks.one_piece_reason(plan.predicted_s);
             return Ok((plan, Some(reason)));

@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::kernels::ChunkKernels;
-use crate::cost::{Choice, Profile, choose};
+use crate::cost::{Candidate, Choice, Profile, choose_candidate};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cuda::Layout;
@@ -16,8 +16,9 @@ impl Draft<'_> {
         let of_gpu = device.processor == Processor::Gpu;
         let forms = if of_gpu { &self.forms.gpu } else { &self.forms.cpu };
         let chosen = |groups: bool| {
-            let usable = forms.iter().filter(|form| groups || form.layout() != Layout::RowGroups);
-            choose(device, features, work.k() as u64, work.dtype(), usable.copied())
+            let usable =
+                forms.iter().filter(|candidate| groups || candidate.form.layout() != Layout::RowGroups);
+            choose_candidate(device, features, work.k() as u64, work.dtype(), usable.copied())
         };
         let all = chosen(true);
         // Row groups need ascending columns; the check is made only where they would be chosen.
@@ -30,8 +31,9 @@ impl Draft<'_> {
         match (choice, forms.first()) {
             (Some(choice), _) => Ok(choice),
             // A requested kernel that does not support these rows reports that itself.
-            (None, Some(&form)) => {
-                Ok(Choice { form, predicted_s: 0.0, reason: form.kernel.info().summary.into() })
+            (None, Some(&Candidate { form, .. })) => {
+                let predicted_s = device.form_s(&form, features, work.k() as u64, work.dtype());
+                Ok(Choice { form, predicted_s, reason: form.kernel.info().summary.into() })
             }
             (None, None) => Err(Error::Internal("there is no kernel to choose from".into())),
         }
@@ -51,11 +53,12 @@ impl Draft<'_> {
         let gpu = match on_gpu {
             Some(profile) => self.choice(profile, piece, features)?,
             None => {
-                let form = self.forms.gpu.first().copied().unwrap_or(cpu.form);
+                let form = self.forms.gpu.first().map_or(cpu.form, |candidate| candidate.form);
                 Choice { form, ..cpu.clone() }
             }
         };
         let at_home = if home.is_some_and(|home| home.link.is_some()) { &gpu } else { &cpu };
-        Ok(ChunkKernels { cpu: cpu.form, gpu: gpu.form, reason: at_home.reason.clone() })
+        let (home_s, reason) = (at_home.predicted_s, at_home.reason.clone());
+        Ok(ChunkKernels { cpu: cpu.form, gpu: gpu.form, reason, home_s })
     }
 }

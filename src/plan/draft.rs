@@ -1,13 +1,17 @@
 //! A candidate plan for a set of devices and a mode: shares, spans, and the assembled plan with its reasons.
 
+use std::cell::RefCell;
+use std::sync::OnceLock;
+
 use super::balance::{Line, balance};
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, XPlan};
 use super::explain::{describe, list, mode_reason};
 use super::kernels::{ChunkKernels, Forms};
+use super::lines::Samples;
 use super::memory::budget;
-use super::part::Part;
+use super::part::{DeviceChunks, KnownChunks, Part};
 use super::request::{DeviceSpec, PlanRequest};
-use super::tail::{predict, split_rows, unassign_tail};
+use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
@@ -23,6 +27,15 @@ pub(super) struct Division<'a> {
     pub devices: &'a [Option<DeviceSpec>],
     pub shares: &'a [f64],
     pub spans: &'a [PositionRange],
+    /// The chunks that were made of it so far.
+    pub known_chunks: RefCell<Vec<KnownChunks>>,
+}
+
+/// A plan without reasons.
+pub(super) struct Assembled {
+    pub plan: Plan,
+    /// Predicted seconds of the kernel of each chunk on its own device.
+    pub kernel_s: Vec<f64>,
 }
 
 /// The reason of the shares in words.
@@ -42,6 +55,8 @@ pub(super) struct Draft<'a> {
     pub host_profile: &'a Profile,
     pub devices: &'a [DeviceSpec],
     pub mode: Mode,
+    /// Samples of the rows, made once for all candidates.
+    pub samples: &'a OnceLock<Samples>,
 }
 
 impl Draft<'_> {
@@ -53,11 +68,12 @@ impl Draft<'_> {
         let always = self.request.always_register;
         let proposed =
             |a_unchanged| transfer::proposed(&self.transfers(&devices, &shares, a_unchanged), always);
-        let division = Division { devices: &devices, shares: &shares, spans: &spans };
+        let known_chunks = RefCell::default();
+        let division = Division { devices: &devices, shares: &shares, spans: &spans, known_chunks };
         let assembled = |registered: &[Registered]| self.assembled(&division, registered, false);
         let all_staged = vec![Registered::default(); devices.len()];
         let registered = proposed(self.forms.read_csr());
-        let (plan, transfer) = if registered == all_staged {
+        let (assembled, transfer) = if registered == all_staged {
             (assembled(&all_staged)?, None)
         } else {
             let mut plan = assembled(&registered);
@@ -67,19 +83,20 @@ impl Draft<'_> {
             }
             if always {
                 let plan = plan?;
-                let words = transfer::requested(&plan);
+                let words = transfer::requested(&plan.plan);
                 (plan, Some(words))
             } else {
                 transfer::faster(assembled(&all_staged), plan)?
             }
         };
+        let plan = &assembled.plan;
         let repeat = self.request.repeat.max(1);
         let mut reasons = vec![mode_reason(plan.mode, repeat, self.request.mode.is_some(), self.gpus())];
         if let Some(Balance { words, cause }) = balance {
             reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
         }
         reasons.extend(transfer);
-        let (mut plan, blocks) = self.in_blocks(plan, &division)?;
+        let (mut plan, blocks) = self.in_blocks(assembled, &division)?;
         reasons.extend(blocks);
         unassign_tail(&mut plan, &mut reasons);
         describe(&mut plan);
@@ -94,7 +111,7 @@ impl Draft<'_> {
         division: &Division<'_>,
         registered: &[Registered],
         for_blocks: bool,
-    ) -> Result<Plan> {
+    ) -> Result<Assembled> {
         let (work, devices) = (&self.request.work, division.devices);
         let parts = self.parts(division, registered, for_blocks)?;
         let mut plan = Plan {
@@ -117,8 +134,10 @@ impl Draft<'_> {
             self.add(&mut plan, index as u32, spec, part);
         }
         plan.split_rows = split_rows(work, &plan.chunks);
-        predict(&mut plan);
-        Ok(plan)
+        let kernels = parts.iter().flat_map(|part| &part.chunks.kernels);
+        let kernel_s: Vec<f64> = kernels.map(|kernels| kernels.home_s).collect();
+        plan.predict(&kernel_s);
+        Ok(Assembled { plan, kernel_s })
     }
 
     /// The devices, the CPU first.
@@ -341,7 +360,8 @@ impl Draft<'_> {
     fn resolved_mode(&self, devices: &[Option<DeviceSpec>], parts: &[Part]) -> Mode {
         let fits = devices.iter().zip(parts).all(|(device, part)| match device {
             Some(device) if device.profile.link.is_some() => {
-                let all: u64 = part.pieces.iter().map(|piece| self.request.work.piece_bytes(piece)).sum();
+                let all: u64 =
+                    part.chunks.pieces.iter().map(|piece| self.request.work.piece_bytes(piece)).sum();
                 part.slots.x_bytes.saturating_add(all) <= budget(device)
             }
             _ => true,
@@ -354,9 +374,11 @@ impl Draft<'_> {
 
     /// Adds a device and its chunks to the plan.
     fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) {
-        let chunks = part.pieces.iter().zip(&part.features).zip(&part.kernels).zip(&part.footprints);
-        for (((piece, features), kernels), footprint) in chunks {
-            let ChunkKernels { cpu, gpu, reason } = kernels;
+        let DeviceChunks { pieces, features, kernels, footprints, .. } = &*part.chunks;
+        for (((piece, features), kernels), footprint) in
+            pieces.iter().zip(features).zip(kernels).zip(footprints)
+        {
+            let ChunkKernels { cpu, gpu, reason, .. } = kernels;
             plan.chunks.push(Chunk {
                 rows: *piece,
                 nnz: features.nnz,
@@ -374,7 +396,7 @@ impl Draft<'_> {
                 predicted_s: 0.0,
             });
         }
-        let rows = part.pieces.iter().map(|piece| match piece {
+        let rows = pieces.iter().map(|piece| match piece {
             ChunkRows::Rows { begin, end } => (end - begin) as u64,
             ChunkRows::Segments { .. } => 0,
         });
@@ -389,12 +411,12 @@ impl Draft<'_> {
             memory_budget_bytes: budget_bytes,
             slots: part.slots,
             registered: part.registered,
-            x: if spec.is_some() && !part.pieces.is_empty() { part.x.x } else { XPlan::Nothing },
+            x: if spec.is_some() && !pieces.is_empty() { part.x.x } else { XPlan::Nothing },
             x_blocks: Vec::new(),
             x_reason: part.x.reason.clone(),
             rows: rows.sum(),
-            nnz: part.features.iter().map(|features| features.nnz).sum(),
-            chunks: part.pieces.len() as u64,
+            nnz: features.iter().map(|features| features.nnz).sum(),
+            chunks: pieces.len() as u64,
             predicted_s: 0.0,
             reason: String::new(),
         });

@@ -1,7 +1,7 @@
 //! The reasons of a plan in words. Every number in a reason is a number of the plan, or one computed by the same functions.
 
 use super::data::{Mode, Plan};
-use super::predict::{Finish, finish};
+use super::predict::Finish;
 use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
 use crate::work::ChunkRows;
@@ -88,12 +88,6 @@ impl Plan {
     pub(super) fn last_to_finish(&self) -> Option<usize> {
         let busy = (0..self.devices.len()).filter(|&index| self.devices[index].chunks > 0);
         busy.max_by(|&a, &b| self.devices[a].predicted_s.total_cmp(&self.devices[b].predicted_s))
-    }
-
-    /// The finish time of device `index` in parts.
-    pub(super) fn finish(&self, index: usize) -> Finish {
-        let own: Vec<_> = self.chunks.iter().filter(|chunk| chunk.home as usize == index).collect();
-        finish(&self.devices[index], &self.host, &own, self.mode, self.k, self.dtype)
     }
 
     /// The clause that a balance needs where finish times differ; `cause` is its reason.

@@ -1,7 +1,7 @@
 //! The kernels that a plan chooses among.
 
 use super::request::PlanRequest;
-use crate::cost::{Form, eligible};
+use crate::cost::{Candidate, Form, eligible};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::{Format, KernelId, Order, Processor};
@@ -22,8 +22,8 @@ pub(super) enum Layouts {
 /// The forms that a plan chooses among.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Forms {
-    pub cpu: Vec<Form>,
-    pub gpu: Vec<Form>,
+    pub cpu: Vec<Candidate>,
+    pub gpu: Vec<Candidate>,
 }
 
 /// The kernels of a chunk on a CPU and on a GPU, and the reason for the one on its own device.
@@ -32,18 +32,21 @@ pub(super) struct ChunkKernels {
     pub cpu: Form,
     pub gpu: Form,
     pub reason: String,
+    /// Predicted seconds of the kernel on the chunk's own device.
+    pub home_s: f64,
 }
 
 impl Forms {
     /// The storage order of X that the GPU kernels read.
     pub fn x_order(&self) -> XOrder {
-        let by_columns = |form: &Form| CudaKernel::of(form.kernel).is_ok_and(CudaKernel::transposes_x);
+        let by_columns =
+            |gpu: &Candidate| CudaKernel::of(gpu.form.kernel).is_ok_and(CudaKernel::transposes_x);
         if self.gpu.iter().any(by_columns) { XOrder::Columns } else { XOrder::Rows }
     }
 
     /// Whether the GPU kernels read A's own CSR arrays.
     pub fn read_csr(&self) -> bool {
-        self.gpu.iter().all(|form| form.layout() == Layout::Csr)
+        self.gpu.iter().all(|gpu| gpu.form.layout() == Layout::Csr)
     }
 }
 
@@ -66,7 +69,11 @@ impl PlanRequest<'_> {
             let names = names.join(", ");
             return Err(Error::Usage(format!("kernel {names} has no form for k = {k}; use another kernel")));
         }
-        Ok(Forms { cpu: cpu.iter().copied().map(Form::cpu).collect(), gpu: of_gpus })
+        let candidates = |forms: Vec<Form>| -> Vec<Candidate> {
+            forms.into_iter().map(|form| Candidate::new(form, dtype, k)).collect()
+        };
+        let of_cpu = cpu.iter().copied().map(Form::cpu).collect();
+        Ok(Forms { cpu: candidates(of_cpu), gpu: candidates(of_gpus) })
     }
 
     /// The kernels of the CPU and of GPUs.

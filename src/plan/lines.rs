@@ -19,7 +19,7 @@ use crate::work::{ChunkRows, Features, PositionRange, Work, split};
 const SAMPLES: usize = 32;
 
 /// Samples of the rows of A.
-struct Samples {
+pub(super) struct Samples {
     pieces: Vec<ChunkRows>,
     features: Vec<Features>,
 }
@@ -36,13 +36,10 @@ struct XBytes {
 impl Draft<'_> {
     /// The lines of all devices in their order.
     pub fn lines(&self, devices: &[Option<DeviceSpec>]) -> Result<Vec<Line>> {
-        let work = &self.request.work;
-        let pieces = split(work, PositionRange::all(work), SAMPLES);
-        let features = features(work, &pieces);
-        let samples = Samples { pieces, features };
+        let samples = self.samples.get_or_init(|| Samples::of(&self.request.work));
         let line = |device: &DeviceSpec| match device.profile.link {
             None => self.host_line(device),
-            Some(_) => self.gpu_line(device, &samples),
+            Some(_) => self.gpu_line(device, samples),
         };
         devices.iter().flatten().map(line).collect()
     }
@@ -105,6 +102,14 @@ impl Draft<'_> {
         let start_s = device.profile.launch_us * 1e-6;
         let whole_s = (choice.predicted_s - start_s).max(memory_s).max(0.0);
         Ok(Line { fixed_s: 0.0, whole_s, most: 1.0 })
+    }
+}
+
+impl Samples {
+    fn of(work: &Work<'_>) -> Self {
+        let pieces = split(work, PositionRange::all(work), SAMPLES);
+        let features = features(work, &pieces);
+        Self { pieces, features }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Makes plans: compares sets of devices and modes, and keeps the fastest.
 
+use std::sync::OnceLock;
+
 use super::data::{Mode, Plan};
 use super::draft::Draft;
 use super::kernels::Layouts;
@@ -30,6 +32,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let work = request.work.with_features(Some(Features::of(&request.work, &all)));
     let work = work.with_column_ranges(&ranges);
     let request = &PlanRequest { work, ..request.clone() };
+    let samples = OnceLock::new();
     let mut tried: Vec<Candidate> = Vec::new();
     let mut refused = None;
     for devices in device_sets(&request.devices) {
@@ -53,6 +56,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
                 host_profile: &host_profile,
                 devices: &devices,
                 mode,
+                samples: &samples,
             };
             match draft.plan() {
                 Ok(plan) => {
@@ -123,8 +127,7 @@ fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
     let work = &request.work;
     let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
-    let long =
-        || work.lengths(&ChunkRows::Rows { begin: 0, end: work.rows() }).any(|row| row > SEGMENT as u64);
+    let long = || Features::of(work, &ChunkRows::Rows { begin: 0, end: work.rows() }).max > SEGMENT as u64;
     match mode {
         Mode::Resident if limited() => &[Layouts::Csr],
         Mode::Resident => &[Layouts::Any],

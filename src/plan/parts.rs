@@ -1,5 +1,8 @@
 //! Chunks, X and memory of every device of a candidate plan.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use rayon::prelude::*;
 
 use super::balance::apportion;
@@ -7,7 +10,7 @@ use super::data::{Mode, Registered, Slots, XPlan};
 use super::draft::{Division, Draft};
 use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
-use super::part::{CHUNKS_PER_DEVICE, Part};
+use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose, in_place};
 use crate::error::{Bytes, Error, Result};
@@ -49,60 +52,14 @@ impl Draft<'_> {
     ) -> Result<Vec<Part>> {
         let work = &self.request.work;
         let Division { devices, spans, .. } = *division;
-        let order = self.forms.x_order();
         let mut counts = self.counts(division, for_blocks)?;
         loop {
-            let pieces =
-                spans.iter().zip(&counts).zip(devices).map(|((span, &count), device)| match device {
-                    Some(_) if is_gpu(device) => {
-                        let pieces = self.tapered(split(work, *span, count));
-                        if for_blocks { self.starting_small(pieces) } else { pieces }
-                    }
-                    Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => {
-                        self.host_pieces(*span)
-                    }
-                    _ => split(work, *span, count),
-                });
-            let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
-            let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
-            if self.request.vectors_stay && owners > 1 {
-                pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
-            }
-            let mut parts: Vec<Part> = pieces
+            let chunks = self.chunks(division, &counts, for_blocks)?;
+            let mut parts: Vec<Part> = chunks
                 .into_iter()
                 .zip(devices.iter().zip(registered))
-                .map(|(pieces, (device, &registered))| {
-                    let features = features(work, &pieces);
-                    let home = device.as_ref().map(|device| &device.profile);
-                    let (kernels, footprints) = pieces
-                        .par_iter()
-                        .zip(&features)
-                        .map(|(piece, features)| {
-                            let kernels = self.chunk_kernels(home, piece, features)?;
-                            let gpu = &kernels.gpu;
-                            let footprint =
-                                work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
-                            Ok((kernels, footprint))
-                        })
-                        .collect::<Result<(Vec<_>, Vec<_>)>>()?;
-                    let x = match device {
-                        Some(_) if registered.a && !pieces.is_empty() => {
-                            let reason = "all of X: A is registered, so its column numbers refer to all of X";
-                            XChoice::whole(work, order, reason)
-                        }
-                        Some(_) if self.request.vectors_stay => in_place(work, order, &pieces),
-                        Some(device) if device.profile.link.is_some() => {
-                            choose(work, order, &pieces, &features)
-                        }
-                        Some(_) => XChoice::whole(work, order, "X is read in place"),
-                        None => XChoice::nothing(),
-                    };
-                    // Gathered rows and columns of X are copies, so X itself is not registered.
-                    let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
-                    let registered = Registered { x: registered.x && unchanged, ..registered };
-                    Ok(Part { pieces, features, kernels, footprints, x, registered, slots: Slots::default() })
-                })
-                .collect::<Result<_>>()?;
+                .map(|(chunks, (device, &registered))| self.part(chunks, device, registered))
+                .collect();
             let divided = self.divide_memory(devices, &mut parts);
             if divided.is_ok() && !self.wants_finer(&parts) {
                 return Ok(parts);
@@ -114,7 +71,7 @@ impl Draft<'_> {
             }
             let grows = (0..counts.len()).any(|index| {
                 finer[index] > counts[index]
-                    && split(work, spans[index], finer[index]).len() > parts[index].pieces.len()
+                    && split(work, spans[index], finer[index]).len() > parts[index].chunks.pieces.len()
             });
             let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MAX_CHUNKS;
             let x_too_large = devices.iter().zip(&parts).any(|(device, part)| {
@@ -126,6 +83,75 @@ impl Draft<'_> {
             }
             counts = finer;
         }
+    }
+
+    /// The chunks of every device, so many for each GPU. Chunks that were made before are used again.
+    fn chunks(
+        &self,
+        division: &Division<'_>,
+        counts: &[usize],
+        for_blocks: bool,
+    ) -> Result<Vec<Rc<DeviceChunks>>> {
+        let is_same = |known: &&KnownChunks| known.counts == counts && known.for_blocks == for_blocks;
+        if let Some(known) = division.known_chunks.borrow().iter().find(is_same) {
+            return Ok(known.devices.clone());
+        }
+        let work = &self.request.work;
+        let pieces_of = |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| match device {
+            Some(_) if is_gpu(device) => {
+                let pieces = self.tapered(split(work, *span, count));
+                if for_blocks { self.starting_small(pieces) } else { pieces }
+            }
+            Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => self.host_pieces(*span),
+            _ => split(work, *span, count),
+        };
+        let pieces = division.spans.iter().zip(counts).zip(division.devices).map(pieces_of);
+        let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
+        let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
+        if self.request.vectors_stay && owners > 1 {
+            pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
+        }
+        let of_device = |(pieces, device): (Vec<ChunkRows>, &Option<DeviceSpec>)| {
+            let features = features(work, &pieces);
+            let home = device.as_ref().map(|device| &device.profile);
+            let (kernels, footprints) = pieces
+                .par_iter()
+                .zip(&features)
+                .map(|(piece, features)| {
+                    let kernels = self.chunk_kernels(home, piece, features)?;
+                    let gpu = &kernels.gpu;
+                    let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
+                    Ok((kernels, footprint))
+                })
+                .collect::<Result<(Vec<_>, Vec<_>)>>()?;
+            Ok(Rc::new(DeviceChunks { pieces, features, kernels, footprints, x: OnceCell::new() }))
+        };
+        let devices = pieces.into_iter().zip(division.devices).map(of_device);
+        let devices = devices.collect::<Result<Vec<_>>>()?;
+        let known = KnownChunks { counts: counts.to_vec(), for_blocks, devices: devices.clone() };
+        division.known_chunks.borrow_mut().push(known);
+        Ok(devices)
+    }
+
+    /// The part of a device with these chunks, without the layout of its memory.
+    fn part(&self, chunks: Rc<DeviceChunks>, device: &Option<DeviceSpec>, registered: Registered) -> Part {
+        let (work, order, pieces) = (&self.request.work, self.forms.x_order(), &chunks.pieces);
+        let x = match device {
+            Some(_) if registered.a && !pieces.is_empty() => {
+                let reason = "all of X: A is registered, so its column numbers refer to all of X";
+                XChoice::whole(work, order, reason)
+            }
+            Some(_) if self.request.vectors_stay => in_place(work, order, pieces),
+            Some(device) if device.profile.link.is_some() => {
+                chunks.x.get_or_init(|| choose(work, order, pieces, &chunks.features)).clone()
+            }
+            Some(_) => XChoice::whole(work, order, "X is read in place"),
+            None => XChoice::nothing(),
+        };
+        // Gathered rows and columns of X are copies, so X itself is not registered.
+        let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
+        let registered = Registered { x: registered.x && unchanged, ..registered };
+        Part { chunks, x, registered, slots: Slots::default() }
     }
 
     /// Whether the number or the size of chunks was requested.
@@ -209,7 +235,7 @@ impl Draft<'_> {
             && parts.iter().any(|part| {
                 let slots = &part.slots;
                 slots.a_slots > 0
-                    && slots.a_slots < RING_SLOTS.min(part.pieces.len() as u32)
+                    && slots.a_slots < RING_SLOTS.min(part.chunks.pieces.len() as u32)
                     && slots.a_slot_bytes + slots.y_slot_bytes > MIN_CHUNK_BYTES
             })
     }
@@ -217,7 +243,7 @@ impl Draft<'_> {
     /// The number of chunks of each device.
     fn counts(&self, division: &Division<'_>, for_blocks: bool) -> Result<Vec<usize>> {
         let work = &self.request.work;
-        let Division { devices, shares, spans } = *division;
+        let Division { devices, shares, spans, .. } = *division;
         let total = PositionRange::all(work).cost(work).max(1);
         if let Some(chunks) = self.request.chunks {
             let of_spans: Vec<f64> = spans.iter().map(|span| span.cost(work) as f64 / total as f64).collect();
@@ -259,7 +285,7 @@ impl Draft<'_> {
             .iter()
             .map(|part| {
                 let mut sizes = Sizes::default();
-                for (piece, footprint) in part.pieces.iter().zip(&part.footprints) {
+                for (piece, footprint) in part.chunks.pieces.iter().zip(&part.chunks.footprints) {
                     sizes.all = sizes.all.saturating_add(footprint.slot_bytes);
                     sizes.largest = footprint.slot_bytes.max(sizes.largest);
                     sizes.scratch = footprint.scratch_bytes.max(sizes.scratch);
@@ -276,14 +302,14 @@ impl Draft<'_> {
         for index in on_gpus().collect::<Vec<_>>() {
             let Some(device) = &devices[index] else { continue };
             let part = &mut parts[index];
-            if part.pieces.is_empty() {
+            if part.chunks.pieces.is_empty() {
                 continue;
             }
             let need = Need {
                 mode: self.mode,
                 x_bytes: part.x.bytes,
                 registered: part.registered,
-                chunks: part.pieces.len() as u32,
+                chunks: part.chunks.pieces.len() as u32,
                 all_staged_bytes: sizes[index].all,
                 staged_bytes: sizes[index].largest,
                 any_staged_bytes,

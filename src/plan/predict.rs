@@ -2,6 +2,7 @@
 
 use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
+use super::set_up::set_up;
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
@@ -46,9 +47,22 @@ impl Steps {
 
     /// The steps of a chunk.
     pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
-        let slice_bytes = chunk.slice_bytes(k, dtype);
         let form = chunk.form(device.profile.processor);
         let kernel_s = device.profile.form_s(&form, &chunk.features, k, dtype);
+        Self::with_kernel_s(kernel_s, device, host, chunk, k, dtype)
+    }
+
+    /// The steps of a chunk whose kernel is predicted to take `kernel_s` on the otherwise idle device.
+    pub fn with_kernel_s(
+        kernel_s: f64,
+        device: &DevicePlan,
+        host: &HostRates,
+        chunk: &Chunk,
+        k: u64,
+        dtype: Dtype,
+    ) -> Self {
+        let slice_bytes = chunk.slice_bytes(k, dtype);
+        let form = chunk.form(device.profile.processor);
         let kernel_s = kernel_s.max(memory_s(&device.profile, host, &form, &chunk.load(k, dtype)));
         Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes)
             .with(device.registered)
@@ -160,29 +174,19 @@ impl Finish {
     }
 }
 
-/// The finish time of a device that computes these chunks.
+/// The finish time of a device that computes these chunks in these steps. `x_row_bytes` is the size of a row of X on the device.
 pub(super) fn finish(
     device: &DevicePlan,
     host: &HostRates,
-    chunks: &[&Chunk],
-    mode: Mode,
-    k: u64,
-    dtype: Dtype,
+    chunks: &[(&Chunk, Steps)],
+    x_row_bytes: u64,
 ) -> Finish {
-    let steps = |chunk: &&Chunk| Steps::of_chunk(device, host, chunk, k, dtype).in_mode(mode);
     if !device.x_blocks.is_empty() && !chunks.is_empty() {
-        return finish_in_blocks(
-            device,
-            host,
-            chunks,
-            steps,
-            pitch_bytes(k.saturating_mul(dtype.bytes() as u64)),
-        );
+        return finish_in_blocks(device, host, chunks, x_row_bytes);
     }
-    let all = chunks.iter().map(steps).fold(Steps::default(), Steps::plus);
+    let all = chunks.iter().map(|(_, steps)| *steps).fold(Steps::default(), Steps::plus);
     let ends = match (chunks.first(), chunks.last()) {
-        (Some(first), Some(last)) => {
-            let (first, last) = (steps(first), steps(last));
+        (Some((_, first)), Some((_, last))) => {
             let fill = first.stage_s + first.upload_s;
             let drain = last.download_s + last.merge_s;
             // The longest step is already in the sum.
@@ -203,12 +207,11 @@ pub(super) fn finish(
 fn finish_in_blocks(
     device: &DevicePlan,
     host: &HostRates,
-    chunks: &[&Chunk],
-    steps: impl Fn(&&Chunk) -> Steps,
-    pitch_bytes: u64,
+    chunks: &[(&Chunk, Steps)],
+    x_row_bytes: u64,
 ) -> Finish {
     let mut order = chunks.to_vec();
-    order.sort_by_key(|chunk| last_row(chunk));
+    order.sort_by_key(|(chunk, _)| last_row(chunk));
     let first = if let XPlan::Columns { first, .. } = device.x { first } else { 0 };
     let starts = std::iter::once(first).chain(device.x_blocks.iter().copied());
     let mut blocks = starts.zip(device.x_blocks.iter().copied()).peekable();
@@ -219,28 +222,27 @@ fn finish_in_blocks(
         all.stage_s += stage_s;
         all.upload_s += upload_s;
     };
-    for chunk in &order {
+    for (chunk, own) in &order {
         while let Some((begin, end)) = blocks.next_if(|(begin, _)| *begin < last_row(chunk)) {
-            let bytes = end.saturating_sub(begin).saturating_mul(pitch_bytes);
+            let bytes = end.saturating_sub(begin).saturating_mul(x_row_bytes);
             let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
             copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
         }
-        let own = steps(chunk);
         if own.upload_s > 0.0 {
             copy(own.stage_s, own.upload_s, &mut all, &mut ends);
         }
         ends.kernel_s = ends.kernel_s.max(ends.upload_s) + own.kernel_s;
         ends.download_s = ends.download_s.max(ends.kernel_s) + own.download_s;
         ends.merge_s = ends.merge_s.max(ends.download_s) + own.merge_s;
-        all = all.plus(Steps { stage_s: 0.0, upload_s: 0.0, ..own });
+        all = all.plus(Steps { stage_s: 0.0, upload_s: 0.0, ..*own });
     }
     for (begin, end) in blocks {
-        let bytes = end.saturating_sub(begin).saturating_mul(pitch_bytes);
+        let bytes = end.saturating_sub(begin).saturating_mul(x_row_bytes);
         let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
         copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
     }
     let total_s = ends.merge_s.max(ends.upload_s).max(all.longest_s());
-    let copies_a = order.iter().any(|chunk| steps(chunk).upload_s > 0.0);
+    let copies_a = order.iter().any(|(_, own)| own.upload_s > 0.0);
     let longest = match (all.longest(), copies_a) {
         ("the upload of A", true) => "the upload of X and A",
         ("the upload of A", false) => "the upload of X",
@@ -265,12 +267,19 @@ pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, 
 }
 
 /// Bytes that a chunk reads and writes in the host's memory: three accesses per byte of a staged operand, one per byte of a
-/// registered one.
-fn host_bytes(device: &DevicePlan, host: &HostRates, chunk: &Chunk, mode: Mode, k: u64, dtype: Dtype) -> u64 {
+/// registered one. `steps` gives the steps of a chunk on the CPU.
+fn host_bytes(
+    device: &DevicePlan,
+    host: &HostRates,
+    chunk: &Chunk,
+    steps: impl Fn() -> Steps,
+    mode: Mode,
+    k: u64,
+    dtype: Dtype,
+) -> u64 {
     let slice_bytes = chunk.slice_bytes(k, dtype);
     if device.profile.link.is_none() {
-        let kernel_s = Steps::of_chunk(device, host, chunk, k, dtype).kernel_s;
-        return cpu_bytes(host, chunk, kernel_s, k, dtype);
+        return cpu_bytes(host, chunk, steps().kernel_s, k, dtype);
     }
     let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
     let times = |registered: bool| if registered { 1 } else { STAGED_ACCESSES };
@@ -281,10 +290,49 @@ fn host_bytes(device: &DevicePlan, host: &HostRates, chunk: &Chunk, mode: Mode, 
 impl Plan {
     /// Predicted finish time of a device that computes these chunks, whichever device they were planned for.
     pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
-        let own: Vec<&Chunk> = chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk)).collect();
-        let device = self.devices.get(device as usize);
-        let finish = |device| finish(device, &self.host, &own, self.mode, self.k, self.dtype);
-        device.map_or(0.0, |device| finish(device).total_s())
+        let Some(device) = self.devices.get(device as usize) else { return 0.0 };
+        self.finish_of(device, chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk))).total_s()
+    }
+
+    /// The finish time of device number `index`, in parts.
+    pub(super) fn finish(&self, index: usize) -> Finish {
+        let own = self.chunks.iter().filter(|chunk| chunk.home as usize == index);
+        self.finish_of(&self.devices[index], own)
+    }
+
+    fn finish_of<'a>(&self, device: &DevicePlan, chunks: impl Iterator<Item = &'a Chunk>) -> Finish {
+        let steps = |chunk| Steps::of_chunk(device, &self.host, chunk, self.k, self.dtype).in_mode(self.mode);
+        let own: Vec<(&Chunk, Steps)> = chunks.map(|chunk| (chunk, steps(chunk))).collect();
+        finish(device, &self.host, &own, self.pitch_bytes())
+    }
+
+    /// Predicts the times of every chunk, every device, the product and the set-up. `kernel_s` has the predicted seconds of the
+    /// kernel of each chunk on its own device.
+    pub(super) fn predict(&mut self, kernel_s: &[f64]) {
+        let (k, dtype, mode) = (self.k, self.dtype, self.mode);
+        let steps_of = |(chunk, &kernel_s): (&Chunk, &f64)| {
+            let device = self.devices.get(chunk.home as usize);
+            device.map_or(Steps::default(), |device| {
+                Steps::with_kernel_s(kernel_s, device, &self.host, chunk, k, dtype).in_mode(mode)
+            })
+        };
+        let steps: Vec<Steps> = self.chunks.iter().zip(kernel_s).map(steps_of).collect();
+        for (chunk, steps) in self.chunks.iter_mut().zip(&steps) {
+            chunk.predicted_s = steps.sum_s();
+        }
+        let x_row_bytes = self.pitch_bytes();
+        let mut latest: f64 = 0.0;
+        for (index, device) in self.devices.iter_mut().enumerate() {
+            let all = self.chunks.iter().zip(steps.iter().copied());
+            let own: Vec<(&Chunk, Steps)> = all.filter(|(chunk, _)| chunk.home == index as u32).collect();
+            device.predicted_s = finish(device, &self.host, &own, x_row_bytes).total_s();
+            latest = latest.max(device.predicted_s);
+        }
+        let only_cpu = self.devices.len() == 1;
+        let memory_bytes = || self.memory_bytes_with(&self.host, |index, _| steps.get(index).copied());
+        let memory_s = if only_cpu { 0.0 } else { self.host.memory_s(memory_bytes()) };
+        self.predicted_s = latest.max(memory_s);
+        self.set_up = set_up(self);
     }
 
     /// Seconds that a host's memory with these rates needs for all accesses of a product.
@@ -294,14 +342,26 @@ impl Plan {
 
     /// Bytes that a product reads and writes in the host's memory.
     pub(super) fn memory_bytes(&self, host: &HostRates) -> u64 {
-        let of_chunk = |chunk: &Chunk| {
+        self.memory_bytes_with(host, |_, (device, chunk)| {
+            Some(Steps::of_chunk(device, host, chunk, self.k, self.dtype))
+        })
+    }
+
+    /// The same, with `steps` for each chunk on the CPU.
+    fn memory_bytes_with(
+        &self,
+        host: &HostRates,
+        steps: impl Fn(usize, (&DevicePlan, &Chunk)) -> Option<Steps>,
+    ) -> u64 {
+        let of_chunk = |(index, chunk): (usize, &Chunk)| {
             let device = self.devices.get(chunk.home as usize)?;
-            Some(host_bytes(device, host, chunk, self.mode, self.k, self.dtype))
+            let steps = || steps(index, (device, chunk)).unwrap_or_default();
+            Some(host_bytes(device, host, chunk, steps, self.mode, self.k, self.dtype))
         };
         let of_x = |device: &DevicePlan| {
             device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_ACCESSES })
         };
-        let moved = self.chunks.iter().filter_map(of_chunk).chain(self.devices.iter().map(of_x));
-        moved.fold(0, u64::saturating_add)
+        let of_chunks = self.chunks.iter().enumerate().filter_map(of_chunk);
+        of_chunks.chain(self.devices.iter().map(of_x)).fold(0, u64::saturating_add)
     }
 }

@@ -1,8 +1,7 @@
-//! The last steps of a plan: split rows, predicted times, and the unassigned tail.
+//! The last steps of a plan: split rows and the unassigned tail.
 
 use super::data::{Chunk, Mode, Plan, SplitRow, XPlan};
-use super::predict::{Steps, finish};
-use super::set_up::set_up;
+use super::predict::Steps;
 use crate::work::{ChunkRows, Work};
 
 /// Share of a device's work that may be left unassigned.
@@ -25,27 +24,6 @@ pub(super) fn split_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<SplitRow> {
         }
     }
     rows
-}
-
-/// Predicts the times of every chunk, every device, the product and the set-up.
-pub(super) fn predict(plan: &mut Plan) {
-    let (k, dtype, mode) = (plan.k, plan.dtype, plan.mode);
-    for chunk in &mut plan.chunks {
-        if let Some(device) = plan.devices.get(chunk.home as usize) {
-            let steps = Steps::of_chunk(device, &plan.host, chunk, k, dtype);
-            chunk.predicted_s = steps.in_mode(mode).sum_s();
-        }
-    }
-    let mut latest: f64 = 0.0;
-    for (index, device) in plan.devices.iter_mut().enumerate() {
-        let own: Vec<&Chunk> = plan.chunks.iter().filter(|chunk| chunk.home == index as u32).collect();
-        device.predicted_s = finish(device, &plan.host, &own, mode, k, dtype).total_s();
-        latest = latest.max(device.predicted_s);
-    }
-    let only_cpu = plan.devices.len() == 1;
-    let memory_s = if only_cpu { 0.0 } else { plan.memory_s(&plan.host) };
-    plan.predicted_s = latest.max(memory_s);
-    plan.set_up = set_up(plan);
 }
 
 /// Leaves the last chunks of each device to the device that is idle first.
@@ -118,19 +96,16 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
     let (Some(to), Some(from)) = (plan.devices.get(device as usize), plan.devices.get(home as usize)) else {
         return false;
     };
-    let steps = Steps::of_chunk(to, &plan.host, chunk, plan.k, plan.dtype);
-    if steps.in_mode(plan.mode).sum_s() > longest_s {
-        return false;
-    }
-    if to.profile.link.is_none() {
-        return true;
-    }
     let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
-    plan.mode != Mode::Resident
-        && to.x == XPlan::Whole
-        && to.slots.a_slots > 0
-        && chunk.staged_bytes <= to.slots.a_slot_bytes
-        && chunk.scratch_bytes <= to.slots.scratch_bytes
-        && slice_bytes <= to.slots.y_slot_bytes
-        && from.computes
+    let has_memory = to.profile.link.is_none()
+        || (plan.mode != Mode::Resident
+            && to.x == XPlan::Whole
+            && to.slots.a_slots > 0
+            && chunk.staged_bytes <= to.slots.a_slot_bytes
+            && chunk.scratch_bytes <= to.slots.scratch_bytes
+            && slice_bytes <= to.slots.y_slot_bytes
+            && from.computes);
+    // The prediction takes longer than the other conditions.
+    has_memory
+        && Steps::of_chunk(to, &plan.host, chunk, plan.k, plan.dtype).in_mode(plan.mode).sum_s() <= longest_s
 }

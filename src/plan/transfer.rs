@@ -2,6 +2,7 @@
 //! directly, after the memory was registered (page-locked) once. The predicted times of all products decide.
 
 use super::data::{Mode, Plan, Registered};
+use super::draft::Assembled;
 use super::explain::list;
 use crate::cost::{HostRates, Profile};
 use crate::error::{Counted, Result, Seconds};
@@ -70,22 +71,28 @@ pub(super) fn proposed(choices: &[TransferChoice], always: bool) -> Vec<Register
 }
 
 /// The faster of two plans for all products, registering included, and the reason in words; none where nothing can be registered.
-pub(super) fn faster(staged: Result<Plan>, registered: Result<Plan>) -> Result<(Plan, Option<String>)> {
+pub(super) fn faster(
+    staged: Result<Assembled>,
+    registered: Result<Assembled>,
+) -> Result<(Assembled, Option<String>)> {
     let (staged, registered) = match (staged, registered) {
         (Ok(staged), Ok(registered)) => (staged, registered),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => return Ok((only, None)),
         (Err(error), Err(_)) => return Err(error),
     };
-    let Some(operands) = registered_operands(&registered) else { return Ok((staged, None)) };
-    let total_s = |plan: &Plan| plan.set_up.register_s + plan.repeat as f64 * plan.predicted_s;
+    let Some(operands) = registered_operands(&registered.plan) else { return Ok((staged, None)) };
+    let total_s = |one: &Assembled| {
+        let plan = &one.plan;
+        plan.set_up.register_s + plan.repeat as f64 * plan.predicted_s
+    };
     let registers = total_s(&registered) < REGISTER_MARGIN * total_s(&staged);
     let words = format!(
         "transfer: {}: each product takes {} with {operands} registered and {} staged; registering takes {} once ({})",
         if registers { "registered" } else { "staged" },
-        Seconds(registered.predicted_s),
-        Seconds(staged.predicted_s),
-        Seconds(registered.set_up.register_s),
-        Counted(registered.repeat, "product"),
+        Seconds(registered.plan.predicted_s),
+        Seconds(staged.plan.predicted_s),
+        Seconds(registered.plan.set_up.register_s),
+        Counted(registered.plan.repeat, "product"),
     );
     Ok((if registers { registered } else { staged }, Some(words)))
 }
