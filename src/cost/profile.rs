@@ -208,6 +208,21 @@ impl Profile {
             .map_or(0.0, |link| link.latency_us * 1e-6 + seconds(bytes, link.to_device_gb_per_s))
     }
 
+    /// How many times longer a copy takes while the link is busy in the other direction too: 1 for a full-duplex link, 2 where
+    /// both directions share the bandwidth of one.
+    pub fn duplex_factor(&self) -> f64 {
+        self.link.as_ref().map_or(1.0, |link| {
+            let alone = link.to_device_gb_per_s + link.from_device_gb_per_s;
+            (alone / link.both_gb_per_s.max(1e-9)).clamp(1.0, 2.0)
+        })
+    }
+
+    /// The least seconds of copies in both directions, of which those to the device take `upload_s` alone and those from it
+    /// `download_s`.
+    pub fn duplex_s(&self, upload_s: f64, download_s: f64) -> f64 {
+        upload_s.max(download_s) + (self.duplex_factor() - 1.0) * upload_s.min(download_s)
+    }
+
     /// Seconds to copy bytes from the device.
     pub fn download_s(&self, bytes: u64) -> f64 {
         self.link
@@ -225,5 +240,26 @@ impl HostRates {
     /// Seconds to read or write bytes of the host's memory.
     pub fn memory_s(&self, bytes: u64) -> f64 {
         seconds(bytes, self.memory_gb_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cost::preset;
+
+    #[test]
+    fn copies_in_both_directions_move_at_most_the_combined_bandwidth() {
+        let mut profile = preset("h200").unwrap().gpus.remove(0);
+        let bytes = 1 << 30;
+        let seconds = |rate: f64| bytes as f64 / (rate * 1e9);
+        let link = profile.link.clone().unwrap();
+        let (up_s, down_s) = (seconds(link.to_device_gb_per_s), seconds(link.from_device_gb_per_s));
+        let together_s = profile.duplex_s(up_s, down_s);
+        assert!((together_s / (2.0 * seconds(link.both_gb_per_s)) - 1.0).abs() < 0.01, "{together_s}");
+        assert_eq!(profile.duplex_s(up_s, 0.0), up_s);
+        for (both, expected_s) in [(1e6, up_s.max(down_s)), (1.0, up_s + down_s)] {
+            profile.link.as_mut().unwrap().both_gb_per_s = both;
+            assert!((profile.duplex_s(up_s, down_s) - expected_s).abs() < 1e-12, "{both}");
+        }
     }
 }

@@ -75,10 +75,10 @@ impl Draft<'_> {
             // Blocks of X are copied while earlier chunks are computed.
             let stage_s = if registered.x { 0.0 } else { host.copy_s(x.shared) };
             let upload_s = profile.upload_s(x.shared) - profile.upload_s(0);
-            steps.plus(Steps { stage_s, upload_s, ..Steps::default() }).longest_s()
+            steps.plus(Steps { stage_s, upload_s, ..Steps::default() }).longest_s(profile)
         } else {
             let latency_s = x_s(profile, &host, 0, registered);
-            steps.longest_s() + x_s(profile, &host, x.shared, registered) - latency_s
+            steps.longest_s(profile) + x_s(profile, &host, x.shared, registered) - latency_s
         };
         let free = budget(device).saturating_sub(work.x_bytes());
         let most = if self.mode == Mode::Resident {

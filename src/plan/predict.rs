@@ -90,17 +90,20 @@ impl Steps {
         self.stage_s + self.upload_s + self.kernel_s + self.download_s + self.merge_s
     }
 
-    /// The longest step, which limits a full pipeline. Staging and merging share the host's copy bandwidth.
-    pub fn longest_s(&self) -> f64 {
-        (self.stage_s + self.merge_s).max(self.upload_s).max(self.kernel_s).max(self.download_s)
+    /// The longest step, which limits a full pipeline. Staging and merging share the host's copy bandwidth, uploads and downloads
+    /// the link of the device.
+    pub fn longest_s(&self, profile: &Profile) -> f64 {
+        let link_s = profile.duplex_s(self.upload_s, self.download_s);
+        (self.stage_s + self.merge_s).max(link_s).max(self.kernel_s)
     }
 
     /// The name of the longest step.
-    pub fn longest(&self) -> &'static str {
-        match self.longest_s() {
+    pub fn longest(&self, profile: &Profile) -> &'static str {
+        let link_s = profile.duplex_s(self.upload_s, self.download_s);
+        match self.longest_s(profile) {
             longest if longest == self.kernel_s => "the kernel",
-            longest if longest == self.upload_s => "the upload of A",
-            longest if longest == self.download_s => "the download of Y",
+            longest if longest == link_s && self.upload_s >= self.download_s => "the upload of A",
+            longest if longest == link_s => "the download of Y",
             _ if self.stage_s >= self.merge_s => "staging A on the host",
             _ => "merging Y on the host",
         }
@@ -190,20 +193,26 @@ pub(super) fn finish(
             let fill = first.stage_s + first.upload_s;
             let drain = last.download_s + last.merge_s;
             // The longest step is already in the sum.
-            (fill + first.kernel_s + drain - first.longest_s().min(first.kernel_s)).max(0.0)
+            (fill + first.kernel_s + drain - first.longest_s(&device.profile).min(first.kernel_s)).max(0.0)
         }
         _ => return Finish::default(),
     };
     Finish {
         x_s: x_s(&device.profile, host, device.slots.x_bytes, device.registered),
-        chunks_s: all.longest_s(),
-        longest: all.longest(),
+        chunks_s: all.longest_s(&device.profile),
+        longest: all.longest(&device.profile),
         ends_s: if all.upload_s + all.download_s > 0.0 { ends } else { 0.0 },
     }
 }
 
+/// Seconds of a copy that takes `alone_s` alone, where the other direction of the link is busy for `busy_s` from its start.
+fn duplex_copy_s(alone_s: f64, busy_s: f64, factor: f64) -> f64 {
+    // In `busy_s`, the copy makes the progress of `busy_s / factor`.
+    (alone_s * factor).min(alone_s + busy_s.max(0.0) * (1.0 - 1.0 / factor))
+}
+
 /// The finish time of a device that receives X in blocks: each step of a chunk follows the step before it and the same step of the
-/// chunk before it. Blocks of X are copied with the first chunk that needs them.
+/// chunk before it. Blocks of X are copied with the first chunk that needs them. Uploads and downloads slow each other down.
 fn finish_in_blocks(
     device: &DevicePlan,
     host: &HostRates,
@@ -214,43 +223,52 @@ fn finish_in_blocks(
     order.sort_by_key(|(chunk, _)| last_row(chunk));
     let first = if let XPlan::Columns { first, .. } = device.x { first } else { 0 };
     let starts = std::iter::once(first).chain(device.x_blocks.iter().copied());
-    let mut blocks = starts.zip(device.x_blocks.iter().copied()).peekable();
-    let (mut all, mut ends) = (Steps::default(), Steps::default());
-    let copy = |stage_s: f64, upload_s: f64, all: &mut Steps, ends: &mut Steps| {
-        ends.stage_s += stage_s;
-        ends.upload_s = ends.upload_s.max(ends.stage_s) + upload_s;
-        all.stage_s += stage_s;
-        all.upload_s += upload_s;
+    let block = |(begin, end): (u64, u64)| {
+        let bytes = end.saturating_sub(begin).saturating_mul(x_row_bytes);
+        let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
+        (begin, Steps { stage_s, upload_s: device.profile.upload_s(bytes), ..Steps::default() })
     };
+    let blocks: Vec<(u64, Steps)> = starts.zip(device.x_blocks.iter().copied()).map(block).collect();
+    let of_blocks: f64 = blocks.iter().map(|(_, copy)| copy.upload_s).sum();
+    let uploads_s = of_blocks + order.iter().map(|(_, own)| own.upload_s).sum::<f64>();
+    let factor = device.profile.duplex_factor();
+    let (mut all, mut ends) = (Steps::default(), Steps::default());
+    let copy = |copied: &Steps, all: &mut Steps, ends: &mut Steps| {
+        ends.stage_s += copied.stage_s;
+        let start_s = ends.upload_s.max(ends.stage_s);
+        ends.upload_s = start_s + duplex_copy_s(copied.upload_s, ends.download_s - start_s, factor);
+        all.stage_s += copied.stage_s;
+        all.upload_s += copied.upload_s;
+    };
+    let mut blocks = blocks.iter().peekable();
     for (chunk, own) in &order {
-        while let Some((begin, end)) = blocks.next_if(|(begin, _)| *begin < last_row(chunk)) {
-            let bytes = end.saturating_sub(begin).saturating_mul(x_row_bytes);
-            let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
-            copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
+        while let Some((_, block)) = blocks.next_if(|(begin, _)| *begin < last_row(chunk)) {
+            copy(block, &mut all, &mut ends);
         }
         if own.upload_s > 0.0 {
-            copy(own.stage_s, own.upload_s, &mut all, &mut ends);
+            copy(own, &mut all, &mut ends);
         }
         ends.kernel_s = ends.kernel_s.max(ends.upload_s) + own.kernel_s;
-        ends.download_s = ends.download_s.max(ends.kernel_s) + own.download_s;
+        let start_s = ends.download_s.max(ends.kernel_s);
+        let uploads_end_s = ends.upload_s + factor * (uploads_s - all.upload_s);
+        ends.download_s = start_s + duplex_copy_s(own.download_s, uploads_end_s - start_s, factor);
         ends.merge_s = ends.merge_s.max(ends.download_s) + own.merge_s;
         all = all.plus(Steps { stage_s: 0.0, upload_s: 0.0, ..*own });
     }
-    for (begin, end) in blocks {
-        let bytes = end.saturating_sub(begin).saturating_mul(x_row_bytes);
-        let stage_s = if device.registered.x { 0.0 } else { host.copy_s(bytes) };
-        copy(stage_s, device.profile.upload_s(bytes), &mut all, &mut ends);
+    for (_, block) in blocks {
+        copy(block, &mut all, &mut ends);
     }
-    let total_s = ends.merge_s.max(ends.upload_s).max(all.longest_s());
+    let longest_s = all.longest_s(&device.profile);
+    let total_s = ends.merge_s.max(ends.upload_s).max(longest_s);
     let copies_a = order.iter().any(|(_, own)| own.upload_s > 0.0);
-    let longest = match (all.longest(), copies_a) {
+    let longest = match (all.longest(&device.profile), copies_a) {
         ("the upload of A", true) => "the upload of X and A",
         ("the upload of A", false) => "the upload of X",
         ("staging A on the host", true) => "staging X and A on the host",
         ("staging A on the host", false) => "staging X on the host",
         (other, _) => other,
     };
-    Finish { x_s: 0.0, chunks_s: all.longest_s(), longest, ends_s: total_s - all.longest_s() }
+    Finish { x_s: 0.0, chunks_s: longest_s, longest, ends_s: total_s - longest_s }
 }
 
 /// Accesses to the host's memory per staged byte: read, written, and read by the device's copy.

@@ -133,7 +133,8 @@ fn product_s(profile: &Profile, host: &HostRates, traffic: &Traffic, registered:
     let staged = |by_host: bool, bytes: u64| if by_host { bytes } else { 0 };
     let x_s = host.copy_s(staged(!registered.x, traffic.x_bytes)) + profile.upload_s(traffic.x_bytes);
     let copied = staged(!registered.a, a_bytes).saturating_add(staged(!registered.y, traffic.y_bytes));
-    x_s + host.copy_s(copied).max(profile.upload_s(a_bytes)).max(profile.download_s(traffic.y_bytes))
+    let link_s = profile.duplex_s(profile.upload_s(a_bytes), profile.download_s(traffic.y_bytes));
+    x_s + host.copy_s(copied).max(link_s)
 }
 
 #[cfg(test)]

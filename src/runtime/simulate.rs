@@ -45,12 +45,15 @@ impl<'plan> Simulated<'plan> {
     fn specs(&self) -> impl Iterator<Item = SimulatedSpec> + '_ {
         self.plan.devices.iter().map(|device| match &device.profile.link {
             None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
-            Some(link) => SimulatedSpec::accelerator(
-                &device.name,
-                device.memory_budget_bytes,
-                link.to_device_gb_per_s,
-                (link.latency_us * 1e3) as u64,
-            ),
+            Some(link) => SimulatedSpec {
+                link_duplex_factor: device.profile.duplex_factor(),
+                ..SimulatedSpec::accelerator(
+                    &device.name,
+                    device.memory_budget_bytes,
+                    link.to_device_gb_per_s,
+                    (link.latency_us * 1e3) as u64,
+                )
+            },
         })
     }
 

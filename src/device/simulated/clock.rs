@@ -47,6 +47,7 @@ struct Lane {
 struct DeviceState {
     lanes: Vec<Lane>,
     latency_ns: u64,
+    link: LinkRates,
     reports: Reports,
     /// Operations from the first incomplete one on; `first_fence` is the fence of the first.
     live: VecDeque<Option<u32>>,
@@ -57,6 +58,13 @@ struct DeviceState {
 struct Resource {
     shared: Shared,
     version: u64,
+}
+
+/// The bandwidth of a link in each direction, and how many times lower it is while the other direction is busy too.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinkRates {
+    pub gb_per_s: f64,
+    pub duplex_factor: f64,
 }
 
 /// The state of a simulation.
@@ -95,7 +103,7 @@ impl SimulationState {
     pub(super) fn add_device(
         &mut self,
         lanes: Vec<LaneKind>,
-        link_gb_per_s: f64,
+        link: LinkRates,
         latency_ns: u64,
         reports: Reports,
     ) -> usize {
@@ -104,12 +112,13 @@ impl SimulationState {
         self.device_states.push(DeviceState {
             lanes,
             latency_ns,
+            link,
             reports,
             live: VecDeque::new(),
             first_fence: 0,
         });
         for _ in 0..2 {
-            self.resources.push(Resource { shared: Shared::new(link_gb_per_s), version: 0 });
+            self.resources.push(Resource { shared: Shared::new(link.gb_per_s), version: 0 });
         }
         self.device_states.len() - 1
     }
@@ -207,8 +216,29 @@ impl SimulationState {
     }
 
     fn enter(&mut self, resource: usize, number: u32, bytes: u64) {
+        let was_idle = self.resources[resource].shared.is_idle();
         self.resources[resource].shared.enter(self.now_ns, number, bytes);
         self.schedule_share(resource);
+        if was_idle {
+            self.adjust_other_direction(resource);
+        }
+    }
+
+    /// Adjusts the bandwidth of a link's other direction after this one became busy or idle.
+    fn adjust_other_direction(&mut self, resource: usize) {
+        let Some(direction) = resource.checked_sub(1) else { return };
+        let Some(LinkRates { gb_per_s, duplex_factor }) =
+            self.device_states.get(direction / 2).map(|device| device.link)
+        else {
+            return;
+        };
+        if duplex_factor == 1.0 {
+            return;
+        }
+        let other = (direction ^ 1) + 1;
+        let factor = if self.resources[resource].shared.is_idle() { 1.0 } else { duplex_factor };
+        self.resources[other].shared.set_bandwidth(self.now_ns, gb_per_s / factor);
+        self.schedule_share(other);
     }
 
     fn schedule_share(&mut self, resource: usize) {
@@ -226,6 +256,9 @@ impl SimulationState {
             reported |= self.part_done(number);
         }
         self.schedule_share(resource);
+        if self.resources[resource].shared.is_idle() {
+            self.adjust_other_direction(resource);
+        }
         reported
     }
 

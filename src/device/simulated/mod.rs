@@ -1,7 +1,7 @@
 //! Simulated devices: a virtual clock, with links and host memory as shared resources.
 //!
 //! An operation takes at least its `alone_ns`. Its link bytes share the device's link with other copies in the same
-//! direction; its host bytes share the host's memory bandwidth with all running operations. The simulation is
+//! direction, and are slower while the other direction is busy; its host bytes share the host's memory bandwidth with all running operations. The simulation is
 //! deterministic.
 
 mod clock;
@@ -9,7 +9,7 @@ mod sharing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clock::SimulationState;
+use clock::{LinkRates, SimulationState};
 
 use super::{
     Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
@@ -26,6 +26,8 @@ pub struct SimulatedSpec {
     pub memory_bytes: Option<u64>,
     /// Bandwidth of its link, per direction.
     pub link_gb_per_s: f64,
+    /// How many times longer a copy takes while the link is busy in the other direction too.
+    pub link_duplex_factor: f64,
     /// Latency of a copy over the link.
     pub link_latency_ns: u64,
     /// Its lanes.
@@ -36,7 +38,7 @@ pub struct SimulatedSpec {
 const LANE_DEPTH: usize = 64;
 
 impl SimulatedSpec {
-    /// An accelerator with an upload, a compute and a download lane.
+    /// An accelerator with an upload, a compute and a download lane, and a full-duplex link.
     pub fn accelerator(
         name: impl Into<String>,
         memory_bytes: u64,
@@ -48,7 +50,14 @@ impl SimulatedSpec {
             lane("compute", LaneKind::Compute, LANE_DEPTH),
             lane("download", LaneKind::Download, LANE_DEPTH),
         ];
-        Self { name: name.into(), memory_bytes: Some(memory_bytes), link_gb_per_s, link_latency_ns, lanes }
+        Self {
+            name: name.into(),
+            memory_bytes: Some(memory_bytes),
+            link_gb_per_s,
+            link_duplex_factor: 1.0,
+            link_latency_ns,
+            lanes,
+        }
     }
 
     /// A host that runs `pool_lanes` chunks and `copy_lanes` copies concurrently.
@@ -56,7 +65,14 @@ impl SimulatedSpec {
         let pool = (0..pool_lanes).map(|at| lane(&format!("pool {at}"), LaneKind::Pool, 2));
         let copy = (0..copy_lanes).map(|at| lane(&format!("copy {at}"), LaneKind::Copy, 2));
         let lanes = pool.chain(copy).collect();
-        Self { name: name.into(), memory_bytes: None, link_gb_per_s: 0.0, link_latency_ns: 0, lanes }
+        Self {
+            name: name.into(),
+            memory_bytes: None,
+            link_gb_per_s: 0.0,
+            link_duplex_factor: 1.0,
+            link_latency_ns: 0,
+            lanes,
+        }
     }
 }
 
@@ -79,7 +95,8 @@ impl Simulation {
     /// Adds a device to the simulation.
     pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
         let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
-        let number = self.state().add_device(lanes, spec.link_gb_per_s, spec.link_latency_ns, reports);
+        let link = LinkRates { gb_per_s: spec.link_gb_per_s, duplex_factor: spec.link_duplex_factor };
+        let number = self.state().add_device(lanes, link, spec.link_latency_ns, reports);
         SimulatedDevice {
             description: Description {
                 name: spec.name.clone(),

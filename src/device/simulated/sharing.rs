@@ -57,6 +57,17 @@ impl Shared {
         Self { bytes_per_ns, served: 0.0, last_ns: 0, users: BinaryHeap::new(), arrivals: 0 }
     }
 
+    /// Whether nothing uses it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Changes the bandwidth from `now_ns` on; zero as for [`Shared::new`].
+    pub(super) fn set_bandwidth(&mut self, now_ns: u64, gb_per_s: f64) {
+        self.advance_to(now_ns);
+        self.bytes_per_ns = if gb_per_s > 0.0 { gb_per_s } else { f64::INFINITY };
+    }
+
     fn advance_to(&mut self, now_ns: u64) {
         if !self.users.is_empty() {
             let passed = (now_ns - self.last_ns) as f64;

@@ -64,7 +64,22 @@ fn two_copies_on_one_link_take_twice_as_long() {
 }
 
 #[test]
-fn the_two_directions_of_a_link_are_independent() {
+fn copies_slow_each_other_down_while_both_directions_of_a_link_are_busy() {
+    let fixture = Fixture::new(1000.0);
+    let spec =
+        SimulatedSpec { link_duplex_factor: 1.25, ..SimulatedSpec::accelerator("sim", 1 << 30, 10.0, 0) };
+    let mut device = fixture.simulation.device(&spec, Reports::new(DeviceId(0), fixture.sender.clone()));
+    let copy = |link_bytes| Demand { link_bytes, ..Demand::default() };
+    submit(&mut device, UPLOAD, copy(10_000), &[]);
+    submit(&mut device, DOWNLOAD, copy(4_000), &[]);
+    // The download takes 500 ns instead of 400. The upload then has 6,000 bytes left, which take 600 ns.
+    assert_eq!(fixture.finish(&mut device), [(0, 1, 0, 500), (0, 0, 0, 1100)]);
+    submit(&mut device, UPLOAD, copy(10_000), &[]);
+    assert_eq!(fixture.finish(&mut device), [(0, 2, 1100, 2100)], "alone again");
+}
+
+#[test]
+fn the_two_directions_of_a_full_duplex_link_are_independent() {
     let mut fixture = Fixture::new(1000.0);
     let mut device = fixture.accelerator(10.0, 5);
     let copy = Demand { link_bytes: 10_000, ..Demand::default() };
