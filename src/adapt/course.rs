@@ -99,7 +99,7 @@ impl Alternative {
     }
 }
 
-/// The alternatives, and what was measured of them.
+/// The ways to compute a product, with their predicted and measured times, and the products so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
     /// Number of products in all; `None` where the caller does not know it.

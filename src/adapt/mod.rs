@@ -7,6 +7,8 @@
 
 mod calibration;
 mod course;
+#[cfg(test)]
+mod fixture;
 mod learned;
 mod rates;
 mod refinement;

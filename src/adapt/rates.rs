@@ -47,23 +47,17 @@ pub fn scale_times(profile: &mut Profile, factor: f64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::cpu_and_h200;
     use super::*;
-    use crate::cost::preset;
     use crate::matrix::{Csr, generate};
     use crate::plan::{Mode, make};
-    use crate::work::Work;
 
     #[test]
     fn a_cpu_that_measured_slower_gets_a_smaller_share() {
         let matrix: Csr<f64> = generate("stencil27,n=40", 1, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 8).unwrap();
-        let machine = preset("h200").unwrap();
-        let optional = |name: &str, profile: &Profile| DeviceSpec {
-            required: false,
-            ..DeviceSpec::new(name, profile.clone())
-        };
-        let devices = vec![optional("cpu", &machine.cpu), optional("sim:h200/0", &machine.gpus[0])];
-        let mut request = PlanRequest::new(work, devices, machine.host.clone());
+        let view = matrix.view();
+        let mut request = cpu_and_h200(&view);
+        request.devices.iter_mut().for_each(|device| device.required = false);
         (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
         let alone_s = |request: &PlanRequest<'_>| {
             let alone = restricted_to(request, Processor::Cpu).unwrap();
@@ -84,13 +78,8 @@ mod tests {
     #[test]
     fn a_restricted_request_keeps_the_devices_of_one_kind() {
         let matrix: Csr<f64> = generate("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
-        let machine = preset("h200").unwrap();
-        let devices = vec![
-            DeviceSpec::new("cpu", machine.cpu.clone()),
-            DeviceSpec::new("sim:h200/0", machine.gpus[0].clone()),
-        ];
-        let work = Work::spmm(&matrix.view(), 8).unwrap();
-        let mut request = PlanRequest::new(work, devices, machine.host);
+        let view = matrix.view();
+        let mut request = cpu_and_h200(&view);
         request.mode = Some(Mode::Stream);
         let gpu = restricted_to(&request, Processor::Gpu).unwrap();
         assert_eq!((gpu.devices.len(), gpu.mode), (1, Some(Mode::Stream)));

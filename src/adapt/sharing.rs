@@ -82,22 +82,16 @@ pub fn moved_share(one: &Plan, other: &Plan) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::cpu_and_h200;
     use super::*;
-    use crate::cost::preset;
     use crate::matrix::{Csr, generate};
-    use crate::plan::{DeviceSpec, Mode, make};
-    use crate::work::Work;
+    use crate::plan::{Mode, make};
 
     #[test]
     fn moved_nonzeros_are_counted_once() {
         let matrix: Csr<f64> = generate("stencil27,n=60", 1, 1 << 30).unwrap().matrix;
-        let machine = preset("h200").unwrap();
-        let devices = vec![
-            DeviceSpec::new("cpu", machine.cpu.clone()),
-            DeviceSpec::new("sim:h200/0", machine.gpus[0].clone()),
-        ];
-        let work = Work::spmm(&matrix.view(), 8).unwrap();
-        let mut request = PlanRequest::new(work, devices, machine.host);
+        let view = matrix.view();
+        let mut request = cpu_and_h200(&view);
         (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
         let with_share = |request: &mut PlanRequest<'_>, share| {
             request.cpu_share = Some(share);

@@ -97,14 +97,15 @@ impl Draft<'_> {
             return Ok(known.devices.clone());
         }
         let work = &self.request.work;
-        let pieces_of = |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| match device {
-            Some(_) if is_gpu(device) => {
-                let pieces = self.tapered(split(work, *span, count));
-                if for_blocks { self.starting_small(pieces) } else { pieces }
-            }
-            Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => self.host_pieces(*span),
-            _ => split(work, *span, count),
-        };
+        let pieces_of =
+            |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| match device {
+                Some(_) if is_gpu(device) => {
+                    let pieces = self.tapered(split(work, *span, count));
+                    if for_blocks { self.starting_small(pieces) } else { pieces }
+                }
+                Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => self.host_pieces(*span),
+                _ => split(work, *span, count),
+            };
         let pieces = division.spans.iter().zip(counts).zip(division.devices).map(pieces_of);
         let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
         let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();

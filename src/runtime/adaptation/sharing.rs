@@ -14,7 +14,7 @@ const MAX_SPEED_RATIO: f64 = 6.0;
 pub(super) const MAX_ROUNDS: usize = 3;
 /// Shares are adjusted only if at least this share of the nonzeros moves.
 const MIN_MOVED_SHARE: f64 = 0.02;
-/// Adjusted shares must be predicted to take at most this share of the measured time.
+/// Largest predicted time of a product with adjusted shares, divided by the measured time with the current shares.
 const REPLAN_MARGIN: f64 = 0.97;
 /// The time that adjusted shares save must be at least this multiple of the time to prepare them.
 const PREPARE_MARGIN: f64 = 1.5;
