@@ -108,6 +108,11 @@ impl<'a, T: Kernels> Product<'a, T> {
         Ok(self.vector_product()?.exchanged_rows())
     }
 
+    /// Seconds on the clock of simulated devices, which products and operations on [`Vectors`] advance; `None` for other devices.
+    pub fn simulated_seconds(&self) -> Option<f64> {
+        Some(self.on_vectors.as_ref()?.simulated_ns()? as f64 * 1e-9)
+    }
+
     fn vector_product(&mut self) -> Result<&mut VectorProduct<'a, T>> {
         if self.on_vectors.is_none() {
             self.on_vectors = Some(self.adaptation.vector_product()?);

@@ -34,7 +34,7 @@ impl<'plan> Simulated<'plan> {
     pub fn descriptions(&self) -> Vec<Description> {
         let (sender, _) = unbounded();
         let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
-        self.specs()
+        specs(self.plan)
             .map(|spec| {
                 let reports = Reports::new(DeviceId::HOST, sender.clone());
                 Device::describe(&simulation.device(&spec, reports)).clone()
@@ -42,27 +42,11 @@ impl<'plan> Simulated<'plan> {
             .collect()
     }
 
-    fn specs(&self) -> impl Iterator<Item = SimulatedSpec> + '_ {
-        self.plan.devices.iter().map(|device| match &device.profile.link {
-            None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
-            Some(link) => SimulatedSpec {
-                link_duplex_factor: device.profile.duplex_factor(),
-                ..SimulatedSpec::accelerator(
-                    &device.name,
-                    device.memory_budget_bytes,
-                    link.to_device_gb_per_s,
-                    (link.latency_us * 1e3) as u64,
-                )
-            },
-        })
-    }
-
     /// Simulates one product, starting at time zero. Data that stays on the devices is assumed to be there already.
     pub fn run(&self) -> Result<RunReport> {
         let (sender, receiver) = unbounded();
         let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
-        let mut devices: Vec<SimulatedDevice> = self
-            .specs()
+        let mut devices: Vec<SimulatedDevice> = specs(self.plan)
             .enumerate()
             .map(|(index, spec)| {
                 simulation.device(&spec, Reports::new(DeviceId(index as u32), sender.clone()))
@@ -93,8 +77,24 @@ impl<'plan> Simulated<'plan> {
     }
 }
 
+/// The simulated devices of a plan, the host first.
+pub(super) fn specs(plan: &Plan) -> impl Iterator<Item = SimulatedSpec> + '_ {
+    plan.devices.iter().map(|device| match &device.profile.link {
+        None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
+        Some(link) => SimulatedSpec {
+            link_duplex_factor: device.profile.duplex_factor(),
+            ..SimulatedSpec::accelerator(
+                &device.name,
+                device.memory_budget_bytes,
+                link.to_device_gb_per_s,
+                (link.latency_us * 1e3) as u64,
+            )
+        },
+    })
+}
+
 /// Binds every task to an operation that only takes its predicted time.
-struct TimeOnly;
+pub(super) struct TimeOnly;
 
 impl Binder<'_> for TimeOnly {
     fn operation(&mut self, _task: TaskId, _slots: &HeldSlots) -> Result<Operation<'static>> {

@@ -19,4 +19,5 @@ mod statistics;
 mod trace_samples;
 mod vectors;
 mod vectors_exchange;
+mod vectors_simulated;
 mod x_blocks;

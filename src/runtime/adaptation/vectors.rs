@@ -7,7 +7,7 @@ use crate::adapt::Resolved;
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
-use crate::plan::Mode;
+use crate::plan::{Mode, make};
 use crate::runtime::spmm::Prepared;
 use crate::runtime::vectors::VectorProduct;
 
@@ -31,9 +31,20 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             (link.to_device_gb_per_s, link.from_device_gb_per_s) = (f64::from(1 << 20), f64::from(1 << 20));
         }
         let runtime = self.runtime.clone();
-        let prepared = Prepared::new(&runtime, &self.matrix, request, None, self.settings())?;
-        self.plan_s += prepared.plan_s();
-        let product = VectorProduct::new(&runtime, prepared)?;
+        let mut plan = runtime.pool().install(|| make(&request))?;
+        for device in plan.devices.iter_mut() {
+            let of = rates.devices.iter().find(|of| of.name == device.name);
+            of.into_iter().for_each(|of| device.profile.link.clone_from(&of.profile.link));
+        }
+        self.plan_s += start.elapsed().as_secs_f64();
+        let product = match plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
+            true => VectorProduct::simulated(&runtime, plan, &view)?,
+            false => {
+                let prepared = Prepared::new(&runtime, &self.matrix, request, Some(plan), self.settings())?;
+                self.plan_s += prepared.plan_s();
+                VectorProduct::new(&runtime, prepared)?
+            }
+        };
         self.prepare_s += start.elapsed().as_secs_f64();
         Ok(product)
     }

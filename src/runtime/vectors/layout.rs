@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::simulated::SimulatedMachine;
+use crate::graph::DeviceId;
 use crate::plan::owned_rows_of_x;
 use crate::runtime::shared_device::SharedDevice;
 
@@ -55,6 +57,8 @@ pub struct Layout {
     pub rows: u64,
     /// The owners; together they own every row once.
     pub parts: Vec<Part>,
+    /// The simulated devices, if the owners are simulated.
+    pub machine: Option<Arc<SimulatedMachine>>,
 }
 
 impl Layout {
@@ -70,7 +74,11 @@ impl Layout {
 
     /// For each owner whether it is a device that is in use.
     pub fn on_devices(&self) -> Vec<bool> {
-        self.parts.iter().map(|part| part.device().is_some()).collect()
+        let is_device = |part: &Part| match &self.machine {
+            Some(_) => part.index != DeviceId::HOST.index(),
+            None => part.device().is_some(),
+        };
+        self.parts.iter().map(is_device).collect()
     }
 
     /// The same owners, with the rows of X divided in the proportions of the rows of Y.
@@ -79,6 +87,6 @@ impl Layout {
             let own = owned_rows_of_x(part.own.clone(), self.rows, rows);
             Part { held: own.clone(), own, ..part.clone() }
         };
-        Self { rows, parts: self.parts.iter().map(part).collect() }
+        Self { rows, parts: self.parts.iter().map(part).collect(), machine: self.machine.clone() }
     }
 }

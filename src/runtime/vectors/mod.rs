@@ -14,6 +14,7 @@ mod host_copy;
 mod layout;
 mod message_memory;
 mod product;
+mod simulated;
 mod sums;
 
 use std::ops::Range;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
+use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 
 use super::operand::{Input, Output, host_input, host_output};
 use super::operation_queue::COMPUTE;
@@ -48,6 +50,8 @@ pub struct Vectors<T: Kernels> {
     /// Whether values that are copied from or to the host are kept there.
     keeps_copy: bool,
     host_copy: Mutex<HostCopy<T>>,
+    /// The memory of simulated devices, which have no values.
+    simulated: Option<SimulatedMemory>,
 }
 
 /// The rows of one owner.
@@ -97,17 +101,36 @@ impl<T: Kernels> Vectors<T> {
             let moved = OnceLock::new();
             Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations, moved }))
         };
-        let parts = layout.parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+        let machine = layout.machine.as_ref();
+        let simulated =
+            machine.map(|machine| SimulatedMemory::allocate(machine, layout, pitch * value_bytes));
+        let simulated = simulated.transpose()?;
+        let real = layout.parts.iter().filter(|_| machine.is_none());
+        let parts = real.map(part).collect::<Result<Vec<_>>>()?;
         let (layout, pool) = (layout.clone(), pool.clone());
         let (exchanged, host_copy) = (AtomicBool::new(false), Mutex::new(HostCopy::Value(T::ZERO)));
-        let vectors = Self { layout, pool, k, pitch, parts, exchanged, keeps_copy: false, host_copy };
+        let vectors =
+            Self { layout, pool, k, pitch, parts, exchanged, keeps_copy: false, host_copy, simulated };
+        if let Some(machine) = vectors.machine() {
+            machine.row_wise(&vectors.layout, vectors.row_bytes())?;
+        }
         for (index, part) in vectors.layout.parts.iter().enumerate() {
-            if matches!(vectors.parts[index], PartData::Device(_)) {
+            if matches!(vectors.parts.get(index), Some(PartData::Device(_))) {
                 let all = vectors.padded_rows(index, part.held.clone())?;
                 vectors.launch(index, "fill", VectorLaunch::fill(0.0, all)?, all.memory.bytes())?;
             }
         }
         Ok(vectors)
+    }
+
+    /// The simulated devices, if the owners are simulated.
+    fn machine(&self) -> Option<&SimulatedMachine> {
+        self.simulated.as_ref().map(SimulatedMemory::machine)
+    }
+
+    /// Bytes from one row to the next on a device.
+    fn row_bytes(&self) -> u64 {
+        self.pitch * size_of::<T>() as u64
     }
 
     /// Number of rows.
@@ -131,6 +154,7 @@ impl<T: Kernels> Vectors<T> {
         // The old values have no effect.
         *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
         self.for_each_part(
+            1,
             |vectors, index, rows| {
                 let rows = vectors.padded_rows(index, rows)?;
                 vectors.launch(index, "fill", VectorLaunch::fill(value, rows)?, rows.memory.bytes())
@@ -156,6 +180,10 @@ impl<T: Kernels> Vectors<T> {
     pub fn copy_rows_from(&mut self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
         self.check_rows(first, x.rows(), x.k())?;
         self.exchanged.store(false, Ordering::Relaxed);
+        if let Some(machine) = self.machine() {
+            let rows = first as u64..(first + x.rows()) as u64;
+            return machine.copy_in(&self.layout, rows, self.row_bytes());
+        }
         {
             // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
             let shape = (self.rows(), self.k);
@@ -201,6 +229,9 @@ impl<T: Kernels> Vectors<T> {
     /// Copies the rows from `first` on to host memory.
     pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         self.check_rows(first, y.rows(), y.k())?;
+        if self.machine().is_some() {
+            return Err(no_values(&self.layout));
+        }
         self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
         if self.keeps_copy && y.rows() == self.rows() {
             let shape = (self.rows(), self.k);
@@ -246,6 +277,7 @@ impl<T: Kernels> Vectors<T> {
     pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
         self.check_same(x)?;
         self.for_each_part(
+            3,
             |y, index, rows| {
                 let (x, y_rows) = (x.padded_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
                 let factors = DeviceFactors::Numbers { alpha, beta };
@@ -277,6 +309,7 @@ impl<T: Kernels> Vectors<T> {
         let mut padded = vec![T::ZERO; self.pitch as usize];
         padded[..self.k].copy_from_slice(factors);
         self.for_each_part(
+            2,
             |y, index, rows| {
                 let y_rows = y.padded_rows(index, rows)?;
                 let memory = y.upload_numbers(index, &padded)?;
@@ -325,6 +358,7 @@ impl<T: Kernels> Vectors<T> {
             to[..self.k].copy_from_slice(s.row(row));
         }
         y.for_each_part(
+            2,
             |y, index, rows| {
                 let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
                 let memory = y.upload_numbers(index, &padded)?;
@@ -352,13 +386,18 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// Runs an operation on the own rows of every part: `on_device` queues it, `on_host` computes it.
+    /// Runs an operation on the own rows of every part, which reads and writes `passes` times their bytes: `on_device` queues it,
+    /// `on_host` computes it.
     fn for_each_part(
         &mut self,
+        passes: u64,
         on_device: impl Fn(&Self, usize, Range<u64>) -> Result<()>,
         on_host: impl Fn(Range<u64>, MutexGuard<'_, MultiVector<T>>) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         self.exchanged.store(false, Ordering::Relaxed);
+        if let Some(machine) = self.machine() {
+            return machine.row_wise(&self.layout, passes * self.row_bytes());
+        }
         let owners = || self.layout.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
         let run = || -> Result<()> {
             for (index, part) in owners() {

@@ -11,22 +11,25 @@ use super::exchange::{Exchange, OwnedChunk};
 use super::graph::{GraphSource, Wanted};
 use super::layout::{Layout, Part};
 use super::message_memory::MessageMemory;
+use super::simulated::SimulatedMachine;
 use super::{Vectors, view_rows_mut};
 use crate::device::{Description, FaultKind};
 use crate::error::{Error, Result};
 use crate::exec::Outcome;
 use crate::kernel::cpu::Kernels;
+use crate::matrix::CsrView;
 use crate::plan::{Item, Plan, XPlan};
 use crate::runtime::Runtime;
 use crate::runtime::operation_queue::COMPUTE;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::runtime::shared_device::SharedDevice;
 use crate::runtime::spmm::{Prepared, Scaling};
 use crate::work::{ChunkRows, Work, pitch_bytes};
 
 /// A product on [`Vectors`].
 pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
-    prepared: Prepared<'a, T>,
+    backing: Backing<'a, T>,
     runtime: Runtime,
     k: usize,
     /// Distance between rows on devices, in elements.
@@ -46,67 +49,82 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     traced: Option<(Arc<Plan>, Arc<[Description]>)>,
 }
 
+/// The devices of a product.
+enum Backing<'a, T: Kernels> {
+    /// They compute.
+    Real(Box<Prepared<'a, T>>),
+    /// They have times only.
+    Simulated(Box<Plan>, Arc<SimulatedMachine>),
+}
+
+impl<T: Kernels> Backing<'_, T> {
+    fn plan(&self) -> &Plan {
+        match self {
+            Self::Real(prepared) => prepared.plan(),
+            Self::Simulated(plan, _) => plan,
+        }
+    }
+
+    fn descriptions(&self) -> Vec<Description> {
+        match self {
+            Self::Real(prepared) => prepared.descriptions(),
+            Self::Simulated(_, machine) => machine.descriptions(),
+        }
+    }
+}
+
 impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product of a prepared resident plan without split rows.
     pub fn new(runtime: &Runtime, prepared: Prepared<'a, T>) -> Result<Self> {
-        let plan = prepared.plan();
-        let k = plan.k as usize;
-        let mut y = layout(plan, &prepared)?;
-        let is_square = plan.matrix.rows == plan.matrix.cols;
-        let mut x = if is_square { y.clone() } else { y.scaled_to(plan.matrix.cols) };
-        for part in x.parts.iter_mut() {
-            // The host has room for all rows.
-            let columns = match plan.devices.get(part.index).map(|device| device.x) {
-                _ if part.planned.is_none() => 0..plan.matrix.cols,
-                Some(XPlan::Columns { first, end }) => first..end,
-                Some(XPlan::Nothing) => part.own.clone(),
-                Some(XPlan::Whole) => 0..plan.matrix.cols,
-                Some(XPlan::Gather { .. }) | None => {
-                    return Err(Error::Internal("a plan for vectors gathers rows of X".into()));
-                }
-            };
-            part.held = match part.own.is_empty() {
-                true => columns,
-                false => part.own.start.min(columns.start)..part.own.end.max(columns.end),
-            };
-        }
-        match is_square {
-            true => y = x.clone(),
-            false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
-        }
-        let chunks = owned_chunks(plan, &y)?;
-        let exchange = {
+        let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
+        let build = |x: &Layout, chunks: &[OwnedChunk]| {
             let view = prepared.matrix();
-            let work = Work::spmm(&view, k)?;
-            runtime.pool().install(|| Exchange::new(&x, &chunks, &work))
+            let work = Work::spmm(&view, prepared.plan().k as usize)?;
+            Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
+        let owners = Owners::new(prepared.plan(), y, build)?;
+        Self::with_owners(runtime, Backing::Real(Box::new(prepared)), owners)
+    }
+
+    /// The product of a plan for simulated devices.
+    pub fn simulated(runtime: &Runtime, plan: Plan, matrix: &CsrView<'_, T>) -> Result<Self> {
+        let machine = Arc::new(SimulatedMachine::new(&plan)?);
+        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, |_| None)? };
+        let build = |x: &Layout, chunks: &[OwnedChunk]| {
+            let work = Work::spmm(matrix, plan.k as usize)?;
+            Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
+        };
+        let owners = Owners::new(&plan, y, build)?;
+        Self::with_owners(runtime, Backing::Simulated(Box::new(plan), machine), owners)
+    }
+
+    fn with_owners(runtime: &Runtime, backing: Backing<'a, T>, owners: Owners) -> Result<Self> {
+        let k = backing.plan().k as usize;
         let value = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value) / value;
-        let x = Arc::new(x);
-        let y = if is_square { x.clone() } else { Arc::new(y) };
+        let Owners { x, y, chunks, exchange } = owners;
         let (messages, on_devices, graphs) = (Vec::new(), Vec::new(), Vec::new());
-        let runtime = runtime.clone();
-        let mut product = Self {
-            prepared,
-            runtime,
-            k,
-            pitch,
-            x,
-            y,
-            chunks,
-            exchange,
-            messages,
-            on_devices,
-            graphs,
-            traced: None,
-        };
+        let (runtime, traced) = (runtime.clone(), None);
+        let mut product =
+            Self { backing, runtime, k, pitch, x, y, chunks, exchange, messages, on_devices, graphs, traced };
         product.update_owners()?;
         Ok(product)
     }
-
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        self.prepared.plan()
+        self.backing.plan()
+    }
+
+    /// Nanoseconds on the clock of simulated devices.
+    pub fn simulated_ns(&self) -> Option<u64> {
+        self.x.machine.as_ref().map(|machine| machine.now_ns())
+    }
+
+    fn prepared(&self) -> Result<&Prepared<'a, T>> {
+        match &self.backing {
+            Backing::Real(prepared) => Ok(prepared),
+            Backing::Simulated(..) => Err(Error::Internal("a simulated product computes nothing".into())),
+        }
     }
 
     /// Rows that cross between owners with every product.
@@ -132,12 +150,12 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
         self.messages.clear();
         self.graphs.clear();
-        if self.x.parts.len() > 1 {
+        if self.x.parts.len() > 1 && self.x.machine.is_none() {
             let memory = |message| MessageMemory::new::<T>(&self.x, message, self.pitch);
             self.messages = self.exchange.messages.iter().map(memory).collect::<Result<_>>()?;
         }
         self.on_devices = on_devices;
-        if self.x.parts.len() > 1 {
+        if self.x.parts.len() > 1 || self.x.machine.is_some() {
             for (exchange, reads_y) in [(true, false), (true, true), (false, false), (false, true)] {
                 let wanted = Wanted { exchange, reads_y, chunks: vec![true; self.chunks.len()] };
                 let planned = self.planned(&wanted)?;
@@ -153,7 +171,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             return Ok(planned.clone());
         }
         let source = GraphSource {
-            plan: self.prepared.plan(),
+            plan: self.backing.plan(),
             x: &self.x,
             chunks: &self.chunks,
             exchange: &self.exchange,
@@ -177,6 +195,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             ));
         }
         let applied = match self.x.parts.len() {
+            _ if self.x.machine.is_some() => {
+                self.simulate(scaling, x).map(|report| (Some(report), Vec::new()))
+            }
             0 | 1 => self.apply_alone(scaling, x, y).map(|fault| (None, fault.into_iter().collect())),
             _ => self.apply_together(scaling, x, y).map(|report| {
                 let faults = report.faults.clone();
@@ -192,10 +213,27 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         T::from_f64(scaling.beta) != T::ZERO
     }
 
+    /// The product in virtual time.
+    fn simulate(&mut self, scaling: Scaling, x: &Vectors<T>) -> Result<RunReport> {
+        let Backing::Simulated(_, machine) = &self.backing else {
+            return Err(Error::Internal("a product on real devices is not simulated".into()));
+        };
+        let machine = machine.clone();
+        let exchange = !x.exchanged.swap(true, Ordering::Relaxed);
+        let chunks = vec![true; self.chunks.len()];
+        let planned = self.planned(&Wanted { exchange, reads_y: Self::reads_y(scaling), chunks })?;
+        let start_ns = machine.now_ns();
+        let outcome = machine.run(&planned)?;
+        let round = Round { planned, outcome };
+        self.record(&round);
+        let (rounds, faults) = (vec![round], Vec::new());
+        Ok(RunReport { start_ns, end_ns: machine.now_ns(), rounds, faults, cancelled: false })
+    }
+
     /// The product with one owner of all rows. Returns the loss of its device, after which the host has computed it.
     fn apply_alone(&self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<Option<FaultReport>> {
         let mut lost = None;
-        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], &self.prepared);
+        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
         let run = ProductRun { prepared, chunks, messages, x, y, scaling };
         if let Some(part) = self.y.parts.first()
             && let Some(device) = part.device()
@@ -230,7 +268,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
 
     /// The product with several owners of rows: runs the graph, and again what a lost device left.
     fn apply_together(&mut self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<RunReport> {
-        let clock = self.prepared.clock();
+        let clock = self.prepared()?.clock();
         let start_ns = clock.now_ns();
         let (mut rounds, mut faults) = (Vec::new(), Vec::new());
         let mut chunks = vec![true; self.chunks.len()];
@@ -264,12 +302,12 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     ) -> Result<Outcome> {
         let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
         let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
-        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], &self.prepared);
+        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
         let run = ProductRun { prepared, chunks, messages, x, y, scaling };
         let ends: Vec<_> = self.exchange.messages.iter().map(|message| (message.from, message.to)).collect();
         let interior: Vec<bool> = self.exchange.needs.iter().map(Vec::is_empty).collect();
         let mut binder = VectorBinder { run: &run, host: &host, ends: &ends, interior: &interior, planned };
-        self.prepared.run_tasks(planned, &mut binder)
+        prepared.run_tasks(planned, &mut binder)
     }
 
     /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
@@ -342,11 +380,57 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         if !self.runtime.is_recording() {
             return;
         }
-        let prepared = &self.prepared;
+        let backing = &self.backing;
         let (plan, descriptions) = self
             .traced
-            .get_or_insert_with(|| (Arc::new(prepared.plan().clone()), prepared.descriptions().into()));
+            .get_or_insert_with(|| (Arc::new(backing.plan().clone()), backing.descriptions().into()));
         self.runtime.record_round(plan, descriptions, round);
+    }
+}
+
+/// The owners of the rows of X and Y, and the rows that they exchange.
+struct Owners {
+    x: Arc<Layout>,
+    y: Arc<Layout>,
+    chunks: Vec<OwnedChunk>,
+    exchange: Exchange,
+}
+
+impl Owners {
+    /// The owners of Y are those of `y`; `exchange` makes the lists of rows.
+    fn new(
+        plan: &Plan,
+        mut y: Layout,
+        exchange: impl FnOnce(&Layout, &[OwnedChunk]) -> Result<Exchange>,
+    ) -> Result<Self> {
+        let is_square = plan.matrix.rows == plan.matrix.cols;
+        let mut x = if is_square { y.clone() } else { y.scaled_to(plan.matrix.cols) };
+        let on_devices = x.on_devices();
+        for (part, on_device) in x.parts.iter_mut().zip(on_devices) {
+            let columns = match plan.devices.get(part.index).map(|device| device.x) {
+                // The host has room for all rows.
+                _ if !on_device => 0..plan.matrix.cols,
+                Some(XPlan::Columns { first, end }) => first..end,
+                Some(XPlan::Nothing) => part.own.clone(),
+                Some(XPlan::Whole) => 0..plan.matrix.cols,
+                Some(XPlan::Gather { .. }) | None => {
+                    return Err(Error::Internal("a plan for vectors gathers rows of X".into()));
+                }
+            };
+            part.held = match part.own.is_empty() {
+                true => columns,
+                false => part.own.start.min(columns.start)..part.own.end.max(columns.end),
+            };
+        }
+        match is_square {
+            true => y = x.clone(),
+            false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
+        }
+        let chunks = owned_chunks(plan, &y)?;
+        let exchange = exchange(&x, &chunks)?;
+        let x = Arc::new(x);
+        let y = if is_square { x.clone() } else { Arc::new(y) };
+        Ok(Self { x, y, chunks, exchange })
     }
 }
 
@@ -365,7 +449,7 @@ fn owned_chunks(plan: &Plan, y: &Layout) -> Result<Vec<OwnedChunk>> {
 }
 
 /// The owners of the rows of Y.
-fn layout<T: Kernels>(plan: &Plan, prepared: &Prepared<'_, T>) -> Result<Layout> {
+fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>) -> Result<Layout> {
     let mut parts: Vec<Part> = Vec::new();
     let mut next = 0;
     for chunk in &plan.chunks {
@@ -383,7 +467,7 @@ fn layout<T: Kernels>(plan: &Plan, prepared: &Prepared<'_, T>) -> Result<Layout>
                 let device = plan.devices.get(index);
                 let device = device.ok_or_else(|| Error::Internal("a chunk has no device".into()))?;
                 parts.push(Part {
-                    planned: prepared.device(index).cloned(),
+                    planned: device_of(index),
                     index,
                     own: begin as u64..next,
                     held: 0..0,
@@ -394,5 +478,5 @@ fn layout<T: Kernels>(plan: &Plan, prepared: &Prepared<'_, T>) -> Result<Layout>
             }
         }
     }
-    Ok(Layout { rows: plan.matrix.rows, parts })
+    Ok(Layout { rows: plan.matrix.rows, parts, machine: None })
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{DevicePart, RowsOf, Vectors, lock, misuse, unaligned};
+use super::{DevicePart, RowsOf, Vectors, lock, misuse, no_values, unaligned};
 use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
@@ -13,6 +13,9 @@ use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
 impl<T: Kernels> Vectors<T> {
     pub(super) fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
         self.check_same(other)?;
+        if self.machine().is_some() {
+            return Err(no_values(&self.layout));
+        }
         self.surviving(|| self.partial_sums(sum, other))
     }
 
