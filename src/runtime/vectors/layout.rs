@@ -69,7 +69,7 @@ impl Layout {
 
     /// Closes the devices that a queued operation found lost. Returns whether there was one.
     pub fn close_lost(&self) -> bool {
-        self.parts.iter().fold(false, |any, part| part.close_if_lost() || any)
+        self.parts.iter().filter(|part| part.close_if_lost()).count() > 0
     }
 
     /// For each owner whether it is a device that is in use.

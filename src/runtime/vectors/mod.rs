@@ -6,6 +6,7 @@
 //! The rows of a lost device move to host memory if the host has their present values; [`Vectors::keep_host_copy`]. If not, they
 //! are lost and every use of them is an error.
 
+mod access;
 mod binder;
 mod copies;
 mod exchange;
@@ -27,10 +28,9 @@ pub(super) use product::VectorProduct;
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 
 use super::operand::{Input, Output, host_input, host_output};
-use super::operation_queue::COMPUTE;
 use super::pool::Pool;
 use super::shared_device::Allocations;
-use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Operation, Pinned, VectorLaunch};
+use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Pinned, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{Factor, Sum, rows};
@@ -384,146 +384,6 @@ impl<T: Kernels> Vectors<T> {
             }
         }
         Ok(())
-    }
-
-    /// Runs an operation on the own rows of every part, which reads and writes `passes` times their bytes: `on_device` queues it,
-    /// `on_host` computes it.
-    fn for_each_part(
-        &mut self,
-        passes: u64,
-        on_device: impl Fn(&Self, usize, Range<u64>) -> Result<()>,
-        on_host: impl Fn(Range<u64>, MutexGuard<'_, MultiVector<T>>) -> Result<()> + Sync + Send,
-    ) -> Result<()> {
-        self.exchanged.store(false, Ordering::Relaxed);
-        if let Some(machine) = self.machine() {
-            return machine.row_wise(&self.layout, passes * self.row_bytes());
-        }
-        let owners = || self.layout.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
-        let run = || -> Result<()> {
-            for (index, part) in owners() {
-                if let RowsOf::Device(_) = self.data(index)?
-                    && let Err(error) = on_device(self, index, part.own.clone())
-                    && !part.close_if_lost()
-                {
-                    return Err(error);
-                }
-            }
-            for (index, part) in owners() {
-                if let RowsOf::Host(data) = self.data(index)? {
-                    self.pool.install_spinning(|| on_host(part.own.clone(), lock(data)))?;
-                }
-            }
-            Ok(())
-        };
-        let result = run();
-        *lock(&self.host_copy) = HostCopy::Nothing;
-        result
-    }
-
-    /// An operation has changed the values on their owners.
-    fn changed(&mut self) {
-        self.exchanged.store(false, Ordering::Relaxed);
-        *lock(&self.host_copy) = HostCopy::Nothing;
-    }
-
-    /// The rows of an owner where they are now: those of a lost device in host memory, if the host had a copy of them.
-    fn data(&self, index: usize) -> Result<RowsOf<'_, T>> {
-        let (Some(data), Some(part)) = (self.parts.get(index), self.layout.parts.get(index)) else {
-            return Err(missing_part());
-        };
-        match data {
-            PartData::Host(data) => Ok(RowsOf::Host(data)),
-            PartData::Device(device) if part.device().is_some() => Ok(RowsOf::Device(device)),
-            PartData::Device(DevicePart { moved, .. }) => {
-                if let Some(data) = moved.get() {
-                    return Ok(RowsOf::Host(data));
-                }
-                let own = part.own.start as usize..part.own.end as usize;
-                let restored = lock(&self.host_copy).restored((self.rows(), self.k), own)?;
-                let restored = restored.ok_or_else(|| rows_lost(part))?;
-                Ok(RowsOf::Host(moved.get_or_init(|| Mutex::new(restored))))
-            }
-        }
-    }
-
-    /// Prepares an owner whose rows will all be overwritten: those of a lost device are in host memory afterwards.
-    fn overwrite(&self, index: usize) -> Result<()> {
-        if let (Some(PartData::Device(device)), Some(part)) =
-            (self.parts.get(index), self.layout.parts.get(index))
-            && part.device().is_none()
-            && device.moved.get().is_none()
-        {
-            let zeros = MultiVector::zeros(self.rows(), self.k)?;
-            device.moved.get_or_init(|| Mutex::new(zeros));
-        }
-        Ok(())
-    }
-
-    /// The rows `rows` of a part's device, with the padding of rows as columns.
-    fn padded_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
-        Ok(DeviceRows { columns: self.pitch, ..self.own_rows(index, rows)? })
-    }
-
-    /// The rows `rows` of a part's device.
-    fn own_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
-        let (Some(PartData::Device(device)), Some(part)) =
-            (self.parts.get(index), self.layout.parts.get(index))
-        else {
-            return Err(missing_part());
-        };
-        let row_bytes = self.pitch * size_of::<T>() as u64;
-        let place = |row: u64| (row - part.held.start) * row_bytes;
-        let memory = MemoryRange { memory: device.rows, begin: place(rows.start), end: place(rows.end) };
-        let (columns, leading_dimension) = (self.k as u64, self.pitch);
-        Ok(DeviceRows { dtype: T::DTYPE, memory, rows: rows.end - rows.start, columns, leading_dimension })
-    }
-
-    fn launch(&self, index: usize, name: &'static str, launch: VectorLaunch, bytes: u64) -> Result<()> {
-        let part = &self.layout.parts[index];
-        let Some(device) = part.device() else { return Err(missing_part()) };
-        let launch = Operation::VectorLaunch(launch);
-        let queued = device.lock().submit(name, COMPUTE, launch, part.predicted_s(bytes), &[]);
-        queued.map(drop).map_err(|fault| fault.into_error(&part.name))
-    }
-
-    fn host_part(&self, index: usize) -> Result<MutexGuard<'_, MultiVector<T>>> {
-        match self.data(index)? {
-            RowsOf::Host(data) => Ok(lock(data)),
-            RowsOf::Device(_) => Err(missing_part()),
-        }
-    }
-
-    /// The host's part, which owns `rows`.
-    fn host_part_of(&self, rows: &Range<u64>) -> Result<MutexGuard<'_, MultiVector<T>>> {
-        self.host_part(self.layout.owner(rows.start))
-    }
-
-    fn check_whole(&self, rows: usize) -> Result<()> {
-        if rows == self.rows() {
-            return Ok(());
-        }
-        Err(Error::Usage(format!(
-            "{rows} rows are copied whole to or from a multivector of {} rows",
-            self.rows()
-        )))
-    }
-
-    fn check_rows(&self, first: usize, rows: usize, k: usize) -> Result<()> {
-        if first.checked_add(rows).is_some_and(|end| end <= self.rows()) && k == self.k {
-            return Ok(());
-        }
-        Err(Error::Usage(format!(
-            "{rows} rows of {k} columns from row {first} on do not fit in {} rows of {} columns",
-            self.rows(),
-            self.k
-        )))
-    }
-
-    fn check_same(&self, other: &Self) -> Result<()> {
-        if Arc::ptr_eq(&self.layout, &other.layout) && self.k == other.k {
-            return Ok(());
-        }
-        Err(Error::Usage("the multivectors belong to different products or have different shapes".into()))
     }
 }
 
