@@ -3,14 +3,22 @@
 //! A device holds [`Pinned`] memory for the duration of a copy, which may outlast the caller's borrow. Every borrow is
 //! therefore revoked before it ends: when a [`borrow_scope`] is left, new accesses are refused and current ones are
 //! waited for.
+//!
+//! A device that never answers never releases the memory. To return would let the device read or write memory that is
+//! the caller's again, or that is freed. The process ends instead, with the exit code of a device fault.
 
 #![allow(unsafe_code)] // pinned memory: borrowed bytes that device copies use
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use super::pinned::{HostBytes, Pinned};
+use crate::error::Error;
+
+/// How long the end of a scope waits for the accesses of devices.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Host memory that a device has page-locked in place. Dropping it unlocks the memory.
 pub struct Registration<'a> {
@@ -18,15 +26,21 @@ pub struct Registration<'a> {
     borrowed: PhantomData<&'a [u8]>,
 }
 
-impl Registration<'_> {
+impl<'a> Registration<'a> {
     /// A registration that unlocks by dropping `lock`.
     pub fn new(lock: Box<dyn Send + Sync>) -> Self {
         Self { _lock: Some(lock), borrowed: PhantomData }
     }
 
-    /// The same registration without the borrow, for memory that is written while it is registered. The holder must drop
-    /// it before the memory is freed. If it is dropped later, the driver refuses to unlock memory that no longer exists.
-    pub fn detached(self) -> Registration<'static> {
+    /// The same registration with a longer life, for memory that is written while it is registered.
+    ///
+    /// # Safety
+    /// The memory is not freed before the registration is dropped. If it is freed earlier, the driver takes other memory at
+    /// the same address for the registered one, and copies read the wrong bytes.
+    pub unsafe fn extend<'b>(self) -> Registration<'b>
+    where
+        'b: 'a,
+    {
         Registration { _lock: self._lock, borrowed: PhantomData }
     }
 
@@ -58,6 +72,14 @@ impl<'env> BorrowScope<'env> {
         self.borrow(owner)
     }
 
+    /// Ends the process if a device still accesses memory of the scope. Called for a device that hangs and was closed, which
+    /// is the cause `hang`: there is no reason to wait for it.
+    pub fn end_process_if_in_use(&self, hang: &Error) {
+        if self.pinned.borrow().iter().any(Pinned::is_in_use) {
+            end_process(hang);
+        }
+    }
+
     fn borrow(&self, owner: BorrowedBytes) -> Pinned {
         // SAFETY: the bytes are borrowed for `'env`: shared if read-only, exclusive if writable. `borrow_scope` revokes
         // the memory before `'env` can end.
@@ -72,11 +94,23 @@ pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
     struct RevokeOnDrop<'env>(BorrowScope<'env>);
     impl Drop for RevokeOnDrop<'_> {
         fn drop(&mut self) {
-            self.0.pinned.get_mut().drain(..).for_each(|pinned| pinned.revoke());
+            for pinned in self.0.pinned.get_mut().drain(..) {
+                if !pinned.revoke(RELEASE_TIMEOUT) {
+                    let reason = format!("an operation did not end within {} s", RELEASE_TIMEOUT.as_secs());
+                    end_process(&Error::Device { device: "?".into(), reason });
+                }
+            }
         }
     }
     let scope = RevokeOnDrop(BorrowScope { pinned: RefCell::default(), env: PhantomData });
     with(&scope.0)
+}
+
+/// Ends the process because of a device that hangs with memory of the caller.
+fn end_process(hang: &Error) -> ! {
+    eprintln!("error: {hang}; the device still uses A, X or Y in place, so the process ends");
+    // Without exit handlers: that of the CUDA driver would wait for the device.
+    signal_hook::low_level::exit(i32::from(hang.exit_code()))
 }
 
 /// The borrowed bytes. The caller owns and frees them.

@@ -88,6 +88,8 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
                 "the host runs jobs only: no copies to devices and no kernel launches",
             ));
         };
+        #[cfg(test)]
+        let job = injected_panic::replace(job);
         let fence = Fence(self.next_fence);
         self.next_fence += 1;
         let (reports, clock) = (self.reports.clone(), self.clock);
@@ -115,5 +117,32 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
 
     fn close(&mut self) {
         self.closed = true;
+    }
+}
+
+/// A panic of a host job, injected by tests.
+#[cfg(test)]
+pub(crate) mod injected_panic {
+    use std::cell::Cell;
+
+    use crate::error::Result;
+
+    thread_local! {
+        /// Number of jobs that this thread submits until one panics; 0 for none.
+        pub static JOBS_LEFT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    type Job<'run> = Box<dyn FnOnce() -> Result<()> + Send + 'run>;
+
+    /// `job`, or one that panics if it is its turn.
+    pub(super) fn replace(job: Job<'_>) -> Job<'_> {
+        let left = JOBS_LEFT.get();
+        JOBS_LEFT.set(left.saturating_sub(1));
+        if left == 1 {
+            // Without the message and the backtrace of a panic that is a bug.
+            Box::new(|| std::panic::resume_unwind(Box::new("injected fault")))
+        } else {
+            job
+        }
     }
 }

@@ -18,8 +18,10 @@ pub struct Faults {
     pub fail_copy: Option<u64>,
     /// The operation at which the device is lost; it and all later ones fail.
     pub lost_at_operation: Option<u64>,
-    /// The operation that hangs until the device is closed.
+    /// The operation that never completes, also after the device was closed.
     pub hang_at_operation: Option<u64>,
+    /// The operation at which the thread of its lane panics; the device is then lost.
+    pub panic_at_operation: Option<u64>,
 }
 
 /// Options of an emulated device.
@@ -39,7 +41,7 @@ impl Default for EmulatedOptions {
     }
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "memory_bytes",
     "delay_seed",
     "out_of_memory_at_allocation",
@@ -48,6 +50,7 @@ const KEYS: [&str; 8] = [
     "fail_copy",
     "lost_at_operation",
     "hang_at_operation",
+    "panic_at_operation",
 ];
 
 impl EmulatedOptions {
@@ -66,6 +69,7 @@ impl EmulatedOptions {
                 "fail_copy" => Some(&mut faults.fail_copy),
                 "lost_at_operation" => Some(&mut faults.lost_at_operation),
                 "hang_at_operation" => Some(&mut faults.hang_at_operation),
+                "panic_at_operation" => Some(&mut faults.panic_at_operation),
                 _ => {
                     let known = KEYS.join(", ");
                     return Err(Error::Usage(format!(

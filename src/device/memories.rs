@@ -31,6 +31,11 @@ impl<M> Memories<M> {
         self.held.get(&memory.0)
     }
 
+    /// Number of allocations that are not freed.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Takes an allocation out.
     pub fn remove(&mut self, memory: Memory) -> Option<M> {
         self.held.remove(&memory.0)

@@ -32,6 +32,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam::channel::Sender;
 
 pub use borrow_scope::{BorrowScope, Registration, borrow_scope};
+#[cfg(all(test, feature = "emulator"))]
+pub(crate) use cpu::injected_panic;
 pub use cpu::{COPY_LANES, Cpu};
 pub use cuda::{CudaDevice, CudaOptions};
 #[cfg(feature = "emulator")]
@@ -230,6 +232,12 @@ pub trait Device<'run> {
     /// The largest error of its completions' times against the host's clock; `None` if it uses the host's clock.
     fn clock_error_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Number of allocations that are not freed and of registrations that have not ended, for tests of leaks; 0 if the
+    /// device does not count them.
+    fn resources_in_use(&self) -> usize {
+        0
     }
 
     /// Frees everything. Operations in flight are abandoned, hung ones included. Later calls fail.

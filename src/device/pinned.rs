@@ -115,17 +115,26 @@ impl Pinned {
 }
 
 impl Pinned {
-    /// Waits for the current accesses to end and refuses all later ones.
-    pub(super) fn revoke(&self) {
+    /// Waits for the current accesses to end and refuses all later ones. Returns `false` if an access has not ended after
+    /// `timeout`.
+    #[must_use]
+    pub(super) fn revoke(&self, timeout: Duration) -> bool {
         let users = &self.shared.users;
         let begin = Instant::now();
         while users.compare_exchange(0, REVOKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // A device reports the end of a copy a moment before it releases the memory.
-            match begin.elapsed() < REVOKE_SPIN_TIME {
-                true => std::hint::spin_loop(),
-                false => thread::sleep(REVOKE_POLL_INTERVAL),
+            match begin.elapsed() {
+                elapsed if elapsed < REVOKE_SPIN_TIME => std::hint::spin_loop(),
+                elapsed if elapsed < timeout => thread::sleep(REVOKE_POLL_INTERVAL),
+                _ => return false,
             }
         }
+        true
+    }
+
+    /// Whether an operation accesses the memory.
+    pub(super) fn is_in_use(&self) -> bool {
+        !matches!(self.shared.users.load(Ordering::Acquire), 0 | REVOKED)
     }
 }
 

@@ -56,9 +56,11 @@ impl Coordinator<'_, '_, '_> {
         self.options.watchdog_timeout.max(Duration::from_nanos(longest.saturating_mul(PREDICTION_SLACK)))
     }
 
-    /// Declares all operations in flight hung, and their devices dead.
+    /// Declares all operations in flight hung, and their devices dead. A host that is silent together with a device is not
+    /// declared hung before the watchdog fires again: its threads may be short of time, and the device hangs anyway.
     fn declare_hung(&mut self, silent: Duration) -> Result<()> {
-        for number in 0..self.device_states.len() {
+        let devices_hang = self.device_states.iter().skip(1).any(|state| !state.in_flight.is_empty());
+        for number in usize::from(devices_hang)..self.device_states.len() {
             let device = DeviceId(number as u32);
             let device_state = &mut self.device_states[number];
             let mut hung: Vec<TaskId> = device_state.in_flight.drain().map(|(_, (task, _))| task).collect();

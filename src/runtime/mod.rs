@@ -5,6 +5,8 @@
 mod adaptation;
 mod device_bank;
 mod device_list;
+#[cfg(all(test, feature = "emulator"))]
+mod fault_sweep;
 mod matrix;
 mod open;
 mod open_devices;
@@ -15,6 +17,7 @@ mod pool;
 mod product;
 mod product_builder;
 mod recovery;
+mod registrations;
 mod report;
 mod resolve;
 mod shared_device;

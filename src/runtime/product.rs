@@ -140,11 +140,11 @@ impl<'a, T: Kernels> Product<'a, T> {
         Ok(Bound { registrations: Vec::new(), registered_at: None, product: self, x, y })
     }
 
-    fn register(
+    fn register<'xy>(
         &mut self,
-        x: MultiVectorView<'_, T>,
-        y: &mut MultiVectorViewMut<'_, T>,
-    ) -> Result<Vec<Registration<'static>>> {
+        x: MultiVectorView<'xy, T>,
+        y: &mut MultiVectorViewMut<'xy, T>,
+    ) -> Result<Vec<Registration<'xy>>> {
         Ok(self.adaptation.next()?.register(x, y))
     }
 
@@ -241,8 +241,7 @@ impl<'a, T: Kernels> Product<'a, T> {
 
 /// A product with its X and Y bound; [`Product::bind`].
 pub struct Bound<'p, 'a, T: Kernels> {
-    // Dropped first: the borrows of X and Y end after their registrations.
-    registrations: Vec<Registration<'static>>,
+    registrations: Vec<Registration<'p>>,
     /// The number of the plan that they were made for.
     registered_at: Option<u64>,
     product: &'p mut Product<'a, T>,

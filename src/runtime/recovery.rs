@@ -1,15 +1,16 @@
 //! Recovery after faults: which chunks remain, which devices are usable, and which device computed what others left.
 
+use super::planned::Planned;
 use super::report::{FaultReport, Round};
-use crate::device::FaultKind;
+use crate::device::{BorrowScope, Fault, FaultKind};
 use crate::error::{Error, Result};
-use crate::graph::DeviceId;
+use crate::graph::{DeviceId, StrandId};
 use crate::plan::{Item, Plan, Remaining};
 
 /// The chunks that a fault left unfinished.
 struct UnfinishedChunks {
-    /// The round of the fault.
-    round: usize,
+    /// The first round that may compute them.
+    from_round: usize,
     chunks: Vec<usize>,
 }
 
@@ -61,17 +62,52 @@ impl<'plan> Recovery<'plan> {
                 Item::Chunk(chunk) if *on == fault.device => Some(*chunk as usize),
                 _ => None,
             });
-            self.unfinished.push(UnfinishedChunks { round: number, chunks: chunks.collect() });
+            self.unfinished.push(UnfinishedChunks { from_round: number + 1, chunks: chunks.collect() });
             let error = fault.fault.message.clone();
             self.faults.push(FaultReport { device, task, error, recovered_on: None });
         }
-        // The first fault is the cause of the others.
+        self.check_devices_left()
+    }
+
+    /// Records that `device` has no memory for X of the chunks of `planned`, the graph of round number `next_round`. The
+    /// device is not used again.
+    pub fn record_refused_memory(
+        &mut self,
+        next_round: usize,
+        planned: &Planned,
+        device: DeviceId,
+        fault: Fault,
+    ) -> Result<()> {
+        self.exclude(device, true);
+        let strands = (0..planned.planned.graph.strands().len() as u32).map(StrandId);
+        let chunks = strands.filter_map(|strand| match planned.strand(strand) {
+            Some((Item::Chunk(chunk), on)) if on == device => Some(chunk as usize),
+            _ => None,
+        });
+        self.unfinished.push(UnfinishedChunks { from_round: next_round, chunks: chunks.collect() });
+        let (device, task) = (self.name(device), "allocation of X".to_string());
+        self.faults.push(FaultReport { device, task, error: fault.message, recovered_on: None });
+        self.check_devices_left()
+    }
+
+    /// An error if no device is left. The first fault is the cause of the others.
+    fn check_devices_left(&self) -> Result<()> {
         match self.faults.first() {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
                 device: fault.device.clone(),
                 reason: format!("{}: {}; no device is left to take over its work", fault.task, fault.error),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Ends the process if a device of the round hangs and still uses memory that `scope` borrows. The device was closed.
+    pub fn end_process_if_hung(&self, round: &Round, scope: &BorrowScope<'_>) {
+        let hang = round.outcome.faults.iter().find(|fault| fault.fault.kind == FaultKind::Hang);
+        if let Some(hang) = hang {
+            let task = round.planned.describe(hang.task);
+            let reason = format!("{task}: {}", hang.fault.message);
+            scope.end_process_if_in_use(&Error::Device { device: self.name(hang.device), reason });
         }
     }
 
@@ -92,7 +128,7 @@ impl<'plan> Recovery<'plan> {
         let name = |device: DeviceId| plan.devices.get(device.index()).map_or("?", |device| &device.name);
         let with_recovery = |(mut fault, unfinished): (FaultReport, UnfinishedChunks)| {
             let mut names: Vec<&str> = Vec::new();
-            for computed in rounds.iter().skip(unfinished.round + 1).flat_map(Round::computed) {
+            for computed in rounds.iter().skip(unfinished.from_round).flat_map(Round::computed) {
                 if unfinished.chunks.contains(&computed.chunk) && !names.contains(&name(computed.device)) {
                     names.push(name(computed.device));
                 }

@@ -12,7 +12,10 @@
 //!
 //! It does not use stream callbacks: they delay the next operation on the stream until they return.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,7 @@ use super::driver::message_of;
 use super::events::{Events, InFlight};
 use super::shared::Shared;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
-use crate::device::{Fence, LaneKind, Reports};
+use crate::device::{Fault, Fence, LaneKind, Reports};
 use crate::trace::Clock;
 
 /// How long a blocking event is polled before the thread blocks on it. Waking up takes about as long.
@@ -47,6 +50,22 @@ pub enum HeldMemory {
     Read(PinnedRead),
     /// Memory that it writes.
     Written(PinnedWrite),
+}
+
+/// The host memory of an operation that may be in flight. Only [`InFlightMemory::release`] releases it. If it is dropped
+/// otherwise, such as by a panic, the memory stays held, because the card may still access it.
+pub struct InFlightMemory(ManuallyDrop<Vec<HeldMemory>>);
+
+impl InFlightMemory {
+    /// The memory `held` by an operation that is about to be issued.
+    pub fn new(held: Vec<HeldMemory>) -> Self {
+        Self(ManuallyDrop::new(held))
+    }
+
+    /// Releases the memory of an operation that is complete.
+    pub fn release(self) {
+        drop(ManuallyDrop::into_inner(self.0));
+    }
 }
 
 /// How the start time of an operation is determined.
@@ -72,7 +91,9 @@ pub struct Issued {
     /// The operation's name in messages.
     pub what: &'static str,
     /// The host memory that it holds.
-    pub held: Vec<HeldMemory>,
+    pub held: InFlightMemory,
+    /// Why only a part of it could be issued; `None` if all of it was.
+    pub failure: Option<Fault>,
 }
 
 /// The completion thread of one lane.
@@ -96,17 +117,32 @@ pub struct CompletionThread {
 }
 
 impl CompletionThread {
-    /// Runs until the owner thread has ended and all issued operations are reported.
+    /// Runs until the owner thread has ended and all issued operations are reported. After a panic, which is a bug, the
+    /// device is lost and every operation is reported as failed. The operations keep their host memory, since the card may
+    /// still access it.
     pub fn work(self) {
+        let mut queue =
+            Queue { incoming: &self.issued, shared: &self.shared, taken: VecDeque::new(), complete: 0 };
+        let waiting_for = Cell::new(None);
+        if catch_unwind(AssertUnwindSafe(|| self.serve(&mut queue, &waiting_for))).is_err() {
+            let fault = self.shared.mark_lost("the thread that waits for operations has panicked");
+            let unreported = queue.taken.drain(..).chain(&self.issued).map(|issued| issued.fence);
+            for fence in waiting_for.get().into_iter().chain(unreported) {
+                let now_ns = self.clock.now_ns();
+                self.reports.send(fence, now_ns, now_ns, Err(fault.clone()));
+            }
+        }
+    }
+
+    fn serve(&self, queue: &mut Queue<'_>, waiting_for: &Cell<Option<Fence>>) {
         let entered = self.context.enter();
         if let Err(fault) = &entered {
             self.shared.mark_lost(&fault.message);
         }
         let mut lane_end_ns = 0;
-        let mut queue =
-            Queue { incoming: &self.issued, shared: &self.shared, taken: VecDeque::new(), complete: 0 };
         while let Some((issued, is_complete)) = queue.next() {
-            let Issued { fence, in_flight, start, epoch, issued_ns, what, held } = issued;
+            let Issued { fence, in_flight, start, epoch, issued_ns, what, held, failure } = issued;
+            waiting_for.set(Some(fence));
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_running_kernel(Some(what));
@@ -129,7 +165,7 @@ impl CompletionThread {
                 Ok((start_ns, end_ns, seen_ns)) => {
                     // An operation cannot start before it was issued or end after its completion was observed.
                     let start_ns = start_ns.max(issued_ns).max(lane_end_ns).min(seen_ns);
-                    (start_ns, end_ns.clamp(start_ns, seen_ns), Ok(()))
+                    (start_ns, end_ns.clamp(start_ns, seen_ns), failure.map_or(Ok(()), Err))
                 }
                 Err(error) => {
                     let now_ns = self.clock.now_ns();
@@ -142,8 +178,9 @@ impl CompletionThread {
             lane_end_ns = end_ns;
             // Only this thread sets it, once.
             let _ = in_flight.end_ns.set(end_ns);
-            // Released before the report: the receiver may reuse the memory and the events at once.
-            drop(held);
+            // Released before the report: the receiver may reuse the memory and the events at once. The context of a failed
+            // operation is lost, and the card has stopped all of its work.
+            held.release();
             let _ = self.ended.send(fence);
             self.reports.send(fence, start_ns, end_ns, result);
         }
@@ -200,4 +237,27 @@ fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverEr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+
+    use super::*;
+    use crate::device::Pinned;
+
+    #[test]
+    fn memory_of_an_operation_in_flight_is_released_only_on_purpose() {
+        let pinned = Pinned::pageable(16).unwrap();
+        let in_flight = || InFlightMemory::new(vec![HeldMemory::Read(pinned.read().unwrap())]);
+        in_flight().release();
+        assert!(pinned.write().is_ok());
+        let held = in_flight();
+        let panicked = catch_unwind(AssertUnwindSafe(move || {
+            let _held = held;
+            resume_unwind(Box::new("a completion thread panics"));
+        }));
+        assert!(panicked.is_err());
+        assert!(pinned.write().is_err(), "a panic released memory that the card may still access");
+    }
 }

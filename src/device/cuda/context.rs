@@ -1,24 +1,30 @@
 //! RAII wrappers of the CUDA driver: context, stream, event and device memory.
 //!
 //! Each is freed when dropped and keeps its context alive until then. After a kernel fault the driver refuses every call,
-//! also to free; the resources are then freed with the context.
+//! also to free; the resources are then freed with the context. An abandoned context refuses every call too: an operation
+//! in it hangs and may use any of its resources, which are freed when the process ends.
 
 #![allow(unsafe_code)] // calls the CUDA driver
 
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::{result, sys};
 
 use super::driver::{Driver, fault};
 use crate::device::{Fault, FaultKind};
 
+/// Whether any context of the process was abandoned.
+static ANY_ABANDONED: AtomicBool = AtomicBool::new(false);
+
 /// A CUDA context on one card.
 #[derive(Debug)]
 pub struct Context {
     raw: sys::CUcontext,
     device: sys::CUdevice,
+    abandoned: AtomicBool,
 }
 
 // SAFETY: any thread that has made a context current may use it.
@@ -42,15 +48,30 @@ impl Context {
         let mut raw = ptr::null_mut();
         // SAFETY: the driver writes one handle; `device` is a valid device of it.
         unsafe { sys::cuCtxCreate_v2(&raw mut raw, 0, device) }.result().map_err(lost)?;
-        let context = Arc::new(Self { raw, device });
+        let context = Arc::new(Self { raw, device, abandoned: AtomicBool::new(false) });
         let mut popped = ptr::null_mut();
         // SAFETY: pops the new context, which creating it pushed onto this thread.
         unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) }.result().map_err(lost)?;
         Ok(context)
     }
 
+    /// Abandons the context because an operation in it hangs: nothing in it is freed any more.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        ANY_ABANDONED.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether any context of the process was abandoned. Its hung operation may use registered memory, which is
+    /// registered for all contexts.
+    pub fn any_abandoned() -> bool {
+        ANY_ABANDONED.load(Ordering::SeqCst)
+    }
+
     /// Makes this the calling thread's current context until the guard is dropped.
     pub fn enter(&self) -> Result<Entered<'_>, Fault> {
+        if self.abandoned.load(Ordering::SeqCst) {
+            return Err(Fault::new(FaultKind::Lost, "the context was abandoned because an operation hangs"));
+        }
         // SAFETY: the context lives as long as `self`, which the guard borrows.
         unsafe { sys::cuCtxPushCurrent_v2(self.raw) }
             .result()
@@ -89,6 +110,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.abandoned.load(Ordering::SeqCst) {
+            return;
+        }
         // SAFETY: every resource keeps its context alive, so none is left. After a fault the call may fail, which does no
         // harm.
         let _ = unsafe { sys::cuCtxDestroy_v2(self.raw) };

@@ -137,7 +137,9 @@ fn is_locked(address: NonNull<u8>, bytes: usize) -> bool {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        // A hung operation of any context may still use the pages, which then stay locked until the process ends.
         if self.own
+            && !Context::any_abandoned()
             && let Ok(_entered) = self.context.enter()
         {
             // SAFETY: locked by `lock` and unlocked once.

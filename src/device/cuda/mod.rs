@@ -16,10 +16,10 @@ mod context;
 mod cusparse;
 mod driver;
 mod events;
+mod fault_kernels;
 mod forms;
 mod host_memory;
 mod host_time;
-mod illegal_address;
 mod kernel_cache;
 mod libraries;
 mod loader;
@@ -185,7 +185,6 @@ impl CudaDevice {
             in_flight: HashMap::new(),
             last: vec![None; kinds.len()],
             failed: HashSet::new(),
-            illegal_address: None,
         };
         start("owner", Box::new(move || owner.work(&to_do)))?;
         let memory_bytes = Some(usable_bytes(free_bytes));
@@ -264,8 +263,8 @@ impl CudaDevice {
             (Operation::Launch(launch), LaneKind::Compute) => {
                 let (action, what) = self.bind_launch(launch)?;
                 self.launches += 1;
-                let faults = self.options.illegal_address_at_launch == Some(self.launches);
-                Ok((if faults { Action::IllegalAddress } else { action }, what, Vec::new()))
+                let faulty = self.options.fault_at(self.launches);
+                Ok((faulty.map_or(action, Action::Fault), what, Vec::new()))
             }
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
                 let (action, what) = self.bind_vector_launch(&launch)?;
@@ -405,7 +404,6 @@ impl<'run> Device<'run> for CudaDevice {
         let Some(Threads { orders, handles, ended }) = self.threads.take() else { return };
         self.shared.close();
         drop(orders);
-        let memories = std::mem::take(&mut self.memories);
         if ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
             for handle in handles {
                 // The result does not matter: a thread that panicked has ended too.
@@ -413,8 +411,9 @@ impl<'run> Device<'run> for CudaDevice {
             }
         } else {
             // An operation hangs and may still use the memory; it is freed when the process ends.
-            std::mem::forget(memories);
+            self.context.abandon();
         }
+        self.memories = Memories::default();
     }
 }
 

@@ -1,36 +1,53 @@
-//! Options of a CUDA device: a fault to inject, for tests of how a run handles it.
+//! Options of a CUDA device: faults to inject, for tests of how a run handles them.
 
+use super::fault_kernels::FaultKernel;
 use crate::error::{Error, Result};
 
-/// Options of a CUDA device.
+/// Options of a CUDA device. Launches are counted from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CudaOptions {
-    /// The launch, counted from 1, that is replaced by a kernel that writes to an illegal address.
+    /// The launch that is replaced by a kernel that writes to an illegal address.
     pub illegal_address_at_launch: Option<u64>,
+    /// The launch that is replaced by a kernel that never ends.
+    pub hang_at_launch: Option<u64>,
 }
 
-const KEY: &str = "illegal_address_at_launch";
+const KEYS: [&str; 2] = ["illegal_address_at_launch", "hang_at_launch"];
 
 impl CudaOptions {
     /// Options from the `key=value` pairs after the question mark of a device word.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
         let mut options = Self::default();
         for (key, value) in pairs {
-            if key != KEY {
-                return Err(Error::Usage(format!(
-                    "unknown option '{key}' of a CUDA device; the only option is {KEY}"
-                )));
-            }
-            options.illegal_address_at_launch = match value.parse() {
+            let place = match key.as_str() {
+                "illegal_address_at_launch" => &mut options.illegal_address_at_launch,
+                "hang_at_launch" => &mut options.hang_at_launch,
+                _ => {
+                    return Err(Error::Usage(format!(
+                        "unknown option '{key}' of a CUDA device; the options are {}",
+                        KEYS.join(", ")
+                    )));
+                }
+            };
+            *place = match value.parse() {
                 Ok(launch @ 1..) => Some(launch),
                 _ => {
                     return Err(Error::Usage(format!(
-                        "'{KEY}' takes the number of a launch, counted from 1"
+                        "'{key}' takes the number of a launch, counted from 1"
                     )));
                 }
             };
         }
         Ok(options)
+    }
+
+    /// The kernel that replaces launch number `launch`, if any.
+    pub(super) fn fault_at(&self, launch: u64) -> Option<FaultKernel> {
+        match Some(launch) {
+            at if at == self.illegal_address_at_launch => Some(FaultKernel::IllegalAddress),
+            at if at == self.hang_at_launch => Some(FaultKernel::Hang),
+            _ => None,
+        }
     }
 }
 
@@ -39,11 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_only_option_is_parsed_and_others_are_refused() {
+    fn both_options_are_parsed_and_others_are_refused() {
         let parse = |key: &str, value: &str| CudaOptions::parse(&[(key.into(), value.into())]);
         assert_eq!(CudaOptions::parse(&[]).unwrap(), CudaOptions::default());
-        assert_eq!(parse(KEY, "3").unwrap().illegal_address_at_launch, Some(3));
-        for (key, value) in [(KEY, "0"), (KEY, ""), (KEY, "x"), ("fail_launch", "3")] {
+        assert_eq!(parse(KEYS[0], "3").unwrap().illegal_address_at_launch, Some(3));
+        let hangs = parse(KEYS[1], "2").unwrap();
+        assert_eq!((hangs.fault_at(1), hangs.fault_at(2)), (None, Some(FaultKernel::Hang)));
+        for (key, value) in [(KEYS[0], "0"), (KEYS[0], ""), (KEYS[1], "x"), ("fail_launch", "3")] {
             assert_eq!(parse(key, value).unwrap_err().exit_code(), 2, "{key}={value}");
         }
     }

@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code)] // passes addresses to the CUDA driver
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam::channel::{Receiver, Sender};
@@ -14,12 +16,12 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::clock::CardClock;
-use super::completion_thread::{HeldMemory, Issued, Start};
+use super::completion_thread::{HeldMemory, InFlightMemory, Issued, Start};
 use super::context::{Context, EventWait, Stream};
 use super::driver::{fault, message_of};
 use super::events::{EventPool, InFlight};
+use super::fault_kernels::FaultKernel;
 use super::forms::Architecture;
-use super::illegal_address::IllegalAddress;
 use super::modules::{Modules, Selected};
 use super::shared::Shared;
 use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
@@ -38,8 +40,8 @@ pub enum Action {
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
     /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
     VectorLaunch { kernel: VectorKernel, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
-    /// A kernel that writes to an illegal address, for tests.
-    IllegalAddress,
+    /// A kernel that fails, for tests.
+    Fault(FaultKernel),
     /// No work.
     Pass,
 }
@@ -120,13 +122,30 @@ pub struct Owner {
     pub last: Vec<Option<Fence>>,
     /// Operations that could not be issued.
     pub failed: HashSet<Fence>,
-    /// The kernel that writes to an illegal address, once loaded.
-    pub illegal_address: Option<IllegalAddress>,
 }
 
 impl Owner {
-    /// Serves requests until the channel is closed.
-    pub fn work(mut self, orders: &Receiver<Request>) {
+    /// Serves requests until the channel is closed. After a panic, which is a bug, the device is lost and every request is
+    /// refused.
+    pub fn work(self, orders: &Receiver<Request>) {
+        let (shared, reports, clock) = (self.shared.clone(), self.reports.clone(), self.clock);
+        let issuing = Cell::new(None);
+        if catch_unwind(AssertUnwindSafe(|| self.serve(orders, &issuing))).is_err() {
+            let fault = shared.mark_lost("the thread that issues work has panicked");
+            // The completion threads poll while requests are queued.
+            shared.set_queued(0);
+            let refuse = |fence| reports.send(fence, clock.now_ns(), clock.now_ns(), Err(fault.clone()));
+            issuing.get().into_iter().for_each(refuse);
+            for order in orders {
+                if let Request::Issue(Command { fence, held, .. }) = order {
+                    drop(held);
+                    refuse(fence);
+                }
+            }
+        }
+    }
+
+    fn serve(mut self, orders: &Receiver<Request>, issuing: &Cell<Option<Fence>>) {
         let context = self.context.clone();
         let entered = context.enter();
         if let Err(fault) = &entered {
@@ -146,6 +165,7 @@ impl Owner {
                 }
             };
             let (fence, now_ns) = (command.fence, self.clock.now_ns());
+            issuing.set(Some(fence));
             // `issue` has dropped the host memory that the operation held before the fault is reported.
             if let Err(mut fault) = self.issue(command, now_ns, &mut modules) {
                 if fault.kind == FaultKind::Lost {
@@ -179,7 +199,7 @@ impl Owner {
                 Some(function)
             }
             Action::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
-            Action::IllegalAddress => Some(self.illegal_address()?),
+            Action::Fault(kernel) => Some(kernel.load(&self.context)?),
             _ => None,
         };
         let epoch = self.card_clock.epoch(self.in_flight.is_empty());
@@ -214,28 +234,33 @@ impl Owner {
         let ahead = if batch.is_some() { enqueue(stream, &action, function, 1) } else { Ok(()) };
         let started =
             ahead.and_then(|()| if start_is_implied { Ok(()) } else { events.start.record(stream) });
+        // From here on the card may access the host memory, until the end event is complete.
+        let held = InFlightMemory::new(held);
         let given = started.and_then(|()| enqueue(stream, &action, function, batch.unwrap_or(1)));
-        given.map_err(|error| fault(kind, what, error))?;
+        // The first of several copies may be in flight if a later one fails. The completion thread then waits for the end
+        // event before it releases the memory and reports the fault.
+        let failure = given.err().map(|error| match fault(kind, what, error) {
+            lost if lost.kind == FaultKind::Lost => self.shared.mark_lost(&lost.message),
+            refused => refused,
+        });
+        if failure.is_some() {
+            self.failed.insert(fence);
+        }
         if let Err(error) = events.end.record(stream) {
-            // The operation is in flight without an end event, so its host memory can never be released safely.
-            std::mem::forget(held);
+            // The card has stopped all work of a lost context. Otherwise the host memory stays held: without an end event
+            // the end of the operation is unknown.
+            if fault(kind, what, error).kind == FaultKind::Lost {
+                held.release();
+            }
             return Err(self.shared.mark_lost(&message_of(error)));
         }
         *last = Some(fence);
         let in_flight = Arc::new(InFlight { lane, events, end_ns: OnceLock::new() });
         self.in_flight.insert(fence, in_flight.clone());
-        let issued = Issued { fence, in_flight, start, epoch, issued_ns, what, held };
+        let issued = Issued { fence, in_flight, start, epoch, issued_ns, what, held, failure };
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))
-    }
-
-    fn illegal_address(&mut self) -> Result<sys::CUfunction, Fault> {
-        let kernel = match self.illegal_address.take() {
-            Some(kernel) => kernel,
-            None => IllegalAddress::load(&self.context)?,
-        };
-        Ok(self.illegal_address.insert(kernel).function())
     }
 }
 
@@ -277,8 +302,8 @@ fn enqueue(
                 )
             })
         }
-        (Action::IllegalAddress, Some(function)) => {
-            // SAFETY: it has no parameters. It destroys the context, which is its purpose.
+        (Action::Fault(_), Some(function)) => {
+            // SAFETY: it has no parameters. It destroys or blocks the context, which is its purpose.
             unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.raw(), &mut []) }
         }
         _ => Ok(()),

@@ -216,7 +216,8 @@ fn a_kernel_fault_loses_its_device_and_is_reported() {
 #[test]
 #[ignore = "a child process of the test above"]
 fn a_kernel_faults_in_this_process() {
-    let (mut lost, completions) = open("cuda:0", CudaOptions { illegal_address_at_launch: Some(1) });
+    let (mut lost, completions) =
+        open("cuda:0", CudaOptions { illegal_address_at_launch: Some(1), ..CudaOptions::default() });
     let (mut other, other_completions) = open("cuda:0#2", CudaOptions::default());
     let fence = lost.next_fence;
     let command = Command {
@@ -224,7 +225,7 @@ fn a_kernel_faults_in_this_process() {
         lane: 1,
         waits: Vec::new(),
         waiting: EventWait::Spinning,
-        action: Action::IllegalAddress,
+        action: Action::Fault(super::fault_kernels::FaultKernel::IllegalAddress),
         what: "a kernel",
         held: Vec::new(),
     };

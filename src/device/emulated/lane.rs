@@ -1,8 +1,10 @@
 #![allow(unsafe_code)] // The emulator's bridge: accesses device memory in the order that the race detector has checked.
 //! A lane: a host thread that runs its operations in order and reports each completion.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,6 +16,7 @@ use super::launch::BoundLaunch;
 use super::memory::Allocation;
 use super::processor::Processor;
 use super::race_detector::{LANES, Stamp};
+use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
 use crate::trace::Clock;
 
@@ -27,16 +30,17 @@ pub struct DeviceBytes {
     pub range: Range<usize>,
 }
 
-/// A copy with its range of device memory.
-pub struct Copy {
+/// A copy with its range of device memory. It holds its host memory from submission to completion, as a card does.
+pub struct Copy<Host> {
     pub place: DeviceBytes,
     pub transfer: Transfer,
+    pub host: Host,
 }
 
 /// An action of a lane.
 pub enum Action {
-    Upload(Vec<Copy>),
-    Download(Copy),
+    Upload(Vec<Copy<PinnedRead>>),
+    Download(Copy<PinnedWrite>),
     Launch(BoundLaunch, u32),
     Pass,
 }
@@ -47,6 +51,7 @@ pub enum Injected {
     Failure,
     Lost,
     Hang,
+    Panic,
 }
 
 /// An operation that was submitted to a lane.
@@ -74,6 +79,8 @@ struct State {
     ended: [u64; LANES],
     failed: HashMap<Fence, FaultKind>,
     lost: bool,
+    /// Whether an operation hangs. Operations that wait for it never complete either, also after the device was closed.
+    hung: bool,
 }
 
 impl Shared {
@@ -91,11 +98,22 @@ impl Shared {
         self.state().lost
     }
 
-    /// Ends all current and later waits.
-    pub fn close(&self) {
+    /// Ends all current and later waits. Returns whether an operation hangs, so that lanes never end.
+    pub fn close(&self) -> bool {
+        let state = self.state();
         self.closing.store(true, Ordering::Relaxed);
-        drop(self.state());
         self.changed.notify_all();
+        state.hung
+    }
+
+    /// Never returns, unless the device is closing already.
+    fn hang(&self) {
+        let mut state = self.state();
+        if !self.closing.load(Ordering::Relaxed) {
+            state.hung = true;
+            drop(state);
+            park_forever();
+        }
     }
 
     /// Waits until `holds`. Returns `false` if the device is closed first.
@@ -103,6 +121,10 @@ impl Shared {
         let mut state = self.state();
         loop {
             if self.closing.load(Ordering::Relaxed) {
+                if state.hung {
+                    drop(state);
+                    park_forever();
+                }
                 return false;
             }
             if holds(&state) {
@@ -110,6 +132,13 @@ impl Shared {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// Stops the calling thread with everything that it holds.
+fn park_forever() -> ! {
+    loop {
+        thread::park();
     }
 }
 
@@ -123,10 +152,22 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Runs until the device is closed.
+    /// Runs until the device is closed. After a panic, which is a bug, the device is lost and every operation is reported as
+    /// failed.
     pub fn work(self) {
+        let running = Cell::new(None);
+        if catch_unwind(AssertUnwindSafe(|| self.serve(&running))).is_err() {
+            let queued = self.jobs.iter().map(|job| job.stamp);
+            for stamp in running.get().into_iter().chain(queued) {
+                let lost = Fault::new(FaultKind::Lost, "the thread of a lane has panicked");
+                self.end(stamp, self.clock.now_ns(), Err(lost));
+            }
+        }
+    }
+
+    fn serve(&self, running: &Cell<Option<Stamp>>) {
         let mut processor = None;
-        while let Ok(job) = self.jobs.recv() {
+        while let Ok(mut job) = self.jobs.recv() {
             let may_begin = self
                 .shared
                 .wait_until(|state| job.waits.iter().all(|wait| wait.sequence <= state.ended[wait.lane]));
@@ -137,35 +178,42 @@ impl Lane {
                 thread::sleep(Duration::from_nanos(mixed(seed ^ job.stamp.fence.0) % MAX_DELAY_NS));
             }
             if job.injected == Some(Injected::Hang) {
-                self.shared.wait_until(|_| false);
+                self.shared.hang();
                 return;
             }
             let start_ns = self.clock.now_ns();
-            let result = self.perform(&job, &mut processor);
+            running.set(Some(job.stamp));
+            let result = self.perform(&mut job, &mut processor);
             if self.shared.closing.load(Ordering::Relaxed) {
                 return;
             }
-            self.end(&job, start_ns, result);
+            // Releases its host memory before the report: the receiver may use the memory at once.
+            job.action = Action::Pass;
+            self.end(job.stamp, start_ns, result);
         }
     }
 
-    fn end(&self, job: &Job, start_ns: u64, result: Result<(), Fault>) {
+    fn end(&self, stamp: Stamp, start_ns: u64, result: Result<(), Fault>) {
         // Taken before the waiting operations are notified, so that they start later than this.
         let end_ns = self.clock.now_ns();
         let mut state = self.shared.state();
-        state.ended[job.stamp.lane] = job.stamp.sequence;
+        state.ended[stamp.lane] = stamp.sequence;
         if let Err(fault) = &result {
-            state.failed.insert(job.stamp.fence, fault.kind);
+            state.failed.insert(stamp.fence, fault.kind);
             state.lost |= fault.kind == FaultKind::Lost;
         }
         // Before the waiting operations start: one that is skipped because of this fault must be reported after the fault.
-        self.reports.send(job.stamp.fence, start_ns, end_ns, result);
+        self.reports.send(stamp.fence, start_ns, end_ns, result);
         drop(state);
         self.shared.changed.notify_all();
     }
 
-    fn perform(&self, job: &Job, processor: &mut Option<Processor>) -> Result<(), Fault> {
+    fn perform(&self, job: &mut Job, processor: &mut Option<Processor>) -> Result<(), Fault> {
         let Stamp { fence, what, .. } = job.stamp;
+        if job.injected == Some(Injected::Panic) {
+            // Without the message and the backtrace of a panic that is a bug.
+            resume_unwind(Box::new("injected fault"));
+        }
         if job.injected == Some(Injected::Lost) || self.shared.is_lost() {
             return Err(Fault::new(FaultKind::Lost, format!("the device was lost at {what} {}", fence.0)));
         }
@@ -186,13 +234,12 @@ impl Lane {
                 if matches!(job.action, Action::Launch(..)) { FaultKind::Launch } else { FaultKind::Copy };
             return Err(Fault::new(kind, format!("{what} {} failed (injected fault)", fence.0)));
         }
-        match &job.action {
+        match &mut job.action {
             Action::Pass => Ok(()),
             Action::Upload(copies) => {
-                for Copy { place, transfer } in copies {
-                    let bytes = transfer.host.pinned.read()?;
+                for Copy { place, transfer, host } in copies {
                     for (at, host_at, length) in transfer.pieces() {
-                        let from = bytes.get(within(transfer.host.begin, host_at, length));
+                        let from = host.get(within(transfer.host.begin, host_at, length));
                         let from = from.ok_or_else(|| short(what, fence))?;
                         // SAFETY: inside, as checked at submission; the race detector excludes other accesses.
                         unsafe { place.memory.write(place.range.start + at as usize, from) };
@@ -200,7 +247,7 @@ impl Lane {
                 }
                 Ok(())
             }
-            Action::Download(Copy { place: from, transfer }) => {
+            Action::Download(Copy { place: from, transfer, host }) => {
                 if let Some(at) = first_unwritten(from, &transfer.rows) {
                     let message = format!(
                         "{what} {} reads byte {at} of memory {}, which is unwritten",
@@ -208,9 +255,8 @@ impl Lane {
                     );
                     return Err(Fault::new(FaultKind::Misuse, message));
                 }
-                let mut bytes = transfer.host.pinned.write()?;
                 for (at, host_at, length) in transfer.pieces() {
-                    let to = bytes.get_mut(within(transfer.host.begin, host_at, length));
+                    let to = host.get_mut(within(transfer.host.begin, host_at, length));
                     let to = to.ok_or_else(|| short(what, fence))?;
                     // SAFETY: inside, as checked at submission; the race detector excludes writes.
                     unsafe { from.memory.read(from.range.start + at as usize, to) };

@@ -30,6 +30,7 @@ mod tests;
 mod vector_tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam::channel::{Sender, unbounded};
@@ -67,6 +68,17 @@ pub struct EmulatedDevice {
     lanes: Vec<(Sender<Box<Job>>, JoinHandle<()>)>,
     /// Counts of calls so far, for the faults to inject.
     counts: Counts,
+    /// Registrations that have not ended.
+    registered: Arc<AtomicUsize>,
+}
+
+/// A registration, which is counted until it is dropped.
+struct Registered(Arc<AtomicUsize>);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,6 +127,7 @@ impl EmulatedDevice {
             shared: shared.clone(),
             lanes: Vec::with_capacity(LANES),
             counts: Counts::default(),
+            registered: Arc::default(),
         };
         for (kind, _) in kinds {
             let (sender, jobs) = unbounded();
@@ -153,22 +166,28 @@ impl EmulatedDevice {
         Ok(DeviceBytes { memory, number: range.memory.0, range: range.begin as usize..range.end as usize })
     }
 
-    fn copy(&self, transfer: Transfer) -> Result<Copy, Fault> {
+    /// The copy of a checked transfer, with the host memory that `hold` takes.
+    fn copy<Host>(
+        &self,
+        transfer: Transfer,
+        hold: impl FnOnce(&Pinned) -> Result<Host, Fault>,
+    ) -> Result<Copy<Host>, Fault> {
         check_lengths(&transfer)?;
-        Ok(Copy { place: self.resolve(&transfer.device)?, transfer })
+        let place = self.resolve(&transfer.device)?;
+        Ok(Copy { place, host: hold(&transfer.host.pinned)?, transfer })
     }
 
     fn check(&self, operation: Operation<'_>, lane: LaneKind) -> Result<Checked, Fault> {
         match (operation, lane) {
             (Operation::Upload(transfers), LaneKind::Upload) => {
                 let writes = transfers.iter().map(|transfer| transfer.device).collect();
-                let copies = transfers.into_iter().map(|transfer| self.copy(transfer));
+                let copies = transfers.into_iter().map(|transfer| self.copy(transfer, Pinned::read));
                 let action = Action::Upload(copies.collect::<Result<_, Fault>>()?);
                 Ok(Checked { action, what: "upload", reads: vec![], writes })
             }
             (Operation::Download(transfer), LaneKind::Download) => {
                 let reads = vec![transfer.device];
-                let action = Action::Download(self.copy(transfer)?);
+                let action = Action::Download(self.copy(transfer, Pinned::write)?);
                 Ok(Checked { action, what: "download", reads, writes: vec![] })
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
@@ -275,6 +294,8 @@ impl EmulatedDevice {
             Some(Injected::Hang)
         } else if faults.lost_at_operation == Some(counts.operations) {
             Some(Injected::Lost)
+        } else if faults.panic_at_operation == Some(counts.operations) {
+            Some(Injected::Panic)
         } else {
             fails.then_some(Injected::Failure)
         }
@@ -331,7 +352,8 @@ impl<'run> Device<'run> for EmulatedDevice {
                 format!("{name} refuses to register memory (injected fault)"),
             ));
         }
-        Ok(Registration::nothing())
+        self.registered.fetch_add(1, Ordering::Relaxed);
+        Ok(Registration::new(Box::new(Registered(self.registered.clone()))))
     }
 
     fn submit(
@@ -356,6 +378,10 @@ impl<'run> Device<'run> for EmulatedDevice {
         }
     }
 
+    fn resources_in_use(&self) -> usize {
+        self.memories.len() + self.registered.load(Ordering::Relaxed)
+    }
+
     fn mark_synchronized(&mut self) {
         // Operations that have not completed cannot have been observed, so nothing is ordered after them.
         self.race_detector.mark_synchronized(self.shared.ended());
@@ -370,11 +396,14 @@ impl<'run> Device<'run> for EmulatedDevice {
     }
 
     fn close(&mut self) {
-        self.shared.close();
+        let hangs = self.shared.close();
         for (sender, thread) in self.lanes.drain(..) {
             drop(sender);
-            // The result does not matter: a lane that panicked has ended too.
-            let _ = thread.join();
+            // A hung operation cannot be stopped, as on a card: its lane keeps the memory that it uses.
+            if !hangs {
+                // The result does not matter: a lane that panicked has ended too.
+                let _ = thread.join();
+            }
         }
         self.memories = Memories::default();
     }

@@ -357,6 +357,38 @@ fn a_hung_operation_blocks_only_its_lane_and_close_returns() {
 }
 
 #[test]
+fn operations_hold_their_host_memory_from_submission_and_hung_ones_also_after_close() {
+    let mut fixture = Fixture::open("hang_at_operation=2");
+    let range = fixture.memory(64);
+    let first = fixture.upload(&[1u8; 64], range, &[]).unwrap();
+    let second = fixture.submit(COMPUTE, Operation::Pass, &[first]).unwrap();
+    let (_, behind) = fixture.download(range, &[first, second]).unwrap();
+    assert!(behind.read().is_err(), "the download waits and does not hold its memory");
+    assert!(fixture.ends(1)[&first].is_ok());
+    // The lane must have reached the operation that hangs.
+    std::thread::sleep(Duration::from_millis(50));
+    Device::close(&mut fixture.device);
+    assert!(behind.read().is_err(), "a closed device released memory that a hung operation may write");
+}
+
+#[test]
+fn a_lane_that_panics_is_lost_and_answers_for_every_operation() {
+    let mut fixture = Fixture::open("panic_at_operation=2");
+    let range = fixture.memory(64);
+    let first = fixture.upload(&[1u8; 64], range, &[]).unwrap();
+    let second = fixture.upload(&[2u8; 64], range, &[]).unwrap();
+    let Ok((third, returned)) = fixture.download(range, &[second]) else {
+        // The panic came first.
+        return;
+    };
+    let ends = fixture.ends(3);
+    assert!(ends[&first].is_ok());
+    assert_eq!((kind(&ends[&second]), kind(&ends[&third])), (Some(FaultKind::Lost), Some(FaultKind::Lost)));
+    assert!(returned.write().is_ok(), "the memory of a failed operation is still held");
+    assert_eq!(fixture.device.allocate(1).unwrap_err().kind, FaultKind::Lost);
+}
+
+#[test]
 fn closing_abandons_kernels_at_the_next_block() {
     let mut fixture = Fixture::open("");
     let product = Product::new(&mut fixture, 32);

@@ -84,6 +84,11 @@ impl<'a, T: Scalar> Job<'a, T> {
         &self.plan
     }
 
+    /// The whole matrix, shared with this job or borrowed.
+    pub fn shared_matrix(&self) -> Matrix<'a, T> {
+        self.matrix.clone()
+    }
+
     /// The whole matrix.
     pub fn matrix(&self) -> CsrView<'_, T> {
         self.matrix.view()

@@ -4,28 +4,28 @@ use std::time::Instant;
 
 use super::accelerator::Accelerator;
 use super::job::Job;
-use crate::device::{Fault, Registration};
+use crate::device::Fault;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::matrix::Scalar;
+use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
 use crate::runtime::matrix::Matrix;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
+use crate::runtime::registrations::RegisteredMatrix;
 use crate::runtime::report::FaultReport;
 use crate::runtime::shared_device::Allocations;
 use crate::work::{ChunkRows, HeldColumns, Work};
 
 /// Open devices and their allocated memory.
-pub(super) struct Opened {
+pub(super) struct Opened<'a, T: Scalar> {
     pub devices: OpenDevices,
     /// For each device of the plan its memory; `None` for the host.
     pub accelerators: Vec<Option<Accelerator>>,
-    /// Registrations of the parts of A that are copied in place. They end before A is freed, because the product that owns
-    /// A drops its open devices first.
-    _registrations: Vec<Registration<'static>>,
+    /// The parts of A that are copied in place.
+    _registered: RegisteredMatrix<'a, T>,
 }
 
 /// A device that refused an allocation or a registration of its plan.
@@ -44,7 +44,7 @@ enum Refused {
 /// A plan on open devices.
 pub(super) struct OpenedPlan<'a, T: Scalar> {
     pub job: Job<'a, T>,
-    pub opened: Opened,
+    pub opened: Opened<'a, T>,
     /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
     pub faults: Vec<FaultReport>,
     /// Seconds that planning took.
@@ -63,7 +63,8 @@ pub(super) fn open<'a, T: Kernels>(
     let mut plan_s = 0.0;
     loop {
         let start = Instant::now();
-        let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok)?;
+        let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok);
+        let plan = plan.map_err(|error| explain(error, &faults))?;
         plan_s += start.elapsed().as_secs_f64();
         let job = runtime.pool().install(|| Job::new(matrix.clone(), plan))?;
         let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
@@ -101,6 +102,18 @@ pub(super) fn open<'a, T: Kernels>(
     }
 }
 
+/// `error`, which the planner returned after `faults`. Without the first fault there would be a plan, so the fault is the
+/// cause.
+fn explain(error: Error, faults: &[FaultReport]) -> Error {
+    match faults.first() {
+        Some(FaultReport { device, task, error: fault, .. }) => Error::Device {
+            device: device.clone(),
+            reason: format!("{task}: {fault}; there is no plan without it: {error}"),
+        },
+        None => error,
+    }
+}
+
 /// Opens the devices of an existing plan.
 pub(super) fn open_planned<'a, T: Kernels>(
     runtime: &Runtime,
@@ -129,15 +142,12 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     }
 }
 
-impl Opened {
-    fn new<T: Kernels>(
-        job: &Job<'_, T>,
-        runtime: &Runtime,
-    ) -> Result<std::result::Result<Self, OpenFailure>> {
+impl<'a, T: Kernels> Opened<'a, T> {
+    fn new(job: &Job<'a, T>, runtime: &Runtime) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
         let devices = OpenDevices::open(plan, runtime)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
-        let mut registrations = Vec::new();
+        let mut registered = RegisteredMatrix::new(job.shared_matrix());
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_columns(job, device, planned.x)?;
             let opened = devices.device(DeviceId(device as u32));
@@ -147,40 +157,41 @@ impl Opened {
                 Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
             if planned.registered.a {
-                for bytes in arrays(job, device) {
-                    match opened.lock().register(bytes) {
-                        Ok(registration) => registrations.push(registration.detached()),
-                        Err(fault) => {
-                            return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
-                        }
-                    }
+                let done = registered.register(&mut opened.lock(), |matrix| arrays(plan, matrix, device));
+                if let Err(fault) = done {
+                    return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
                 }
             }
         }
-        Ok(Ok(Self { devices, accelerators, _registrations: registrations }))
+        Ok(Ok(Self { devices, accelerators, _registered: registered }))
     }
 
     /// Reallocates X on devices that took over chunks and therefore need more rows of X than planned.
-    pub fn hold_x<T: Scalar>(&mut self, job: &Job<'_, T>, planned: &Planned) -> Result<()> {
+    /// The inner error is the device that has no memory for them.
+    pub fn hold_x(
+        &mut self,
+        job: &Job<'_, T>,
+        planned: &Planned,
+    ) -> Result<std::result::Result<(), (DeviceId, Fault)>> {
         for (index, x) in planned.planned.x.iter().enumerate().skip(1) {
             if let Some(Some(accelerator)) = self.accelerators.get_mut(index)
                 && accelerator.x_plan != *x
             {
                 let blocks: Vec<u64> = job.plan().x_block_rows(index, *x);
                 let held = held_columns(job, index, *x)?;
-                let name = job.plan().devices.get(index).map_or("?", |device| &device.name);
-                let result = accelerator.hold((held, *x), &blocks);
-                result.map_err(|fault| fault.into_error(name))?;
+                if let Err(fault) = accelerator.hold((held, *x), &blocks) {
+                    return Ok(Err((DeviceId(index as u32), fault)));
+                }
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }
 
 /// The parts of A's arrays that contain the chunks of device number `index`.
-fn arrays<'a, T: Scalar>(job: &'a Job<'_, T>, index: usize) -> Vec<&'a [u8]> {
-    let (matrix, number) = (job.matrix(), index as u32);
-    let own = job.plan().chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
+fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
+    let number = index as u32;
+    let own = plan.chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
     let rows = own.map(|chunk| match chunk.rows {
         ChunkRows::Rows { begin, end } => (begin, end),
         ChunkRows::Segments { row, .. } => (row, row + 1),

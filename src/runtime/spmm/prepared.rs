@@ -22,6 +22,7 @@ use crate::runtime::matrix::Matrix;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
+use crate::runtime::registrations::register_y;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::runtime::shared_device::SharedDevice;
 use crate::trace::Clock;
@@ -29,8 +30,7 @@ use crate::work::ChunkRows;
 
 /// A product ready to run. It owns its devices' memory and shares the matrix, the pool and the open devices.
 pub struct Prepared<'a, T: Kernels> {
-    // Dropped before the matrix, parts of which it may have registered.
-    opened: Opened,
+    opened: Opened<'a, T>,
     pool: Arc<Pool>,
     job: Job<'a, T>,
     settings: Settings,
@@ -242,11 +242,11 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     }
 
     /// Page-locks X and Y for the devices that copy them in place. If a device refuses, its copies are slower.
-    pub fn register(
+    pub fn register<'xy>(
         &mut self,
-        x: MultiVectorView<'_, T>,
-        y: &mut MultiVectorViewMut<'_, T>,
-    ) -> Vec<Registration<'static>> {
+        x: MultiVectorView<'xy, T>,
+        y: &mut MultiVectorViewMut<'xy, T>,
+    ) -> Vec<Registration<'xy>> {
         let mut registrations = Vec::new();
         for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
             let (wants, alive) = (planned.registered, self.opened.devices.alive.get(index) == Some(&true));
@@ -254,12 +254,12 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 continue;
             };
             let mut device = device.lock();
-            let x: Option<&[u8]> = wants.x.then(|| bytemuck::cast_slice(x.data()));
-            let y: Option<&[u8]> = wants.y.then(|| bytemuck::cast_slice(y.data_mut()));
-            for bytes in x.into_iter().chain(y).filter(|bytes| !bytes.is_empty()) {
-                match device.register(bytes) {
-                    // Detached because Y is written while it is registered. The caller drops it before the borrows end.
-                    Ok(registration) => registrations.push(registration.detached()),
+            let x =
+                (wants.x && !x.data().is_empty()).then(|| device.register(bytemuck::cast_slice(x.data())));
+            let y = (wants.y && !y.data_mut().is_empty()).then(|| register_y(&mut device, y));
+            for registered in x.into_iter().chain(y) {
+                match registered {
+                    Ok(registration) => registrations.push(registration),
                     Err(fault) => {
                         let report = registration_refused(&planned.name, fault);
                         if !self.faults.contains(&report) {
@@ -291,7 +291,12 @@ impl<'a, T: Kernels> Prepared<'a, T> {
             let inputs = BorrowedInputs::new(job, x, scope)?;
             let mut planned = whole.clone();
             loop {
-                opened.hold_x(job, &planned)?;
+                if let Err((device, fault)) = opened.hold_x(job, &planned)? {
+                    recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
+                    let rest = plan.graph(&recovery.remaining).map_err(|error| recovery.explain(error))?;
+                    planned = Arc::new(Planned::new(rest)?);
+                    continue;
+                }
                 let shared = Shared {
                     job,
                     accelerators: &opened.accelerators,
@@ -309,6 +314,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);
                 opened.devices.close_dead(&recovery.remaining.alive);
+                recovery.end_process_if_hung(&round, scope);
                 recorded?;
                 rounds.push(round);
                 if complete || cancelled {
@@ -368,7 +374,9 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         }
         let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
         let Self { pool, job, settings, opened, products, .. } = self;
-        let outcome = borrow_scope(|scope| {
+        let plan = job.plan();
+        let mut recovery = Recovery::new(plan, &opened.devices.alive);
+        let round = borrow_scope(|scope| {
             let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[], scope)?;
             let inputs = BorrowedInputs::new(job, nothing, scope)?;
             let shared = Shared {
@@ -382,12 +390,13 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 outputs: &outputs,
             };
             let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-            opened.devices.run(pool, &planned, &mut binder, None, settings.watchdog_timeout)
+            let outcome = opened.devices.run(pool, &planned, &mut binder, None, settings.watchdog_timeout)?;
+            let round = Round { planned: planned.clone(), outcome };
+            let recorded = recovery.record_round(0, &round);
+            opened.devices.close_dead(&recovery.remaining.alive);
+            recovery.end_process_if_hung(&round, scope);
+            recorded.map(|()| round)
         })?;
-        let plan = self.job.plan();
-        let round = Round { planned, outcome };
-        let mut recovery = Recovery::new(plan, &self.opened.devices.alive);
-        recovery.record_round(0, &round)?;
         if !round.outcome.is_complete() {
             // A device without its part of A cannot compute.
             for fault in &round.outcome.faults {
