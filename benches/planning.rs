@@ -44,7 +44,7 @@ fn main() -> rowloom::Result<()> {
     let folder = tempfile::tempdir().map_err(|source| rowloom::Error::write("a temporary folder", source))?;
     let path = folder.path().join("matrix.rlm");
     let loaded = pool.install(|| generate::<f64>(spec, 1, u64::MAX))?;
-    pool.install(|| cache::write_cache(&path, &loaded.matrix.view(), &loaded.info))?;
+    pool.install(|| cache::write_cache(&path, &loaded.matrix.view(), &loaded.info, None))?;
     drop(loaded);
 
     let limits = ReadOptions { memory_limit_bytes: u64::MAX, ..ReadOptions::default() };

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("band.rlm");
     let start = Instant::now();
-    cache::write_cache(&path, &matrix.view(), &info)?;
+    cache::write_cache(&path, &matrix.view(), &info, None)?;
     println!("write  {:.3} s", start.elapsed().as_secs_f64());
     drop(matrix);
 

@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Place};
+use crate::files::read_text;
 use crate::suggest::did_you_mean;
 
 /// What is wrong with a TOML file, and where.
@@ -47,7 +48,7 @@ impl TomlFile {
 
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
+        let text = read_text(path)?;
         Ok(Self::new(path.display().to_string(), text))
     }
 

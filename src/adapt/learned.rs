@@ -67,7 +67,8 @@ impl Learned {
 
     fn load_from(folder: Option<&Path>, key: LearnedKey) -> Self {
         let read = || {
-            let found: Self = serde_json::from_slice(&std::fs::read(path(folder?, &key)?).ok()?).ok()?;
+            let found: Self =
+                serde_json::from_slice(&files::read_regular(&path(folder?, &key)?).ok()?).ok()?;
             let valid = found.seconds.iter().all(|(_, seconds)| seconds.is_finite() && *seconds > 0.0);
             (found.key == key && valid).then_some(found)
         };

@@ -84,10 +84,11 @@ impl Tuned {
     }
 
     fn load_from(&self, folder: &Path) -> Option<Vec<(Form, f64)>> {
-        let text = std::fs::read(self.path(folder)).ok()?;
+        let text = files::read_regular(&self.path(folder)).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let same = Self { forms: found.forms.clone(), ..self.clone() } == found;
-        same.then_some(found.forms)
+        let valid = found.forms.iter().all(|(_, seconds)| seconds.is_finite() && *seconds > 0.0);
+        (same && valid).then_some(found.forms)
     }
 
     /// Stores the times, if the folder is writable.

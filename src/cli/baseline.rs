@@ -9,6 +9,7 @@ use super::bench_table::with_spread;
 use super::console::Console;
 use super::table::{Table, seconds};
 use crate::error::{Error, Place, Result};
+use crate::files::read_regular;
 use crate::study::{CaseChange, CaseResult, Change, Comparison, TimeRatio, Verdict};
 
 /// What is read of the report.
@@ -21,7 +22,7 @@ struct Report {
 
 /// The cases of a file that `bench --json=FILE` wrote.
 pub fn load(path: &Path) -> Result<Vec<CaseResult>> {
-    let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+    let text = read_regular(path)?;
     let refused = |reason: String| {
         let action = "--baseline takes a file that `rowloom bench --json=FILE` wrote";
         Error::input(Place::file(path), format!("{reason}; {action}"))

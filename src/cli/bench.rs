@@ -9,7 +9,7 @@ use super::bench_table;
 use super::console::{Bar, Console, check_target, write_file};
 use super::kernel_bench::{CaseSink, KernelBench, check_names, facts, open_devices};
 use super::oracle;
-use super::session::{MatrixSource, Session, check_intact};
+use super::session::{MatrixSource, Session, check_intact, if_intact};
 use crate::error::{Error, Result};
 use crate::kernel::Schedule;
 use crate::matrix::{Csr, Dtype};
@@ -63,21 +63,22 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, &under)?;
-        let used = used_columns(loaded.matrix.view());
+        let used = session.pool.install(|| used_columns(loaded.matrix.view()));
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
         for dtype in &arguments.dtype {
-            match dtype {
+            let measured = match dtype {
                 Dtype::F64 => {
-                    bench.matrix(&facts, &loaded.matrix, used, &arguments.k, &mut devices, &mut cases)?
+                    bench.matrix(&facts, &loaded.matrix, used, &arguments.k, &mut devices, &mut cases)
                 }
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
-                    bench.matrix(&facts, &single, used, &arguments.k, &mut devices, &mut cases)?;
+                    check_intact(&loaded.matrix, &source)?;
+                    bench.matrix(&facts, &single, used, &arguments.k, &mut devices, &mut cases)
                 }
-            }
+            };
+            if_intact(&loaded.matrix, &source, measured)?;
         }
-        check_intact(&loaded.matrix, &source)?;
     }
     let cases = cases.done;
     drop(bar);

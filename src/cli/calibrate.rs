@@ -86,7 +86,9 @@ fn is_user_model(output: &Path) -> bool {
 
 /// Writes the model and prints how well it predicts.
 fn finish(model: &Model, output: &Path, fitted: &[KernelFit], console: &Console) -> Result<()> {
-    model.save(output)?;
+    for what in model.save(output)? {
+        console.note(&format!("the measured {what} is out of range and was left out"));
+    }
     console.table(&table(fitted))?;
     let used = if is_user_model(output) {
         "run and plan use it by default".into()

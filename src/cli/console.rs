@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::args::{ColorChoice, Command, CommonArguments};
 use super::dash;
-use super::table::Table;
+use super::table::{Table, printable};
 use crate::error::{Error, Result};
 use crate::files;
 
@@ -110,6 +110,7 @@ impl Console {
     }
 
     fn labelled(&self, label: &str, style: &str, text: &str) {
+        let text = &printable(text);
         match &self.bar {
             Some(bar) => bar.suspend(|| self.write_labelled(label, style, text)),
             None => self.write_labelled(label, style, text),
@@ -129,13 +130,13 @@ impl Console {
     /// A spinner on a terminal, nothing elsewhere; dropping it removes it.
     pub fn spinner(&self, doing: impl Into<String>) -> Spinner {
         if let Some(bar) = &self.bar {
-            bar.set_message(doing.into());
+            bar.set_message(printable(&doing.into()));
             return Spinner(ProgressBar::hidden());
         }
         if self.quiet || !io::stderr().is_terminal() {
             return Spinner(ProgressBar::hidden());
         }
-        let bar = ProgressBar::new_spinner().with_message(doing.into());
+        let bar = ProgressBar::new_spinner().with_message(printable(&doing.into()));
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
@@ -165,6 +166,7 @@ impl Console {
     }
 
     fn bar_of_bytes(&self, message: String, bytes: u64) -> Bar {
+        let message = printable(&message);
         if let Some(bar) = &self.bar {
             bar.set_message(message);
             return Bar(ProgressBar::hidden());
@@ -257,7 +259,7 @@ pub struct Bar(ProgressBar);
 impl Bar {
     /// Sets the message beside the bar.
     pub fn say(&self, doing: &str) {
-        self.0.set_message(doing.to_owned());
+        self.0.set_message(printable(doing));
     }
 
     /// Sets what is done, and the whole where it is known.

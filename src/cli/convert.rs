@@ -6,7 +6,7 @@ use super::convert_check;
 use super::files::{MatrixFile, written};
 use super::no_effect;
 use super::report::{MatrixReport, Report};
-use super::session::{MatrixSource, Session, check_intact, describe};
+use super::session::{MatrixSource, Session, describe, if_intact};
 use super::table::{Table, seconds};
 use crate::error::Result;
 use crate::matrix::{Dtype, Scalar};
@@ -26,12 +26,10 @@ fn run_typed<T: Scalar>(arguments: &ConvertArguments, console: &Console) -> Resu
     let source = MatrixSource::new(&arguments.input);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
-    let checks = if arguments.check { Some(convert_check::check(&matrix, &session, console)?) } else { None };
-    let write_s = match &file {
-        Some(file) => Some(file.write(&matrix, &loaded.info, &session, console)?),
-        None => None,
-    };
-    check_intact(&loaded.matrix, &source)?;
+    let checks = arguments.check.then(|| convert_check::check(&matrix, &session, console)).transpose();
+    let checks = if_intact(&loaded.matrix, &source, checks)?;
+    let write_s = file.as_ref().map(|file| file.write(&loaded, &session, console)).transpose();
+    let write_s = if_intact(&loaded.matrix, &source, write_s)?;
 
     let mut table = Table::facts();
     table.fact("matrix", describe(&matrix, &loaded.info)).fact("loaded in", seconds(load_s));

@@ -8,6 +8,7 @@ use super::console::Console;
 use super::session::Session;
 use super::table::{Table, seconds};
 use crate::error::{Error, Result};
+use crate::matrix::array::check_memory;
 use crate::matrix::{Coo, Csr, CsrView, EllPadded, EllUnpadded, Scalar, convert, convert_serial};
 
 /// The comparison of one conversion.
@@ -182,6 +183,7 @@ pub fn by_columns<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Coo<T>> {
 }
 
 fn zeros<N: bytemuck::Pod>(length: usize) -> Result<Vec<N>> {
+    check_memory("the matrix as coordinates", (length as u64).saturating_mul(size_of::<N>() as u64))?;
     let mut values = Vec::new();
     values.try_reserve_exact(length).map_err(|_| Error::DoesNotFit {
         what: "the matrix as coordinates".into(),

@@ -10,6 +10,7 @@ use super::args::{Arguments, Command, DemoArguments};
 use super::console::{Console, write_file};
 use super::report::Report;
 use crate::error::{Error, Result};
+use crate::files::read_regular;
 
 /// Each step: a sentence, and the arguments of `rowloom`, where `{}` is the folder.
 const STEPS: [(&str, &str); 7] = [
@@ -121,7 +122,7 @@ fn files() -> Vec<&'static str> {
 }
 
 fn verification(report: &Path) -> Result<Value> {
-    let text = std::fs::read(report).map_err(|source| Error::read(report, source))?;
+    let text = read_regular(report)?;
     let report: Value = serde_json::from_slice(&text)
         .map_err(|error| Error::Internal(format!("the demo's report is not JSON: {error}")))?;
     Ok(report.get("verify").cloned().unwrap_or_default())

@@ -1,16 +1,17 @@
 //! The files that commands write. The ending of the name decides the format, before any work is done.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::console::{Console, check_target};
 use super::dash::is_dash;
-use super::session::Session;
+use super::session::{CHANGED, Session};
 use super::table::seconds;
 use crate::error::{Bytes, Error, Result};
 use crate::files::{STANDARD_OUTPUT, Target};
 use crate::matrix::io::{ArrayFormat, Progress, cache, npy, npz_write, write};
-use crate::matrix::{CsrView, MatrixInfo, MultiVector, Scalar};
+use crate::matrix::{Loaded, MatrixInfo, MultiVector, Scalar};
 use crate::work::{ChunkRows, Features, Work};
 
 /// The format of a matrix file.
@@ -54,17 +55,15 @@ impl MatrixFile {
         &self.path
     }
 
-    /// Writes the matrix and returns the seconds that took.
-    pub fn write<T: Scalar>(
-        &self,
-        matrix: &CsrView<'_, T>,
-        info: &MatrixInfo,
-        session: &Session,
-        console: &Console,
-    ) -> Result<f64> {
+    /// Writes the matrix and returns the seconds that took. An existing file stays if the mapped file of the matrix changes.
+    pub fn write<T: Scalar>(&self, loaded: &Loaded<T>, session: &Session, console: &Console) -> Result<f64> {
+        let (matrix, info) = (&loaded.matrix.view(), &loaded.info);
         let bar = console.bar(matrix.nnz() as u64, "entries");
         bar.say(&format!("writing {}", self.path.display()));
-        let advance = |entries| bar.advance(entries);
+        let advance = |entries| {
+            bar.advance(entries);
+            if loaded.matrix.is_intact() { Ok(()) } else { Err(io::Error::other(CHANGED)) }
+        };
         let progress = Some(Progress(&advance));
         let start = Instant::now();
         session.pool.install(|| match self.format {
@@ -78,7 +77,7 @@ impl MatrixFile {
                 let features =
                     serde_json::to_value(features).map_err(|error| Error::Internal(error.to_string()))?;
                 let info = MatrixInfo { features: Some(features), ..info.clone() };
-                cache::write_cache(&self.path, matrix, &info)
+                cache::write_cache(&self.path, matrix, &info, progress)
             }
         })?;
         Ok(start.elapsed().as_secs_f64())

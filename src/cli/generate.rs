@@ -24,7 +24,7 @@ fn run_typed<T: Scalar>(arguments: &GenerateArguments, console: &Console) -> Res
     let source = MatrixSource::Generated(spec.to_owned());
     let (loaded, generate_s) = session.load::<T>(&source, false, console)?;
     let matrix = loaded.matrix.view();
-    let write_s = file.write(&matrix, &loaded.info, &session, console)?;
+    let write_s = file.write(&loaded, &session, console)?;
 
     let mut table = Table::facts();
     table

@@ -28,14 +28,16 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
     let matrix = loaded.matrix.view();
     let spinner = console.spinner("computing row statistics");
     let statistics = session.pool.install(|| RowStatistics::of(&matrix));
-    if let Some(path) = &arguments.spy {
+    let picture = arguments.spy.as_ref().map(|path| {
         let title =
             format!("{}{}", loaded.info.name, if loaded.info.synthetic { " (synthetic)" } else { "" });
-        let picture = session.pool.install(|| spy_svg(&matrix, &title));
-        write_file(path, picture.as_bytes())?;
-    }
+        (path, session.pool.install(|| spy_svg(&matrix, &title)))
+    });
     drop(spinner);
     check_intact(&loaded.matrix, &source)?;
+    if let Some((path, picture)) = picture {
+        write_file(path, picture.as_bytes())?;
+    }
 
     let mut table = Table::facts();
     table.fact("matrix", describe(&matrix, &loaded.info)).fact("stored as", stored_as(&loaded.info));

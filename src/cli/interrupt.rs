@@ -1,14 +1,17 @@
 //! SIGINT and SIGTERM end the program with exit code 130 and leave no partial file.
 //!
 //! A signal ends the program at once, and unfinished files are removed. Commands that measure call [`Interrupt::defer`]:
-//! the first signal then only sets a flag, so that the results so far are still reported; a second signal ends the program
-//! at once. A write that is under way when the first signal arrives has [`WRITE_GRACE`] to finish.
+//! the first signal then only sets a flag, so that the results so far are still reported. The command has [`STOP_GRACE`] to
+//! end by itself, and a write that is under way then has [`WRITE_GRACE`] more; after that, and with a second signal, the program
+//! ends at once.
+//!
+//! A write beyond the limit of the file size fails like one to a full disk; its signal is ignored.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -18,10 +21,13 @@ use crate::files;
 /// The exit code of an interrupted command.
 const EXIT_CODE: i32 = 130;
 
-/// How long a write may go on after the first signal.
+/// How long a command may take to end by itself after the first signal.
+const STOP_GRACE: Duration = Duration::from_millis(700);
+
+/// How much longer a write that is under way then may take.
 const WRITE_GRACE: Duration = Duration::from_millis(500);
 
-/// How often an unfinished write is looked for meanwhile.
+/// How often a second signal and an unfinished write are looked for meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether a signal asked the program to stop.
@@ -36,11 +42,18 @@ impl Interrupt {
     pub fn watch() -> Result<&'static Self> {
         static INTERRUPT: OnceLock<Interrupt> = OnceLock::new();
         if INTERRUPT.get().is_none() {
-            let failed = |error| Error::Internal(format!("signals cannot be watched: {error}"));
+            let failed = |error: std::io::Error| {
+                let reason = format!(
+                    "signals cannot be watched: {error}; raise the limit of threads or of open files"
+                );
+                Error::Device { device: "cpu".into(), reason }
+            };
+            // The flag is never read: a handler of any kind keeps the signal from ending the program.
+            signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
             let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
             let interrupt = INTERRUPT
                 .get_or_init(|| Self { asked: AtomicBool::new(false), deferred: AtomicBool::new(false) });
-            let handle = move || signals.forever().for_each(|_| interrupt.signalled());
+            let handle = move || interrupt.handle(&mut signals);
             std::thread::Builder::new().name("rowloom-signals".into()).spawn(handle).map_err(failed)?;
         }
         let interrupt = INTERRUPT.get().ok_or_else(|| Error::Internal("signals are not watched".into()))?;
@@ -48,11 +61,16 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// What a signal does.
-    fn signalled(&self) {
-        let first = !self.asked.swap(true, Ordering::SeqCst);
-        if first && self.deferred.load(Ordering::SeqCst) && writes_finish(WRITE_GRACE) {
-            return;
+    /// Waits for a signal and ends the program, at once or where the command does not end by itself.
+    fn handle(&self, signals: &mut Signals) {
+        while signals.wait().next().is_none() {}
+        self.asked.store(true, Ordering::SeqCst);
+        if self.deferred.load(Ordering::SeqCst) {
+            let start = Instant::now();
+            let grace = || if files::unfinished().is_empty() { STOP_GRACE } else { STOP_GRACE + WRITE_GRACE };
+            while signals.pending().next().is_none() && start.elapsed() < grace() {
+                std::thread::sleep(POLL_INTERVAL);
+            }
         }
         files::discard_unfinished();
         low_level::exit(EXIT_CODE);
@@ -76,21 +94,5 @@ impl Interrupt {
     /// [`Error::Interrupted`] if a signal came.
     pub fn check(&self) -> Result<()> {
         if self.asked() { Err(Error::Interrupted) } else { Ok(()) }
-    }
-}
-
-/// Whether all writes that are under way now finish within `grace`.
-fn writes_finish(grace: Duration) -> bool {
-    let writes = files::unfinished();
-    let start = Instant::now();
-    loop {
-        let now = files::unfinished();
-        if !writes.iter().any(|write| now.contains(write)) {
-            return true;
-        }
-        if start.elapsed() >= grace {
-            return false;
-        }
-        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -5,7 +5,7 @@ use super::console::Console;
 use super::options::{Devices, XSource};
 use super::planning::runtime;
 use super::report::hash;
-use super::session::Session;
+use super::session::{Session, changed};
 use super::x;
 use crate::device::cuda::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix, card_number};
 use crate::error::{Error, Result};
@@ -168,6 +168,9 @@ impl<'a> KernelBench<'a> {
                 let Some(kernels) = kernels else { return Ok(()) };
                 let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
                 let compulsory_bytes = compulsory_bytes(rows, nnz, used_columns, k as u64, T::DTYPE);
+                if !matrix.is_intact() {
+                    return Err(changed(facts.name.clone()));
+                }
                 sink.take(CaseResult {
                     device: (*device).into(),
                     matrix: facts.name.clone(),

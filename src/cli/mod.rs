@@ -64,6 +64,7 @@ pub use args::{Arguments, Command};
 pub use console::Console;
 
 use interrupt::Interrupt;
+use rayon::ThreadPoolBuilder;
 
 use crate::error::{Error, Result};
 use crate::files::STANDARD_OUTPUT;
@@ -103,6 +104,7 @@ fn wrong_usage(words: &[OsString], reason: String) -> clap::Error {
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
     Interrupt::watch()?;
+    limit_global_pool()?;
     paths::check(command)?;
     console.check_json_target()?;
     match command {
@@ -120,6 +122,18 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Demo(arguments) => demo::run(arguments, console),
         Command::Completions(arguments) => completions::run(arguments, console),
         Command::Man(arguments) => man::run(arguments, console),
+    }
+}
+
+/// Gives work outside the pool of a command a single thread, whatever `RAYON_NUM_THREADS` says.
+fn limit_global_pool() -> Result<()> {
+    match ThreadPoolBuilder::new().num_threads(1).build_global() {
+        // Without a source the error is that the pool exists already.
+        Err(error) if std::error::Error::source(&error).is_some() => Err(Error::Device {
+            device: "cpu".into(),
+            reason: format!("no thread can be started: {error}; raise the limit of threads"),
+        }),
+        _ => Ok(()),
     }
 }
 

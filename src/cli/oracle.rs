@@ -7,7 +7,7 @@ use super::console::Console;
 use super::kernel_bench::open_devices;
 use super::options::XSource;
 use super::report::{Report, machine_report};
-use super::session::{MatrixSource, Session, check_intact};
+use super::session::{MatrixSource, Session, if_intact};
 use super::table::{Table, percent, seconds};
 use super::x;
 use crate::cost::{Form, eligible};
@@ -40,7 +40,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         let (loaded, _) = session.load::<f64>(&source, false, console)?;
         for dtype in &arguments.dtype {
             let name = &loaded.info.name;
-            match dtype {
+            let measured = match dtype {
                 Dtype::F64 => measure_matrix(
                     arguments,
                     &session,
@@ -49,14 +49,14 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
                     &loaded.matrix,
                     &mut devices,
                     &mut cases,
-                )?,
+                ),
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
-                    measure_matrix(arguments, &session, console, name, &single, &mut devices, &mut cases)?;
+                    measure_matrix(arguments, &session, console, name, &single, &mut devices, &mut cases)
                 }
-            }
+            };
+            if_intact(&loaded.matrix, &source, measured)?;
         }
-        check_intact(&loaded.matrix, &source)?;
     }
     show(&cases, console)?;
     console.json(&json(&cases, arguments, &session))?;

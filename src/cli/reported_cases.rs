@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cost::{Form, Profile, Reference, Sample};
 use crate::error::{Error, Place, Result};
+use crate::files::read_regular;
 use crate::matrix::Dtype;
 use crate::study::forms_by_name;
 use crate::work::Features;
@@ -52,7 +53,7 @@ struct ReportedTimes {
 
 /// The cases of a report.
 pub fn load(path: &Path) -> Result<Vec<ReportedCase>> {
-    let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+    let text = read_regular(path)?;
     let report: Report = serde_json::from_slice(&text).map_err(|error| {
         let reason =
             format!("not a report of rowloom bench: {error}; write one with `rowloom bench --json=FILE`");

@@ -15,7 +15,7 @@ use super::planning;
 use super::recording::Recording;
 use super::run_report::{self, Outcome};
 use super::run_simulated;
-use super::session::{MatrixSource, Session, check_intact, features};
+use super::session::{MatrixSource, Session, check_intact, features, if_intact};
 use super::x;
 use crate::adapt::{Computation, kernel_ratios};
 use crate::cost::Refined;
@@ -51,6 +51,9 @@ pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
             let reason = format!("the plan cannot be run: {what}; make it again with rowloom plan --save");
             Err(Error::input(Place::file(path), reason))
         }
+        (Err(Error::Input { place, reason }), Some(path)) if place.source == Plan::PLACE => {
+            Err(Error::input(Place::file(path), format!("the plan is invalid: {reason}")))
+        }
         (done, _) => done,
     }
 }
@@ -63,15 +66,34 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let saved = arguments.plan.as_deref().map(Plan::load).transpose()?;
     let clock = Clock::start();
     let recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
-    let mut session = Session::open(&arguments.matrix_arguments)?;
+    let session = Session::open(&arguments.matrix_arguments)?;
     let runtime = planning::runtime(planning, &session, clock)?;
     // GPUs that were named are opened while the matrix is read.
     runtime.start_opening();
     let source = MatrixSource::new(&arguments.matrix);
     let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
+    let done =
+        multiply(arguments, console, session, runtime, &source, &loaded, load_s, saved, recording, output);
+    done.or_else(|error| if_intact(&loaded.matrix, &source, Err(error)))
+}
+
+/// Plans, multiplies and reports, once the matrix is loaded.
+#[expect(clippy::too_many_arguments, reason = "the state of `run` once the matrix is loaded")]
+fn multiply<T: Kernels>(
+    arguments: &RunArguments,
+    console: &Console,
+    mut session: Session,
+    runtime: Runtime,
+    source: &MatrixSource,
+    loaded: &Loaded<T>,
+    load_s: f64,
+    saved: Option<Plan>,
+    recording: Option<Recording>,
+    output: Option<DenseFile>,
+) -> Result<()> {
     let matrix = loaded.matrix.view();
     if run_simulated::is_asked_for(arguments, saved.as_ref()) {
-        return run_simulated::run(arguments, console, &session, &source, &loaded, load_s, saved, recording);
+        return run_simulated::run(arguments, console, &session, source, loaded, load_s, saved, recording);
     }
 
     let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
@@ -92,7 +114,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 
     let mut product = {
         let _span = tracing::info_span!("plan").entered();
-        build(arguments, &session, console, &runtime, &loaded, k, limit, saved)?
+        build(arguments, &session, console, &runtime, loaded, k, limit, saved)?
     };
     {
         let _span = tracing::info_span!("prepare").entered();
@@ -114,7 +136,7 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     } else {
         None
     };
-    check_intact(&loaded.matrix, &source)?;
+    check_intact(&loaded.matrix, source)?;
     if let (Some(file), true) = (&output, complete) {
         file.write(&y, x_format)?;
     }
@@ -126,8 +148,8 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let outcome = Outcome {
         arguments,
         session: &session,
-        source: &source,
-        loaded: &loaded,
+        source,
+        loaded,
         load_s,
         plan_s: Some(product.plan_s()),
         prepare_s: product.prepare_s(),
@@ -178,7 +200,8 @@ fn build<'a, T: Kernels>(
     let (builder, kinds) = match saved {
         Some(plan) => {
             let kinds = DeviceKinds::of_plan(&plan);
-            let found = Work::spmm(&matrix, k)?.fingerprint();
+            let work = Work::spmm(&matrix, k)?;
+            let found = session.pool.install(|| work.fingerprint());
             plan.check_fits(&found, k as u64, T::DTYPE)?;
             (builder.plan(plan), Some(kinds))
         }

@@ -71,7 +71,8 @@ pub fn run<T: Kernels>(
             }
         }
     };
-    plan.check_fits(&work.fingerprint(), k as u64, T::DTYPE)?;
+    let fingerprint = session.pool.install(|| work.fingerprint());
+    plan.check_fits(&fingerprint, k as u64, T::DTYPE)?;
     let plan_s = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let simulated = Simulated::new(&plan)?;

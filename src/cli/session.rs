@@ -15,6 +15,7 @@ use super::table::count;
 use crate::device::cuda::Driver;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
+use crate::matrix::array::limit_memory;
 use crate::matrix::generate::generate;
 use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
@@ -94,6 +95,7 @@ impl Session {
     pub fn with(threads: Option<usize>, seed: u64) -> Result<Self> {
         let interrupt = Interrupt::watch()?;
         let machine = Machine::detect();
+        limit_memory(machine.memory_limit_bytes());
         let pool = Arc::new(Pool::new(&machine, threads)?);
         let provenance = Provenance::now(&machine, seed);
         Ok(Self { machine, pool, interrupt, seed, provenance })
@@ -129,7 +131,10 @@ impl Session {
             MatrixSource::Collection(_) => return Err(Error::Internal("an archive was not fetched".into())),
             MatrixSource::File(path) => {
                 let bar = console.byte_bar(path, "reading");
-                let advance = |bytes| bar.advance(bytes);
+                let advance = |bytes| {
+                    bar.advance(bytes);
+                    Ok(())
+                };
                 let progress = Some(Progress(&advance));
                 let input = standard_input::open(path, memory_limit_bytes)?;
                 let options = ReadOptions { memory_limit_bytes, finite, progress };
@@ -148,13 +153,24 @@ impl Session {
     }
 }
 
-/// An error if the memory-mapped file of `matrix` was truncated meanwhile, which invalidates every result.
+/// An error if the memory-mapped file of `matrix` changed meanwhile, which invalidates every result.
 pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result<()> {
-    if matrix.is_intact() {
-        return Ok(());
-    }
-    let place = Place { source: source.name(), line: None, column: None };
-    Err(Error::input(place, "the file was truncated while it was in use; restore it and run again"))
+    if matrix.is_intact() { Ok(()) } else { Err(changed(source.name())) }
+}
+
+/// The error of a matrix that is not intact.
+pub fn changed(source: String) -> Error {
+    Error::input(Place { source, line: None, column: None }, CHANGED)
+}
+
+/// What happened to a file whose matrix is not intact.
+pub const CHANGED: &str = "the file was changed or cut short while it was in use; restore it and run again";
+
+/// `done`, unless the mapped file of `matrix` changed meanwhile: no result of changed values is valid, and an error is likely
+/// to be a consequence.
+pub fn if_intact<T: Scalar, R>(matrix: &Csr<T>, source: &MatrixSource, done: Result<R>) -> Result<R> {
+    check_intact(matrix, source)?;
+    done
 }
 
 /// The features of a matrix, where its cache file has them.

@@ -18,6 +18,7 @@ use super::table::count_of;
 use super::{study_check, study_conversion, study_estimate, study_run, study_solver};
 use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
+use crate::files::read_text;
 use crate::matrix::{Csr, Dtype};
 use crate::study::{
     Case, Journal, KernelNames, MatrixFacts, Measured, Record, StudyConfig, StudySubject, compulsory_bytes,
@@ -133,7 +134,7 @@ pub fn outputs(arguments: &StudyArguments) -> Vec<(PathBuf, Output)> {
 /// A hash of the cost model that plans are made with.
 fn model_of() -> Result<Option<String>> {
     let Some((path, _)) = Model::named(MODEL)? else { return Ok(None) };
-    let text = std::fs::read_to_string(&path).map_err(|source| Error::read(&path, source))?;
+    let text = read_text(&path)?;
     Ok(Some(key_of(&Value::from(text))))
 }
 
@@ -173,6 +174,13 @@ struct LoadedMatrix {
     single: Option<Csr<f32>>,
     facts: MatrixFacts,
     used_columns: u64,
+}
+
+impl LoadedMatrix {
+    /// An error if the file of the matrix changed since it was loaded.
+    fn check(&self) -> Result<()> {
+        check_intact(&self.double, &MatrixSource::new(self.name.as_ref()))
+    }
 }
 
 /// A study in progress.
@@ -282,12 +290,13 @@ impl Study<'_> {
         }
         self.session.interrupt.defer();
         self.load(first)?;
-        match first.subject {
+        let measured = match first.subject {
             StudySubject::Kernel => self.kernels(&open),
             StudySubject::Run => self.run(first, timeline_keys),
             StudySubject::Conversion => self.conversions(first),
             StudySubject::PowerIteration | StudySubject::SubspaceIteration => self.solve(first),
-        }
+        };
+        measured.or_else(|error| self.loaded()?.check().and(Err(error)))
     }
 
     /// Loads the matrix of a case unless it is loaded already.
@@ -300,7 +309,7 @@ impl Study<'_> {
             self.loaded = Some(LoadedMatrix {
                 name: case.matrix.clone(),
                 facts: facts(&loaded.info.name, loaded.matrix.view()),
-                used_columns: used_columns(loaded.matrix.view()),
+                used_columns: self.session.pool.install(|| used_columns(loaded.matrix.view())),
                 double: loaded.matrix,
                 single: None,
             });
@@ -309,6 +318,7 @@ impl Study<'_> {
             && loaded.single.is_none()
         {
             loaded.single = Some(self.session.pool.install(|| loaded.double.cast())?);
+            loaded.check()?;
         }
         Ok(())
     }
@@ -336,6 +346,7 @@ impl Study<'_> {
 
     /// Adds a finished case to the journal and the results.
     fn keep(&mut self, case: &Case, records: Vec<Record>) -> Result<()> {
+        self.loaded()?.check()?;
         self.journal.append(&self.key(case), &records)?;
         self.records.extend(records);
         self.finished += 1;

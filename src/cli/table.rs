@@ -41,13 +41,16 @@ impl Table {
 
     /// Adds a fact.
     pub fn fact(&mut self, name: &str, value: impl ToString) -> &mut Self {
-        self.inner.add_row([Cell::new(name).add_attribute(Attribute::Bold), Cell::new(value.to_string())]);
+        self.inner.add_row([
+            Cell::new(name).add_attribute(Attribute::Bold),
+            Cell::new(printable(&value.to_string())),
+        ]);
         self
     }
 
     /// Adds a line under the headings.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) -> &mut Self {
-        self.inner.add_row(cells);
+        self.inner.add_row(cells.map(|cell| printable(&cell)));
         self
     }
 
@@ -67,6 +70,19 @@ fn plain() -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table
+}
+
+/// The text with its control characters escaped, except line ends: names of files and matrices must not control the terminal.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => shown.push('\n'),
+            _ if letter.is_control() => shown.extend(letter.escape_default()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// A whole number with separated thousands: `4,007,383`.

@@ -30,10 +30,10 @@ pub fn tune<T: Kernels>(
 ) -> Result<()> {
     let work = Work::spmm(&matrix, k)?;
     let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-    let features = session.pool.install(|| Features::of(&work, &all));
+    let (features, fingerprint) = session.pool.install(|| (Features::of(&work, &all), work.fingerprint()));
     for device in specs {
         let mut tuned = Tuned {
-            matrix: work.fingerprint(),
+            matrix: fingerprint.clone(),
             k: k as u64,
             dtype: T::DTYPE,
             device: device.profile.name.clone(),

@@ -24,7 +24,7 @@ pub use fit::{Sample, fit, fit_factors};
 pub use form::{Form, eligible};
 pub use model::{DeviceModel, Model};
 pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
-pub use profile::{Correction, HostRates, Link, Load, Profile};
+pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};
 pub use reference::Reference;
 pub use refined::Refined;
 pub use regressors::{REGRESSORS, names as regressor_names};

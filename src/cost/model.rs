@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::kernels::are_valid;
-use super::profile::{HostRates, Profile};
+use super::profile::{HostRates, Profile, VALID_RATES};
 use super::shape::SHAPES;
 use crate::error::{Error, Result};
 use crate::files;
@@ -80,6 +80,16 @@ impl Model {
             let advice = "`rowloom calibrate` writes such files; --model none plans without one";
             Error::input(place, format!("{reason}; {advice}"))
         })?;
+        if let Some(host) = model.host.as_ref().filter(|host| !host.is_valid()) {
+            let is_valid = |rate: f64| VALID_RATES.contains(&rate);
+            let key = match (is_valid(host.memory_gb_per_s), is_valid(host.copy_gb_per_s)) {
+                (false, _) => "memory_gb_per_s",
+                (_, false) => "copy_gb_per_s",
+                _ => "cores",
+            };
+            let reason = format!("the host's {key} is outside its range; run `rowloom calibrate` again");
+            return Err(Error::input(file.place_of(&["host", key]), reason));
+        }
         for (number, device) in model.devices.iter().enumerate() {
             let weights =
                 device.weights.iter().map(|(shape, weights)| ("weights", shape, are_valid(weights)));
@@ -102,9 +112,10 @@ impl Model {
         Ok(model)
     }
 
-    /// Writes the model atomically.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let text = toml::to_string(self)
+    /// Writes the model atomically, without measurements that [`Self::load`] would refuse. Returns the names of those left out.
+    pub fn save(&self, path: &Path) -> Result<Vec<String>> {
+        let (model, left_out) = self.valid();
+        let text = toml::to_string(&model)
             .map_err(|error| Error::Internal(format!("the model cannot be written as TOML: {error}")))?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
@@ -112,7 +123,33 @@ impl Model {
         files::replace(path, |file| {
             writeln!(file, "# Measured by rowloom calibrate; --model none leaves it out.\n")?;
             file.write_all(text.as_bytes())
-        })
+        })?;
+        Ok(left_out)
+    }
+
+    /// The part of the model that is in its valid ranges, and the names of the rest.
+    fn valid(&self) -> (Self, Vec<String>) {
+        let (mut model, mut left_out) = (self.clone(), Vec::new());
+        if model.host.as_ref().is_some_and(|host| !host.is_valid()) {
+            model.host = None;
+            left_out.push("rates of the host".into());
+        }
+        for device in &mut model.devices {
+            let name = device.name.clone();
+            device.weights.retain(|shape, weights| {
+                are_valid(weights) || {
+                    left_out.push(format!("weights of {shape} on {name}"));
+                    false
+                }
+            });
+            device.factors.retain(|shape, factor| {
+                VALID_FACTORS.contains(factor) || {
+                    left_out.push(format!("factor of {shape} on {name}"));
+                    false
+                }
+            });
+        }
+        (model, left_out)
     }
 
     /// Applies the calibration to `profile`, of a card or of a CPU with `threads` threads. Returns whether there was one.
@@ -156,6 +193,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("model.toml");
         model().save(&path).unwrap();
+        assert_eq!(Model::load(&path).unwrap(), model());
+    }
+
+    #[test]
+    fn rates_out_of_range_are_refused_and_never_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.toml");
+        for wrong in ["0", "0.0", "-5.0", "nan", "inf", "1e300"] {
+            for (memory, copy) in [(wrong, "10.0"), ("10.0", wrong)] {
+                std::fs::write(
+                    &path,
+                    format!("[host]\ncores = 2\nmemory_gb_per_s = {memory}\ncopy_gb_per_s = {copy}\n"),
+                )
+                .unwrap();
+                assert_eq!(Model::load(&path).unwrap_err().exit_code(), 3, "{memory} {copy}");
+            }
+        }
+        let mut measured = model();
+        measured.host = Some(HostRates { cores: 2, memory_gb_per_s: f64::NAN, copy_gb_per_s: 10.0 });
+        measured.devices[1].weights.insert("sell".into(), vec![f64::INFINITY; REGRESSORS]);
+        measured.devices[1].factors.insert("hybrid".into(), 0.0);
+        assert_eq!(measured.save(&path).unwrap().len(), 3);
         assert_eq!(Model::load(&path).unwrap(), model());
     }
 

@@ -231,7 +231,16 @@ impl Profile {
     }
 }
 
+/// Valid bandwidths in GB/s.
+pub const VALID_RATES: std::ops::RangeInclusive<f64> = 1e-6..=1e9;
+
 impl HostRates {
+    /// Whether the number of cores and both bandwidths are in their valid ranges.
+    pub fn is_valid(&self) -> bool {
+        self.cores > 0
+            && [self.memory_gb_per_s, self.copy_gb_per_s].iter().all(|rate| VALID_RATES.contains(rate))
+    }
+
     /// Seconds to copy bytes within the host's memory.
     pub fn copy_s(&self, bytes: u64) -> f64 {
         seconds(bytes, self.copy_gb_per_s)

@@ -42,10 +42,17 @@ impl Refined {
         model.with_extension("refined.toml")
     }
 
-    /// Loads the factors; none where the file is missing or damaged, since runs learn them again.
+    /// Loads the factors; none where the file is missing or damaged, since runs learn them again. A factor that no run can have
+    /// learned is damage.
     pub fn load(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        toml::from_str(&text).unwrap_or_default()
+        let text = files::read_text(path).unwrap_or_default();
+        let found: Self = toml::from_str(&text).unwrap_or_default();
+        let mut factors = found.devices.iter().flat_map(|device| device.kernels.values());
+        if factors.all(|factor| (1.0 / MAX_FACTOR..=MAX_FACTOR).contains(factor)) {
+            found
+        } else {
+            Self::default()
+        }
     }
 
     /// Writes the factors atomically.
@@ -130,6 +137,12 @@ mod tests {
         refined.learn(&cpu_profile(2, 1 << 30).unwrap(), 2, KernelId::CpuCsr, 1.5);
         refined.save(&path).unwrap();
         assert_eq!(Refined::load(&path), refined);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let number = text.split("= ").last().unwrap().trim();
+        for wrong in ["0.0", "-5.0", "nan", "inf", "1e9"] {
+            std::fs::write(&path, text.replace(number, wrong)).unwrap();
+            assert_eq!(Refined::load(&path), Refined::default(), "{wrong}");
+        }
         std::fs::write(&path, "no such thing").unwrap();
         assert_eq!(Refined::load(&path), Refined::default());
     }

@@ -7,14 +7,61 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 
 /// Buffers of at least this size are separate anonymous mappings, for which huge pages are requested.
 const MIN_MAPPED_BYTES: usize = 1 << 20;
+
+/// Bytes that this process may use; unlimited until [`limit_memory`] is called.
+static MEMORY_LIMIT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Bytes of the separate mappings of all buffers, whether their pages are in use yet or not.
+static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The share of the limit that is left for everything that is not a large array.
+const RESERVED_SHARE: u64 = 16;
+
+/// Sets the memory that this process may use, such as the limit of its control group. Larger arrays are then refused: the system
+/// would not refuse them, but end the process when their pages are used.
+pub fn limit_memory(bytes: u64) {
+    MEMORY_LIMIT_BYTES.store(bytes, Ordering::Relaxed);
+}
+
+/// An error if `bytes` more would exceed the memory that this process may use.
+pub fn check_memory(what: &str, bytes: u64) -> Result<()> {
+    let limit_bytes = MEMORY_LIMIT_BYTES.load(Ordering::Relaxed);
+    if bytes < MIN_MAPPED_BYTES as u64 || limit_bytes == u64::MAX {
+        return Ok(());
+    }
+    let used_bytes = private_bytes().max(MAPPED_BYTES.load(Ordering::Relaxed));
+    let limit_bytes = limit_bytes - limit_bytes / RESERVED_SHARE;
+    if used_bytes.saturating_add(bytes) <= limit_bytes {
+        return Ok(());
+    }
+    Err(Error::DoesNotFit {
+        what: format!("{what} ({}) with the memory in use", Bytes(bytes)),
+        needed_bytes: used_bytes.saturating_add(bytes),
+        limit_bytes,
+        advice: "use a smaller matrix or fewer columns, or raise the limit of the control group".into(),
+    })
+}
+
+/// Bytes of this process in memory that belong to no file; zero where the system does not report them.
+fn private_bytes() -> u64 {
+    let pages = || {
+        let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+        let mut words = text.split(' ').skip(1).map(|word| word.trim().parse::<u64>().ok());
+        let (resident, shared) = (words.next()??, words.next()??);
+        Some(resident.saturating_sub(shared))
+    };
+    pages().unwrap_or(0).saturating_mul(PAGE_BYTES)
+}
+
+/// The size of a page on the supported machines.
+const PAGE_BYTES: u64 = 4096;
 
 /// One cache line: the element of small buffers, which gives them their alignment.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -43,10 +90,12 @@ impl<T: Pod> AlignedBuffer<T> {
             advice: "the system refused the memory; free some or choose a smaller matrix".into(),
         };
         let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| no_memory(u64::MAX))?;
+        check_memory("an array", bytes as u64)?;
         let memory = if bytes >= MIN_MAPPED_BYTES {
             let pages = MmapMut::map_anon(bytes).map_err(|_| no_memory(bytes as u64))?;
             // Advice only: without huge pages there are more TLB misses.
             let _ = pages.advise(memmap2::Advice::HugePage);
+            MAPPED_BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
             Memory::Pages(pages)
         } else {
             let mut lines = Vec::new();
@@ -63,6 +112,14 @@ impl<T: Pod> AlignedBuffer<T> {
         let mut buffer = Self::zeroed(values.len())?;
         buffer.copy_from_slice(values);
         Ok(buffer)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Pages(pages) = self {
+            MAPPED_BYTES.fetch_sub(pages.len() as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -101,7 +158,7 @@ pub trait SharedBytes: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Whether the bytes are unchanged since the beginning: false after a mapped file was truncated.
+    /// Whether the bytes are unchanged since the beginning: false after a mapped file was truncated or overwritten.
     fn is_intact(&self) -> bool {
         true
     }
@@ -133,7 +190,12 @@ impl<T: Pod> Array<T> {
         Some(Self::Window(Window { owner, range, element: PhantomData }))
     }
 
-    /// Whether the elements are unchanged since the beginning; only those of a mapped file that was truncated are not.
+    /// Whether the elements are in shared bytes, which may change at any moment.
+    pub fn is_window(&self) -> bool {
+        matches!(self, Self::Window(_))
+    }
+
+    /// Whether the elements are unchanged since the beginning; only those of a mapped file can change.
     pub fn is_intact(&self) -> bool {
         match self {
             Self::Vector(_) | Self::Aligned(_) => true,

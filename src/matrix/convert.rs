@@ -11,7 +11,7 @@ use std::mem::take;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::array::AlignedBuffer;
+use super::array::{AlignedBuffer, check_memory};
 use super::coo::Coo;
 use super::csr::{Csr, CsrView};
 use super::ell::{EllPadded, EllUnpadded, PADDING};
@@ -362,6 +362,7 @@ pub(super) fn entries<'a, T: Scalar>(csr: &CsrView<'a, T>) -> (&'a [u32], &'a [T
 }
 
 fn zeros<V: Pod>(length: usize) -> Result<Vec<V>> {
+    check_memory("a converted array", (length as u64).saturating_mul(size_of::<V>() as u64))?;
     bytemuck::try_zeroed_vec(length).map_err(|()| Error::DoesNotFit {
         what: "a converted array".into(),
         needed_bytes: (length as u64).saturating_mul(size_of::<V>() as u64),

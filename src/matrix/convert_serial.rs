@@ -3,6 +3,7 @@
 //! Every conversion goes through a list of rows. They check [`convert`](super::convert) in tests and in
 //! `rowloom convert --check`.
 
+use super::array::check_memory;
 use super::convert::padded_slots;
 use super::coo::Coo;
 use super::csr::{Csr, CsrView};
@@ -59,6 +60,13 @@ pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadde
 
 /// The entries of each row, sorted by column, duplicates summed.
 fn summed_rows<T: Scalar>(coo: &Coo<T>) -> Result<Rows<T>> {
+    let entry_bytes = size_of::<(u32, T)>() as u64;
+    let list_bytes = size_of::<Vec<(u32, T)>>() as u64;
+    // A growing list has up to twice the size of its entries, and its old copy while it grows.
+    check_memory(
+        "lists of the entries of all rows",
+        coo.len() as u64 * 3 * entry_bytes + coo.rows() as u64 * list_bytes,
+    )?;
     let mut rows: Rows<T> = Vec::new();
     rows.try_reserve_exact(coo.rows()).map_err(|_| Error::DoesNotFit {
         what: format!("a list of {} rows", coo.rows()),

@@ -1,7 +1,8 @@
 //! Compressed sparse rows (CSR), from which all other formats are converted.
 //!
 //! Invariant of every `Csr`: row pointers start at zero, do not decrease and end at the number of nonzeros; every column is
-//! inside the matrix. Kernels rely on it without further checks.
+//! inside the matrix. Kernels rely on it without further checks, so row pointers and columns are in memory that cannot change;
+//! values may be in a mapped file.
 
 use std::ops::Range;
 
@@ -33,13 +34,11 @@ impl<T: Scalar> Csr<T> {
         columns: impl Into<Array<u32>>,
         values: impl Into<Array<T>>,
     ) -> Result<Self> {
-        let matrix = Self {
-            rows,
-            cols,
-            row_pointers: row_pointers.into(),
-            columns: columns.into(),
-            values: values.into(),
-        };
+        let (row_pointers, columns, values) = (row_pointers.into(), columns.into(), values.into());
+        if row_pointers.is_window() || columns.is_window() {
+            return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
+        }
+        let matrix = Self { rows, cols, row_pointers, columns, values };
         matrix.view().check()?;
         Ok(matrix)
     }
@@ -75,10 +74,10 @@ impl<T: Scalar> Csr<T> {
         self.view().bytes()
     }
 
-    /// Whether the entries are unchanged since they were read. If the mapped file of a matrix is truncated, its lost entries read
-    /// as zeros: access stays safe, but results computed since then are invalid.
+    /// Whether the values are unchanged since they were read. If another program changes the mapped file of a matrix, access
+    /// stays safe, but results computed since then are invalid.
     pub fn is_intact(&self) -> bool {
-        self.row_pointers.is_intact() && self.columns.is_intact() && self.values.is_intact()
+        self.values.is_intact()
     }
 
     /// A view of the whole matrix.

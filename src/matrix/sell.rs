@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 pub use rowloom_cpu::FIRST_OF_ROW;
 
+use super::array::check_memory;
 use super::csr::CsrView;
 use super::ell::PADDING;
 use super::scalar::Scalar;
@@ -81,6 +82,8 @@ impl<T: Scalar> SlicedEll<T> {
                 advice: "use CSR, which stores no padding".into(),
             });
         }
+
+        check_memory("sliced ELLPACK", needed)?;
 
         let mut result = Self {
             rows: matrix.rows(),

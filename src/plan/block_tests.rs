@@ -55,7 +55,7 @@ fn a_damaged_block_or_range_of_rows_is_refused() {
     let work = Work::spmm(&matrix.view(), 32).unwrap();
     let plan = h200(&matrix, 32, Mode::Resident);
     plan.check().unwrap();
-    plan.check_x_rows(&work).unwrap();
+    plan.check_matrix(&work).unwrap();
     type Damage = (&'static str, fn(&mut Plan));
     let damages: [Damage; 6] = [
         ("a block is missing", |plan| assert!(plan.devices[1].x_blocks.pop().is_some())),
@@ -75,9 +75,9 @@ fn a_damaged_block_or_range_of_rows_is_refused() {
         let mut damaged = plan.clone();
         let rows = plan.chunks[index].x_rows.unwrap();
         damaged.chunks[index].x_rows = Some(XRows { end: rows.end - 1, ..rows });
-        assert_eq!(damaged.check_x_rows(&work).unwrap_err().exit_code(), 2);
+        assert_eq!(damaged.check_matrix(&work).unwrap_err().exit_code(), 3);
         damaged.chunks[index].x_rows = Some(XRows { first: rows.first + 1, ..rows });
-        assert_eq!(damaged.check_x_rows(&work).unwrap_err().exit_code(), 2);
+        assert_eq!(damaged.check_matrix(&work).unwrap_err().exit_code(), 3);
     }
 }
 

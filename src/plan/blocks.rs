@@ -168,26 +168,6 @@ impl Plan {
             ),
         }
     }
-
-    /// Checks against the matrix that every chunk reads only the rows of X that the plan says. A saved plan may say anything, and a
-    /// kernel that started before its rows of X have arrived would give a wrong Y.
-    pub fn check_x_rows(&self, work: &Work<'_>) -> Result<()> {
-        if self.chunks.iter().all(|chunk| chunk.x_rows.is_none()) {
-            return Ok(());
-        }
-        let exact = exact_x_rows(work, &self.chunks);
-        for (index, (chunk, exact)) in self.chunks.iter().zip(exact).enumerate() {
-            let Some(rows) = chunk.x_rows else { continue };
-            if exact.first < exact.end && (rows.first > exact.first || rows.end < exact.end) {
-                return Err(Error::Usage(format!(
-                    "the plan says that chunk {index} needs rows {}..{} of X, but its columns are {}..{}; make a new plan, or leave \
-                     out --plan",
-                    rows.first, rows.end, exact.first, exact.end
-                )));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The least bytes of a block: below them, the latency of copies costs more than overlap gains. Infinite for the host.

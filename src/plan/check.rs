@@ -1,8 +1,10 @@
 //! Validation of a loaded plan. Files may be edited, truncated or mixed up, so a plan is validated before it is used.
 
+use super::check_matrix::is_consistent;
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
-use crate::cost::Profile;
+use crate::cost::{Profile, VALID_RATES};
 use crate::kernel::cuda::CudaKernel;
+use crate::kernel::{KernelId, Processor, kernels_of};
 use crate::work::ChunkRows;
 
 impl Plan {
@@ -12,8 +14,12 @@ impl Plan {
         if self.devices.first().is_none_or(|host| host.profile.link.is_some()) {
             return Err("the first device is not the host".into());
         }
-        let rates = [self.host.memory_gb_per_s, self.host.copy_gb_per_s];
-        if !rates.iter().all(is_rate) {
+        if let Some((_, device)) =
+            self.devices.iter().enumerate().find(|(number, device)| !is_consistent(*number, device))
+        {
+            return Err(format!("{} is neither the host nor a device with a link", device.name));
+        }
+        if !self.host.is_valid() {
             return Err("the rates of the host's memory are out of range".into());
         }
         for device in &self.devices {
@@ -90,8 +96,11 @@ impl Plan {
         if (features.rows, features.nnz) != (chunk.slice_rows(), chunk.nnz) || features.max > chunk.nnz {
             return Err("has features of other rows");
         }
+        if !of_cpu(chunk.cpu_kernel) {
+            return Err("has no CPU kernel");
+        }
         if let Some(rows) = chunk.x_rows {
-            // Exact rows are compared with the matrix when the plan is used: `check_x_rows`.
+            // Exact rows are compared with the matrix when the plan is used: `check_matrix`.
             let covers = rows.first <= features.first_column && features.end_column <= rows.end;
             if rows.first > rows.end || rows.end > self.matrix.cols || (chunk.nnz > 0 && !covers) {
                 return Err("has columns outside the rows of X that it waits for");
@@ -132,9 +141,9 @@ impl Plan {
     }
 }
 
-/// Whether a bandwidth in GB/s is in the valid range.
-fn is_rate(rate: &f64) -> bool {
-    (1e-6..=1e9).contains(rate)
+/// Whether a kernel runs on the CPU.
+fn of_cpu(kernel: KernelId) -> bool {
+    kernels_of(Processor::Cpu).any(|info| info.id == kernel)
 }
 
 /// Whether all rates and times of a device are in their valid ranges, so that predicted times are finite.
@@ -150,7 +159,7 @@ fn is_valid(profile: &Profile) -> bool {
     let mut times = times.chain(latencies);
     let mut factors =
         profile.factors.values().copied().chain(profile.corrections.iter().map(|found| found.factor));
-    rates.into_iter().chain(of_link).all(|rate| is_rate(&rate))
+    rates.into_iter().chain(of_link).all(|rate| VALID_RATES.contains(&rate))
         && times.all(|time| (0.0..=1e9).contains(&time))
         && factors.all(|factor| (1e-9..=1e9).contains(&factor))
 }

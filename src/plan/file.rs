@@ -26,7 +26,7 @@ impl Plan {
 
     /// Reads and validates a plan. It may be for another matrix: see [`Plan::check_fits`].
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
+        let text = files::read_regular(path)?;
         let damaged = |error: serde_json::Error| {
             let place = Place::line(path.display().to_string(), error.line() as u64);
             Error::input(place, format!("not a plan: {error}; make it again with rowloom plan --save"))

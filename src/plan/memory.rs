@@ -11,7 +11,7 @@ pub(super) const RING_SLOTS: u32 = 3;
 
 /// Small slices of Y get more slots, up to these bytes and this number, so that a device never waits for the host to release one.
 const SMALL_SLICES_BYTES: u64 = 64 << 20;
-const MAX_SLICES: u64 = 64;
+pub(super) const MAX_SLICES: u64 = 64;
 
 /// The memory that a device's part needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod blocks;
 mod build;
 mod build_x;
 mod check;
+mod check_matrix;
 mod choice;
 mod counts;
 mod data;

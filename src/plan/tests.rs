@@ -9,7 +9,7 @@ use crate::cost::{Correction, cpu_profile, emulated_profile, host_rates, preset}
 use crate::graph::{Graph, GraphBuilder, Role, TaskId, TaskKind};
 use crate::kernel::{Format, KernelId, Order};
 use crate::matrix::{Csr, Dtype, generate};
-use crate::work::Work;
+use crate::work::{Work, XOrder};
 
 pub(super) fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
@@ -294,6 +294,30 @@ fn a_damaged_plan_is_refused() {
         damaged.save(&path).unwrap();
         assert_eq!(Plan::load(&path).unwrap_err().exit_code(), 3, "{what}");
     }
+    // Only the matrix contradicts these.
+    let damages: [Damage; 13] = [
+        ("a chunk smaller than its rows", |plan| on_gpu(plan).staged_bytes -= 64),
+        ("a longest row that no row has", |plan| on_gpu(plan).features.max += 1),
+        ("scratch memory that no kernel needs", |plan| on_gpu(plan).scratch_bytes += 1),
+        ("other segments of a row", |plan| plan.split_rows[0].segments += 1),
+        ("a registered X by columns", |plan| {
+            (plan.x_order, plan.devices[1].registered.x) = (XOrder::Columns, true);
+        }),
+        ("a registered X of padded rows", |plan| plan.devices[1].registered.x = true),
+        ("a registered Y of padded rows", |plan| plan.devices[1].registered.y = true),
+        ("slots without number", |plan| plan.devices[1].slots.y_slots = u32::MAX),
+        ("no slot at all", |plan| plan.devices[1].slots.pinned_in_slots = 0),
+        ("a slot that is too small", |plan| plan.devices[1].slots.pinned_out_slot_bytes -= 1),
+        ("a slot that is too large", |plan| plan.devices[1].slots.pinned_in_slot_bytes = 1 << 60),
+        ("slots of the host", |plan| plan.devices[0].slots.a_slots = 1),
+        ("a part of X", |plan| plan.devices[1].x = XPlan::Columns { first: 0, end: 1 }),
+    ];
+    for (what, damage) in damages {
+        let mut damaged = plan.clone();
+        damage(&mut damaged);
+        assert_eq!(damaged.check_matrix(&work).unwrap_err().exit_code(), 3, "{what}");
+    }
+    plan.check_matrix(&work).unwrap();
     let text = serde_json::to_string(&plan).unwrap();
     for text in ["", "{}", "[1,2]", &text[..text.len() / 2], "\u{0}"] {
         std::fs::write(&path, text).unwrap();
@@ -402,7 +426,7 @@ proptest! {
         let request = PlanRequest { chunks, mode, repeat, ..request(work, &words) };
         let plan = make(&request).unwrap();
         prop_assert_eq!(&make(&request).unwrap(), &plan, "the same request gives the same plan");
-        plan.check().unwrap();
+        plan.check_matrix(&work).unwrap();
 
         let planned = plan.graph(&Remaining::all(&plan)).unwrap();
         check_graph(&planned);

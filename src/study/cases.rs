@@ -7,6 +7,9 @@ use super::growing::with_counts;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
 
+/// Most cases of a study: each takes seconds, so that more would take weeks.
+const MAX_CASES: u64 = 100_000;
+
 /// One case of a study: everything that defines it except the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Case {
@@ -44,6 +47,13 @@ impl StudyConfig {
     /// All cases, in the order of measurement, where the process may use `most_threads` threads. `count` returns the
     /// number of devices in a list.
     pub fn cases(&self, most_threads: usize, count: impl Fn(&str) -> usize) -> Result<Vec<Case>> {
+        let counted =
+            self.sweep.iter().fold(0u64, |sum, sweep| sum.saturating_add(sweep.count(most_threads)));
+        if counted > MAX_CASES {
+            return Err(Error::Usage(format!(
+                "the study has {counted} cases, but at most {MAX_CASES} can be measured; shorten its lists"
+            )));
+        }
         let mut cases = Vec::new();
         for sweep in &self.sweep {
             sweep.add_cases(most_threads, &count, &mut cases)?;
@@ -69,6 +79,29 @@ impl Threads {
 }
 
 impl Sweep {
+    /// The number of its cases.
+    fn count(&self, most_threads: usize) -> u64 {
+        let optional = |list: usize| list.max(1);
+        let inner = match self.subject {
+            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration => {
+                vec![optional(self.kernels.len()), self.k.len(), optional(self.chunk_bytes.len())]
+            }
+            Subject::Kernel => vec![self.k.len()],
+            Subject::Conversion => Vec::new(),
+        };
+        let outer = [
+            self.matrices.len(),
+            self.dtype.len(),
+            self.threads.numbers(most_threads).len(),
+            self.devices.len(),
+            self.mode.len(),
+            self.schedule.len(),
+            self.transfer.len(),
+            optional(self.cpu_share.len()),
+        ];
+        outer.into_iter().chain(inner).fold(1, |product, list| product.saturating_mul(list as u64))
+    }
+
     fn add_cases(
         &self,
         most_threads: usize,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -12,9 +12,33 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Place, Result};
+use crate::files;
 
 /// The first bytes of every line.
 const BEGINNING: &[u8] = b"{\"key\":";
+
+/// Largest file of finished cases that is read.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// The exclusive right to a file, against other programs that ask for it too.
+struct Locked<'a>(&'a File);
+
+impl<'a> Locked<'a> {
+    fn new(file: &'a File) -> io::Result<Self> {
+        match file.lock() {
+            // A file system without locks is used by one study at a time.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Self(file)),
+            locked => locked.map(|()| Self(file)),
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // The system unlocks the file at the latest when it is closed.
+        let _ = self.0.unlock();
+    }
+}
 
 /// A file of finished cases.
 #[derive(Debug)]
@@ -34,15 +58,15 @@ impl Journal {
     /// Opens or creates the file and reads the finished cases.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::write(path, source);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(failed)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let file = files::open_checked(path, &mut options).map_err(|error| match error {
+            Error::Read { source, .. } => failed(source),
+            error => error,
+        })?;
+        // Another study may be adding a line.
+        let locked = Locked::new(&file).map_err(failed)?;
+        let bytes = files::read_limited(path, &file, MAX_BYTES)?;
         // An incomplete first line is a prefix of a line.
         let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         if !first.starts_with(BEGINNING) && !BEGINNING.starts_with(first) {
@@ -57,10 +81,10 @@ impl Journal {
             }
         }
         // The next line must not be joined to an incomplete last line.
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
         if bytes.last().is_some_and(|&byte| byte != b'\n') {
-            file.write_all(b"\n").map_err(failed)?;
+            (&file).write_all(b"\n").map_err(failed)?;
         }
+        drop(locked);
         Ok(Self { path: path.into(), file, done })
     }
 
@@ -85,7 +109,13 @@ impl Journal {
         let case = serde_json::to_value(case).map_err(internal)?;
         let mut line = serde_json::to_vec(&Line { key: key.into(), case: case.clone() }).map_err(internal)?;
         line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        let write = || {
+            // Several studies may share the file: each adds whole lines at its end.
+            let _locked = Locked::new(&self.file)?;
+            (&self.file).write_all(&line)?;
+            self.file.sync_data()
+        };
+        let written = write();
         written.map_err(|source| Error::write(&self.path, source))?;
         self.done.insert(key.into(), case);
         Ok(())
@@ -101,6 +131,26 @@ pub fn key_of(definition: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn several_studies_add_whole_lines_to_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cases.jsonl");
+        std::thread::scope(|scope| {
+            for study in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut journal = Journal::open(path).unwrap();
+                    for case in 0..20 {
+                        journal.append(&format!("{study} {case}"), &"x".repeat(20_000)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Journal::open(&path).unwrap().len(), 80);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.lines().all(|line| serde_json::from_str::<Line>(line).is_ok()));
+    }
 
     #[test]
     fn finished_cases_are_found_and_incomplete_lines_are_ignored() {

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::skip::skip;
 use crate::support::Place;
 
 /// Address space of the program, which its threads use too.
@@ -143,4 +144,128 @@ fn every_bad_input_file_is_named_with_exit_code_3() {
         }
     }
     assert_eq!(place.names(), ["a.mtx", "folder", "junk"]);
+}
+
+#[test]
+fn plans_models_studies_and_reports_are_regular_files() {
+    let place = Place::new();
+    place.succeed("generate stencil5,n=4 a.mtx");
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    for file in ["pipe", "/dev/zero"] {
+        for command in [
+            "run a.mtx -k 1 --plan {}",
+            "run a.mtx -k 1 --model {}",
+            "study {}",
+            "calibrate --from {}",
+            "bench a.mtx -k 1 --keep {}",
+            "bench a.mtx -k 1 --baseline {}",
+            "trace {}",
+        ] {
+            place.fail(&command.replace("{}", file), 3, "not a regular file");
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_the_file_size_is_an_output_that_cannot_be_written() {
+    let place = Place::new();
+    let script = "ulimit -f 8 && exec \"$0\" generate stencil27,n=20 a.mtx";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_rowloom")])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: cannot write a.mtx"), "{said}");
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn the_environment_does_not_start_threads() {
+    let place = Place::new();
+    place.succeed("generate stencil5,n=40 a.rlm");
+    place.succeed("plan a.rlm -k 2 --devices cpu --save plan");
+    for words in [
+        "run a.rlm -k 2 --plan plan --threads 1",
+        "bench a.rlm -k 2 --kernels cpu_csr --repeat 1 --devices cpu",
+    ] {
+        let mut command = place.command(words);
+        let output = command.env("RAYON_NUM_THREADS", "60000").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_study_of_too_many_cases_is_refused_before_they_are_listed() {
+    let place = Place::new();
+    let ks: Vec<String> = (1..=4000).map(|k| k.to_string()).collect();
+    let bytes: Vec<String> = (1..=4000).map(|bytes| format!("\"{bytes}KiB\"")).collect();
+    place.write(
+        "study.toml",
+        format!(
+            "title = \"t\"\n[[sweep]]\nname = \"s\"\nsubject = \"run\"\nmatrices = [\"gen:stencil5,n=4\"]\nk = [{}]\n\
+             chunk_bytes = [{}]\n",
+            ks.join(","),
+            bytes.join(",")
+        ),
+    );
+    place.fail("study study.toml", 2, "16000000 cases");
+}
+
+#[test]
+fn control_characters_of_file_names_do_not_reach_the_terminal() {
+    let place = Place::new();
+    let name = "\u{1b}[31mred\u{7}.mtx";
+    for code in [3, 0] {
+        let output = place.command("inspect").arg(name).output().unwrap();
+        let shown = [output.stdout, output.stderr].concat();
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&shown));
+        assert!(!shown.contains(&0x1b) && !shown.contains(&7), "{}", String::from_utf8_lossy(&shown));
+        place.write(name, crate::support::SMALL);
+    }
+}
+
+/// A control group with a memory limit; none where this process may not make one.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Self> {
+        let folder = format!("/sys/fs/cgroup/memory/rowloom-test-{}", std::process::id());
+        std::fs::create_dir(&folder).ok()?;
+        let group = Self(folder.into());
+        std::fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_memory_limit_of_the_control_group_is_refused_and_never_ends_the_process() {
+    let Some(group) = Group::new(256 << 20) else {
+        return skip("cgroup", "no control group of memory can be made");
+    };
+    let place = Place::new();
+    place.succeed("generate stencil27,n=60 a.rlm");
+    for words in [
+        "run a.rlm -k 4 --kernel cpu_ell_unpadded --repeat 1 --devices cpu",
+        "run a.rlm -k 4 --kernel cpu_sell --repeat 1 --devices cpu",
+        "convert a.rlm --check",
+        "bench a.rlm -k 1 --kernels all --devices cpu --repeat 1",
+        "run gen:stencil27,n=200 -k 1 --devices cpu",
+    ] {
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" {words}", group.0.display());
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_rowloom")])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{words}: {}: {said}", output.status);
+    }
 }

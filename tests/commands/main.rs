@@ -1,6 +1,7 @@
 //! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
 
 mod bench;
+mod changed_files;
 mod choose;
 mod claims;
 mod demo;
@@ -14,6 +15,7 @@ mod outputs;
 mod plain_words;
 mod plan;
 mod run;
+mod signals;
 #[path = "../skip/mod.rs"]
 mod skip;
 mod startup;

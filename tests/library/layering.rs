@@ -9,7 +9,7 @@ const LAYERS: [(&str, u32); 21] = [
     ("error", 0),
     ("suggest", 0),
     ("files", 1),
-    ("toml_file", 1),
+    ("toml_file", 2),
     ("fetch", 2),
     ("report", 2),
     ("matrix", 2),

@@ -4,6 +4,7 @@
 mod adapting;
 mod bad_matrix_market;
 mod devices_agree;
+mod edited_files;
 mod faults;
 mod kernels_agree;
 mod layering;

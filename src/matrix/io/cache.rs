@@ -5,9 +5,9 @@
 //! tells. Every part has a checksum: the xxh3 hash of the hashes of its 1 MiB blocks, so that cores can share the
 //! work. A cache that opens is complete, unchanged and sound.
 //!
-//! Columns and values stay in the mapped file. Row pointers are copied, because kernels use them without a check: a file
-//! that is cut short later would turn some to zero. A column or value that turns to zero is still valid, and
-//! [`Csr::is_intact`] reports it.
+//! Values stay in the mapped file. Row pointers and columns are copied, because kernels derive addresses from them without a
+//! check, and another program may overwrite the file or cut it short at any moment. A changed value gives another number and
+//! no other address, and [`Csr::is_intact`] reports the change.
 
 use std::io::Write;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::Mapping;
 use super::write::write_file;
-use super::{Input, ReadOptions, counted};
+use super::{Input, Progress, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
@@ -92,7 +92,13 @@ impl Layout {
 }
 
 /// Writes a matrix whose rows are sorted and free of duplicates. If that fails, an existing file keeps its content.
-pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixInfo) -> Result<()> {
+/// `progress` counts the entries that are written.
+pub fn write_cache<T: Scalar>(
+    path: &Path,
+    csr: &CsrView<'_, T>,
+    info: &MatrixInfo,
+    progress: Option<Progress<'_>>,
+) -> Result<()> {
     let ascending = |row: usize| csr.row(row).0.windows(2).all(|pair| pair[0] < pair[1]);
     if !(0..csr.rows()).into_par_iter().with_min_len(1 << 10).all(ascending) {
         return Err(Error::Usage(
@@ -146,7 +152,7 @@ pub fn write_cache<T: Scalar>(path: &Path, csr: &CsrView<'_, T>, info: &MatrixIn
             file.write_all(bytes)?;
             written = start + bytes.len() as u64;
         }
-        Ok(())
+        progress.map_or(Ok(()), |progress| progress.advance(values.len() as u64))
     })
 }
 
@@ -159,8 +165,8 @@ pub fn read_cache<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loade
 pub(super) fn read_cache_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
     let mapping = Arc::new(Mapping::of(input)?);
     let result = open(&input.path, &mapping, options);
-    // The file may have been cut short during the checks, whatever their result.
-    if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
+    // The file may have changed during the checks, whatever their result.
+    if mapping.is_intact() { result } else { Err(mapping.changed()) }
 }
 
 fn open<T: Scalar>(path: &Path, mapping: &Arc<Mapping>, options: &ReadOptions) -> Result<Loaded<T>> {
@@ -245,9 +251,9 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
 
 /// Refuses a matrix beyond the memory limit before anything is allocated.
 fn check_memory(path: &Path, header: &Header, asked: Dtype, options: &ReadOptions) -> Result<()> {
-    // A conversion copies everything; as it is, only the row pointers take memory.
+    // Row pointers and columns are copied, and values if they are converted; a conversion copies the columns once more.
     let as_it_is = header.value_bytes as usize == asked.bytes();
-    let entry_bytes = if as_it_is { 0 } else { 4 + asked.bytes() as u64 };
+    let entry_bytes = if as_it_is { 4 } else { 8 + asked.bytes() as u64 };
     let needed_bytes = ((header.rows + 1) * 8).saturating_add(header.nnz.saturating_mul(entry_bytes));
     if needed_bytes > options.memory_limit_bytes {
         return Err(Error::DoesNotFit {
@@ -269,24 +275,37 @@ fn matrix_of<S: Scalar>(path: &Path, mapping: &Arc<Mapping>, header: &Header) ->
     let column_range = range(header.columns_at, header.nnz, 4);
     let value_range = range(header.values_at, header.nnz, size_of::<S>());
 
-    // Copied before the check, so that the checked bytes are those that are used.
-    let mut row_pointers = AlignedBuffer::<u64>::zeroed(header.rows as usize + 1)?;
-    bytemuck::cast_slice_mut::<u64, u8>(&mut row_pointers)
-        .par_chunks_mut(BLOCK_BYTES)
-        .zip(mapping.bytes()[pointer_range].par_chunks(BLOCK_BYTES))
-        .for_each(|(to, from)| to.copy_from_slice(from));
-    if block_hash(bytemuck::cast_slice(&row_pointers)) != header.row_pointers_hash {
-        return Err(damaged(path, "the checksum of its row pointers is wrong"));
-    }
-    checked_part(path, mapping, column_range.clone(), header.columns_hash, "list of columns")?;
+    let row_pointers =
+        copied_part::<u64>(path, mapping, pointer_range, header.row_pointers_hash, "row pointers")?;
+    let columns = copied_part::<u32>(path, mapping, column_range, header.columns_hash, "list of columns")?;
     checked_part(path, mapping, value_range.clone(), header.values_hash, "list of values")?;
 
     let owner: Arc<dyn SharedBytes> = mapping.clone();
     let unsound = || damaged(path, "its arrays do not fit together");
-    let columns = Array::<u32>::window(owner.clone(), column_range).ok_or_else(unsound)?;
     let values = Array::<S>::window(owner, value_range).ok_or_else(unsound)?;
     Csr::try_new(header.rows as usize, header.cols as usize, row_pointers, columns, values)
         .map_err(|_| unsound())
+}
+
+/// A copy of a part of the file, if the checksum of the copy agrees: the checked bytes are those that are used.
+fn copied_part<E: bytemuck::Pod>(
+    path: &Path,
+    mapping: &Mapping,
+    range: Range<usize>,
+    hash: u64,
+    name: &str,
+) -> Result<AlignedBuffer<E>> {
+    let mut copy = AlignedBuffer::<E>::zeroed(range.len() / size_of::<E>())?;
+    let from = mapping.bytes().get(range).unwrap_or_default();
+    let hashes: Vec<u64> = bytemuck::cast_slice_mut::<E, u8>(&mut copy)
+        .par_chunks_mut(BLOCK_BYTES)
+        .zip(from.par_chunks(BLOCK_BYTES))
+        .map(|(to, from)| {
+            to.copy_from_slice(from);
+            xxh3_64(to)
+        })
+        .collect();
+    if xxh3_64(bytemuck::cast_slice(&hashes)) == hash { Ok(copy) } else { Err(wrong_checksum(path, name)) }
 }
 
 /// A part of the file, if its checksum agrees.
@@ -299,8 +318,12 @@ fn checked_part<'a>(
 ) -> Result<&'a [u8]> {
     match mapping.bytes().get(range) {
         Some(bytes) if block_hash(bytes) == hash => Ok(bytes),
-        _ => Err(damaged(path, &format!("the checksum of its {name} is wrong"))),
+        _ => Err(wrong_checksum(path, name)),
     }
+}
+
+fn wrong_checksum(path: &Path, part: &str) -> Error {
+    damaged(path, &format!("the checksum of its {part} is wrong"))
 }
 
 const AGAIN: &str = "make it again with `rowloom convert`";

@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 
 /// Largest accepted ratio of text to compressed bytes. Real matrices reach 3 to 20; deflate reaches 1000 only for data made
 /// to exhaust memory.
-const MOST_EXPANSION: u64 = 256;
+pub(super) const MOST_EXPANSION: u64 = 256;
 /// Text that is accepted at any ratio.
 const ALWAYS_ALLOWED_BYTES: u64 = 64 << 20;
 

@@ -1,11 +1,12 @@
-//! Files mapped into memory. A file that is cut short while it is mapped gives an error, not a crash.
+//! Files mapped into memory. A file that is cut short or overwritten while it is mapped gives an error, not a crash.
 //!
 //! Reading a mapped page that its file no longer has raises SIGBUS, which would end the program. A handler, installed
 //! with the first mapping, replaces the lost pages by zero pages and marks the mapping: the reader sees zeros, checks
 //! [`Mapping::is_intact`] and reports an error. Any other SIGBUS is passed to the previous handler.
 //!
-//! A file that is rewritten in place at the same length is not noticed. Rowloom never does that: its writers replace files
-//! by renaming, and a mapping keeps the file that it was opened on.
+//! A file that is overwritten in place is recognised by its time of modification. Its bytes may change at any moment, so no
+//! address may be derived from bytes of a mapping: readers copy what they derive addresses from and check the copy. Rowloom
+//! itself never overwrites: its writers replace files by renaming, and a mapping keeps the file that it was opened on.
 
 #![allow(unsafe_code)] // maps files and answers SIGBUS
 
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::SystemTime;
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -27,6 +29,8 @@ pub struct Mapping {
     registration: Registration,
     map: Mmap,
     file: File,
+    /// When the file was last modified before it was mapped.
+    modified: Option<SystemTime>,
     path: PathBuf,
 }
 
@@ -41,38 +45,42 @@ impl Mapping {
         let path = &input.path;
         let failed = |error| Error::read(path, error);
         let file = input.file.try_clone().map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let metadata = file.metadata().map_err(failed)?;
+        let modified = metadata.modified().ok();
         install_handler().map_err(failed)?;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        // SAFETY: the bytes may change only if the file is rewritten in place, which nothing of Rowloom does; whoever
-        // does it from outside gets wrong numbers. A file cut short is caught by the handler.
+        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        // SAFETY: another program may overwrite the bytes. Every byte is a valid `u8`, no address is derived from a byte
+        // that could still change, and `is_intact` reports the change. The handler answers for a file that is cut short.
         let map = unsafe { MmapOptions::new().len(length).map(&file) }.map_err(failed)?;
         let registration = Registration::of(&map).ok_or_else(|| {
             let reason = format!("more than {SLOTS} files, or one above 1 TiB, cannot be mapped at once");
             failed(std::io::Error::other(reason))
         })?;
-        Ok(Self { registration, map, file, path: path.clone() })
+        Ok(Self { registration, map, file, modified, path: path.clone() })
     }
 
-    /// All bytes the file had when it was opened; zeros where it has been cut off since.
+    /// All bytes the file had when it was opened; zeros where it has been cut off since, other bytes where it was overwritten.
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }
 
-    /// Whether the file still has all the bytes it was opened with.
+    /// Whether the file still has the bytes it was opened with.
     ///
-    /// The handler sees lost pages only. The rest of the last page turns to zero without a signal, so the length is
-    /// checked too.
+    /// The handler sees lost pages only. The rest of the last page turns to zero without a signal, and overwritten bytes
+    /// raise none, so the length and the time of modification are checked too.
     pub fn is_intact(&self) -> bool {
-        let long_enough = self.file.metadata().is_ok_and(|now| now.len() >= self.map.len() as u64);
-        long_enough && !REGISTRY[self.registration.0].lost.load(Ordering::Acquire)
+        let unchanged = self
+            .file
+            .metadata()
+            .is_ok_and(|now| now.len() >= self.map.len() as u64 && now.modified().ok() == self.modified);
+        unchanged && !REGISTRY[self.registration.0].lost.load(Ordering::Acquire)
     }
 
     /// The error to report once [`Mapping::is_intact`] is false.
-    pub fn cut_short(&self) -> Error {
+    pub fn changed(&self) -> Error {
         Error::input(
             Place::file(&self.path),
-            "the file was cut short, or its disk failed, while it was being read; restore it and run again",
+            "the file was changed or cut short, or its disk failed, while it was being read; restore it and run again",
         )
     }
 }
@@ -267,12 +275,23 @@ mod tests {
         assert_eq!(mapping.bytes()[20_000..].iter().filter(|&&byte| byte != 0).count(), 0);
         assert!(mapping.bytes()[..5000].iter().all(|&byte| byte == 7));
         assert!(!mapping.is_intact());
-        assert!(mapping.cut_short().to_string().contains("cut short"));
+        assert!(mapping.changed().to_string().contains("cut short"));
         // Growing it again does not bring the bytes back.
         file.as_file().set_len(100_000).unwrap();
         assert!(!mapping.is_intact());
         assert!(other.is_intact() && other.bytes()[49_999] == 7);
         drop(other_file);
+    }
+
+    #[test]
+    fn a_file_overwritten_at_its_length_is_reported() {
+        use std::os::unix::fs::FileExt;
+        let (file, mapping) = file_of(9000);
+        // The time of modification has the resolution of a timer tick.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        file.as_file().write_all_at(&[8], 4000).unwrap();
+        assert_eq!(mapping.bytes()[4000], 8);
+        assert!(!mapping.is_intact());
     }
 
     #[test]

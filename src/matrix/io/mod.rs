@@ -9,14 +9,15 @@ pub mod gzip;
 pub mod mapping;
 pub mod matrix_market;
 pub mod npy;
+mod npy_header;
 pub mod npz;
 pub mod npz_write;
 mod progress;
 pub mod write;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 pub use progress::Progress;
@@ -25,6 +26,7 @@ use super::info::Loaded;
 use super::multivector::MultiVector;
 use super::scalar::Scalar;
 use crate::error::{Error, Place, Result};
+use crate::files::open_regular;
 
 /// Limits of a reader.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +57,7 @@ pub struct Input {
 impl Input {
     /// Opens a regular file; a folder, a pipe or a device is refused without waiting for it.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { file: open(path)?, path: path.into() })
+        Ok(Self { file: open_regular(path)?, path: path.into() })
     }
 }
 
@@ -139,24 +141,6 @@ pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resu
             "this holds a sparse matrix; give a Matrix Market array or a .npy file",
         )),
         Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
-    }
-}
-
-/// Opens a regular file; a folder, a pipe or a device is refused without waiting for it.
-fn open(path: &Path) -> Result<File> {
-    // A plain open of a named pipe without a writer would never return.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = file.map_err(|error| Error::read(path, error))?;
-    let kind = file.metadata().map_err(|error| Error::read(path, error))?.file_type();
-    let refuse = |reason: &str| Err(Error::input(Place::file(path), reason));
-    if kind.is_dir() {
-        refuse("this is a folder; name a file inside it")
-    } else if kind.is_fifo() || kind.is_socket() {
-        refuse("this is a pipe, not a regular file; write it to a file first")
-    } else if !kind.is_file() {
-        refuse("this is a device, not a regular file")
-    } else {
-        Ok(file)
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::mapping::Mapping;
+use super::npy_header;
 use super::write::write_file;
 use super::{ArrayFormat, Dense, Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
@@ -53,6 +54,7 @@ impl Header {
             return Err("this is not a .npy array; its first bytes are not NumPy's".into());
         }
         let length = match start[6] {
+            _ if start[7] != 0 => return Err(format!("unsupported .npy version {}.{}", start[6], start[7])),
             1 => bytes(2)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
             2 | 3 => bytes(4)?.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte)),
             version => return Err(format!("unsupported .npy version {version}; 1, 2 and 3 are read")),
@@ -62,30 +64,24 @@ impl Header {
         }
         let text = bytes(length)?;
         let text = std::str::from_utf8(&text).map_err(|_| "its header is not text".to_string())?;
-        let word = |key: &str| entry(text, key).ok_or_else(|| format!("its header has no {key}: {text:?}"));
+        let entries = npy_header::entries(text)?;
+        let word = |key: &str| {
+            let found = entries.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+            found.ok_or_else(|| format!("its header has no {key}: {text:?}"))
+        };
+        if entries.len() != 3 {
+            return Err(format!("its header has other keys than descr, fortran_order and shape: {text:?}"));
+        }
         let element = Element::parse(word("descr")?)?;
         let fortran_order = match word("fortran_order")? {
-            order if order.starts_with("True") => true,
-            order if order.starts_with("False") => false,
+            "True" => true,
+            "False" => false,
             _ => return Err("its header's fortran_order is neither True nor False".into()),
         };
-        let shape = word("shape")?
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(')'))
-            .and_then(|(inside, _)| {
-                let lengths = inside.split(',').map(str::trim).filter(|length| !length.is_empty());
-                lengths.map(|length| length.parse().ok()).collect()
-            })
-            .ok_or("its header's shape is not a tuple of lengths")?;
+        let shape =
+            npy_header::lengths(word("shape")?).ok_or("its header's shape is not a tuple of lengths")?;
         Ok(Self { element, fortran_order, shape })
     }
-}
-
-/// What follows `'key':` in the text of a Python dictionary.
-fn entry<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let quoted = ["'", "\""].map(|quote| format!("{quote}{key}{quote}"));
-    let (_, rest) = quoted.iter().find_map(|quoted| text.split_once(quoted.as_str()))?;
-    Some(rest.trim_start().strip_prefix(':')?.trim_start())
 }
 
 /// The type of an element.
@@ -199,7 +195,7 @@ pub fn read_npy<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense<T
 pub(super) fn read_npy_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let mapping = Mapping::of(input)?;
     let result = read_array(&input.path, mapping.bytes(), options);
-    if mapping.is_intact() { result } else { Err(mapping.cut_short()) }
+    if mapping.is_intact() { result } else { Err(mapping.changed()) }
 }
 
 fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {

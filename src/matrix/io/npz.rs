@@ -12,6 +12,7 @@ use bytemuck::Pod;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use super::gzip::{MOST_EXPANSION, most_text_bytes};
 use super::npy::{Element, Header, Kind, Number};
 use super::{Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
@@ -121,18 +122,21 @@ struct Archive<'a> {
     path: &'a Path,
     options: &'a ReadOptions<'a>,
     zip: ZipArchive<BufReader<File>>,
+    /// Bytes that the arrays may still have: see [`most_text_bytes`].
+    allowed_bytes: u64,
 }
 
 impl<'a> Archive<'a> {
     fn open(input: &'a Input, options: &'a ReadOptions<'a>) -> Result<Self> {
         let path = &input.path;
         let file = input.file.try_clone().map_err(|error| Error::read(path, error))?;
+        let file_bytes = file.metadata().map_err(|error| Error::read(path, error))?.len();
         let zip = ZipArchive::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| {
             let reason =
                 format!("this is not a .npz file, or it is damaged ({error}); save it again with save_npz");
             Error::input(Place::file(path), reason)
         })?;
-        Ok(Self { path, options, zip })
+        Ok(Self { path, options, zip, allowed_bytes: most_text_bytes(file_bytes) })
     }
 
     fn refused(&self, reason: &str) -> Error {
@@ -175,6 +179,13 @@ impl<'a> Archive<'a> {
         let count = header.count().unwrap_or(u64::MAX);
         let needed_bytes = count.saturating_mul(size_of::<V>() as u64);
         check_memory(path, options, &format!("{name}.npy with {count} elements"), needed_bytes)?;
+        let array_bytes = count.saturating_mul(header.element.bytes as u64);
+        self.allowed_bytes = self.allowed_bytes.checked_sub(array_bytes).ok_or_else(|| {
+            refused(format!(
+                "{count} elements are declared, which expand the file more than {MOST_EXPANSION} times; if you trust it, save it \
+                 again with compressed=False"
+            ))
+        })?;
         let mut values = Vec::new();
         let mut bytes = vec![0; STEP_ELEMENTS * header.element.bytes];
         let mut left = count;

@@ -273,3 +273,14 @@ fn folders_and_missing_files_are_typed_errors() {
     let absent = read_npz::<f64>(&folder.path().join("absent.npz"), &ReadOptions::default());
     assert!(matches!(absent, Err(Error::Read { .. })));
 }
+
+#[test]
+fn an_archive_that_expands_beyond_the_bound_of_gzip_is_refused_before_it_is_read() {
+    let zeros = vec![0; 80 << 20];
+    let members = [
+        ("format", "|S3", "()".into(), b"csr".to_vec()),
+        ("shape", "<i8", "(2,)".into(), [2i64.to_le_bytes(), 3i64.to_le_bytes()].concat()),
+        ("indptr", "<i8", "(10485760,)".into(), zeros),
+    ];
+    assert!(refusal(&members).contains("256 times"));
+}

@@ -54,7 +54,7 @@ pub fn write_npz<T: Scalar>(
         for block in values.chunks(BLOCK_ELEMENTS) {
             archive.zip.write_all(bytemuck::cast_slice(block))?;
             if let Some(progress) = progress {
-                progress.advance(block.len() as u64);
+                progress.advance(block.len() as u64)?;
             }
         }
         archive.zip.finish()?;

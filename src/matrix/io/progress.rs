@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io::{self, Read};
 
-/// A callback that is given the amount of each finished part, from any thread.
+/// A callback that is given the amount of each finished part, from any thread. An error ends the reading or writing.
 #[derive(Clone, Copy)]
-pub struct Progress<'a>(pub &'a (dyn Fn(u64) + Sync));
+pub struct Progress<'a>(pub &'a (dyn Fn(u64) -> io::Result<()> + Sync));
 
 impl Progress<'_> {
-    /// Reports a finished part.
-    pub fn advance(self, amount: u64) {
-        (self.0)(amount);
+    /// Reports a finished part; an error if the caller wants no more.
+    pub fn advance(self, amount: u64) -> io::Result<()> {
+        (self.0)(amount)
     }
 }
 
@@ -32,7 +32,7 @@ impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.inner.read(buffer)?;
         if let Some(progress) = self.progress {
-            progress.advance(bytes as u64);
+            progress.advance(bytes as u64)?;
         }
         Ok(bytes)
     }
@@ -57,6 +57,7 @@ mod tests {
             let reported = AtomicU64::new(0);
             let report = |amount| {
                 reported.fetch_add(amount, Ordering::Relaxed);
+                Ok(())
             };
             let progress = Some(Progress(&report));
             write_matrix_market(&path, &made.matrix.view(), &made.info, progress).unwrap();

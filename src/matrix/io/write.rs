@@ -133,7 +133,7 @@ fn write_lines(
                 file.write_all(&block?)?;
             }
             if let Some(progress) = progress {
-                progress.advance((lines.min(start + batch) - start) as u64);
+                progress.advance((lines.min(start + batch) - start) as u64)?;
             }
         }
         Ok(())

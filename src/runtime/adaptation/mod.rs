@@ -76,7 +76,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             let view = matrix.view();
             let work = Work::spmm(&view, k)?.with_features(features);
             let rows = ChunkRows::Rows { begin: 0, end: view.rows() };
-            (runtime.pool().install(|| Features::of(&work, &rows)), work.fingerprint())
+            runtime.pool().install(|| (Features::of(&work, &rows), work.fingerprint()))
         };
         let learns = runtime.refines() && is_auto && !options.fixes_shares();
         let key = learns.then(|| LearnedKey {

@@ -121,10 +121,9 @@ pub(super) fn open_planned<'a, T: Kernels>(
     plan: Plan,
 ) -> Result<OpenedPlan<'a, T>> {
     let job = runtime.pool().install(|| -> Result<Job<'a, T>> {
-        let job = Job::new(matrix.clone(), plan)?;
-        let (plan, view) = (job.plan(), job.matrix());
-        plan.check_x_rows(&Work::spmm(&view, plan.k as usize)?)?;
-        Ok(job)
+        let view = matrix.view();
+        plan.check_matrix(&Work::spmm(&view, plan.k as usize)?)?;
+        Job::new(matrix.clone(), plan)
     })?;
     match Opened::new(&job, runtime)? {
         Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),

@@ -1,6 +1,7 @@
 //! The real binary in a folder of its own.
 
 pub mod python;
+pub mod random;
 
 use std::path::PathBuf;
 
@@ -54,6 +55,14 @@ impl Place {
         command.env("XDG_CONFIG_HOME", self.path("config"));
         command.env("XDG_CACHE_HOME", self.cache.path());
         command
+    }
+
+    /// The same as [`Self::command`], to be spawned.
+    pub fn process(&self, words: &str) -> std::process::Command {
+        let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_rowloom"));
+        process.current_dir(self.folder.path()).args(words.split_whitespace());
+        process.env("XDG_CONFIG_HOME", self.path("config")).env("XDG_CACHE_HOME", self.cache.path());
+        process
     }
 
     pub fn run(&self, words: &str) -> Outcome {

@@ -94,7 +94,8 @@ fn read_plain_cut<T: Scalar>(
             while blocks.next(&mut block).map_err(|error| Fault::Whole(unreadable(error)))? {
                 parser.parse(&block)?;
                 if let Some(progress) = options.progress {
-                    progress.advance(block.len() as u64);
+                    let amount = block.len() as u64;
+                    progress.advance(amount).map_err(|error| Fault::Whole(unreadable(error)))?;
                 }
             }
             parser.finish()

@@ -1,0 +1,129 @@
+//! SIGINT and SIGTERM at random moments of each command: exit code 130 soon, outputs valid or untouched, no temporary file left.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Place;
+use crate::support::random::Random;
+
+/// At how many moments of each command a signal is sent: this variable, else [`QUICK_MOMENTS`].
+const MOMENTS: &str = "ROWLOOM_TEST_SIGNALS";
+const QUICK_MOMENTS: usize = 1;
+
+/// The program ends within a second on an idle machine; tests share theirs.
+const MAX_STOP_TIME: Duration = Duration::from_secs(3);
+
+/// Longest delay from the start of the program to the signal.
+const MAX_DELAY_MS: u64 = 1500;
+
+/// Commands with their output; each takes longer than the delays, or is done before some of them.
+const COMMANDS: [(&str, &str); 13] = [
+    ("run a.rlm -k 8 --repeat 4000000000 --devices cpu --trace out.json", "out.json"),
+    ("run a.rlm -k 8 --warmup 4000000000 --devices cpu,emu:0 --json=out.json", "out.json"),
+    ("run a.rlm -k 4 --repeat 3 --verify --output out.npy", "out.npy"),
+    ("plan a.rlm -k 8 --devices cpu,emu:0 --save out.json", "out.json"),
+    ("bench a.rlm -k 8 --kernels all --devices cpu --warmup 100000 --json=out.json", "out.json"),
+    ("convert a.rlm out.mtx", "out.mtx"),
+    ("convert a.rlm out.mtx.gz", "out.mtx.gz"),
+    ("convert a.rlm --check --json=out.json", "out.json"),
+    ("convert a.mtx out.rlm", "out.rlm"),
+    ("generate stencil27,n=48 out.npz", "out.npz"),
+    ("inspect a.mtx --json=out.json", "out.json"),
+    ("study study.toml --output folder --json=out.json", "out.json"),
+    ("calibrate --devices cpu --output out.toml", "out.toml"),
+];
+
+const STUDY: &str = "title = \"t\"\n[measure]\nwarmup = 100000\n[[sweep]]\nname = \"conversions\"\nsubject = \"conversion\"\n\
+                     matrices = [\"a.rlm\"]\n";
+
+fn stopped(child: &mut Child, signal: &str) -> (ExitStatus, Duration) {
+    let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+    let start = Instant::now();
+    // A program that has ended already is still there for its parent.
+    assert!(kill.unwrap().success());
+    while start.elapsed() < Duration::from_secs(30) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return (status, start.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().and_then(|()| child.wait()).unwrap();
+    panic!("{signal} was ignored");
+}
+
+/// Whether the file is a complete output of its kind.
+fn is_valid(place: &Place, name: &str) -> bool {
+    match name.rsplit('.').next() {
+        Some("json") => serde_json::from_str::<serde_json::Value>(&place.read(name)).is_ok(),
+        Some("npy") => place.run(&format!("run gen:diagonal,rows=27000 --x {name} --repeat 1")).code == 0,
+        Some("toml") => place.run(&format!("plan gen:stencil5,n=4 -k 1 --model {name}")).code == 0,
+        _ => place.run(&format!("inspect {name}")).code == 0,
+    }
+}
+
+#[test]
+fn a_signal_at_any_moment_ends_every_command_and_leaves_whole_files() {
+    let moments = std::env::var(MOMENTS).map_or(QUICK_MOMENTS, |count| count.parse().unwrap());
+    let mut random = Random::new(17);
+    let (mut interrupted, mut before, mut done, mut longest) = (0, 0, 0, Duration::ZERO);
+    let source = Place::new();
+    source.succeed("generate stencil27,n=30 a.rlm");
+    source.succeed("generate stencil27,n=20 a.mtx");
+    for moment in 0..moments {
+        for (words, output) in COMMANDS {
+            let place = Place::new();
+            for name in ["a.rlm", "a.mtx"] {
+                std::fs::hard_link(source.path(name), place.path(name)).unwrap();
+            }
+            place.write("study.toml", STUDY);
+            let signal = ["INT", "TERM"][random.below(2) as usize];
+            let mut child = place.process(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let delay = random.below(MAX_DELAY_MS);
+            std::thread::sleep(Duration::from_millis(delay));
+            let (status, took) = stopped(&mut child, signal);
+            let label =
+                format!("moment {moment}, SIG{signal} after {delay} ms: {words}: {status} in {took:?}");
+            match (status.code(), status.signal()) {
+                (Some(130), _) => interrupted += 1,
+                (Some(0), _) => done += 1,
+                // Until the handler is installed, the system ends the program.
+                (None, Some(2 | 15)) if delay < 300 => before += 1,
+                _ => panic!("{label}"),
+            }
+            longest = longest.max(took);
+            assert!(took < MAX_STOP_TIME, "{label}");
+            let names = place.names();
+            assert!(!names.iter().any(|name| name.starts_with(".rowloom")), "{label}: {names:?}");
+            assert!(
+                !names.contains(&output.to_owned()) || is_valid(&place, output),
+                "{label}: {output} is damaged"
+            );
+        }
+    }
+    println!(
+        "signals: {interrupted} commands ended with 130, {done} had ended, {before} were not watching yet; the longest took \
+         {longest:?}"
+    );
+    assert!(interrupted > 0);
+}
+
+#[test]
+fn a_second_signal_ends_the_program_at_once_and_removes_its_temporary_file() {
+    let place = Place::new();
+    place.succeed("generate stencil27,n=48 a.rlm");
+    for _ in 0..3 {
+        let mut child = place
+            .process("run a.rlm -k 8 --repeat 4000000000 --trace out.json")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(1200));
+        for _ in 0..2 {
+            Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(!place.names().iter().any(|name| name.starts_with(".rowloom")), "{:?}", place.names());
+    }
+}
