@@ -5,7 +5,7 @@
 //! checks each access before it is executed. The kernels' entries are found in the preprocessed source.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use super::{entry_names, fingerprint, shared_declarations, whole_text};
 
@@ -47,13 +47,32 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
     if build.get_compiler().is_like_clang() {
         build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
     }
-    build.files(&sources).compile("rowloom_kernels");
+    let compiler = build.get_compiler();
+    let assemblies: Vec<PathBuf> = thread::scope(|scope| {
+        let compiler = &compiler;
+        let started: Vec<_> =
+            sources.iter().map(|source| scope.spawn(move || assembly(compiler, source))).collect();
+        started.into_iter().map(|thread| thread.join().expect("a kernel does not compile")).collect()
+    });
+    cc::Build::new().files(&assemblies).compile("rowloom_kernels");
 
     let (tests, kernels): (Vec<_>, Vec<_>) =
         sources.iter().partition(|source| source.ends_with("faulty_emulated.cc"));
     list_entries("entry", &kernels, &folder.join("entries.rs"));
     list_entries("test_entry", &tests, &folder.join("test_entries.rs"));
     fs::write(stamp, inputs).expect("OUT_DIR is writable");
+}
+
+/// Compiles a source to assembly language, in which the functions of sanitizers have names of our own: a program with the emulator can
+/// be linked with a real sanitizer.
+fn assembly(compiler: &cc::Tool, source: &Path) -> PathBuf {
+    let path = source.with_extension("s");
+    let status = compiler.to_command().arg("-S").arg(source).arg("-o").arg(&path).status();
+    assert!(status.is_ok_and(|status| status.success()), "{} does not compile", source.display());
+    let text = fs::read_to_string(&path).expect("the compiler has written it");
+    let text = text.replace("__tsan_", "rowloom_tsan_").replace("__ubsan_", "rowloom_ubsan_");
+    fs::write(&path, text).expect("OUT_DIR is writable");
+    path
 }
 
 /// All inputs of the kernels' compilation, in one text.
