@@ -30,6 +30,8 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
     build
         .cpp(true)
         .cpp_link_stdlib(None)
+        // A sanitizer of the program does not apply to kernels, whose accesses are checked here.
+        .inherit_rustflags(false)
         .std("c++17")
         .opt_level(2)
         .warnings(true)
