@@ -162,10 +162,10 @@ impl Download<'_> {
             200 => (0, length),
             206 if resumes => match content_range(header("content-range").unwrap_or_default()) {
                 Some((begin, total)) if begin == have => (begin, Some(total)),
-                _ => return self.from_the_start(file, "the server sent another part than was asked for"),
+                _ => return self.restart(file, "the server sent another part than was asked for"),
             },
             404 | 410 => return Ok(Attempt::Missing),
-            416 => return self.from_the_start(file, "the file on the server has changed"),
+            416 => return self.restart(file, "the file on the server has changed"),
             status @ (408 | 425 | 429 | 500..=599) => {
                 return Ok(Attempt::Broken(format!("the server answered with status {status}")));
             }
@@ -229,7 +229,7 @@ impl Download<'_> {
         }
     }
 
-    fn from_the_start(&self, file: &mut File, reason: &str) -> Result<Attempt> {
+    fn restart(&self, file: &mut File, reason: &str) -> Result<Attempt> {
         file.set_len(0).map_err(|error| Error::write(self.part, error))?;
         let _ = std::fs::remove_file(self.version_path());
         Ok(Attempt::Broken(reason.into()))
