@@ -22,10 +22,10 @@ use crate::files;
 const EXIT_CODE: i32 = 130;
 
 /// How long a command may take to end by itself after the first signal.
-const STOP_GRACE: Duration = Duration::from_millis(700);
+const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// How much longer a write that is under way then may take.
-const WRITE_GRACE: Duration = Duration::from_millis(500);
+const WRITE_GRACE: Duration = Duration::from_millis(250);
 
 /// How often a second signal and an unfinished write are looked for meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
