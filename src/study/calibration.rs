@@ -28,7 +28,7 @@ pub struct CalibrationSettings<'a> {
     pub seed: u64,
     /// Limit of the host's memory.
     pub memory_limit_bytes: u64,
-    /// Told what is measured next, before each matrix.
+    /// Called with the name of each measurement before it begins.
     pub progress: &'a dyn Fn(&str),
     /// Whether to stop early; asked between measurements.
     pub stopped: &'a dyn Fn() -> bool,
