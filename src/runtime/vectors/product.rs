@@ -110,6 +110,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         product.update_owners()?;
         Ok(product)
     }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         self.backing.plan()
