@@ -23,6 +23,8 @@ static MEMORY_LIMIT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The share of the limit that is left for everything that is not a large array.
 const RESERVED_SHARE: u64 = 16;
+/// What is left in addition: the program, its threads, and vectors that conversions use for a short time.
+const RESERVED_BYTES: u64 = 48 << 20;
 
 /// Sets the memory that this process may use, such as the limit of its control group. Larger arrays are then refused: the system
 /// would not refuse them, but end the process when their pages are used.
@@ -37,7 +39,7 @@ pub fn check_memory(what: &str, bytes: u64) -> Result<()> {
         return Ok(());
     }
     let used_bytes = private_bytes().max(MAPPED_BYTES.load(Ordering::Relaxed));
-    let limit_bytes = limit_bytes - limit_bytes / RESERVED_SHARE;
+    let limit_bytes = (limit_bytes - limit_bytes / RESERVED_SHARE).saturating_sub(RESERVED_BYTES);
     if used_bytes.saturating_add(bytes) <= limit_bytes {
         return Ok(());
     }
