@@ -142,6 +142,9 @@ impl Download<'_> {
             let progressed = file.metadata().map_err(failed)?.len() > before;
             attempts = if progressed { 1 } else { attempts + 1 };
         }
+        if file.metadata().is_ok_and(|part| part.len() == 0) {
+            let _ = std::fs::remove_file(self.part);
+        }
         Err(refusal(self.url, format!("{reason}; {ATTEMPTS} attempts failed, try again later")))
     }
 

@@ -213,7 +213,10 @@ fn a_busy_server_is_asked_again() {
     assert!(Fixture::new(&server).fetch("HB/a", false).unwrap().is_new);
     let busy =
         Server::new(|_, _, stream| respond(stream, "503 Service Unavailable", "Content-Length: 0\r\n", b""));
-    Fixture::new(&busy).refused("status 503; 4 attempts failed");
+    let fixture = Fixture::new(&busy);
+    fixture.refused("status 503; 4 attempts failed");
+    let left = std::fs::read_dir(fixture.folder.path().join("HB")).unwrap().count();
+    assert_eq!(left, 0, "an empty file is left");
     assert_eq!(busy.requests(), 4);
 }
 
