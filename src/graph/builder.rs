@@ -114,20 +114,7 @@ fn lists<T: Copy>(count: usize, items: impl Iterator<Item = (TaskId, T)> + Clone
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Demand, TaskKind};
-
-    fn task(strand: StrandId) -> Task {
-        Task {
-            kind: TaskKind::CpuCompute,
-            device: DeviceId::HOST,
-            strand,
-            item: 0,
-            takes: None,
-            gives: None,
-            demand: Demand::default(),
-            turn: 0,
-        }
-    }
+    use crate::graph::fixture::host_task as task;
 
     #[test]
     fn edges_are_listed_as_predecessors_and_successors() {

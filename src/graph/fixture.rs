@@ -5,6 +5,20 @@ use super::{
     TaskKind,
 };
 
+/// A task of the host's CPU without slots.
+pub(crate) fn host_task(strand: StrandId) -> Task {
+    Task {
+        kind: TaskKind::CpuCompute,
+        device: DeviceId::HOST,
+        strand,
+        item: 0,
+        takes: None,
+        gives: None,
+        demand: Demand::default(),
+        turn: 0,
+    }
+}
+
 /// A task with its predecessors and accesses.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {

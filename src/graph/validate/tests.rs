@@ -1,10 +1,9 @@
 use proptest::prelude::*;
 
 use super::Unsound;
-use crate::graph::fixture::{Draft, Shape, planner_like};
+use crate::graph::fixture::{Draft, Shape, host_task, planner_like};
 use crate::graph::{
-    Access, BufferId, ChoiceId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId,
-    TaskKind,
+    Access, BufferId, ChoiceId, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, TaskId, TaskKind,
 };
 
 fn two_hundred_tasks() -> Draft {
@@ -396,21 +395,11 @@ fn the_random_graphs_include_sound_and_unsound_ones() {
 fn in_place(edge: Option<bool>, updates: &[(u64, u64)]) -> Graph {
     let mut builder = GraphBuilder::new();
     let y = builder.buffer(Role::InOut, 16);
-    let task = |strand| Task {
-        kind: TaskKind::CpuCompute,
-        device: DeviceId::HOST,
-        strand,
-        item: 0,
-        takes: None,
-        gives: None,
-        demand: Demand::default(),
-        turn: 0,
-    };
     let strand = builder.strand(None);
-    let reader = builder.task(task(strand), &[], &[Access { buffer: y, begin: 0, end: 8 }], &[]);
+    let reader = builder.task(host_task(strand), &[], &[Access { buffer: y, begin: 0, end: 8 }], &[]);
     for &(begin, end) in updates {
         let (strand, bytes) = (builder.strand(None), [Access { buffer: y, begin, end }]);
-        let update = builder.task(task(strand), &[], &bytes, &bytes);
+        let update = builder.task(host_task(strand), &[], &bytes, &bytes);
         match edge {
             Some(true) => builder.edge(reader, update),
             Some(false) => builder.edge(update, reader),
