@@ -1,31 +1,13 @@
-//! Fuzz targets of all readers, and of the product itself. `fuzz/run` builds and runs them; the environment variable
-//! `ROWLOOM_FUZZ` names the target.
+//! The fuzzer. `fuzz/run` builds and runs it; the environment variable `ROWLOOM_FUZZ` names the target.
 
 #![no_main]
 
-mod input;
-mod product;
-mod readers;
+mod targets;
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-
-/// A target: it takes any bytes and panics where a promise is broken.
-type Target = fn(&[u8]);
-
-const TARGETS: [(&str, Target); 10] = [
-    ("matrix", readers::matrix),
-    ("gzip", readers::gzip),
-    ("archive", readers::archive),
-    ("dense", readers::dense),
-    ("plan", readers::plan),
-    ("model", readers::model),
-    ("study", readers::study),
-    ("trace", readers::trace),
-    ("words", readers::words),
-    ("product", product::product),
-];
+use targets::{TARGETS, Target};
 
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let name = std::env::var("ROWLOOM_FUZZ").unwrap_or_default();

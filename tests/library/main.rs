@@ -6,6 +6,7 @@ mod bad_matrix_market;
 mod devices_agree;
 mod edited_files;
 mod faults;
+mod fuzz_corpus;
 mod kernels_agree;
 mod layering;
 mod read_limits;

@@ -14,7 +14,7 @@ use rowloom::study::StudyConfig;
 use rowloom::toml_file::TomlFile;
 use rowloom::trace::Trace;
 
-use crate::input::with_file;
+use super::input::with_file;
 
 /// Most memory that a reader may use; a small file that claims more is refused.
 const MEMORY_LIMIT_BYTES: u64 = 64 << 20;
@@ -56,7 +56,7 @@ pub fn dense(bytes: &[u8]) {
 pub fn plan(bytes: &[u8]) {
     with_file(bytes, |path| {
         if let Ok(plan) = Plan::load(path) {
-            crate::product::with_plan(plan);
+            super::product::with_plan(plan);
         }
     });
 }
@@ -66,7 +66,7 @@ pub fn model(bytes: &[u8]) {
     with_file(bytes, |path| {
         if let Ok(model) = Model::load(path) {
             let copy = path.with_extension("copy");
-            model.save(&copy).expect("/dev/shm has room");
+            model.save(&copy).expect("the disk has room");
             assert_eq!(Model::load(&copy).expect("a saved model is accepted"), model);
         }
     });
