@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Products of an alternative after which its steady-state time counts as known.
 const WANTED_PRODUCTS: usize = 3;
+/// The same for the CPU and the GPUs together: their first products wait for each other longer than later ones.
+const WANTED_SHARED_PRODUCTS: usize = 6;
 /// Seconds after which two products are enough.
 const LONG_SECONDS: f64 = 0.15;
 /// Most recent products that the steady-state time is taken from.
@@ -19,8 +21,10 @@ const READY_MARGIN: f64 = 0.99;
 const SHARING_MARGIN: f64 = 0.97;
 /// A change to processors that were not timed on this matrix takes at most this share of the time without it: predictions err.
 const UNTRIED_MARGIN: f64 = 0.85;
-/// The same for untried sharing: devices that run together slow each other down by more than predicted.
-const UNTRIED_SHARING_MARGIN: f64 = 0.8;
+/// The same for untried sharing with GPUs that are not open yet: devices that run together slow each other down by more than predicted.
+const UNTRIED_SHARING_MARGIN: f64 = 0.85;
+/// The same with open GPUs, where a trial costs little: its set-up is counted [`SHARING_SET_UPS`] times.
+const OPEN_SHARING_MARGIN: f64 = 0.97;
 /// Multiple of its set-up that untried sharing must save: it is often given up again.
 const SHARING_SET_UPS: f64 = 3.0;
 
@@ -69,24 +73,31 @@ pub struct Alternative {
     pub is_refused: bool,
     /// Steady-state seconds that an earlier process measured with the same matrix.
     pub remembered_s: Option<f64>,
-    /// Seconds of its last products.
+    /// Seconds of its last products since the last change to it.
     seconds: Vec<f64>,
+    /// Its steady-state time before the last change to it.
+    settled_s: Option<f64>,
 }
 
 impl Alternative {
     /// An alternative that is not set up.
     pub fn new(processors: Processors, predicted_s: f64, set_up_s: f64, remembered_s: Option<f64>) -> Self {
-        let (is_ready, is_refused, seconds) = (false, false, Vec::new());
-        Self { processors, predicted_s, set_up_s, is_ready, is_refused, remembered_s, seconds }
+        let (is_ready, is_refused, seconds, settled_s) = (false, false, Vec::new(), None);
+        Self { processors, predicted_s, set_up_s, is_ready, is_refused, remembered_s, seconds, settled_s }
     }
 
-    /// The median of the later half of its products, once there are enough.
+    /// The median of the later half of its products since the last change to it, once there are enough; until then the one of before.
     pub fn steady_state_s(&self) -> Option<f64> {
-        let enough = self.seconds.len() >= WANTED_PRODUCTS
-            || self.seconds.len() == 2 && self.seconds.iter().sum::<f64>() >= LONG_SECONDS;
-        let mut later = self.seconds.get(self.seconds.len() / 2..).filter(|_| enough)?.to_vec();
+        let wanted =
+            if self.processors == Processors::Both { WANTED_SHARED_PRODUCTS } else { WANTED_PRODUCTS };
+        let enough = self.seconds.len() >= wanted
+            || self.seconds.len() >= 2 && self.seconds.iter().sum::<f64>() >= LONG_SECONDS;
+        let mut later = match self.seconds.get(self.seconds.len() / 2..).filter(|_| enough) {
+            Some(later) => later.to_vec(),
+            None => return self.settled_s,
+        };
         later.sort_by(f64::total_cmp);
-        later.get(later.len() / 2).copied()
+        later.get(later.len().saturating_sub(1) / 2).copied()
     }
 
     /// Seconds of a product: measured, else remembered, else predicted.
@@ -108,12 +119,14 @@ pub struct Course {
     spent_s: f64,
     alternatives: Vec<Alternative>,
     current: Option<Processors>,
+    /// Whether the next product is the first one after a change.
+    is_first: bool,
 }
 
 impl Course {
     /// A course of `uses` products; `None` for an unknown number.
     pub fn new(uses: Option<u64>) -> Self {
-        Self { uses, done: 0, spent_s: 0.0, alternatives: Vec::new(), current: None }
+        Self { uses, done: 0, spent_s: 0.0, alternatives: Vec::new(), current: None, is_first: false }
     }
 
     /// The number of products that are expected to follow.
@@ -168,6 +181,14 @@ impl Course {
         opening_s + remaining * gpu_s < UNTRIED_MARGIN * remaining * cpu.product_s()
     }
 
+    /// Whether GPUs pay that take `opening_s` seconds until their first product, if they share each product with the CPU and it then
+    /// takes `shared_s`.
+    pub fn sharing_may_pay(&self, opening_s: f64, shared_s: f64) -> bool {
+        let Some(cpu) = self.alternative(Processors::Cpu) else { return true };
+        let remaining = self.remaining() as f64;
+        opening_s + remaining * shared_s < UNTRIED_SHARING_MARGIN * remaining * cpu.product_s()
+    }
+
     /// Whether to wait for devices that take `opening_s` to open: one product on the CPU takes longer than that.
     pub fn waits(&self, opening_s: f64) -> bool {
         let cpu = self.alternative(Processors::Cpu);
@@ -194,7 +215,7 @@ impl Course {
         };
         let mut margin = if best.is_ready { READY_MARGIN } else { SET_UP_MARGIN };
         match (best.processors, best.is_known()) {
-            (Processors::Both, false) => margin = margin.min(UNTRIED_SHARING_MARGIN),
+            (Processors::Both, false) => margin = margin.min(OPEN_SHARING_MARGIN),
             (Processors::Both, true) => margin = margin.min(SHARING_MARGIN),
             (_, false) => margin = margin.min(UNTRIED_MARGIN),
             _ => {}
@@ -217,11 +238,15 @@ impl Course {
         }
     }
 
-    /// The alternative with these processors is set up and computes from now on.
+    /// The alternative with these processors is set up and computes from now on. The next product is not timed unless it is
+    /// the very first: caches are cold, and threads sleep.
     pub fn change_to(&mut self, processors: Processors) {
+        self.is_first = self.done > 0;
         self.current = Some(processors);
         for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {
             one.is_ready = true;
+            one.settled_s = one.steady_state_s();
+            one.seconds.clear();
         }
     }
 
@@ -249,6 +274,9 @@ impl Course {
     /// Records a product of the current alternative.
     pub fn record(&mut self, seconds: f64) {
         self.record_untimed(seconds);
+        if std::mem::take(&mut self.is_first) {
+            return;
+        }
         let current = self.current;
         for one in self.alternatives.iter_mut().filter(|one| Some(one.processors) == current) {
             if one.seconds.len() == KEPT_PRODUCTS {
@@ -351,6 +379,22 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_that_is_slower_than_the_cpu_is_opened_if_sharing_pays() {
+        let mut course = Course::new(Some(1000));
+        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        let slower_s = 1.5 * CPU_S;
+        assert!(!course.may_pay(0.3, slower_s));
+        assert!(course.sharing_may_pay(0.3, 0.6 * CPU_S));
+        assert!(
+            !course.sharing_may_pay(0.3, 0.9 * CPU_S),
+            "the gain is smaller than the error of predictions"
+        );
+        let mut few = Course::new(Some(20));
+        few.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        assert!(!few.sharing_may_pay(0.3, 0.1 * CPU_S), "20 products do not pay for opening");
+    }
+
+    #[test]
     fn sharing_that_measures_slower_or_hardly_faster_is_given_up() {
         for (shared_s, kept) in [(0.0008, true), (0.00099, false), (0.0015, false)] {
             let mut course = Course::new(Some(1000));
@@ -360,8 +404,28 @@ mod tests {
             course.propose(Alternative::new(Processors::Both, 0.0005, 0.05, None));
             assert_eq!(course.next(), Some(Processors::Both));
             course.change_to(Processors::Both);
-            (0..5).for_each(|_| course.record(shared_s));
+            course.record(10.0 * GPU_S);
+            (0..6).for_each(|_| course.record(shared_s));
             assert_eq!(course.next() == Some(Processors::Both), kept, "{shared_s}");
+        }
+    }
+
+    #[test]
+    fn slow_first_products_after_a_change_back_do_not_change_the_plan_again() {
+        let mut course = Course::new(Some(1000));
+        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        course.change_to(Processors::Cpu);
+        (0..8).for_each(|_| course.record(CPU_S));
+        course.propose(Alternative::new(Processors::Gpu, 1.3 * CPU_S, 0.1, None));
+        course.propose(Alternative::new(Processors::Both, 0.6 * CPU_S, 0.1, None));
+        assert_eq!(course.next(), Some(Processors::Both));
+        course.change_to(Processors::Both);
+        (0..7).for_each(|_| course.record(1.1 * CPU_S));
+        assert_eq!(course.next(), Some(Processors::Cpu));
+        course.change_to(Processors::Cpu);
+        for seconds in [2.0 * CPU_S, 1.5 * CPU_S, 1.5 * CPU_S] {
+            course.record(seconds);
+            assert_eq!(course.next(), Some(Processors::Cpu));
         }
     }
 

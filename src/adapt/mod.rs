@@ -20,5 +20,7 @@ pub use course::{Alternative, Course, Processors};
 pub use learned::{Learned, LearnedKey};
 pub use rates::{Resolved, restricted_to, scale_times};
 pub use refinement::{Computation, kernel_ratios};
-pub use sharing::{DeviceObservation, Observation, corrected_by, is_shared, moved_share};
+pub use sharing::{
+    DeviceObservation, Observation, corrected_by, is_shared, moved_share, raise_memory_bandwidth,
+};
 pub use tuning::{KERNELS_TO_TIME, Tuned, correct_profile, kernels_to_time};

@@ -2,6 +2,7 @@
 //! devices finish together.
 
 use super::rates::scale_times;
+use crate::cost::HostRates;
 use crate::error::Seconds;
 use crate::graph::DeviceId;
 use crate::plan::{Plan, PlanRequest};
@@ -57,12 +58,17 @@ pub fn corrected_by<'a>(
         let (predicted, measured) = (Seconds(usual * took_s / ratio), Seconds(usual * took_s));
         words.push(format!("{} predicted {predicted}, measured {measured}", device.name));
     }
-    // The memory moved these bytes in the measured time, so it is at least that fast.
-    let mut steps = 0..MAX_BANDWIDTH_STEPS;
-    while plan.memory_s(&corrected.host) > observed.steady_state_s && steps.next().is_some() {
-        corrected.host.memory_gb_per_s *= BANDWIDTH_STEP;
-    }
+    raise_memory_bandwidth(&mut corrected.host, plan, observed.steady_state_s);
     (corrected, words)
+}
+
+/// Raises the bandwidth of the host's memory until a product of `plan` can take `measured_s`: the memory moved its bytes in that time,
+/// so it is at least that fast.
+pub fn raise_memory_bandwidth(host: &mut HostRates, plan: &Plan, measured_s: f64) {
+    let mut steps = 0..MAX_BANDWIDTH_STEPS;
+    while plan.memory_s(host) > measured_s && steps.next().is_some() {
+        host.memory_gb_per_s *= BANDWIDTH_STEP;
+    }
 }
 
 /// Whether the host and at least one other device have chunks.
@@ -83,7 +89,9 @@ pub fn moved_share(one: &Plan, other: &Plan) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::cpu_and_h200;
+    use super::super::rates::restricted_to;
     use super::*;
+    use crate::kernel::Processor;
     use crate::matrix::{Csr, generate};
     use crate::plan::{Mode, make};
 
@@ -105,5 +113,23 @@ mod tests {
         for share in [0.0, 1.0] {
             assert!(!is_shared(&with_share(&mut request, share)));
         }
+    }
+
+    #[test]
+    fn memory_that_moved_the_bytes_in_a_measured_time_is_at_least_that_fast() {
+        let matrix: Csr<f64> = generate("stencil27,n=60", 1, 1 << 30).unwrap().matrix;
+        let view = matrix.view();
+        // Bytes of a CPU kernel follow from its time, so the GPU computes everything.
+        let mut request = restricted_to(&cpu_and_h200(&view), Processor::Gpu).unwrap();
+        (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
+        let plan = make(&request).unwrap();
+        let slow = request.host.clone();
+        let slow_s = plan.memory_s(&slow);
+        let mut host = slow.clone();
+        raise_memory_bandwidth(&mut host, &plan, 2.0 * slow_s);
+        assert_eq!(host, slow, "a longer time says nothing");
+        raise_memory_bandwidth(&mut host, &plan, slow_s / 3.0);
+        let ratio = plan.memory_s(&host) / (slow_s / 3.0);
+        assert!((0.95..=1.0).contains(&ratio), "{ratio}");
     }
 }

@@ -161,9 +161,12 @@ impl Draft<'_> {
     }
 
     /// The CPU's part: one large chunk, since the CPU waits for no copies and its threads synchronise at the end of each chunk; then
-    /// some small chunks that other devices may take.
+    /// some small chunks that other devices may take. A resident device has no other part of A and cannot take any.
     fn host_pieces(&self, span: PositionRange) -> Vec<ChunkRows> {
         let work = &self.request.work;
+        if self.mode == Mode::Resident {
+            return split(work, span, 1);
+        }
         let before = PositionRange { end: span.begin, ..PositionRange::all(work) }.cost(work);
         let own = span.cost(work);
         let tail = (own as f64 * HOST_TAIL) as u128;

@@ -6,6 +6,7 @@ mod vectors;
 
 use std::time::Instant;
 
+use opening::ExpectedGpu;
 use sharing::{BestShares, MAX_ROUNDS};
 
 use super::Runtime;
@@ -49,8 +50,8 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     past_faults: Vec<FaultReport>,
     /// A plan that the caller gave.
     given: Option<Plan>,
-    /// Predicted seconds of a product on the GPUs that the system lists, and of their set-up without opening.
-    expected_gpu: Option<(f64, f64)>,
+    /// Predictions for the GPUs that the system lists, before they are opened.
+    expected_gpu: Option<ExpectedGpu>,
     first_plan: Plan,
     /// Plans of alternatives that are not prepared yet.
     proposed: Vec<(Processors, Plan)>,
@@ -184,6 +185,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// The current plan: of the last product, or the first plan before it.
     pub fn plan(&self) -> &Plan {
         self.current().map_or(&self.first_plan, Prepared::plan)
+    }
+
+    /// The prepared or proposed plan with these processors.
+    fn plan_of(&self, processors: Processors) -> Option<&Plan> {
+        let prepared = self.prepared.iter().find(|(of, _)| *of == processors).map(|(_, one)| one.plan());
+        let proposed = || self.proposed.iter().find(|(of, _)| *of == processors).map(|(_, plan)| plan);
+        prepared.or_else(proposed)
     }
 
     /// The prepared plan of the last product.

@@ -2,6 +2,7 @@
 
 use super::{Adaptation, FIRST_USE_SECONDS, OPENING_SECONDS};
 use crate::adapt::Processors;
+use crate::error::Result;
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 
@@ -55,22 +56,57 @@ impl<T: Kernels> Adaptation<'_, T> {
             (Some(one), Some(other)) => Some(f64::min(one, other)),
             (one, other) => one.or(other),
         };
-        // The driver's link bounds the product from below, which saves planning for GPUs that cannot pay.
+        // The link bounds the product from below, which saves planning for GPUs that cannot pay.
         let view = self.matrix.view();
         let rows = view.rows().max(view.cols()) as f64;
         let copy_s = rows * (self.k * size_of::<T>()) as f64 * 1e-9 / FASTEST_LINK_GB_PER_S;
-        if !self.course.may_pay(OPENING_SECONDS + FIRST_USE_SECONDS, copy_s) {
+        let opening_s = OPENING_SECONDS + FIRST_USE_SECONDS;
+        let Some(cpu) = self.course.alternative(Processors::Cpu) else { return true };
+        let may_pay = self.course.may_pay(opening_s, copy_s);
+        let bound_s = ideal_shared_s(cpu.product_s(), copy_s);
+        if !may_pay && !self.course.sharing_may_pay(opening_s, bound_s) {
             return false;
         }
         if self.expected_gpu.is_none() {
-            let listed = self.runtime.resolve_listed(&self.options);
-            let planned = listed.and_then(|rates| self.plan_with(&rates, Some(Processor::Gpu)));
             // GPUs that cannot be planned for are opened only if the CPU takes far longer than that.
-            self.expected_gpu = Some(planned.map_or((0.0, 1.0), |plan| {
-                (plan.predicted_s, plan.set_up.total_s() - plan.set_up.open_s + FIRST_USE_SECONDS)
-            }));
+            let unknown = ExpectedGpu { product_s: 0.0, shared_s: None, set_up_s: 1.0 };
+            self.expected_gpu = Some(self.expect_listed().unwrap_or(unknown));
         }
-        let (predicted_s, set_up_s) = self.expected_gpu.unwrap_or_default();
-        self.course.may_pay(OPENING_SECONDS + set_up_s, remembered_s.unwrap_or(predicted_s))
+        let Some(expected) = &self.expected_gpu else { return false };
+        let opening_s = OPENING_SECONDS + expected.set_up_s;
+        self.course.may_pay(opening_s, remembered_s.unwrap_or(expected.product_s))
+            || expected.shared_s.is_some_and(|shared_s| self.course.sharing_may_pay(opening_s, shared_s))
     }
+
+    /// Predicts products on the GPUs that the system lists, alone and together with the CPU.
+    fn expect_listed(&self) -> Result<ExpectedGpu> {
+        let rates = self.runtime.resolve_listed(&self.options)?;
+        let plan = self.plan_with(&rates, Some(Processor::Gpu))?;
+        let set_up_s = plan.set_up.total_s() - plan.set_up.open_s + FIRST_USE_SECONDS;
+        let mut expected = ExpectedGpu { product_s: plan.predicted_s, shared_s: None, set_up_s };
+        let Some(cpu) = self.course.alternative(Processors::Cpu) else { return Ok(expected) };
+        let ideal_s = ideal_shared_s(cpu.product_s(), expected.product_s);
+        let alone_pays = self.course.may_pay(OPENING_SECONDS + set_up_s, expected.product_s);
+        if alone_pays || !self.course.sharing_may_pay(OPENING_SECONDS + set_up_s, ideal_s) {
+            return Ok(expected);
+        }
+        let shared = self.plan_shared(rates, cpu, None)?;
+        expected.shared_s = shared.map(|(_, plan)| plan.predicted_s);
+        Ok(expected)
+    }
+}
+
+/// Predicted seconds of products on GPUs that are not open yet.
+pub(super) struct ExpectedGpu {
+    /// Seconds of a product on the GPUs alone.
+    product_s: f64,
+    /// Seconds of a product that the CPU and the GPUs share, where that may pay.
+    shared_s: Option<f64>,
+    /// Seconds of the set-up, without opening the GPUs.
+    set_up_s: f64,
+}
+
+/// Seconds of a product that two processors share, if sharing costs nothing.
+fn ideal_shared_s(cpu_s: f64, gpu_s: f64) -> f64 {
+    cpu_s * gpu_s / (cpu_s + gpu_s).max(f64::MIN_POSITIVE)
 }

@@ -1,8 +1,10 @@
 //! The CPU and the GPUs share a product: proposes it once one of them was measured, and adjusts the shares by measured times.
 
 use super::{Adaptation, Processors};
-use crate::adapt::{Resolved, corrected_by, is_shared, moved_share, scale_times};
-use crate::error::Counted;
+use crate::adapt::{
+    Alternative, Resolved, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
+};
+use crate::error::{Counted, Result};
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::Plan;
@@ -43,19 +45,36 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         if !(1.0 / MAX_SPEED_RATIO..=MAX_SPEED_RATIO).contains(&ratio) {
             return;
         }
-        let mut corrected = rates;
-        for device in &mut corrected.devices {
-            let alone = if device.profile.processor == Processor::Cpu { &cpu } else { &gpu };
-            scale_times(&mut device.profile, alone.product_s() / alone.predicted_s.max(1e-12));
-        }
-        match self.plan_with(&corrected, None) {
-            Ok(plan) if is_shared(&plan) => {
+        match self.plan_shared(rates, &cpu, Some(&gpu)) {
+            Ok(Some((corrected, plan))) => {
                 self.shared_rates = Some(corrected);
                 self.propose(Processors::Both, plan);
             }
-            Ok(_) => {}
+            Ok(None) => {}
             Err(error) => tracing::debug!(%error, "a shared product could not be planned"),
         }
+    }
+
+    /// The shared plan with rates corrected by the known times of each kind of processors alone, if sharing is predicted to be faster.
+    pub(super) fn plan_shared(
+        &self,
+        rates: Resolved,
+        cpu: &Alternative,
+        gpu: Option<&Alternative>,
+    ) -> Result<Option<(Resolved, Plan)>> {
+        let mut corrected = rates;
+        for device in &mut corrected.devices {
+            let alone = if device.profile.processor == Processor::Cpu { Some(cpu) } else { gpu };
+            let ratio = alone.map_or(1.0, |alone| alone.product_s() / alone.predicted_s.max(1e-12));
+            scale_times(&mut device.profile, ratio);
+        }
+        for alone in gpu.into_iter().chain([cpu]) {
+            if let Some(plan) = self.plan_of(alone.processors) {
+                raise_memory_bandwidth(&mut corrected.host, plan, alone.product_s());
+            }
+        }
+        let plan = self.plan_with(&corrected, None)?;
+        Ok(is_shared(&plan).then_some((corrected, plan)))
     }
 
     /// Adjusts the shares by the measured times of a shared product.
