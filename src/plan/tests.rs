@@ -94,6 +94,19 @@ fn the_cpu_alone_gets_one_chunk() {
 }
 
 #[test]
+fn the_part_of_the_cpu_has_small_chunks_only_where_other_devices_can_take_them() {
+    let matrix = matrix("stencil27,n=40");
+    let of_cpu = |mode| {
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "h200"]);
+        (request.mode, request.repeat, request.cpu_share) = (Some(mode), 1000, Some(0.5));
+        let plan = make(&request).unwrap();
+        plan.chunks.iter().filter(|chunk| chunk.home == 0).count()
+    };
+    assert_eq!(of_cpu(Mode::Resident), 1);
+    assert!(of_cpu(Mode::Oneshot) > 1);
+}
+
+#[test]
 fn the_requested_number_of_chunks_is_made_while_rows_are_light() {
     let (light, heavy) = (matrix("stencil5,n=60"), matrix("rmat,scale=12,degree=8"));
     for chunks in [1, 2, 7, 64, 512] {
