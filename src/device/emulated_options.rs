@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 /// Default memory of an emulated device. It uses as much host memory.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Faults to inject. Allocations, registrations, launches, copies and operations are counted from 1 in the order of calls.
+/// Faults to inject. Allocations, registrations, launches, copies, operations and requests for copies
+/// from other devices are counted from 1 in the order of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The allocation that fails for lack of memory.
@@ -22,6 +23,8 @@ pub struct Faults {
     pub hang_at_operation: Option<u64>,
     /// The operation at which the thread of its lane panics; the device is then lost.
     pub panic_at_operation: Option<u64>,
+    /// From this request on, the device refuses copies from other devices.
+    pub refuse_peer_copies: Option<u64>,
 }
 
 /// Options of an emulated device.
@@ -41,7 +44,7 @@ impl Default for EmulatedOptions {
     }
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "memory_bytes",
     "delay_seed",
     "out_of_memory_at_allocation",
@@ -51,6 +54,7 @@ const KEYS: [&str; 9] = [
     "lost_at_operation",
     "hang_at_operation",
     "panic_at_operation",
+    "refuse_peer_copies",
 ];
 
 impl EmulatedOptions {
@@ -70,6 +74,7 @@ impl EmulatedOptions {
                 "lost_at_operation" => Some(&mut faults.lost_at_operation),
                 "hang_at_operation" => Some(&mut faults.hang_at_operation),
                 "panic_at_operation" => Some(&mut faults.panic_at_operation),
+                "refuse_peer_copies" => Some(&mut faults.refuse_peer_copies),
                 _ => {
                     let known = KEYS.join(", ");
                     return Err(Error::Usage(format!(

@@ -20,6 +20,7 @@ pub mod emulated;
 mod emulated_options;
 mod memories;
 mod operation;
+mod peer;
 mod pinned;
 mod product;
 pub mod simulated;
@@ -40,6 +41,7 @@ pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
 pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
+pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;
 pub use vectors::{DeviceFactors, DeviceRows, VectorLaunch};
@@ -112,6 +114,8 @@ pub enum FaultKind {
     Misuse,
     /// A job on the host failed or panicked.
     Job,
+    /// A copy failed because the other device, from which it copies, is lost; this device remains usable.
+    PeerLost,
 }
 
 /// A fault on a device.
@@ -192,6 +196,16 @@ pub trait Device<'run> {
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;
+
+    /// An allocation of this device, for copies by other devices. `None` if other devices cannot copy from this one.
+    fn peer_memory(&self, _memory: Memory) -> Option<PeerMemory> {
+        None
+    }
+
+    /// Whether this device can run [`Operation::PeerCopy`] from `peer`. Prepares such copies.
+    fn can_copy_from(&mut self, _peer: &PeerMemory) -> bool {
+        false
+    }
 
     /// Page-locks existing host memory in place until the registration is dropped, so that copies run at full bandwidth.
     /// If the device refuses, it remains usable: copies of pageable memory are correct and slower.

@@ -1,6 +1,6 @@
 //! The operations of a device: copies, kernel launches and host jobs.
 
-use super::{Memory, Pinned, VectorLaunch};
+use super::{Memory, PeerCopy, Pinned, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{Items, Variant};
@@ -174,6 +174,9 @@ pub enum Operation<'run> {
     Upload(Vec<Transfer>),
     /// A copy from device memory to pinned host memory.
     Download(Transfer),
+    /// A copy from the memory of another device, on an upload lane. The caller submits it after the operation that wrote the bytes
+    /// has completed, and changes them after the copy has completed.
+    PeerCopy(PeerCopy),
     /// A launch of a kernel for products.
     Launch(Launch),
     /// A launch of a kernel on multivectors.

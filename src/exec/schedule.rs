@@ -98,7 +98,7 @@ impl Schedule {
 pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
     match kind {
         TaskKind::Stage | TaskKind::Merge => LaneKind::Copy,
-        TaskKind::Upload => LaneKind::Upload,
+        TaskKind::Upload | TaskKind::PeerCopy => LaneKind::Upload,
         TaskKind::Kernel => LaneKind::Compute,
         TaskKind::Download => LaneKind::Download,
         TaskKind::CpuCompute => LaneKind::Pool,

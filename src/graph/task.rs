@@ -80,6 +80,8 @@ pub enum TaskKind {
     Kernel,
     /// Copies a slice of Y, or carries, from the device to the host.
     Download,
+    /// Copies rows of X from the memory of another device to this device.
+    PeerCopy,
     /// Computes one chunk on the host's pool.
     CpuCompute,
     /// Copies a slice into Y, or sums the carries of a split row into Y.
@@ -94,6 +96,7 @@ impl TaskKind {
             Self::Upload => "upload",
             Self::Kernel => "kernel",
             Self::Download => "download",
+            Self::PeerCopy => "peer_copy",
             Self::CpuCompute => "cpu_compute",
             Self::Merge => "merge",
         }

@@ -101,7 +101,19 @@ impl RunReport {
         self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
     }
 
-    /// Bytes copied to devices, and bytes copied back.
+    /// Bytes copied from one device to another without the host's memory.
+    pub fn peer_bytes(&self) -> u64 {
+        let written = self.rounds.iter().flat_map(|round| {
+            let graph = &round.planned.planned.graph;
+            let peer_copies = round.outcome.records.iter().filter(move |record| {
+                graph.tasks().get(record.task.index()).is_some_and(|task| task.kind == TaskKind::PeerCopy)
+            });
+            peer_copies.flat_map(|record| graph.writes(record.task))
+        });
+        written.map(|access| access.end - access.begin).sum()
+    }
+
+    /// Bytes copied from the host to devices, and bytes copied back.
     pub fn link_bytes(&self) -> (u64, u64) {
         let (mut up, mut down) = (0, 0);
         for round in &self.rounds {

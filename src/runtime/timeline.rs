@@ -56,7 +56,9 @@ impl<'a> Timeline<'a> {
             let Ok((task, item, device)) = round.planned.task(record.task) else { continue };
             let Some(lane) = self.lane(task.device, record.lane) else { continue };
             let ns = record.end_ns.saturating_sub(record.start_ns);
-            let arguments = Arguments { run, ..self.arguments(task, item, device, ns) };
+            let written_bytes =
+                graph.writes(record.task).iter().map(|access| access.end - access.begin).sum();
+            let arguments = Arguments { run, ..self.arguments(task, item, device, ns, written_bytes) };
             let (category, name) = (category(task.kind), self.span_name(task.kind, item));
             let (start_ns, end_ns) = (record.start_ns, record.end_ns);
             let span = Span { lane, name, category, start_ns, end_ns, arguments };
@@ -86,7 +88,7 @@ impl<'a> Timeline<'a> {
         self.lanes.get(device.index())?.get(lane as usize).copied()
     }
 
-    fn arguments(&self, task: &Task, item: Item, device: DeviceId, ns: u64) -> Arguments {
+    fn arguments(&self, task: &Task, item: Item, device: DeviceId, ns: u64, written_bytes: u64) -> Arguments {
         let predicted_us = Some(task.demand.alone_ns as f64 / 1e3);
         let computes = matches!(task.kind, TaskKind::Kernel | TaskKind::CpuCompute);
         match item {
@@ -95,7 +97,11 @@ impl<'a> Timeline<'a> {
                 None => Arguments::default(),
             },
             _ => {
-                let bytes = task.demand.link_bytes.max(task.demand.host_bytes);
+                let bytes = match item {
+                    // Rows that are moved within a card, or packed on it, use neither the link nor host memory.
+                    Item::Sent(_) | Item::Received(_) => written_bytes,
+                    _ => task.demand.link_bytes.max(task.demand.host_bytes),
+                };
                 let chunk = if let Item::Chunk(index) = item { Some(u64::from(index)) } else { None };
                 Arguments {
                     chunk,
@@ -121,6 +127,7 @@ impl<'a> Timeline<'a> {
                 _ => format!("send rows {message}"),
             },
             Item::Received(message) => match kind {
+                TaskKind::PeerCopy => format!("peer copy rows {message}"),
                 TaskKind::Upload => format!("receive rows {message}"),
                 _ => format!("scatter rows {message}"),
             },
@@ -180,6 +187,7 @@ fn category(kind: TaskKind) -> Category {
         TaskKind::Upload => Category::Upload,
         TaskKind::Kernel => Category::Kernel,
         TaskKind::Download => Category::Download,
+        TaskKind::PeerCopy => Category::PeerCopy,
         TaskKind::CpuCompute => Category::CpuCompute,
         TaskKind::Merge => Category::Merge,
     }

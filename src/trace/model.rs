@@ -38,7 +38,7 @@ impl SpanId {
     }
 }
 
-/// The kind of work of a span: six kinds of tasks, and steps of the program outside them.
+/// The kind of work of a span: seven kinds of tasks, and steps of the program outside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
     /// A copy from pageable memory to a page-locked slot.
@@ -49,6 +49,8 @@ pub enum Category {
     Kernel,
     /// A transfer from device to host.
     Download,
+    /// A transfer from another device.
+    PeerCopy,
     /// A kernel on the CPU's threads.
     CpuCompute,
     /// A merge of a slice of Y, or of the carries of a split row, into Y.
@@ -59,8 +61,16 @@ pub enum Category {
 
 impl Category {
     /// All categories.
-    pub const ALL: [Self; 7] =
-        [Self::Stage, Self::Upload, Self::Kernel, Self::Download, Self::CpuCompute, Self::Merge, Self::Host];
+    pub const ALL: [Self; 8] = [
+        Self::Stage,
+        Self::Upload,
+        Self::Kernel,
+        Self::Download,
+        Self::PeerCopy,
+        Self::CpuCompute,
+        Self::Merge,
+        Self::Host,
+    ];
 
     /// Its name in files and reports.
     pub fn name(self) -> &'static str {
@@ -69,6 +79,7 @@ impl Category {
             Self::Upload => "upload",
             Self::Kernel => "kernel",
             Self::Download => "download",
+            Self::PeerCopy => "peer_copy",
             Self::CpuCompute => "cpu_compute",
             Self::Merge => "merge",
             Self::Host => "host",
@@ -85,9 +96,9 @@ impl Category {
         self != Self::Host
     }
 
-    /// Whether it is a transfer between host and device.
+    /// Whether it is a transfer to or from a device.
     pub fn is_copy(self) -> bool {
-        matches!(self, Self::Upload | Self::Download)
+        matches!(self, Self::Upload | Self::Download | Self::PeerCopy)
     }
 
     /// Whether it computes the product.

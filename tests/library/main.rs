@@ -22,5 +22,6 @@ mod statistics;
 mod trace_samples;
 mod vectors;
 mod vectors_exchange;
+mod vectors_peer;
 mod vectors_simulated;
 mod x_blocks;

@@ -35,7 +35,7 @@ fn comes_after(graph: &Graph, task: TaskId, kind: TaskKind) -> bool {
 }
 
 #[test]
-fn interior_rows_wait_for_no_upload_and_boundary_rows_do() {
+fn interior_rows_wait_for_no_copy_and_boundary_rows_do() {
     let a = matrix("stencil5,n=40");
     let mut product = build("emu:0,emu:1", &a, 4).unwrap();
     let (x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
@@ -60,7 +60,7 @@ fn interior_rows_wait_for_no_upload_and_boundary_rows_do() {
         };
         let needs_others =
             (begin..end).any(|row| a.view().row(row).0.iter().any(|&column| !own(column as usize)));
-        assert_eq!(comes_after(&planned.graph, TaskId(number as u32), TaskKind::Upload), needs_others);
+        assert_eq!(comes_after(&planned.graph, TaskId(number as u32), TaskKind::PeerCopy), needs_others);
         *(if needs_others { &mut boundary } else { &mut interior }) += 1;
     }
     assert_eq!((interior, boundary), (2, 2));
@@ -72,15 +72,17 @@ fn rows_that_were_exchanged_are_not_exchanged_again() {
     for devices in ["emu:0,emu:1", "cpu,emu:0"] {
         let mut product = build(devices, &a, 4).unwrap();
         let (mut x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
-        let mut link_bytes = |x: &_| {
+        let mut bytes = |x: &_| {
             product.apply_into(x, &mut y).unwrap();
-            product.last_report().unwrap().link_bytes()
+            let report = product.last_report().unwrap();
+            let (up, down) = report.link_bytes();
+            up + down + report.peer_bytes()
         };
-        let (up, down) = link_bytes(&x);
-        assert!(up > 0 && down > 0, "{devices}");
-        assert_eq!(link_bytes(&x), (0, 0), "{devices}");
+        let first = bytes(&x);
+        assert!(first > 0, "{devices}");
+        assert_eq!(bytes(&x), 0, "{devices}");
         x.fill(1.0).unwrap();
-        assert_eq!(link_bytes(&x), (up, down), "{devices}: X has changed");
+        assert_eq!(bytes(&x), first, "{devices}: X has changed");
     }
 }
 

@@ -23,7 +23,7 @@ use crossbeam::channel::{Receiver, Sender};
 use cudarc::driver::result::DriverError;
 
 use super::clock::{Epoch, SharedHostTime};
-use super::context::{Context, EventWait};
+use super::context::{Context, DeviceMemory, EventWait};
 use super::driver::message_of;
 use super::events::{Events, InFlight};
 use super::shared::Shared;
@@ -43,13 +43,15 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// Number of unqueried operations, or of unissued requests, that counts as a backlog.
 const BACKLOG: usize = 4;
 
-/// An access to host memory that an operation holds until it completes.
+/// An access to memory of the host, or of another device, that an operation holds until it completes.
 #[expect(dead_code, reason = "kept for its drop")]
 pub enum HeldMemory {
     /// Memory that it reads.
     Read(PinnedRead),
     /// Memory that it writes.
     Written(PinnedWrite),
+    /// Memory of another device that it reads; not freed until then.
+    Peer(Arc<DeviceMemory>),
 }
 
 /// The host memory of an operation that may be in flight. Only [`InFlightMemory::release`] releases it. If it is dropped

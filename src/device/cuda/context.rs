@@ -102,6 +102,27 @@ impl Context {
         Some((major as u32, minor as u32))
     }
 
+    /// Whether the driver copies directly from memory of `source` to memory of this context. Between contexts of one card it always
+    /// does. The memory of another card is made accessible to this context if the cards allow it.
+    pub fn can_copy_from(&self, source: &Self) -> bool {
+        if self.device == source.device {
+            return true;
+        }
+        let mut accessible = 0;
+        // SAFETY: the driver writes one integer; both are valid devices of it.
+        let asked =
+            unsafe { sys::cuDeviceCanAccessPeer(&raw mut accessible, self.device, source.device) }.result();
+        let Ok(_entered) = self.enter() else { return false };
+        if asked.is_err() || accessible == 0 {
+            return false;
+        }
+        // SAFETY: both contexts are alive, and this one is current.
+        match unsafe { sys::cuCtxEnablePeerAccess(source.raw, 0) }.result() {
+            Ok(()) => true,
+            Err(error) => error.0 == sys::cudaError_enum::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+        }
+    }
+
     /// The card's name.
     pub fn card_name(&self) -> Option<String> {
         result::device::get_name(self.device).ok()
@@ -164,6 +185,22 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<(), result::DriverError> {
         // SAFETY: both are alive.
         unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }.result()
+    }
+
+    /// Copies `bytes` bytes from memory of `source` to memory of this stream's context, in the order of the stream.
+    ///
+    /// # Safety
+    /// Both ranges are inside allocations of their contexts that live until the copy completes. Until then no other work writes
+    /// either of them.
+    pub unsafe fn copy_from_peer(
+        &self,
+        to: sys::CUdeviceptr,
+        from: sys::CUdeviceptr,
+        source: &Context,
+        bytes: usize,
+    ) -> Result<(), result::DriverError> {
+        // SAFETY: as promised by the caller; both contexts are alive.
+        unsafe { sys::cuMemcpyPeerAsync(to, self.context.raw, from, source.raw, bytes, self.raw) }.result()
     }
 }
 
@@ -285,6 +322,11 @@ impl DeviceMemory {
     /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 }
 

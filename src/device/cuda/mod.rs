@@ -28,6 +28,7 @@ mod modules;
 mod nvrtc;
 mod options;
 mod owner;
+mod peer;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -59,7 +60,7 @@ use shared::Shared;
 use super::memories::Memories;
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
+    Operation, PeerMemory, Pinned, Registration, Reports, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -84,7 +85,7 @@ pub struct CudaDevice {
     shared: Arc<Shared>,
     host_time: SharedHostTime,
     /// By number; `None` once freed.
-    memories: Memories<DeviceMemory>,
+    memories: Memories<Arc<DeviceMemory>>,
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
@@ -235,7 +236,7 @@ impl CudaDevice {
         self.address(&transfer.device)
     }
 
-    /// Checks an operation for a lane of kind `kind`. Returns the driver action, its name and the host memory it holds.
+    /// Checks an operation for a lane of kind `kind`. Returns the driver action, its name and the memory it holds.
     fn bind(
         &mut self,
         operation: Operation<'_>,
@@ -259,6 +260,10 @@ impl CudaDevice {
                 let host = written[transfer.host.begin as usize..].as_mut_ptr();
                 let action = Action::Download(copy(&transfer, host, card));
                 Ok((action, "download", vec![HeldMemory::Written(written)]))
+            }
+            (Operation::PeerCopy(copy), LaneKind::Upload) => {
+                let (action, held) = self.bind_peer_copy(&copy)?;
+                Ok((action, "peer copy", vec![held]))
             }
             (Operation::Launch(launch), LaneKind::Compute) => {
                 let (action, what) = self.bind_launch(launch)?;
@@ -328,7 +333,7 @@ impl<'run> Device<'run> for CudaDevice {
             let message = format!("{bytes} bytes requested, {left} of {limit} bytes free");
             return Err(Fault::new(FaultKind::OutOfMemory, message));
         }
-        let memory = self.memories.add(DeviceMemory::allocate(&self.context, bytes)?);
+        let memory = self.memories.add(Arc::new(DeviceMemory::allocate(&self.context, bytes)?));
         self.allocated_bytes += bytes;
         Ok(memory)
     }
@@ -342,6 +347,14 @@ impl<'run> Device<'run> for CudaDevice {
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         self.check_open()?;
         host_memory::allocate(&self.context, bytes)
+    }
+
+    fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {
+        self.peer_of(memory)
+    }
+
+    fn can_copy_from(&mut self, peer: &PeerMemory) -> bool {
+        self.allows_copies_from(peer)
     }
 
     fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {

@@ -36,6 +36,8 @@ pub enum Action {
     Upload(Vec<Copy>),
     /// A copy to host memory, which is held for writing.
     Download(Copy),
+    /// A copy from memory of another context, which is held.
+    PeerCopy(CardCopy),
     /// A kernel launch with one 64-bit word per parameter.
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
     /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
@@ -63,6 +65,20 @@ pub struct Copy {
     pub card_pitch: usize,
 }
 
+/// A contiguous copy between the memories of two contexts.
+pub struct CardCopy {
+    /// The first byte in memory of the context that runs the copy.
+    pub to: sys::CUdeviceptr,
+    /// The first byte in memory of the other context.
+    pub from: sys::CUdeviceptr,
+    /// The other context.
+    pub source: Arc<Context>,
+    /// The state of the other context's device.
+    pub source_device: Arc<Shared>,
+    /// Number of bytes.
+    pub bytes: usize,
+}
+
 /// A checked operation, ready to be issued.
 pub struct Command {
     /// Its fence.
@@ -77,7 +93,7 @@ pub struct Command {
     pub action: Action,
     /// Its name in messages.
     pub what: &'static str,
-    /// The host memory that it holds.
+    /// The memory of the host, or of another device, that it holds.
     pub held: Vec<HeldMemory>,
 }
 
@@ -190,6 +206,9 @@ impl Owner {
             }
         }
         let Command { fence, lane, waits, waiting, mut action, what, held } = command;
+        if let Action::PeerCopy(copy) = &action {
+            copy.check_source()?;
+        }
         let function = match &mut action {
             Action::Launch { launch, shape, .. } => {
                 let Selected { function, variant } = modules.function(launch)?;
@@ -281,6 +300,11 @@ fn enqueue(
     match (action, function) {
         (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
         (Action::Download(copy), _) => download(stream, copy),
+        (Action::PeerCopy(CardCopy { to, from, source, bytes, .. }), _) if *bytes > 0 => {
+            // SAFETY: both ranges are inside allocations, as `submit` has checked. The allocation of the other context is held until
+            // the copy completes; this context's memory is not freed while an operation uses it.
+            unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
+        }
         (Action::Launch { shape, words, .. } | Action::VectorLaunch { shape, words, .. }, Some(function))
             if !shape.grid.contains(&0) =>
         {

@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, unbounded};
 use super::super::conformance::{Supports, conforms};
 use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::*;
-use crate::device::{Completion, DeviceFactors, PinnedRange};
+use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange};
 use crate::graph::DeviceId;
 
 /// Whether a card is available; without one the test is skipped.
@@ -86,6 +86,37 @@ fn kernels_on_multivectors_reach_half_of_the_memory_bandwidth_of_an_h200() {
             assert!(k < 32 || bytes / seconds > 2e12, "{name}");
         }
     }
+}
+
+#[test]
+fn a_device_copies_from_another_device_of_its_card_also_if_that_memory_is_freed_meanwhile() {
+    if !card() {
+        return;
+    }
+    let ((mut from, from_ends), (mut to, to_ends)) =
+        (open("cuda:0", CudaOptions::default()), open("cuda:0#2", CudaOptions::default()));
+    let (from, to): (&mut dyn Device<'_>, &mut dyn Device<'_>) = (&mut from, &mut to);
+    const SIZE: u64 = 8 << 20;
+    const SKIPPED: u64 = 4096;
+    let (pinned, back) = (from.allocate_pinned(SIZE).unwrap(), to.allocate_pinned(SIZE - SKIPPED).unwrap());
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    pinned.write().unwrap().copy_from_slice(&bytes);
+    let source = MemoryRange { memory: from.allocate(SIZE).unwrap(), begin: 0, end: SIZE };
+    let target = MemoryRange { memory: to.allocate(SIZE).unwrap(), begin: SKIPPED, end: SIZE };
+    let host = |pinned: &Pinned| PinnedRange { end: pinned.bytes() as u64, pinned: pinned.clone(), begin: 0 };
+    from.submit(0, Operation::upload(host(&pinned), source), Demand::default(), &[]).unwrap();
+    assert_eq!(next(&from_ends).result, Ok(()));
+    let peer = from.peer_memory(source.memory).unwrap();
+    assert!(to.can_copy_from(&peer), "two devices of one card");
+    let outside = PeerCopy { from: peer.clone(), begin: SKIPPED + 1, to: target };
+    let fault = to.submit(0, Operation::PeerCopy(outside), Demand::default(), &[]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Misuse);
+    let copy = PeerCopy { from: peer, begin: SKIPPED, to: target };
+    let copied = to.submit(0, Operation::PeerCopy(copy), Demand::default(), &[]).unwrap();
+    from.free(source.memory);
+    to.submit(2, Operation::download(target, host(&back)), Demand::default(), &[copied]).unwrap();
+    assert_eq!((next(&to_ends).result, next(&to_ends).result), (Ok(()), Ok(())));
+    assert!(back.read().unwrap()[..] == bytes[SKIPPED as usize..]);
 }
 
 #[test]

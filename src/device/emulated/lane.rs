@@ -14,6 +14,7 @@ use crossbeam::channel::Receiver;
 
 use super::launch::BoundLaunch;
 use super::memory::Allocation;
+use super::peer::{FromPeer, Hold};
 use super::processor::Processor;
 use super::race_detector::{LANES, Stamp};
 use crate::device::pinned::{PinnedRead, PinnedWrite};
@@ -41,6 +42,7 @@ pub struct Copy<Host> {
 pub enum Action {
     Upload(Vec<Copy<PinnedRead>>),
     Download(Copy<PinnedWrite>),
+    PeerCopy(FromPeer),
     Launch(BoundLaunch, u32),
     Pass,
 }
@@ -61,6 +63,8 @@ pub struct Job {
     /// The operations that wrote its input; if one failed, this one fails too.
     pub sources: Vec<Fence>,
     pub action: Action,
+    /// The bytes that it writes, from submission to completion.
+    pub holds: Vec<Hold>,
     pub injected: Option<Injected>,
 }
 
@@ -96,6 +100,11 @@ impl Shared {
     /// Whether the device is lost.
     pub fn is_lost(&self) -> bool {
         self.state().lost
+    }
+
+    /// Whether the device is neither lost nor closed.
+    pub fn is_usable(&self) -> bool {
+        !self.is_lost() && !self.closing.load(Ordering::Relaxed)
     }
 
     /// Ends all current and later waits. Returns whether an operation hangs, so that lanes never end.
@@ -187,8 +196,9 @@ impl Lane {
             if self.shared.closing.load(Ordering::Relaxed) {
                 return;
             }
-            // Releases its host memory before the report: the receiver may use the memory at once.
+            // Releases its memory before the report: the receiver may use the memory at once.
             job.action = Action::Pass;
+            job.holds.clear();
             self.end(job.stamp, start_ns, result);
         }
     }
@@ -261,6 +271,21 @@ impl Lane {
                     // SAFETY: inside, as checked at submission; the race detector excludes writes.
                     unsafe { from.memory.read(from.range.start + at as usize, to) };
                 }
+                Ok(())
+            }
+            Action::PeerCopy(copy) => {
+                copy.check_peer()?;
+                let (from, to) = (&copy.from, &copy.to);
+                if let Some(at) = from.memory.first_unwritten(from.range.clone()) {
+                    let message = format!(
+                        "{what} {} reads byte {at} of memory {} of another device, which is unwritten",
+                        fence.0, from.number
+                    );
+                    return Err(Fault::new(FaultKind::Misuse, message));
+                }
+                // SAFETY: both inside, as checked at submission. The race detector excludes other accesses to this device's bytes,
+                // and the copy holds the other device's bytes, so that nothing writes them.
+                unsafe { to.memory.copy_from(to.range.start, &from.memory, from.range.clone()) };
                 Ok(())
             }
             Action::Launch(launch, times) => {

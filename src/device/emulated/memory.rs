@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::peer::Accesses;
+
 /// Alignment of allocations, as in CUDA.
 const ALIGNMENT: usize = 256;
 
@@ -21,6 +23,7 @@ pub struct Allocation {
     bytes: usize,
     /// One bit per byte.
     written: Box<[AtomicU8]>,
+    accesses: Accesses,
 }
 
 // SAFETY: the bytes are owned, and callers guarantee that no write conflicts with another access.
@@ -40,7 +43,7 @@ impl Allocation {
             start.write_bytes(UNWRITTEN, bytes.max(1));
             start
         };
-        Some(Self { start, bytes, written: written.into_boxed_slice() })
+        Some(Self { start, bytes, written: written.into_boxed_slice(), accesses: Accesses::default() })
     }
 
     fn layout(bytes: usize) -> Option<Layout> {
@@ -50,6 +53,11 @@ impl Allocation {
     /// Number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The accesses in flight, for copies between devices.
+    pub fn accesses(&self) -> &Accesses {
+        &self.accesses
     }
 
     /// Its address in the host's address space.

@@ -17,6 +17,9 @@ mod kernel_tests;
 mod lane;
 mod launch;
 mod memory;
+mod peer;
+#[cfg(test)]
+mod peer_tests;
 mod processor;
 mod race_detector;
 mod region;
@@ -46,7 +49,7 @@ use race_detector::{Intent, LANES, RaceDetector};
 use super::memories::Memories;
 use super::{
     Argument, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch,
-    Memory, MemoryRange, Operation, Pinned, Registration, Reports, Transfer, VectorLaunch,
+    Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -89,6 +92,7 @@ struct Counts {
     launches: u64,
     copies: u64,
     operations: u64,
+    peer_requests: u64,
 }
 
 /// A checked operation.
@@ -190,6 +194,10 @@ impl EmulatedDevice {
                 let action = Action::Download(self.copy(transfer, Pinned::write)?);
                 Ok(Checked { action, what: "download", reads, writes: vec![] })
             }
+            (Operation::PeerCopy(copy), LaneKind::Upload) => {
+                let action = Action::PeerCopy(self.check_peer_copy(&copy)?);
+                Ok(Checked { action, what: "peer copy", reads: vec![], writes: vec![copy.to] })
+            }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
             (Operation::VectorLaunch(launch), LaneKind::Compute) => self.check_vector_launch(&launch),
             (Operation::Pass, _) => {
@@ -284,7 +292,7 @@ impl EmulatedDevice {
                 counts.launches += 1;
                 faults.fail_launch == Some(counts.launches)
             }
-            Action::Upload(_) | Action::Download(_) => {
+            Action::Upload(_) | Action::Download(_) | Action::PeerCopy(_) => {
                 counts.copies += 1;
                 faults.fail_copy == Some(counts.copies)
             }
@@ -342,6 +350,14 @@ impl<'run> Device<'run> for EmulatedDevice {
             .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
     }
 
+    fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {
+        self.peer_of(memory)
+    }
+
+    fn can_copy_from(&mut self, peer: &PeerMemory) -> bool {
+        self.allows_copies_from(peer)
+    }
+
     fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
         self.check_open()?;
         self.counts.registrations += 1;
@@ -367,11 +383,12 @@ impl<'run> Device<'run> for EmulatedDevice {
         let no_lane = || misuse(format!("there is no lane {lane}"));
         let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
         let Checked { action, what, reads, writes } = self.check(operation, kind)?;
+        let holds = self.hold_writes(what, &writes)?;
         let admitted =
             self.race_detector.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);
         let (stamp, waits, sources) = (admitted.stamp, admitted.waits, admitted.sources);
-        let job = Box::new(Job { stamp, waits, sources, action, injected });
+        let job = Box::new(Job { stamp, waits, sources, action, holds, injected });
         match self.lanes.get(lane).map(|(sender, _)| sender.send(job)) {
             Some(Ok(())) => Ok(stamp.fence),
             _ => Err(Fault::new(FaultKind::Lost, format!("lane {lane} has ended"))),

@@ -13,17 +13,17 @@ use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, Dtype, MultiVector, generate};
 
-const UPLOAD: usize = 0;
+pub(super) const UPLOAD: usize = 0;
 const COMPUTE: usize = 1;
 const DOWNLOAD: usize = 2;
 
-struct Fixture {
-    device: EmulatedDevice,
+pub(super) struct Fixture {
+    pub(super) device: EmulatedDevice,
     completions: Receiver<Completion>,
 }
 
 impl Fixture {
-    fn open(options: &str) -> Self {
+    pub(super) fn open(options: &str) -> Self {
         let (sender, completions) = unbounded();
         let reports = Reports::new(DeviceId(1), sender);
         let options = EmulatedOptions::parse(options).unwrap();
@@ -31,11 +31,11 @@ impl Fixture {
         Self { device, completions }
     }
 
-    fn memory(&mut self, bytes: u64) -> MemoryRange {
+    pub(super) fn memory(&mut self, bytes: u64) -> MemoryRange {
         MemoryRange { memory: self.device.allocate(bytes).unwrap(), begin: 0, end: bytes }
     }
 
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         lane: usize,
         operation: Operation<'static>,
@@ -44,7 +44,7 @@ impl Fixture {
         self.device.submit(lane, operation, Demand::default(), waits)
     }
 
-    fn upload<T: bytemuck::Pod>(
+    pub(super) fn upload<T: bytemuck::Pod>(
         &mut self,
         values: &[T],
         to: MemoryRange,
@@ -57,14 +57,14 @@ impl Fixture {
         self.submit(UPLOAD, Operation::upload(from, to), waits)
     }
 
-    fn download(&mut self, from: MemoryRange, waits: &[Fence]) -> Result<(Fence, Pinned), Fault> {
+    pub(super) fn download(&mut self, from: MemoryRange, waits: &[Fence]) -> Result<(Fence, Pinned), Fault> {
         let pinned = self.device.allocate_pinned(from.bytes()).unwrap();
         let to = PinnedRange { begin: 0, end: from.bytes(), pinned: pinned.clone() };
         Ok((self.submit(DOWNLOAD, Operation::download(from, to), waits)?, pinned))
     }
 
     /// The results of the next `count` completions.
-    fn ends(&self, count: usize) -> HashMap<Fence, Result<(), Fault>> {
+    pub(super) fn ends(&self, count: usize) -> HashMap<Fence, Result<(), Fault>> {
         (0..count)
             .map(|_| {
                 let end = self.completions.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -75,7 +75,7 @@ impl Fixture {
     }
 }
 
-fn kind(end: &Result<(), Fault>) -> Option<FaultKind> {
+pub(super) fn kind(end: &Result<(), Fault>) -> Option<FaultKind> {
     end.as_ref().err().map(|fault| fault.kind)
 }
 

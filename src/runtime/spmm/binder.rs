@@ -131,6 +131,9 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
                 let slot = held(pools.pinned_out)?;
                 Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
             }
+            TaskKind::PeerCopy => {
+                Err(Error::Internal("a product on host memory copies nothing between devices".into()))
+            }
         }
     }
 }

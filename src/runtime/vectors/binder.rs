@@ -131,6 +131,7 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
                     memory.unpack(x.write().unwrap_or_else(PoisonError::into_inner).view_mut(), pitch)
                 })))
             }
+            (Item::Received(number), TaskKind::PeerCopy) => message(number)?.0.peer_copy(run.x),
             (Item::Received(number), TaskKind::Upload) => message(number)?.0.upload(),
             (Item::Received(number), _) => message(number)?.0.scatter(run.x),
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {

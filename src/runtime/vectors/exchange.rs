@@ -16,6 +16,14 @@ pub struct Message {
     pub rows: Vec<u32>,
 }
 
+impl Message {
+    /// Whether the rows follow one another, so that the packed rows are a range of the receiver's memory.
+    pub fn is_consecutive(&self) -> bool {
+        let (first, last) = (self.rows.first(), self.rows.last());
+        first.zip(last).is_some_and(|(first, last)| (last - first) as usize + 1 == self.rows.len())
+    }
+}
+
 /// A chunk: its owner and its rows of Y.
 pub struct OwnedChunk {
     /// The owner, as an index of the layout's parts.

@@ -1,9 +1,10 @@
 //! The task graph of a product on vectors: an exchange of rows, and the chunks of all owners.
 //!
 //! A message is packed by its sender (a gather kernel and a download, or a job of the host) and stored by its receiver (an upload and
-//! a scatter kernel, or a job). A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
+//! a scatter kernel, or a job). Between two devices that can copy directly, a peer copy takes the place of the download and the upload,
+//! and of the scatter kernel too if the rows are consecutive. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
 
-use super::exchange::{Exchange, OwnedChunk};
+use super::exchange::{Exchange, Message, OwnedChunk};
 use super::layout::{Layout, Part};
 use crate::graph::{
     Access, BufferId, Demand, DeviceId, GraphBuilder, Role, StrandId, Task, TaskId, TaskKind,
@@ -28,6 +29,8 @@ pub struct GraphSource<'a> {
     pub x: &'a Layout,
     pub chunks: &'a [OwnedChunk],
     pub exchange: &'a Exchange,
+    /// For each message whether the receiver copies from the sender's memory.
+    pub peer_copies: &'a [bool],
     /// Bytes of a row of X or Y on a device.
     pub row_bytes: u64,
     /// For each owner whether it is a device.
@@ -48,10 +51,10 @@ struct HostTasks {
     stored: Option<TaskId>,
 }
 
-/// A packed message: its page-locked memory, and the task that writes it last.
+/// A packed message: page-locked memory, or memory of the sender for a peer copy, and the task that writes it last.
 struct Sent {
     task: TaskId,
-    pinned: Access,
+    packed: Access,
 }
 
 struct Builder<'a> {
@@ -109,12 +112,22 @@ impl GraphSource<'_> {
         let link = device.and_then(|device| device.profile.link.as_ref());
         let alone_s = link.map_or(0.0, |link| {
             let gb_per_s = match kind {
-                TaskKind::Upload => link.to_device_gb_per_s,
+                TaskKind::Upload | TaskKind::PeerCopy => link.to_device_gb_per_s,
                 _ => link.from_device_gb_per_s,
             };
             link.latency_us * 1e-6 + bytes as f64 * 1e-9 / gb_per_s.max(1e-3)
         });
         Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes }
+    }
+
+    /// A copy of `bytes` bytes from another device: within the memory of the card if both are devices of one card, else over the
+    /// receiver's link.
+    fn peer_demand(&self, from: usize, to: usize, bytes: u64) -> Demand {
+        let (from, receiver) = (&self.x.parts[from], &self.x.parts[to]);
+        match from.card() == receiver.card() {
+            true => Demand { alone_ns: nanoseconds(receiver.predicted_s(2 * bytes)), ..Demand::default() },
+            false => Demand { host_bytes: 0, ..self.copy_demand(to, TaskKind::PeerCopy, bytes) },
+        }
     }
 
     /// A kernel or a job that moves rows within the memory of their owner.
@@ -157,34 +170,40 @@ impl Builder<'_> {
         self.source.exchange.messages[message].rows.len() as u64 * self.source.row_bytes
     }
 
-    /// Packs the rows of a message into page-locked memory.
+    fn is_peer_copy(&self, message: usize) -> bool {
+        self.source.peer_copies.get(message) == Some(&true)
+    }
+
+    /// Packs the rows of a message: into page-locked memory, or into memory of the sender for a peer copy.
     fn send(&mut self, message: usize) -> Sent {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let owner = source.exchange.messages[message].from;
         let (device, strand) = (source.device(owner), self.graph.strand(None));
         let item = self.item(Item::Sent(message as u32));
-        let (own, pinned) = (self.own_rows(owner), self.scratch(bytes));
+        let (own, packed) = (self.own_rows(owner), self.scratch(bytes));
         let moved = source.move_demand(owner, bytes);
-        let task = if device == DeviceId::HOST {
+        if device == DeviceId::HOST {
             let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
-            let pack = self.graph.task(pack, &[], &[own], &[pinned]);
+            let pack = self.graph.task(pack, &[], &[own], &[packed]);
             self.host[owner].readers.push(pack);
-            pack
-        } else {
-            let packed = self.scratch(bytes);
-            let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
-            let gather = self.graph.task(gather, &[], &[own], &[packed]);
-            let copied = source.copy_demand(owner, TaskKind::Download, bytes);
-            let download = exchange_task(TaskKind::Download, device, strand, item, copied);
-            self.graph.task(download, &[gather], &[packed], &[pinned])
-        };
-        Sent { task, pinned }
+            return Sent { task: pack, packed };
+        }
+        let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
+        let gather = self.graph.task(gather, &[], &[own], &[packed]);
+        if self.is_peer_copy(message) {
+            return Sent { task: gather, packed };
+        }
+        let pinned = self.scratch(bytes);
+        let copied = source.copy_demand(owner, TaskKind::Download, bytes);
+        let download = exchange_task(TaskKind::Download, device, strand, item, copied);
+        let download = self.graph.task(download, &[gather], &[packed], &[pinned]);
+        Sent { task: download, packed: pinned }
     }
 
     /// Stores the rows of a message, which `sent` has packed, on the receiver.
-    fn receive(&mut self, message: usize, Sent { task: sent, pinned }: Sent) {
+    fn receive(&mut self, message: usize, Sent { task: sent, packed }: Sent) {
         let (source, bytes) = (self.source, self.message_bytes(message));
-        let owner = source.exchange.messages[message].to;
+        let Message { from, to: owner, .. } = source.exchange.messages[message];
         let (device, strand) = (source.device(owner), self.graph.strand(None));
         let item = self.item(Item::Received(message as u32));
         let stored = Access { buffer: self.received[message].0, begin: 0, end: bytes };
@@ -195,16 +214,25 @@ impl Builder<'_> {
             let HostTasks { readers, stored: before } = &self.host[owner];
             let waits: Vec<TaskId> =
                 [sent].into_iter().chain(readers.iter().copied()).chain(*before).collect();
-            let unpack = self.graph.task(unpack, &waits, &[pinned], &[stored]);
+            let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
             self.host[owner].stored = Some(unpack);
             unpack
         } else {
-            let arrived = self.scratch(bytes);
-            let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
-            let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
-            let upload = self.graph.task(upload, &[sent], &[pinned], &[arrived]);
+            let (kind, copied) = match self.is_peer_copy(message) {
+                true => (TaskKind::PeerCopy, source.peer_demand(from, owner, bytes)),
+                false => (TaskKind::Upload, source.copy_demand(owner, TaskKind::Upload, bytes)),
+            };
+            let copy = exchange_task(kind, device, strand, item, copied);
+            let to_their_place =
+                kind == TaskKind::PeerCopy && source.exchange.messages[message].is_consecutive();
+            let arrived = if to_their_place { stored } else { self.scratch(bytes) };
+            let copy = self.graph.task(copy, &[sent], &[packed], &[arrived]);
+            if to_their_place {
+                self.received[message].1 = Some(copy);
+                return;
+            }
             let scatter = exchange_task(TaskKind::Kernel, device, strand, item, moved);
-            self.graph.task(scatter, &[upload], &[arrived], &[stored])
+            self.graph.task(scatter, &[copy], &[arrived], &[stored])
         };
         self.received[message].1 = Some(task);
     }

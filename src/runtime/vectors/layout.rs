@@ -44,6 +44,11 @@ impl Part {
         is_lost
     }
 
+    /// The name of its card: `cuda:0` for the logical devices `cuda:0` and `cuda:0#2`.
+    pub fn card(&self) -> &str {
+        self.name.split_once('#').map_or(&self.name, |(card, _)| card)
+    }
+
     /// Predicted seconds of an operation that moves `bytes` bytes of its memory.
     pub fn predicted_s(&self, bytes: u64) -> f64 {
         self.launch_s + bytes as f64 * 1e-9 / self.stream_gb_per_s.max(1e-3)

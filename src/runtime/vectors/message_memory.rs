@@ -1,9 +1,17 @@
 //! The memory of a message of rows, and the operations that send and receive them.
+//!
+//! The sender packs the rows. If both ends are devices and the receiver can copy from the sender, one copy brings the packed rows
+//! from the memory of the one to the memory of the other. Otherwise they cross through page-locked memory.
+
+use std::sync::Arc;
 
 use super::exchange::Message;
-use super::layout::Layout;
+use super::layout::{Layout, Part};
 use super::{Vectors, misuse, unaligned};
-use crate::device::{DeviceRows, Fault, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch};
+use crate::device::{
+    Device, DeviceRows, Fault, MemoryRange, Operation, PeerCopy, PeerMemory, Pinned, PinnedRange, Transfer,
+    VectorLaunch,
+};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
@@ -17,12 +25,19 @@ pub struct MessageMemory {
     to: usize,
     /// The rows of X, ascending.
     rows: Vec<u32>,
-    /// The packed rows in page-locked memory.
-    pinned: Pinned,
+    route: Route,
     /// On the sender, if it is a device.
     sender: Option<Side>,
-    /// On the receiver, if it is a device.
+    /// On the receiver, if it is a device that stores packed rows.
     receiver: Option<Side>,
+}
+
+/// The way of the packed rows to the receiver.
+enum Route {
+    /// Through page-locked memory.
+    Pinned(Pinned),
+    /// By a copy from the sender's memory.
+    Peer(PeerMemory),
 }
 
 /// The memory of a message on a device.
@@ -39,20 +54,41 @@ impl MessageMemory {
         let (from, to, rows) = (message.from, message.to, message.rows.clone());
         let bytes = rows.len() as u64 * pitch * size_of::<T>() as u64;
         let ends = [&layout.parts[from], &layout.parts[to]];
-        let pinned = match ends.iter().find_map(|part| Some((part.device()?, &part.name))) {
-            Some((device, name)) => {
-                let pinned = Allocations::on(device).allocate_pinned(bytes);
-                pinned.map_err(|fault| fault.into_error(name))?
-            }
-            None => Pinned::pageable(bytes as usize)?,
+        let sender = side::<T>(layout, from, &rows, pitch)?;
+        let route =
+            match (peer(ends, sender.as_ref()), ends.iter().find_map(|part| Some((part.device()?, part)))) {
+                (Some(peer), _) => Route::Peer(peer),
+                (None, Some((device, part))) => {
+                    let pinned = Allocations::on(device).allocate_pinned(bytes);
+                    Route::Pinned(pinned.map_err(|fault| fault.into_error(&part.name))?)
+                }
+                (None, None) => Route::Pinned(Pinned::pageable(bytes as usize)?),
+            };
+        // Consecutive rows are copied to their place.
+        let receiver = match matches!(route, Route::Peer(_)) && message.is_consecutive() {
+            true => None,
+            false => side::<T>(layout, to, &rows, pitch)?,
         };
-        let (sender, receiver) =
-            (side::<T>(layout, from, &rows, pitch)?, side::<T>(layout, to, &rows, pitch)?);
-        Ok(Self { from, to, rows, pinned, sender, receiver })
+        Ok(Self { from, to, rows, route, sender, receiver })
     }
 
-    fn pinned(&self) -> PinnedRange {
-        PinnedRange { pinned: self.pinned.clone(), begin: 0, end: self.pinned.bytes() as u64 }
+    /// Whether the receiver copies from the sender's memory.
+    pub fn is_peer_copy(&self) -> bool {
+        matches!(self.route, Route::Peer(_))
+    }
+
+    fn pinned(&self) -> Result<&Pinned> {
+        match &self.route {
+            Route::Pinned(pinned) => Ok(pinned),
+            Route::Peer(_) => {
+                Err(Error::Internal("a message between devices has no page-locked memory".into()))
+            }
+        }
+    }
+
+    fn pinned_range(&self) -> Result<PinnedRange> {
+        let pinned = self.pinned()?.clone();
+        Ok(PinnedRange { begin: 0, end: pinned.bytes() as u64, pinned })
     }
 
     /// The launch that packs the rows of `x` on the sender.
@@ -65,13 +101,26 @@ impl MessageMemory {
     /// The copy of the packed rows to page-locked memory.
     pub fn download(&self) -> Result<Operation<'static>> {
         let side = self.sender.as_ref().ok_or_else(no_side)?;
-        Ok(Operation::Download(Transfer::whole(self.pinned(), side.packed.memory)))
+        Ok(Operation::Download(Transfer::whole(self.pinned_range()?, side.packed.memory)))
     }
 
     /// The copy of the packed rows to the receiver.
     pub fn upload(&self) -> Result<Operation<'static>> {
         let side = self.receiver.as_ref().ok_or_else(no_side)?;
-        Ok(Operation::upload(self.pinned(), side.packed.memory))
+        Ok(Operation::upload(self.pinned_range()?, side.packed.memory))
+    }
+
+    /// The copy of the sender's packed rows to the receiver: to their place in `x` if they are consecutive.
+    pub fn peer_copy<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
+        let Route::Peer(from) = &self.route else { return Err(no_side()) };
+        let to = match (&self.receiver, self.rows.first(), self.rows.last()) {
+            (Some(side), ..) => side.packed.memory,
+            (None, Some(&first), Some(&last)) => {
+                x.padded_rows(self.to, u64::from(first)..u64::from(last) + 1)?.memory
+            }
+            (None, ..) => return Err(no_side()),
+        };
+        Ok(Operation::PeerCopy(PeerCopy { from: from.clone(), begin: 0, to }))
     }
 
     /// The launch that stores the rows of `x` where the receiver's columns refer to them.
@@ -83,7 +132,7 @@ impl MessageMemory {
 
     /// Packs rows of the host, in the rayon pool of the caller.
     pub fn pack<T: Kernels>(&self, x: MultiVectorView<'_, T>, pitch: usize) -> Result<()> {
-        let mut bytes = self.pinned.write().map_err(misuse)?;
+        let mut bytes = self.pinned()?.write().map_err(misuse)?;
         let values: &mut [T] = bytemuck::try_cast_slice_mut(&mut bytes).map_err(unaligned)?;
         let packed = MultiVectorViewMut::try_new(values, self.rows.len(), x.k(), pitch)?;
         rows::gather_rows(&self.rows, x, packed)
@@ -91,11 +140,21 @@ impl MessageMemory {
 
     /// Stores the packed rows in memory of the host.
     pub fn unpack<T: Kernels>(&self, x: MultiVectorViewMut<'_, T>, pitch: usize) -> Result<()> {
-        let bytes = self.pinned.read().map_err(misuse)?;
+        let bytes = self.pinned()?.read().map_err(misuse)?;
         let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let packed = MultiVectorView::try_new(values, self.rows.len(), x.k(), pitch)?;
         rows::scatter_rows(&self.rows, packed, x)
     }
+}
+
+/// The sender's packed rows for a copy by the receiver; `None` if an end is the host, or if the receiver cannot copy from the sender.
+fn peer([from, to]: [&Part; 2], sender: Option<&Side>) -> Option<PeerMemory> {
+    let (source, target) = (from.device()?, to.device()?);
+    if Arc::ptr_eq(source, target) {
+        return None;
+    }
+    let peer = Device::peer_memory(&**source.lock().device(), sender?.packed.memory.memory)?;
+    Device::can_copy_from(&mut **target.lock().device(), &peer).then_some(peer)
 }
 
 /// The memory of a message on one owner; `None` for the host.

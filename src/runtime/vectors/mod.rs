@@ -14,6 +14,7 @@ mod graph;
 mod host_copy;
 mod layout;
 mod message_memory;
+mod owners;
 mod product;
 mod simulated;
 mod sums;

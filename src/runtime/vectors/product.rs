@@ -9,23 +9,24 @@ use std::sync::atomic::Ordering;
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
 use super::graph::{GraphSource, Wanted};
-use super::layout::{Layout, Part};
+use super::layout::Layout;
 use super::message_memory::MessageMemory;
+use super::owners::{Owners, layout};
 use super::simulated::SimulatedMachine;
 use super::{Vectors, view_rows_mut};
 use crate::device::{Description, FaultKind};
 use crate::error::{Error, Result};
-use crate::exec::Outcome;
+use crate::exec::{Outcome, TaskFault};
+use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
-use crate::plan::{Item, Plan, XPlan};
+use crate::plan::{Item, Plan};
 use crate::runtime::Runtime;
 use crate::runtime::operation_queue::COMPUTE;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::{FaultReport, Round, RunReport};
-use crate::runtime::shared_device::SharedDevice;
 use crate::runtime::spmm::{Prepared, Scaling};
-use crate::work::{ChunkRows, Work, pitch_bytes};
+use crate::work::{Work, pitch_bytes};
 
 /// A product on [`Vectors`].
 pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
@@ -41,6 +42,8 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     exchange: Exchange,
     /// The memory of each message.
     messages: Vec<MessageMemory>,
+    /// For each message whether the receiver copies from the sender's memory.
+    peer_copies: Vec<bool>,
     /// For each owner whether it is a device, as the messages and the graphs assume.
     on_devices: Vec<bool>,
     /// The graphs of whole products.
@@ -103,10 +106,21 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let value = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value) / value;
         let Owners { x, y, chunks, exchange } = owners;
-        let (messages, on_devices, graphs) = (Vec::new(), Vec::new(), Vec::new());
-        let (runtime, traced) = (runtime.clone(), None);
-        let mut product =
-            Self { backing, runtime, k, pitch, x, y, chunks, exchange, messages, on_devices, graphs, traced };
+        let mut product = Self {
+            backing,
+            runtime: runtime.clone(),
+            k,
+            pitch,
+            x,
+            y,
+            chunks,
+            exchange,
+            messages: Vec::new(),
+            peer_copies: Vec::new(),
+            on_devices: Vec::new(),
+            graphs: Vec::new(),
+            traced: None,
+        };
         product.update_owners()?;
         Ok(product)
     }
@@ -155,6 +169,15 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let memory = |message| MessageMemory::new::<T>(&self.x, message, self.pitch);
             self.messages = self.exchange.messages.iter().map(memory).collect::<Result<_>>()?;
         }
+        self.peer_copies = match self.x.machine {
+            None => self.messages.iter().map(MessageMemory::is_peer_copy).collect(),
+            // Simulated devices can all copy from one another.
+            Some(_) => {
+                let is_device = |owner: usize| on_devices.get(owner) == Some(&true);
+                let messages = self.exchange.messages.iter();
+                messages.map(|message| is_device(message.from) && is_device(message.to)).collect()
+            }
+        };
         self.on_devices = on_devices;
         if self.x.parts.len() > 1 || self.x.machine.is_some() {
             for (exchange, reads_y) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -176,6 +199,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             x: &self.x,
             chunks: &self.chunks,
             exchange: &self.exchange,
+            peer_copies: &self.peer_copies,
             row_bytes: self.pitch * size_of::<T>() as u64,
             on_devices: self.on_devices.clone(),
         };
@@ -324,8 +348,20 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let name = |device: usize| {
             self.plan().devices.get(device).map_or_else(|| "?".into(), |device| device.name.clone())
         };
-        let mut reports = Vec::new();
+        let mut reports: Vec<FaultReport> = Vec::new();
+        // Devices that did not report their loss themselves: another device could not copy from them.
+        let mut lost_peers = Vec::new();
         for fault in &outcome.faults {
+            if let Some(sender) = self.lost_sender(planned, fault) {
+                let part = &self.x.parts[sender];
+                if !outcome.dead.contains(&DeviceId(part.index as u32)) {
+                    lost_peers.push(part.index);
+                    let (device, task) = (part.name.clone(), planned.describe(fault.task));
+                    let (error, recovered_on) = (fault.fault.message.clone(), Some("cpu".into()));
+                    reports.push(FaultReport { device, task, error, recovered_on });
+                }
+                continue;
+            }
             let (device, task) = (name(fault.device.index()), planned.describe(fault.task));
             let error = fault.fault.message.clone();
             if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
@@ -338,7 +374,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
         let lost = |owner: usize| {
             let index = self.x.parts.get(owner).map(|part| part.index);
-            outcome.dead.iter().any(|device| Some(device.index()) == index)
+            let mut all = outcome.dead.iter().map(|device| device.index()).chain(lost_peers.iter().copied());
+            all.any(|device| Some(device) == index)
         };
         let mut done = vec![false; chunks.len()];
         for computed in round.computed() {
@@ -372,6 +409,16 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         Ok(reports)
     }
 
+    /// The sender of the rows that a task could not copy because the sender is lost, as an index of the layout's parts.
+    fn lost_sender(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
+        match planned.task(fault.task) {
+            Ok((_, Item::Received(message), _)) if fault.fault.kind == FaultKind::PeerLost => {
+                self.exchange.messages.get(message as usize).map(|message| message.from)
+            }
+            _ => None,
+        }
+    }
+
     fn owner(&self, chunk: u32) -> Option<usize> {
         self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
     }
@@ -387,97 +434,4 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             .get_or_insert_with(|| (Arc::new(backing.plan().clone()), backing.descriptions().into()));
         self.runtime.record_round(plan, descriptions, round);
     }
-}
-
-/// The owners of the rows of X and Y, and the rows that they exchange.
-struct Owners {
-    x: Arc<Layout>,
-    y: Arc<Layout>,
-    chunks: Vec<OwnedChunk>,
-    exchange: Exchange,
-}
-
-impl Owners {
-    /// The owners of Y are those of `y`; `exchange` makes the lists of rows.
-    fn new(
-        plan: &Plan,
-        mut y: Layout,
-        exchange: impl FnOnce(&Layout, &[OwnedChunk]) -> Result<Exchange>,
-    ) -> Result<Self> {
-        let is_square = plan.matrix.rows == plan.matrix.cols;
-        let mut x = if is_square { y.clone() } else { y.scaled_to(plan.matrix.cols) };
-        let on_devices = x.on_devices();
-        for (part, on_device) in x.parts.iter_mut().zip(on_devices) {
-            let columns = match plan.devices.get(part.index).map(|device| device.x) {
-                // The host has room for all rows.
-                _ if !on_device => 0..plan.matrix.cols,
-                Some(XPlan::Columns { first, end }) => first..end,
-                Some(XPlan::Nothing) => part.own.clone(),
-                Some(XPlan::Whole) => 0..plan.matrix.cols,
-                Some(XPlan::Gather { .. }) | None => {
-                    return Err(Error::Internal("a plan for vectors gathers rows of X".into()));
-                }
-            };
-            part.held = match part.own.is_empty() {
-                true => columns,
-                false => part.own.start.min(columns.start)..part.own.end.max(columns.end),
-            };
-        }
-        match is_square {
-            true => y = x.clone(),
-            false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
-        }
-        let chunks = owned_chunks(plan, &y)?;
-        let exchange = exchange(&x, &chunks)?;
-        let x = Arc::new(x);
-        let y = if is_square { x.clone() } else { Arc::new(y) };
-        Ok(Self { x, y, chunks, exchange })
-    }
-}
-
-/// The owners of the chunks.
-fn owned_chunks(plan: &Plan, y: &Layout) -> Result<Vec<OwnedChunk>> {
-    let owned = |chunk: &crate::plan::Chunk| {
-        let owner = y.parts.iter().position(|part| part.index == chunk.home as usize);
-        match (owner, chunk.rows) {
-            (Some(owner), ChunkRows::Rows { begin, end }) => {
-                Ok(OwnedChunk { owner, rows: begin as u64..end as u64 })
-            }
-            _ => Err(Error::Internal("a chunk of a plan for vectors has no owner".into())),
-        }
-    };
-    plan.chunks.iter().map(owned).collect()
-}
-
-/// The owners of the rows of Y.
-fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>) -> Result<Layout> {
-    let mut parts: Vec<Part> = Vec::new();
-    let mut next = 0;
-    for chunk in &plan.chunks {
-        let ChunkRows::Rows { begin, end } = chunk.rows else {
-            return Err(Error::Internal("a plan for vectors divides a row".into()));
-        };
-        if begin as u64 != next {
-            return Err(Error::Internal("a plan for vectors leaves out rows".into()));
-        }
-        next = end as u64;
-        match parts.last_mut().filter(|part| part.index == chunk.home as usize) {
-            Some(part) => part.own.end = next,
-            None => {
-                let index = chunk.home as usize;
-                let device = plan.devices.get(index);
-                let device = device.ok_or_else(|| Error::Internal("a chunk has no device".into()))?;
-                parts.push(Part {
-                    planned: device_of(index),
-                    index,
-                    own: begin as u64..next,
-                    held: 0..0,
-                    name: device.name.clone(),
-                    stream_gb_per_s: device.profile.stream_gb_per_s,
-                    launch_s: device.profile.launch_us * 1e-6,
-                });
-            }
-        }
-    }
-    Ok(Layout { rows: plan.matrix.rows, parts, machine: None })
 }

@@ -1,0 +1,103 @@
+//! The owners of the rows of a product on vectors, as its plan has them.
+
+use std::sync::Arc;
+
+use super::exchange::{Exchange, OwnedChunk};
+use super::layout::{Layout, Part};
+use crate::error::{Error, Result};
+use crate::plan::{Plan, XPlan};
+use crate::runtime::shared_device::SharedDevice;
+use crate::work::ChunkRows;
+
+/// The owners of the rows of X and Y, and the rows that they exchange.
+pub struct Owners {
+    pub x: Arc<Layout>,
+    pub y: Arc<Layout>,
+    pub chunks: Vec<OwnedChunk>,
+    pub exchange: Exchange,
+}
+
+impl Owners {
+    /// The owners of Y are those of `y`; `exchange` makes the lists of rows.
+    pub fn new(
+        plan: &Plan,
+        mut y: Layout,
+        exchange: impl FnOnce(&Layout, &[OwnedChunk]) -> Result<Exchange>,
+    ) -> Result<Self> {
+        let is_square = plan.matrix.rows == plan.matrix.cols;
+        let mut x = if is_square { y.clone() } else { y.scaled_to(plan.matrix.cols) };
+        let on_devices = x.on_devices();
+        for (part, on_device) in x.parts.iter_mut().zip(on_devices) {
+            let columns = match plan.devices.get(part.index).map(|device| device.x) {
+                // The host has room for all rows.
+                _ if !on_device => 0..plan.matrix.cols,
+                Some(XPlan::Columns { first, end }) => first..end,
+                Some(XPlan::Nothing) => part.own.clone(),
+                Some(XPlan::Whole) => 0..plan.matrix.cols,
+                Some(XPlan::Gather { .. }) | None => {
+                    return Err(Error::Internal("a plan for vectors gathers rows of X".into()));
+                }
+            };
+            part.held = match part.own.is_empty() {
+                true => columns,
+                false => part.own.start.min(columns.start)..part.own.end.max(columns.end),
+            };
+        }
+        match is_square {
+            true => y = x.clone(),
+            false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
+        }
+        let chunks = owned_chunks(plan, &y)?;
+        let exchange = exchange(&x, &chunks)?;
+        let x = Arc::new(x);
+        let y = if is_square { x.clone() } else { Arc::new(y) };
+        Ok(Self { x, y, chunks, exchange })
+    }
+}
+
+/// The owners of the chunks.
+fn owned_chunks(plan: &Plan, y: &Layout) -> Result<Vec<OwnedChunk>> {
+    let owned = |chunk: &crate::plan::Chunk| {
+        let owner = y.parts.iter().position(|part| part.index == chunk.home as usize);
+        match (owner, chunk.rows) {
+            (Some(owner), ChunkRows::Rows { begin, end }) => {
+                Ok(OwnedChunk { owner, rows: begin as u64..end as u64 })
+            }
+            _ => Err(Error::Internal("a chunk of a plan for vectors has no owner".into())),
+        }
+    };
+    plan.chunks.iter().map(owned).collect()
+}
+
+/// The owners of the rows of Y.
+pub fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>) -> Result<Layout> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut next = 0;
+    for chunk in &plan.chunks {
+        let ChunkRows::Rows { begin, end } = chunk.rows else {
+            return Err(Error::Internal("a plan for vectors divides a row".into()));
+        };
+        if begin as u64 != next {
+            return Err(Error::Internal("a plan for vectors leaves out rows".into()));
+        }
+        next = end as u64;
+        match parts.last_mut().filter(|part| part.index == chunk.home as usize) {
+            Some(part) => part.own.end = next,
+            None => {
+                let index = chunk.home as usize;
+                let device = plan.devices.get(index);
+                let device = device.ok_or_else(|| Error::Internal("a chunk has no device".into()))?;
+                parts.push(Part {
+                    planned: device_of(index),
+                    index,
+                    own: begin as u64..next,
+                    held: 0..0,
+                    name: device.name.clone(),
+                    stream_gb_per_s: device.profile.stream_gb_per_s,
+                    launch_s: device.profile.launch_us * 1e-6,
+                });
+            }
+        }
+    }
+    Ok(Layout { rows: plan.matrix.rows, parts, machine: None })
+}
