@@ -262,28 +262,25 @@ fn a_runtime_is_shared_by_threads_and_products_move_between_them() {
 #[test]
 fn a_trace_shows_products_sums_and_the_exchange_of_rows() {
     let a = generate::<f64>("stencil5,n=40", 1, u64::MAX).unwrap().matrix;
-    let runtime = Runtime::builder().devices("emu:0,emu:1").threads(2).model("none").open().unwrap();
-    runtime.start_recording();
-    let mut product = runtime.product(&a).columns(4).build().unwrap();
-    let (x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
-    product.apply_into(&x, &mut y).unwrap();
-    y.dot(&x).unwrap();
-    let mut trace = rowloom::trace::Trace::default();
-    runtime.add_operations(&mut trace);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.json");
-    trace.write(&path).unwrap();
-    let text = std::fs::read_to_string(path).unwrap();
-    for name in [
-        "kernel 0",
-        "gather rows",
-        "send rows",
-        "receive rows",
-        "scatter rows",
-        "dot",
-        "partial sums",
-        "emu:1",
-    ] {
-        assert!(text.contains(name), "the trace has no {name}");
+    let through_host = ["send rows", "receive rows", "scatter rows"];
+    for (devices, exchanged) in
+        [("cpu,emu:0", &through_host[..]), ("emu:0,emu:1", &["peer copy rows", "peer_copy"])]
+    {
+        let runtime = Runtime::builder().devices(devices).threads(2).model("none").open().unwrap();
+        runtime.start_recording();
+        let mut product = runtime.product(&a).columns(4).build().unwrap();
+        let (x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
+        product.apply_into(&x, &mut y).unwrap();
+        y.dot(&x).unwrap();
+        let mut trace = rowloom::trace::Trace::default();
+        runtime.add_operations(&mut trace);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        trace.write(&path).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        for name in ["gather rows", "dot", "partial sums", "emu:0"].iter().chain(exchanged) {
+            assert!(text.contains(name), "the trace on {devices} has no {name}");
+        }
+        assert!(text.contains("\"kernel "), "the trace on {devices} has no kernel");
     }
 }

@@ -17,8 +17,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whether the rows follow one another, so that the packed rows are a range of the receiver's memory.
-    pub fn is_consecutive(&self) -> bool {
+    /// Whether the rows follow one another, so that they are a range of the receiver's memory.
+    fn is_consecutive(&self) -> bool {
         let (first, last) = (self.rows.first(), self.rows.last());
         first.zip(last).is_some_and(|(first, last)| (last - first) as usize + 1 == self.rows.len())
     }
@@ -77,6 +77,15 @@ impl Exchange {
             }
         }
         Self { messages, needs }
+    }
+
+    /// Whether a copy from the sender's memory can write the rows of a message to their places in X. Operations on X name all rows that
+    /// the receiver has room for. The copy is therefore ordered with all of them only if it is the receiver's one message.
+    pub fn is_copied_in_place(&self, message: usize) -> bool {
+        self.messages.get(message).is_some_and(|message| {
+            let of_receiver = self.messages.iter().filter(|other| other.to == message.to).count();
+            message.is_consecutive() && of_receiver == 1
+        })
     }
 
     /// Number of rows that cross between owners with every product.

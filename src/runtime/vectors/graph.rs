@@ -2,7 +2,7 @@
 //!
 //! A message is packed by its sender (a gather kernel and a download, or a job of the host) and stored by its receiver (an upload and
 //! a scatter kernel, or a job). Between two devices that can copy directly, a peer copy takes the place of the download and the upload,
-//! and of the scatter kernel too if the rows are consecutive. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
+//! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
 
 use super::exchange::{Exchange, Message, OwnedChunk};
 use super::layout::{Layout, Part};
@@ -223,11 +223,10 @@ impl Builder<'_> {
                 false => (TaskKind::Upload, source.copy_demand(owner, TaskKind::Upload, bytes)),
             };
             let copy = exchange_task(kind, device, strand, item, copied);
-            let to_their_place =
-                kind == TaskKind::PeerCopy && source.exchange.messages[message].is_consecutive();
-            let arrived = if to_their_place { stored } else { self.scratch(bytes) };
+            let in_place = kind == TaskKind::PeerCopy && source.exchange.is_copied_in_place(message);
+            let arrived = if in_place { stored } else { self.scratch(bytes) };
             let copy = self.graph.task(copy, &[sent], &[packed], &[arrived]);
-            if to_their_place {
+            if in_place {
                 self.received[message].1 = Some(copy);
                 return;
             }

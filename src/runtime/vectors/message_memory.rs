@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::exchange::Message;
+use super::exchange::Exchange;
 use super::layout::{Layout, Part};
 use super::{Vectors, misuse, unaligned};
 use crate::device::{
@@ -42,19 +42,21 @@ enum Route {
 
 /// The memory of a message on a device.
 struct Side {
-    /// The rows, numbered as in the device's memory.
+    /// The rows: numbers of the sender's own rows, or of the rows in the receiver's memory.
     list: MemoryRange,
     packed: DeviceRows,
     _memory: Allocations,
 }
 
 impl MessageMemory {
-    /// Allocates the memory of `message` for rows with a distance of `pitch` elements, and brings the lists of rows to the devices.
-    pub fn new<T: Kernels>(layout: &Layout, message: &Message, pitch: u64) -> Result<Self> {
+    /// Allocates the memory of message number `index` for rows with a distance of `pitch` elements, and brings the lists of rows to
+    /// the devices.
+    pub fn new<T: Kernels>(layout: &Layout, exchange: &Exchange, index: usize, pitch: u64) -> Result<Self> {
+        let message = &exchange.messages[index];
         let (from, to, rows) = (message.from, message.to, message.rows.clone());
         let bytes = rows.len() as u64 * pitch * size_of::<T>() as u64;
         let ends = [&layout.parts[from], &layout.parts[to]];
-        let sender = side::<T>(layout, from, &rows, pitch)?;
+        let sender = side::<T>(ends[0], ends[0].own.start, &rows, pitch)?;
         let route =
             match (peer(ends, sender.as_ref()), ends.iter().find_map(|part| Some((part.device()?, part)))) {
                 (Some(peer), _) => Route::Peer(peer),
@@ -64,10 +66,9 @@ impl MessageMemory {
                 }
                 (None, None) => Route::Pinned(Pinned::pageable(bytes as usize)?),
             };
-        // Consecutive rows are copied to their place.
-        let receiver = match matches!(route, Route::Peer(_)) && message.is_consecutive() {
+        let receiver = match matches!(route, Route::Peer(_)) && exchange.is_copied_in_place(index) {
             true => None,
-            false => side::<T>(layout, to, &rows, pitch)?,
+            false => side::<T>(ends[1], ends[1].held.start, &rows, pitch)?,
         };
         Ok(Self { from, to, rows, route, sender, receiver })
     }
@@ -94,8 +95,9 @@ impl MessageMemory {
     /// The launch that packs the rows of `x` on the sender.
     pub fn gather<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
         let side = self.sender.as_ref().ok_or_else(no_side)?;
-        let all = x.padded_rows(self.from, x.layout.parts[self.from].held.clone())?;
-        Ok(Operation::VectorLaunch(VectorLaunch::gather_rows(side.list, all, side.packed)?))
+        // Only its own rows: a copy may write received rows meanwhile.
+        let own = x.padded_rows(self.from, x.layout.parts[self.from].own.clone())?;
+        Ok(Operation::VectorLaunch(VectorLaunch::gather_rows(side.list, own, side.packed)?))
     }
 
     /// The copy of the packed rows to page-locked memory.
@@ -110,7 +112,7 @@ impl MessageMemory {
         Ok(Operation::upload(self.pinned_range()?, side.packed.memory))
     }
 
-    /// The copy of the sender's packed rows to the receiver: to their place in `x` if they are consecutive.
+    /// The copy of the sender's packed rows to the receiver: to their places in `x` if no packed rows are stored.
     pub fn peer_copy<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
         let Route::Peer(from) = &self.route else { return Err(no_side()) };
         let to = match (&self.receiver, self.rows.first(), self.rows.last()) {
@@ -157,11 +159,10 @@ fn peer([from, to]: [&Part; 2], sender: Option<&Side>) -> Option<PeerMemory> {
     Device::can_copy_from(&mut **target.lock().device(), &peer).then_some(peer)
 }
 
-/// The memory of a message on one owner; `None` for the host.
-fn side<T: Kernels>(layout: &Layout, part: usize, rows: &[u32], pitch: u64) -> Result<Option<Side>> {
-    let part = &layout.parts[part];
+/// The memory of a message on one owner, whose rows are numbered from `first`; `None` for the host.
+fn side<T: Kernels>(part: &Part, first: u64, rows: &[u32], pitch: u64) -> Result<Option<Side>> {
     let Some(device) = part.device() else { return Ok(None) };
-    let local: Vec<u32> = rows.iter().map(|&row| row - part.held.start as u32).collect();
+    let local: Vec<u32> = rows.iter().map(|&row| row - first as u32).collect();
     let (list_bytes, bytes) = (4 * local.len() as u64, local.len() as u64 * pitch * size_of::<T>() as u64);
     let mut memory = Allocations::on(device);
     let mut make = || -> std::result::Result<(MemoryRange, MemoryRange), Fault> {

@@ -166,8 +166,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         self.messages.clear();
         self.graphs.clear();
         if self.x.parts.len() > 1 && self.x.machine.is_none() {
-            let memory = |message| MessageMemory::new::<T>(&self.x, message, self.pitch);
-            self.messages = self.exchange.messages.iter().map(memory).collect::<Result<_>>()?;
+            let memory = |index| MessageMemory::new::<T>(&self.x, &self.exchange, index, self.pitch);
+            self.messages = (0..self.exchange.messages.len()).map(memory).collect::<Result<_>>()?;
         }
         self.peer_copies = match self.x.machine {
             None => self.messages.iter().map(MessageMemory::is_peer_copy).collect(),
