@@ -1,5 +1,7 @@
 //! Tests of copies between emulated devices: their bytes, their order, and the loss of either device.
 
+use std::time::Duration;
+
 use super::tests::{Fixture, UPLOAD, kind};
 use super::*;
 use crate::device::PeerCopy;
@@ -84,7 +86,8 @@ fn bytes_that_another_device_copies_cannot_be_overwritten_until_the_copy_complet
         assert!(fault.kind == FaultKind::Misuse && fault.message.contains("reused too early"), "{fault:?}");
         let rest = MemoryRange { begin: 32, ..memory };
         assert!(from.upload(&values()[32..], rest, &[]).is_ok(), "other bytes are free");
-        // A hung copy keeps its bytes after its device was closed, as on a card.
+        // A hung copy keeps its bytes after its device was closed, as on a card. The lane must have reached it.
+        std::thread::sleep(Duration::from_millis(100));
         Device::close(&mut to.device);
     }
 }
