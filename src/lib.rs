@@ -95,6 +95,7 @@ pub mod runtime;
 mod skip;
 pub mod study;
 pub mod suggest;
+pub mod threads;
 pub mod toml_file;
 pub mod trace;
 pub mod work;

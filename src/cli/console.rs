@@ -18,6 +18,7 @@ use super::dash;
 use super::table::{Table, printable};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::threads;
 
 /// Where the JSON object goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl Console {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
-        bar.enable_steady_tick(Duration::from_millis(100));
+        redraw_every(&bar, Duration::from_millis(100));
         Spinner(bar)
     }
 
@@ -155,7 +156,7 @@ impl Console {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
-        bar.enable_steady_tick(Duration::from_millis(200));
+        redraw_every(&bar, Duration::from_millis(200));
         Bar(bar)
     }
 
@@ -179,7 +180,7 @@ impl Console {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.enable_steady_tick(Duration::from_millis(200));
+        redraw_every(&bar, Duration::from_millis(200));
         Bar(bar)
     }
 
@@ -277,6 +278,13 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// Redraws a bar in the background; where no thread can be started for it, the bar is redrawn only when it advances.
+fn redraw_every(bar: &ProgressBar, interval: Duration) {
+    if threads::check().is_ok() {
+        bar.enable_steady_tick(interval);
     }
 }
 

@@ -68,6 +68,7 @@ use rayon::ThreadPoolBuilder;
 
 use crate::error::{Error, Result};
 use crate::files::STANDARD_OUTPUT;
+use crate::threads;
 
 /// The parsed command line, or the exit code where help was printed or the words are wrong.
 pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Arguments, u8> {
@@ -129,10 +130,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
 fn limit_global_pool() -> Result<()> {
     match ThreadPoolBuilder::new().num_threads(1).build_global() {
         // Without a source the error is that the pool exists already.
-        Err(error) if std::error::Error::source(&error).is_some() => Err(Error::Device {
-            device: "cpu".into(),
-            reason: format!("no thread can be started: {error}; raise the limit of threads"),
-        }),
+        Err(error) if std::error::Error::source(&error).is_some() => Err(threads::refused(error)),
         _ => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 
 use super::{Watcher, stored};
 use crate::error::{Error, Place, Result};
+use crate::threads;
 
 /// Attempts without progress before a download fails.
 const ATTEMPTS: u32 = 4;
@@ -125,16 +126,29 @@ impl Download<'_> {
             .map_err(failed)?;
         // Two processes that fetch the same file: the second waits, and then finds the file complete or continues it.
         file.lock().map_err(failed)?;
+        let outcome = self.attempts(&mut file);
+        let is_empty = file.metadata().is_ok_and(|part| part.len() == 0);
+        if is_empty && !matches!(outcome, Ok(Downloaded::File { .. })) {
+            for path in [self.part, &self.version_path()] {
+                // A file that cannot be removed harms nothing.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        outcome
+    }
+
+    fn attempts(&self, file: &mut File) -> Result<Downloaded> {
+        let failed = |error| Error::write(self.part, error);
         let (mut attempts, mut reason) = (0, String::new());
         while attempts < ATTEMPTS {
             if attempts > 0 {
                 std::thread::sleep(FIRST_WAIT * 2u32.pow(attempts - 1));
             }
             let before = file.metadata().map_err(failed)?.len();
-            match self.attempt(&mut file, before)? {
+            match self.attempt(file, before)? {
                 Attempt::Complete { bytes } => return Ok(Downloaded::File { bytes }),
                 Attempt::Missing => {
-                    let _ = std::fs::remove_file(self.part);
+                    file.set_len(0).map_err(failed)?;
                     return Ok(Downloaded::Missing);
                 }
                 Attempt::Broken(why) => reason = why,
@@ -142,15 +156,14 @@ impl Download<'_> {
             let progressed = file.metadata().map_err(failed)?.len() > before;
             attempts = if progressed { 1 } else { attempts + 1 };
         }
-        if file.metadata().is_ok_and(|part| part.len() == 0) {
-            let _ = std::fs::remove_file(self.part);
-        }
         Err(refusal(self.url, format!("{reason}; {ATTEMPTS} attempts failed, try again later")))
     }
 
     fn attempt(&self, file: &mut File, have: u64) -> Result<Attempt> {
         let version = std::fs::read_to_string(self.version_path()).unwrap_or_default();
         let resumes = have > 0 && !version.is_empty();
+        // The client looks names up on a thread of its own and panics where it cannot start one.
+        threads::check()?;
         let mut request = agent(self.url).get(self.url);
         if resumes {
             request = request.header("Range", format!("bytes={have}-")).header("If-Range", version.as_str());
@@ -186,7 +199,7 @@ impl Download<'_> {
         }
         file.set_len(begin).map_err(|error| Error::write(self.part, error))?;
         file.seek(SeekFrom::Start(begin)).map_err(|error| Error::write(self.part, error))?;
-        self.store(file, &pieces(response.into_body().into_reader()), begin, total_or_length)
+        self.store(file, &pieces(response.into_body().into_reader())?, begin, total_or_length)
     }
 
     /// Appends the body to the file.
@@ -274,9 +287,9 @@ fn content_range(text: &str) -> Option<(u64, u64)> {
 }
 
 /// The pieces of a body, read by a thread of their own: a read that waits for a silent server cannot be ended.
-fn pieces(mut body: impl Read + Send + 'static) -> Receiver<std::io::Result<Vec<u8>>> {
+fn pieces(mut body: impl Read + Send + 'static) -> Result<Receiver<std::io::Result<Vec<u8>>>> {
     let (sender, receiver) = bounded(PIECES_AHEAD);
-    std::thread::spawn(move || {
+    threads::start("rowloom-download", move || {
         loop {
             let mut piece = vec![0; READ_BYTES];
             let sent = match body.read(&mut piece) {
@@ -294,8 +307,8 @@ fn pieces(mut body: impl Read + Send + 'static) -> Receiver<std::io::Result<Vec<
                 return;
             }
         }
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 fn agent(url: &str) -> ureq::Agent {

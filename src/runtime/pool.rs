@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
+use rayon::{Scope, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 use crate::machine::{Machine, bind_current_thread};
@@ -28,18 +28,23 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` workers, by default one per hardware thread that the process may use.
+    /// A pool of `asked` workers, by default one per hardware thread that the process may use.
     ///
     /// If there are more workers than usable hardware threads, none is bound and the system schedules them.
-    pub fn new(machine: &Machine, threads: Option<usize>) -> Result<Self> {
-        let threads = threads.unwrap_or(machine.usable_threads).max(1);
+    pub fn new(machine: &Machine, asked: Option<usize>) -> Result<Self> {
+        let threads = asked.unwrap_or(machine.usable_threads).max(1);
         let placement =
             if threads <= machine.usable_cpus.len() { machine.placement(threads) } else { Vec::new() };
-        Self::placed(threads, placement)
+        Self::placed(threads, placement).map_err(|error| match asked {
+            Some(_) => {
+                Error::Usage(format!("{threads} threads cannot be started: {error}; use a smaller --threads"))
+            }
+            None => crate::threads::refused(error),
+        })
     }
 
     /// A pool of `threads` workers, the first ones bound to the hardware threads of `placement`.
-    fn placed(threads: usize, placement: Vec<usize>) -> Result<Self> {
+    fn placed(threads: usize, placement: Vec<usize>) -> std::result::Result<Self, ThreadPoolBuildError> {
         let bound_to = placement.clone();
         let inner = ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -48,10 +53,7 @@ impl Pool {
                 // Binding only affects speed, so a failure is ignored.
                 let _ = bound_to.get(index).map(|&cpu| bind_current_thread(cpu));
             })
-            .build()
-            .map_err(|error| {
-                Error::Usage(format!("{threads} threads cannot be started: {error}; use a smaller --threads"))
-            })?;
+            .build()?;
         Ok(Self { inner, placement, smaller: OnceLock::new() })
     }
 

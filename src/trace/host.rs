@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +25,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use super::clock::Clock;
 use super::model::{Arguments, Category, Span, Trace};
 use crate::error::{Error, Result};
+use crate::threads;
 
 /// The process of the program's own spans.
 pub const PROGRAM: &str = "rowloom";
@@ -120,13 +122,22 @@ fn stop() {
 
 /// Makes `tracing-chrome` the subscriber of the process, writing to `memory`.
 fn install(memory: Memory) -> Result<FlushGuard> {
-    let (layer, guard) =
-        ChromeLayerBuilder::new().writer(memory).include_args(true).include_locations(false).build();
+    let builder = ChromeLayerBuilder::new().writer(memory).include_args(true).include_locations(false);
+    let (layer, guard) = without_panic(|| builder.build())?;
     let ours = Targets::new().with_target(env!("CARGO_CRATE_NAME"), LevelFilter::INFO);
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(ours));
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| Error::Internal(format!("the program's spans cannot be recorded: {error}")))?;
     Ok(guard)
+}
+
+/// What `build` returns. It starts a thread and panics only where it cannot, which is an error here and without a message.
+fn without_panic<R>(build: impl FnOnce() -> R) -> Result<R> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| ()));
+    let built = panic::catch_unwind(AssertUnwindSafe(build));
+    panic::set_hook(hook);
+    built.map_err(|_| threads::refused("the recorder of the program's spans has no thread"))
 }
 
 /// The buffer that `tracing-chrome` writes to; sends its content when it is dropped.

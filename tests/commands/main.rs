@@ -7,6 +7,7 @@ mod claims;
 mod demo;
 mod devices;
 mod docs;
+mod failing_calls;
 mod fetch;
 mod heterogeneous;
 mod limits;

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 21] = [
+const LAYERS: [(&str, u32); 22] = [
     // Of the tests only.
     ("skip", 0),
     ("error", 0),
     ("suggest", 0),
     ("files", 1),
+    ("threads", 1),
     ("toml_file", 2),
     ("fetch", 2),
     ("report", 2),

@@ -90,7 +90,12 @@ impl CompilerThreads {
                 }
             };
             let builder = thread::Builder::new().name("compile kernels".into());
-            self.workers.push(builder.spawn(work).map_err(|error| error.to_string())?);
+            match builder.spawn(work) {
+                Ok(worker) => self.workers.push(worker),
+                Err(error) if self.workers.is_empty() => return Err(error.to_string()),
+                // Fewer threads compile all the same.
+                Err(_) => break,
+            }
         }
         self.requests = Some(requests);
         self.results = results;

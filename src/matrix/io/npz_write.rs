@@ -3,7 +3,7 @@
 //! Indices are of 32 bits where every index and the number of entries fit, as SciPy's are, and of 64 bits otherwise. The
 //! archive's comment marks the file as written by Rowloom and, where the matrix is synthetic, says so.
 
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use zip::ZipWriter;
@@ -40,7 +40,7 @@ pub fn write_npz<T: Scalar>(
         false => MARK.into(),
     };
     write_file(path, |file| {
-        let mut archive = Archive { zip: ZipWriter::new(file), index_bytes };
+        let mut archive = Archive { zip: ZipWriter::new(UntilFailure::new(file)), index_bytes };
         archive.zip.set_comment(comment)?;
         archive.indices("indices", columns.iter().map(|&column| column.into()))?;
         archive.indices("indptr", pointers.iter().map(|&pointer| pointer - base))?;
@@ -60,6 +60,50 @@ pub fn write_npz<T: Scalar>(
         archive.zip.finish()?;
         Ok(())
     })
+}
+
+/// Passes writes on until one fails. Later ones are discarded: a dropped `ZipWriter` completes its archive, which a failed write
+/// has left in a state that it does not expect.
+struct UntilFailure<W> {
+    file: W,
+    failed: bool,
+    position: u64,
+    end: u64,
+}
+
+impl<W> UntilFailure<W> {
+    fn new(file: W) -> Self {
+        Self { file, failed: false, position: 0, end: 0 }
+    }
+}
+
+impl<W: Write> Write for UntilFailure<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = if self.failed { Ok(bytes.len()) } else { self.file.write(bytes) };
+        match &written {
+            Ok(count) => self.position += *count as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => (self.failed, self.position) = (true, self.end),
+        }
+        self.end = self.end.max(self.position);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed { Ok(()) } else { self.file.flush() }
+    }
+}
+
+impl<W: Seek> Seek for UntilFailure<W> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.position = match to {
+            _ if !self.failed => self.file.seek(to)?,
+            SeekFrom::Start(position) => position,
+            SeekFrom::Current(distance) => self.position.saturating_add_signed(distance),
+            SeekFrom::End(distance) => self.end.saturating_add_signed(distance),
+        };
+        Ok(self.position)
+    }
 }
 
 struct Archive<W: Write + Seek> {

@@ -31,6 +31,11 @@ impl Place {
         self.folder.path().join(name)
     }
 
+    /// A path in the folder of what runs learn.
+    pub fn cache(&self, name: &str) -> PathBuf {
+        self.cache.path().join(name)
+    }
+
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         std::fs::write(self.path(name), content).unwrap();
     }

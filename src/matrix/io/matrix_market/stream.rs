@@ -19,6 +19,7 @@ use crate::matrix::io::gzip::{Members, most_text_bytes};
 use crate::matrix::io::progress::Counted;
 use crate::matrix::io::{Progress, ReadOptions, archive, name_of, read_error};
 use crate::matrix::scalar::Scalar;
+use crate::threads;
 
 /// Bytes of text in a message; each block becomes one part.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -53,7 +54,7 @@ pub(super) fn read_gzip_cut<T: Scalar>(
             .spawn_scoped(scope, move || {
                 decompress(file, file_bytes, path, cuts.block_bytes, options.progress, &sender)
             })
-            .map_err(|error| Error::Internal(format!("no thread to decompress with: {error}")))?;
+            .map_err(threads::refused)?;
         // `parse` consumes the receiver, so a decompressor that still sends stops.
         let parsed = parse(receiver, most_text_bytes(file_bytes), options, cuts);
         let decompressed =
