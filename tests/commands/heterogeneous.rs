@@ -121,6 +121,29 @@ fn a_failed_device_is_named_and_its_chunks_are_recovered() {
     assert!(table.contains("fault") && table.contains("recovered on cpu"), "{table}");
 }
 
+#[test]
+fn a_device_without_memory_for_any_share_is_left_out_and_a_kernel_without_a_device_names_the_fault() {
+    let place = Place::new();
+    let run = "run gen:stencil5,n=10 -k 2 --repeat 1 --mode resident --verify --devices cpu,emu:0?out_of_memory_at_allocation=1";
+    let recovered_on = |words: &str| {
+        let report = place.json(&format!("{words} --json"));
+        assert_eq!(
+            (&report["verify"]["passed"], &report["faults"][0]["device"]),
+            (&true.into(), &"emu:0".into())
+        );
+        let kernels = report["chunks"].as_array().unwrap().iter().map(|chunk| chunk["kernel"].to_string());
+        (report["faults"][0]["recovered_on"].to_string(), kernels.collect::<Vec<_>>().join(" "))
+    };
+    // A second attempt needs half of the memory.
+    let (device, kernels) = recovered_on(&format!("{run} --kernel row_groups"));
+    assert!(device.contains("emu:0") && kernels.contains("row_groups"), "{device}: {kernels}");
+    // Half of the memory is too little here.
+    let (device, kernels) = recovered_on(&format!("{run}&memory_bytes=8000 --chunks 2 --cpu-share 0.5"));
+    assert!(device.contains("cpu") && !kernels.contains("csr_subwarp"), "{device}: {kernels}");
+    let words = format!("{run}&memory_bytes=5000 --kernel row_groups");
+    place.fail(&words, 4, "allocation 1 fails (injected fault); there is no plan without");
+}
+
 /// A model of a CPU about as slow as the emulator, so that both get a part of a product.
 fn slow_cpu() -> String {
     let weights = format!("[6.0{}]", ", 0.0".repeat(44));

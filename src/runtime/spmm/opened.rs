@@ -19,6 +19,9 @@ use crate::runtime::report::FaultReport;
 use crate::runtime::shared_device::Allocations;
 use crate::work::{ChunkRows, HeldColumns, Work};
 
+/// The task of a fault report where a device has no memory.
+const ALLOCATION: &str = "allocation";
+
 /// Open devices and their allocated memory.
 pub(super) struct Opened<'a, T: Scalar> {
     pub devices: OpenDevices,
@@ -64,8 +67,21 @@ pub(super) fn open<'a, T: Kernels>(
     loop {
         let start = Instant::now();
         let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok);
-        let plan = plan.map_err(|error| explain(error, &faults))?;
         plan_s += start.elapsed().as_secs_f64();
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => {
+                // A device that has too little memory for a smaller share gets none.
+                let last = faults.last().filter(|fault| fault.task == ALLOCATION);
+                let place = last.and_then(|fault| place_of(&request, &fault.device));
+                let recovered_on = place.and_then(|place| leave_out(&mut request, place));
+                match faults.last_mut() {
+                    Some(fault) if recovered_on.is_some() => fault.recovered_on = recovered_on,
+                    _ => return Err(explain(error, &faults)),
+                }
+                continue;
+            }
+        };
         let job = runtime.pool().install(|| Job::new(matrix.clone(), plan))?;
         let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
             Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
@@ -81,25 +97,36 @@ pub(super) fn open<'a, T: Kernels>(
         }
         let again = faults.iter().any(|known| known.device == planned.name);
         let budget = planned.memory_budget_bytes;
-        let place = request.devices.iter().position(|device| device.name == planned.name);
-        let recovered_on = match place {
+        let recovered_on = match place_of(&request, &planned.name) {
             Some(place) if !again => {
                 request.devices[place].memory_limit_bytes = Some(budget / 2);
-                planned.name.clone()
+                Some(planned.name.clone())
             }
-            Some(place) if request.devices.len() > 1 => {
-                request.devices.remove(place);
-                request.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(",")
-            }
-            _ => return Err(fault.into_error(&planned.name)),
+            place => place.and_then(|place| leave_out(&mut request, place)),
         };
+        if recovered_on.is_none() {
+            return Err(fault.into_error(&planned.name));
+        }
         faults.push(FaultReport {
             device: planned.name.clone(),
-            task: "allocation".into(),
+            task: ALLOCATION.into(),
             error: fault.message,
-            recovered_on: Some(recovered_on),
+            recovered_on,
         });
     }
+}
+
+fn place_of(request: &PlanRequest<'_>, name: &str) -> Option<usize> {
+    request.devices.iter().position(|device| device.name == name)
+}
+
+/// Removes the device at `place` from the request and returns the names of the others; none where there is no other.
+fn leave_out(request: &mut PlanRequest<'_>, place: usize) -> Option<String> {
+    if request.devices.len() < 2 {
+        return None;
+    }
+    request.devices.remove(place);
+    Some(request.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(","))
 }
 
 /// `error`, which the planner returned after `faults`. Without the first fault there would be a plan, so the fault is the
