@@ -288,40 +288,42 @@ fn repeat<T: Kernels>(
     let mut measured = Measured { seconds: Vec::new(), phases: Vec::new(), is_complete: false };
     let (mut free_tasks, mut changes) = (kept_tasks, None);
     let cancel = session.interrupt.flag();
-    let mut bound = product.bind(x, y)?;
-    for run in 0..warmup + repeats {
-        if cancel.load(Ordering::SeqCst) {
-            break;
-        }
-        bound.apply_until(Some(cancel))?;
-        let product = bound.product();
-        product.take_notes().iter().for_each(|note| console.note(note));
-        if changes != Some(product.changes()) {
-            changes = Some(product.changes());
-            let (plan, descriptions) = (product.plan().clone(), product.descriptions());
-            let set_up = product.take_set_up();
-            measured.phases.push(Phase { plan, descriptions, set_up, reports: Vec::new() });
-        }
-        let Some(report) = product.last_report().cloned() else { continue };
-        measured.is_complete = !report.cancelled;
-        if run >= warmup && !report.cancelled {
-            measured.seconds.push(report.seconds());
-        }
-        let Some(phase) = measured.phases.last_mut() else { continue };
-        // The report before this one stays if it was measured and there is space.
-        if let Some(before) = phase.reports.last() {
-            let tasks = before.tasks();
-            if run > warmup && free_tasks >= tasks {
-                free_tasks -= tasks;
-            } else {
-                phase.reports.pop();
+    product.bind(x, y, |bound| {
+        for run in 0..warmup + repeats {
+            if cancel.load(Ordering::SeqCst) {
+                break;
+            }
+            bound.apply_until(Some(cancel))?;
+            let product = bound.product();
+            product.take_notes().iter().for_each(|note| console.note(note));
+            if changes != Some(product.changes()) {
+                changes = Some(product.changes());
+                let (plan, descriptions) = (product.plan().clone(), product.descriptions());
+                let set_up = product.take_set_up();
+                measured.phases.push(Phase { plan, descriptions, set_up, reports: Vec::new() });
+            }
+            let Some(report) = product.last_report().cloned() else { continue };
+            measured.is_complete = !report.cancelled;
+            if run >= warmup && !report.cancelled {
+                measured.seconds.push(report.seconds());
+            }
+            let Some(phase) = measured.phases.last_mut() else { continue };
+            // The report before this one stays if it was measured and there is space.
+            if let Some(before) = phase.reports.last() {
+                let tasks = before.tasks();
+                if run > warmup && free_tasks >= tasks {
+                    free_tasks -= tasks;
+                } else {
+                    phase.reports.pop();
+                }
+            }
+            phase.reports.push(report);
+            if !measured.is_complete {
+                break;
             }
         }
-        phase.reports.push(report);
-        if !measured.is_complete {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     Ok(measured)
 }
 

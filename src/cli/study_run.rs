@@ -153,17 +153,18 @@ fn repeat_until_known<T: Kernels>(
 ) -> Result<(Times, RunReport)> {
     let settings = settings(config);
     let mut sampler = Sampler::new(settings, f64::INFINITY);
-    let mut bound = product.bind(x, y)?;
-    let mut run = 0;
-    while !sampler.is_enough() && !session.interrupt.asked() {
-        bound.apply()?;
-        if run >= settings.warmup {
-            sampler.push(bound.product().last_report().map_or(0.0, RunReport::seconds));
+    product.bind(x, y, |bound| {
+        let mut run = 0;
+        while !sampler.is_enough() && !session.interrupt.asked() {
+            bound.apply()?;
+            if run >= settings.warmup {
+                sampler.push(bound.product().last_report().map_or(0.0, RunReport::seconds));
+            }
+            run += 1;
         }
-        run += 1;
-    }
-    session.interrupt.check()?;
-    let last = bound.product().take_report().ok_or_else(|| Error::Internal("no product was run".into()))?;
+        session.interrupt.check()
+    })?;
+    let last = product.take_report().ok_or_else(|| Error::Internal("no product was run".into()))?;
     Ok((Times::new(&sampler.into_seconds()), last))
 }
 

@@ -125,7 +125,7 @@ impl Sweep {
         let mut y = MultiVector::zeros(self.a.rows(), K)?;
         for _ in 0..RUNS {
             y.data_mut().fill(f64::NAN);
-            product.bind(&self.x, &mut y)?.apply()?;
+            product.bind(&self.x, &mut y, |bound| bound.apply())?;
             assert!(y.data() == self.y.data(), "Y is wrong");
         }
         Ok(product.faults())

@@ -128,16 +128,20 @@ impl<'a, T: Kernels> Product<'a, T> {
         builder.options(self.adaptation.options.clone()).build()
     }
 
-    /// Binds X and Y for repeated products with the same arrays. They may be page-locked as long as they are bound.
-    pub fn bind<'p>(
-        &'p mut self,
-        x: &'p (impl Input<T> + ?Sized),
-        y: &'p mut (impl Output<T> + ?Sized),
-    ) -> Result<Bound<'p, 'a, T>> {
+    /// Binds X and Y for repeated products with the same arrays, which `with` calls. They may be page-locked as long as they are
+    /// bound.
+    ///
+    /// A function instead of a value: a value could be leaked, and X and Y could then be freed while they are page-locked.
+    pub fn bind<R>(
+        &mut self,
+        x: &(impl Input<T> + ?Sized),
+        y: &mut (impl Output<T> + ?Sized),
+        with: impl FnOnce(&mut Bound<'_, 'a, T>) -> Result<R>,
+    ) -> Result<R> {
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
         let (x, y) = (host_input(x, cols, k)?, host_output(y, rows, k)?);
         self.adaptation.set_bound(true);
-        Ok(Bound { registrations: Vec::new(), registered_at: None, product: self, x, y })
+        with(&mut Bound { registrations: Vec::new(), registered_at: None, product: self, x, y })
     }
 
     fn register<'xy>(

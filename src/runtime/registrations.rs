@@ -10,7 +10,8 @@ use super::shared_device::OpenDevice;
 use crate::device::{Fault, Registration};
 use crate::matrix::{CsrView, MultiVectorViewMut, Scalar};
 
-/// Registered parts of A, with A itself: the arrays outlive their registrations, also if all of it is leaked.
+/// Registered parts of A, with A itself: the arrays outlive their registrations. If all of it is leaked, a shared A stays allocated; a
+/// borrowed A must not be freed then.
 pub struct RegisteredMatrix<'a, T: Scalar> {
     // Dropped first.
     registrations: Vec<Registration<'static>>,

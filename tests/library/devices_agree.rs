@@ -92,7 +92,7 @@ fn compute_and_report<T: Kernels>(
         let mut reports = Vec::new();
         for _ in 0..case.runs {
             y.data_mut().fill(T::from_f64(f64::NAN));
-            product.bind(&x, &mut y)?.apply()?;
+            product.bind(&x, &mut y, |bound| bound.apply())?;
             reports.extend(product.take_report());
         }
         Ok((bits(&y), reports, product.faults()))
@@ -296,9 +296,10 @@ fn repeat_registers_x_and_y_once_and_run_registers_them_at_every_call() {
             let x = x_for::<f64>(a.cols(), 4);
             let mut y = MultiVector::<f64>::zeros(a.rows(), 4)?;
             if repeated {
-                let mut bound = product.bind(&x, &mut y)?;
-                bound.apply()?;
-                bound.apply()?;
+                product.bind(&x, &mut y, |bound| {
+                    bound.apply()?;
+                    bound.apply()
+                })?;
             } else {
                 product.apply_into(&x, &mut y)?;
                 product.apply_into(&x, &mut y)?;

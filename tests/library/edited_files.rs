@@ -157,7 +157,7 @@ fn run(pool: &Arc<Pool>, path: &Path, matrix: &Csr<f64>, k: usize) -> Result<boo
     let mut product = runtime.product(matrix.view()).columns(k).plan(plan).build()?;
     let x = MultiVector::from_fn(matrix.cols(), k, |row, k| ((row * 31 + k * 17) % 101) as f64 / 37.0 - 1.3)?;
     let mut y = MultiVector::from_fn(matrix.rows(), k, |_, _| f64::NAN)?;
-    product.bind(&x, &mut y)?.apply()?;
+    product.bind(&x, &mut y, |bound| bound.apply())?;
     Ok(verify(matrix.view(), x.view(), y.view())?.passed)
 }
 

@@ -142,7 +142,7 @@ impl Case<'_> {
         let mut y = MultiVector::<f64>::zeros(a.rows(), self.k).unwrap();
         for _ in 0..3 {
             y.data_mut().fill(f64::NAN);
-            product.bind(&x, &mut y).unwrap().apply().unwrap();
+            product.bind(&x, &mut y, |bound| bound.apply()).unwrap();
         }
         (bits(&y), product.faults())
     }
