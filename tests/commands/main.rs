@@ -19,6 +19,7 @@ mod run;
 mod signals;
 #[path = "../skip/mod.rs"]
 mod skip;
+mod skipped;
 mod startup;
 mod streams;
 mod study;

@@ -132,3 +132,13 @@ fn the_matrix_is_read_while_the_driver_starts() {
         assert!(!is_late, "{words} reads the matrix only after the driver has started");
     }
 }
+
+#[test]
+fn the_emulators_checks_have_names_of_their_own_and_not_those_of_the_sanitizers() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_rowloom")).unwrap();
+    let names = |name: &str| memchr::memmem::find(&program, name.as_bytes()).is_some();
+    assert!(names("rowloom_tsan_"), "the program has no symbols to look for");
+    for name in ["__tsan_write", "__tsan_read", "__tsan_func", "__ubsan_handle"] {
+        assert!(!names(name), "{name}");
+    }
+}
