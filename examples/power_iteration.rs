@@ -6,6 +6,7 @@
 //! `cargo run --release --example power_iteration [DEVICES]`
 
 use std::f64::consts::PI;
+use std::process::ExitCode;
 
 use rowloom::study::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Csr, Runtime};
@@ -14,7 +15,17 @@ const N: usize = 20;
 const K: usize = 12;
 const WANTED: usize = 5;
 
-fn main() -> rowloom::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run() -> rowloom::Result<()> {
     let devices = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
     let a = laplacian(N)?;
     let mut product = Runtime::open(&devices)?.product(&a).columns(K).uses(1000).build()?;

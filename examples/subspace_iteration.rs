@@ -7,6 +7,7 @@
 //! Lanczos iteration on the host. With ITERATIONS as many iterations are timed, after a warm-up solve.
 
 use std::f64::consts::PI;
+use std::process::ExitCode;
 
 use rowloom::study::{SolverReport, SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
 use rowloom::{Csr, Error, Product, Result, Runtime};
@@ -14,7 +15,17 @@ use rowloom::{Csr, Error, Product, Result, Runtime};
 /// Residuals relative to the spectrum's largest absolute value.
 const TOLERANCE: f64 = 1e-9;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let word = |index: usize| arguments.get(index).map(String::as_str);
     let number = |index: usize, default: u64| match word(index) {

@@ -152,8 +152,9 @@ pub fn open_device(
     if name.starts_with("emu:") {
         return open_emulated(name, emulated, clock, reports);
     }
-    let reason = "simulated devices cannot be opened; use cpu, cuda:0 or emu:0".into();
-    Err(Error::Device { device: name.into(), reason })
+    Err(Error::Usage(format!(
+        "{name} cannot be opened: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0"
+    )))
 }
 
 #[cfg(feature = "emulator")]

@@ -299,6 +299,15 @@ impl Sweep {
                 }
             }
         }
+        if let Some(devices) =
+            self.devices.iter().find(|devices| self.subject.is_solver() && devices.contains("sim:"))
+        {
+            let reason = format!(
+                "a solver needs values, and simulated devices ({devices}) compute none; use cpu, cuda:0 or emu:0, or \
+                 subject = \"run\" for predicted times of products"
+            );
+            return Err(("devices", reason));
+        }
         for matrix in &self.matrices {
             with_counts(matrix, 1, 1).map_err(|reason| ("matrices", reason))?;
         }

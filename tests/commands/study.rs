@@ -156,6 +156,12 @@ fn solves_that_cannot_be_measured_are_named() {
         "title = 'a'\n[measure]\nrepeat = 1\n[[sweep]]\nname = 's'\nsubject = 'power_iteration'\nk = 2\n";
     place.write("mode.toml", format!("{text}matrices = 'gen:stencil5,n=9'\nmode = 'stream'"));
     place.fail("study mode.toml", 2, "mode.toml:9: sweep s: mode has no effect on a solver");
+    place.write("sim.toml", format!("{text}matrices = 'gen:stencil5,n=9'\ndevices = ['cpu', 'sim:h200x2']"));
+    place.fail(
+        "study sim.toml",
+        2,
+        "sim.toml:9: sweep s: a solver needs values, and simulated devices (sim:h200x2) compute none",
+    );
     place.write("tall.toml", format!("{text}matrices = 'gen:uniform,rows=30,degree=3,cols=20'"));
     let outcome = place.run("study tall.toml");
     assert_eq!(outcome.code, 4);

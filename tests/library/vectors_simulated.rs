@@ -2,6 +2,7 @@
 
 use rowloom::graph::TaskKind;
 use rowloom::matrix::{Csr, MultiVector, generate};
+use rowloom::study::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Product, Runtime};
 
 fn matrix() -> Csr<f64> {
@@ -64,8 +65,22 @@ fn values_of_simulated_vectors_are_an_error() {
     let mut host = MultiVector::zeros(a.rows(), 8).unwrap();
     for error in [x.copy_to(&mut host).unwrap_err(), x.norm().unwrap_err(), x.gram(&x).map(drop).unwrap_err()]
     {
-        assert_eq!(error.exit_code(), 4, "{error}");
-        assert!(error.to_string().contains("no values"), "{error}");
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert!(error.to_string().contains("no values") && error.to_string().contains("use cpu"), "{error}");
+    }
+}
+
+#[test]
+fn solvers_and_products_on_host_memory_refuse_simulated_devices_with_the_reason() {
+    let a = matrix();
+    let settings = PowerSettings { wanted: 2, tolerance: 1e-6, iterations: 10 };
+    let mut product = build("sim:h200x2", &a);
+    let solved =
+        start_vectors(&mut product).and_then(|mut x| power_iteration(&mut product, &mut x, &settings));
+    let applied = build("sim:h200", &a).apply(&MultiVector::zeros(a.rows(), 8).unwrap());
+    for error in [solved.map(drop).unwrap_err(), applied.map(drop).unwrap_err()] {
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert!(error.to_string().contains("simulated devices compute no values"), "{error}");
     }
 }
 

@@ -166,6 +166,7 @@ impl Drop for SimulatedMemory {
 pub fn no_values(layout: &Layout) -> Error {
     let device = layout.parts.iter().find(|part| part.index != DeviceId::HOST.index());
     let device = device.or(layout.parts.first()).map_or_else(|| "sim".into(), |part| part.name.clone());
-    let reason = "simulated devices have no values, only times; use cpu, cuda:0 or emu:0 to compute".into();
-    Error::Device { device, reason }
+    Error::Usage(format!(
+        "{device} is simulated: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0 for values and solvers"
+    ))
 }
