@@ -19,11 +19,16 @@ pub mod cuda;
 pub mod emulated;
 mod emulated_options;
 mod memories;
+#[cfg(test)]
+mod model;
 mod operation;
 mod peer;
 mod pinned;
+#[cfg(test)]
+mod pinned_tests;
 mod product;
 pub mod simulated;
+mod sync;
 #[cfg(test)]
 pub(crate) mod vector_conformance;
 mod vectors;

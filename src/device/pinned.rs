@@ -10,10 +10,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::sync::atomic::{AtomicIsize, Ordering};
+use super::sync::{Instant, sleep, spin_loop};
 use super::{Fault, FaultKind};
 use crate::error;
 use crate::matrix::AlignedBuffer;
@@ -124,8 +124,8 @@ impl Pinned {
         while users.compare_exchange(0, REVOKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // A device reports the end of a copy a moment before it releases the memory.
             match begin.elapsed() {
-                elapsed if elapsed < REVOKE_SPIN_TIME => std::hint::spin_loop(),
-                elapsed if elapsed < timeout => thread::sleep(REVOKE_POLL_INTERVAL),
+                elapsed if elapsed < REVOKE_SPIN_TIME => spin_loop(),
+                elapsed if elapsed < timeout => sleep(REVOKE_POLL_INTERVAL),
                 _ => return false,
             }
         }
@@ -194,41 +194,5 @@ impl DerefMut for PinnedWrite {
 impl Drop for PinnedWrite {
     fn drop(&mut self) {
         self.0.shared.users.store(0, Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_are_shared_and_a_write_is_exclusive() {
-        let pinned = Pinned::pageable(16).unwrap();
-        pinned.write().unwrap()[3] = 7;
-        let first = pinned.read().unwrap();
-        assert_eq!((first[3], pinned.read().unwrap()[3]), (7, 7));
-        assert_eq!(pinned.write().err().unwrap().kind, FaultKind::Misuse);
-        drop(first);
-        let writer = pinned.write().unwrap();
-        assert!(pinned.read().is_err() && pinned.write().is_err());
-        drop(writer);
-        assert!(pinned.write().is_ok());
-    }
-
-    #[test]
-    fn an_access_keeps_the_bytes_alive() {
-        let pinned = Pinned::pageable(1 << 21).unwrap();
-        pinned.write().unwrap().fill(5);
-        let reader = pinned.read().unwrap();
-        drop(pinned);
-        let sum = std::thread::spawn(move || reader.iter().map(|byte| u64::from(*byte)).sum::<u64>());
-        assert_eq!(sum.join().unwrap(), 5 << 21);
-    }
-
-    #[test]
-    fn an_empty_buffer_can_be_read_and_written() {
-        let pinned = Pinned::pageable(0).unwrap();
-        assert!(pinned.write().unwrap().is_empty());
-        assert!(pinned.read().unwrap().is_empty());
     }
 }

@@ -17,18 +17,15 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use crossbeam::channel::{Receiver, Sender};
-use cudarc::driver::result::DriverError;
+use std::time::Duration;
 
 use super::clock::{Epoch, SharedHostTime};
 use super::context::{Context, DeviceMemory, EventWait};
-use super::driver::message_of;
+use super::driver::{DriverError, message_of};
 use super::events::{Events, InFlight};
 use super::shared::Shared;
-use crate::device::pinned::{PinnedRead, PinnedWrite};
-use crate::device::{Fault, Fence, LaneKind, Reports};
+use super::sync::{Instant, Receiver, Sender, sleep, spin_loop};
+use super::{Fault, Fence, LaneKind, PinnedRead, PinnedWrite, Reports};
 use crate::trace::Clock;
 
 /// How long a blocking event is polled before the thread blocks on it. Waking up takes about as long.
@@ -185,6 +182,8 @@ impl CompletionThread {
             held.release();
             let _ = self.ended.send(fence);
             self.reports.send(fence, start_ns, end_ns, result);
+            // A later panic must not report it again.
+            waiting_for.set(None);
         }
     }
 }
@@ -203,7 +202,7 @@ impl Queue<'_> {
     fn next(&mut self) -> Option<(Issued, bool)> {
         if self.taken.is_empty() {
             while self.incoming.is_empty() && self.shared.queued() >= BACKLOG {
-                std::thread::sleep(POLL_INTERVAL);
+                sleep(POLL_INTERVAL);
             }
             self.taken.push_back(self.incoming.recv().ok()?);
         }
@@ -233,33 +232,10 @@ fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverEr
             EventWait::Blocking if polled >= SPIN_BEFORE_SLEEP && !more_follows() => {
                 return events.end.wait();
             }
-            EventWait::Spinning if polled >= SHORT_OPERATION_SPIN => std::thread::sleep(POLL_INTERVAL),
-            _ if more_follows() => std::thread::sleep(POLL_INTERVAL),
-            _ => std::hint::spin_loop(),
+            EventWait::Spinning if polled >= SHORT_OPERATION_SPIN => sleep(POLL_INTERVAL),
+            _ if more_follows() => sleep(POLL_INTERVAL),
+            _ => spin_loop(),
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::resume_unwind;
-
-    use super::*;
-    use crate::device::Pinned;
-
-    #[test]
-    fn memory_of_an_operation_in_flight_is_released_only_on_purpose() {
-        let pinned = Pinned::pageable(16).unwrap();
-        let in_flight = || InFlightMemory::new(vec![HeldMemory::Read(pinned.read().unwrap())]);
-        in_flight().release();
-        assert!(pinned.write().is_ok());
-        let held = in_flight();
-        let panicked = catch_unwind(AssertUnwindSafe(move || {
-            let _held = held;
-            resume_unwind(Box::new("a completion thread panics"));
-        }));
-        assert!(panicked.is_err());
-        assert!(pinned.write().is_err(), "a panic released memory that the card may still access");
-    }
 }

@@ -5,6 +5,7 @@
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
+pub use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use crate::device::{Fault, FaultKind};
@@ -115,7 +116,7 @@ fn load() -> Result<Driver, String> {
 }
 
 /// The driver's own message for an error.
-pub fn message_of(error: result::DriverError) -> String {
+pub fn message_of(error: DriverError) -> String {
     let text = |text: Result<&std::ffi::CStr, _>| text.ok().map(|text| text.to_string_lossy().into_owned());
     match (text(error.error_string()), text(error.error_name())) {
         (Some(string), Some(name)) => format!("{string}, {name}"),
@@ -124,7 +125,7 @@ pub fn message_of(error: result::DriverError) -> String {
 }
 
 /// The fault for a driver error: lost, out of memory, or `kind` if the device remains usable.
-pub fn fault(kind: FaultKind, what: &str, error: result::DriverError) -> Fault {
+pub fn fault(kind: FaultKind, what: &str, error: DriverError) -> Fault {
     use sys::cudaError_enum as e;
     let kind = match error.0 {
         e::CUDA_ERROR_OUT_OF_MEMORY => FaultKind::OutOfMemory,

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::result::DriverError;
-
+use super::Fault;
 use super::clock::{Epoch, SharedHostTime};
 use super::context::{Context, Event, EventWait};
-use crate::device::Fault;
+use super::driver::DriverError;
 
 /// The two events around an operation.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! `cuda:0,cuda:0` opens two logical devices, `cuda:0` and `cuda:0#2`, with a context each on one card. The contexts do
 //! not isolate faults: on an H200 a kernel fault in `cuda:0` also ended `cuda:0#2` (`benches/results/cuda-h200.md`).
 
+mod actions;
 mod built_in;
 mod cards;
 mod clock;
@@ -32,6 +33,8 @@ mod peer;
 mod shared;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thread_tests;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -50,14 +53,17 @@ pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
 pub use options::CudaOptions;
 
+use actions::{Action, Copy};
 use clock::{CardClock, SharedHostTime};
 use completion_thread::{CompletionThread, HeldMemory};
 use context::{Context, DeviceMemory, EventWait, Stream};
 use events::EventPool;
-use owner::{Action, Command, Copy, Owner, Request};
+use owner::{Command, Owner, Request};
 use shared::Shared;
 
 use super::memories::Memories;
+use super::pinned::{PinnedRead, PinnedWrite};
+use super::sync;
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
     Operation, PeerMemory, Pinned, Registration, Reports, Transfer, VectorLaunch,

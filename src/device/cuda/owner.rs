@@ -3,81 +3,23 @@
 //! A wait for a fence becomes a stream wait for an event. If a predecessor could not be issued, the operation is not
 //! issued either: a kernel that reads missing data could fault and destroy the whole context.
 
-#![allow(unsafe_code)] // passes addresses to the CUDA driver
-
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use crossbeam::channel::{Receiver, Sender};
-use cudarc::driver::result::DriverError;
-use cudarc::driver::{result, sys};
-
+use super::actions::Action;
 use super::clock::CardClock;
 use super::completion_thread::{HeldMemory, InFlightMemory, Issued, Start};
 use super::context::{Context, EventWait, Stream};
 use super::driver::{fault, message_of};
 use super::events::{EventPool, InFlight};
-use super::fault_kernels::FaultKernel;
 use super::forms::Architecture;
-use super::modules::{Modules, Selected};
+use super::modules::Modules;
 use super::shared::Shared;
-use crate::device::{Fault, FaultKind, Fence, Launch, Reports};
-use crate::kernel::cuda::{CudaKernel, LaunchShape, Variant};
-use crate::kernel::vectors::VectorKernel;
-use crate::matrix::Dtype;
+use super::sync::{Receiver, Sender};
+use super::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::trace::Clock;
-
-/// An action on a stream.
-pub enum Action {
-    /// Copies from host memory, which is held for reading.
-    Upload(Vec<Copy>),
-    /// A copy to host memory, which is held for writing.
-    Download(Copy),
-    /// A copy from memory of another context, which is held.
-    PeerCopy(CardCopy),
-    /// A kernel launch with one 64-bit word per parameter.
-    Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
-    /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
-    VectorLaunch { kernel: VectorKernel, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
-    /// A kernel that fails, for tests.
-    Fault(FaultKernel),
-    /// No work.
-    Pass,
-}
-
-/// A strided copy between host memory and card memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Copy {
-    /// The first row in host memory.
-    pub host: *mut u8,
-    /// The first row in card memory.
-    pub card: sys::CUdeviceptr,
-    /// Bytes per row.
-    pub bytes: usize,
-    /// Number of rows.
-    pub rows: usize,
-    /// Row pitch in host memory, in bytes.
-    pub host_pitch: usize,
-    /// Row pitch in card memory, in bytes.
-    pub card_pitch: usize,
-}
-
-/// A contiguous copy between the memories of two contexts.
-pub struct CardCopy {
-    /// The first byte in memory of the context that runs the copy.
-    pub to: sys::CUdeviceptr,
-    /// The first byte in memory of the other context.
-    pub from: sys::CUdeviceptr,
-    /// The other context.
-    pub source: Arc<Context>,
-    /// The state of the other context's device.
-    pub source_device: Arc<Shared>,
-    /// Number of bytes.
-    pub bytes: usize,
-}
 
 /// A checked operation, ready to be issued.
 pub struct Command {
@@ -96,9 +38,6 @@ pub struct Command {
     /// The memory of the host, or of another device, that it holds.
     pub held: Vec<HeldMemory>,
 }
-
-// SAFETY: the addresses point into memory that `held` keeps, and only this command uses them.
-unsafe impl Send for Command {}
 
 /// A request to the owner thread.
 pub enum Request {
@@ -190,6 +129,8 @@ impl Owner {
                 self.failed.insert(fence);
                 self.reports.send(fence, now_ns, self.clock.now_ns(), Err(fault));
             }
+            // A later panic must not report it again.
+            issuing.set(None);
         }
     }
 
@@ -206,21 +147,7 @@ impl Owner {
             }
         }
         let Command { fence, lane, waits, waiting, mut action, what, held } = command;
-        if let Action::PeerCopy(copy) = &action {
-            copy.check_source()?;
-        }
-        let function = match &mut action {
-            Action::Launch { launch, shape, .. } => {
-                let Selected { function, variant } = modules.function(launch)?;
-                if variant != launch.variant {
-                    *shape = shape_of(launch, &variant)?;
-                }
-                Some(function)
-            }
-            Action::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
-            Action::Fault(kernel) => Some(kernel.load(&self.context)?),
-            _ => None,
-        };
+        let function = action.function(&self.context, modules)?;
         let epoch = self.card_clock.epoch(self.in_flight.is_empty());
         let events = self.event_pool.take(&self.context, waiting)?;
         let kind = if function.is_some() { FaultKind::Launch } else { FaultKind::Copy };
@@ -237,25 +164,23 @@ impl Owner {
                 predecessors.push(before.clone());
             }
         }
-        let batch = match &action {
-            Action::Launch { launch, .. } => launch.batch,
-            _ => None,
-        };
+        let batch = action.batch();
         // Recording a start event costs the driver as much as a launch, so it is omitted where the start time is known
         // anyway: on a busy lane without other waits it is the end of the previous operation, and for a download it is
         // the end of its kernel.
         let lane_is_busy = last.is_some_and(|last| self.in_flight.contains_key(&last));
-        let start_is_implied = match &action {
-            Action::Download(_) => lane_is_busy || !predecessors.is_empty(),
-            _ => lane_is_busy && predecessors.is_empty() && batch.is_none(),
+        let start_is_implied = if action.is_download() {
+            lane_is_busy || !predecessors.is_empty()
+        } else {
+            lane_is_busy && predecessors.is_empty() && batch.is_none()
         };
         let start = if start_is_implied { Start::AfterPredecessors(predecessors) } else { Start::Recorded };
-        let ahead = if batch.is_some() { enqueue(stream, &action, function, 1) } else { Ok(()) };
+        let ahead = if batch.is_some() { action.enqueue(stream, function, 1) } else { Ok(()) };
         let started =
             ahead.and_then(|()| if start_is_implied { Ok(()) } else { events.start.record(stream) });
         // From here on the card may access the host memory, until the end event is complete.
         let held = InFlightMemory::new(held);
-        let given = started.and_then(|()| enqueue(stream, &action, function, batch.unwrap_or(1)));
+        let given = started.and_then(|()| action.enqueue(stream, function, batch.unwrap_or(1)));
         // The first of several copies may be in flight if a later one fails. The completion thread then waits for the end
         // event before it releases the memory and reports the fault.
         let failure = given.err().map(|error| match fault(kind, what, error) {
@@ -280,126 +205,5 @@ impl Owner {
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))
-    }
-}
-
-/// The launch shape with another variant than the launch's own.
-fn shape_of(launch: &Launch, variant: &Variant) -> Result<LaunchShape, Fault> {
-    let shape = CudaKernel::of(launch.kernel)
-        .and_then(|kernel| kernel.shape(variant, launch.dtype, launch.items, launch.k));
-    shape.map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))
-}
-
-/// Enqueues an action on the stream; kernel launches `times` times.
-fn enqueue(
-    stream: &Stream,
-    action: &Action,
-    function: Option<sys::CUfunction>,
-    times: u32,
-) -> Result<(), DriverError> {
-    match (action, function) {
-        (Action::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
-        (Action::Download(copy), _) => download(stream, copy),
-        (Action::PeerCopy(CardCopy { to, from, source, bytes, .. }), _) if *bytes > 0 => {
-            // SAFETY: both ranges are inside allocations, as `submit` has checked. The allocation of the other context is held until
-            // the copy completes; this context's memory is not freed while an operation uses it.
-            unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
-        }
-        (Action::Launch { shape, words, .. } | Action::VectorLaunch { shape, words, .. }, Some(function))
-            if !shape.grid.contains(&0) =>
-        {
-            let mut parameters: Vec<*mut c_void> =
-                words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
-            let [x, y, z] = shape.grid;
-            let [bx, by, bz] = shape.block;
-            let shared_bytes = shape.dynamic_shared_bytes;
-            // SAFETY: one 8-byte word per parameter, as the kernel's table says and `submit` has checked. Pointers refer to
-            // memory of this card. The driver copies the words before it returns.
-            (0..times).try_for_each(|_| unsafe {
-                result::launch_kernel(
-                    function,
-                    (x, y, z),
-                    (bx, by, bz),
-                    shared_bytes,
-                    stream.raw(),
-                    &mut parameters,
-                )
-            })
-        }
-        (Action::Fault(_), Some(function)) => {
-            // SAFETY: it has no parameters. It destroys or blocks the context, which is its purpose.
-            unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.raw(), &mut []) }
-        }
-        _ => Ok(()),
-    }
-}
-
-fn upload(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
-    use sys::CUmemorytype as memory;
-    let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
-    match (bytes, rows) {
-        (0, _) | (_, 0) => Ok(()),
-        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
-        // reading until then.
-        (_, 1) => unsafe { sys::cuMemcpyHtoDAsync_v2(card, host.cast(), bytes, stream.raw()) }.result(),
-        _ => {
-            let copy = sys::CUDA_MEMCPY2D {
-                srcMemoryType: memory::CU_MEMORYTYPE_HOST,
-                srcHost: host.cast(),
-                srcPitch: host_pitch,
-                dstMemoryType: memory::CU_MEMORYTYPE_DEVICE,
-                dstDevice: card,
-                dstPitch: card_pitch,
-                ..rectangle(bytes, rows)
-            };
-            // SAFETY: the same.
-            unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) }.result()
-        }
-    }
-}
-
-fn download(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
-    use sys::CUmemorytype as memory;
-    let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
-    match (bytes, rows) {
-        (0, _) | (_, 0) => Ok(()),
-        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
-        // writing until then.
-        (_, 1) => unsafe { sys::cuMemcpyDtoHAsync_v2(host.cast(), card, bytes, stream.raw()) }.result(),
-        _ => {
-            let copy = sys::CUDA_MEMCPY2D {
-                srcMemoryType: memory::CU_MEMORYTYPE_DEVICE,
-                srcDevice: card,
-                srcPitch: card_pitch,
-                dstMemoryType: memory::CU_MEMORYTYPE_HOST,
-                dstHost: host.cast(),
-                dstPitch: host_pitch,
-                ..rectangle(bytes, rows)
-            };
-            // SAFETY: the same.
-            unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) }.result()
-        }
-    }
-}
-
-/// A 2D copy descriptor with the size set and both ends unset.
-fn rectangle(bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
-    sys::CUDA_MEMCPY2D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-        srcHost: std::ptr::null(),
-        srcDevice: 0,
-        srcArray: std::ptr::null_mut(),
-        srcPitch: 0,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-        dstHost: std::ptr::null_mut(),
-        dstDevice: 0,
-        dstArray: std::ptr::null_mut(),
-        dstPitch: 0,
-        WidthInBytes: bytes,
-        Height: rows,
     }
 }

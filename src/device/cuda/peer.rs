@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::actions::{Action, CardCopy};
 use super::completion_thread::HeldMemory;
 use super::context::DeviceMemory;
-use super::owner::{Action, CardCopy};
 use super::shared::Shared;
 use super::{CudaDevice, misuse};
 use crate::device::{Fault, FaultKind, Memory, PeerCopy, PeerMemory};

@@ -1,10 +1,10 @@
 //! State shared by the threads of a device: whether it is lost or closing, the running kernel, and the number of queued
 //! requests.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::device::{Fault, FaultKind};
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::{Fault, FaultKind};
 
 /// State shared by the threads of a device.
 #[derive(Debug, Default)]
@@ -55,29 +55,5 @@ impl Shared {
     /// Sets the running kernel, which is named if the context is lost.
     pub fn set_running_kernel(&self, kernel: Option<&'static str>) {
         *self.computing.lock().unwrap_or_else(PoisonError::into_inner) = kernel;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_reason_and_its_kernel_are_kept() {
-        let shared = Shared::default();
-        assert!(shared.check_alive().is_ok());
-        shared.set_running_kernel(Some("csr_vector_f64"));
-        let fault = shared.mark_lost("an illegal address");
-        assert!(fault.message.contains("csr_vector_f64") && fault.kind == FaultKind::Lost, "{fault:?}");
-        shared.set_running_kernel(None);
-        assert_eq!(shared.mark_lost("something later"), fault);
-        assert_eq!(shared.check_alive(), Err(fault));
-    }
-
-    #[test]
-    fn a_closing_device_refuses_operations() {
-        let shared = Shared::default();
-        shared.close();
-        assert_eq!(shared.check_alive().unwrap_err().kind, FaultKind::Lost);
     }
 }

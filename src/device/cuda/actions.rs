@@ -1,0 +1,231 @@
+//! The actions on a stream, and the calls of the CUDA driver that enqueue them.
+
+#![allow(unsafe_code)] // passes addresses to the CUDA driver
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::context::{Context, Stream};
+use super::driver::DriverError;
+use super::fault_kernels::FaultKernel;
+use super::modules::{Modules, Selected};
+use super::shared::Shared;
+use super::{Fault, FaultKind, Launch};
+use crate::kernel::cuda::{CudaKernel, LaunchShape, Variant};
+use crate::kernel::vectors::VectorKernel;
+use crate::matrix::Dtype;
+
+/// An action on a stream.
+pub enum Action {
+    /// Copies from host memory, which is held for reading.
+    Upload(Vec<Copy>),
+    /// A copy to host memory, which is held for writing.
+    Download(Copy),
+    /// A copy from memory of another context, which is held.
+    PeerCopy(CardCopy),
+    /// A kernel launch with one 64-bit word per parameter.
+    Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
+    /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
+    VectorLaunch { kernel: VectorKernel, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
+    /// A kernel that fails, for tests.
+    Fault(FaultKernel),
+    /// No work.
+    Pass,
+}
+
+// SAFETY: the addresses point into memory that the command of the action holds, and only the action uses them.
+unsafe impl Send for Action {}
+
+/// A strided copy between host memory and card memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Copy {
+    /// The first row in host memory.
+    pub host: *mut u8,
+    /// The first row in card memory.
+    pub card: sys::CUdeviceptr,
+    /// Bytes per row.
+    pub bytes: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Row pitch in host memory, in bytes.
+    pub host_pitch: usize,
+    /// Row pitch in card memory, in bytes.
+    pub card_pitch: usize,
+}
+
+/// A contiguous copy between the memories of two contexts.
+pub struct CardCopy {
+    /// The first byte in memory of the context that runs the copy.
+    pub to: sys::CUdeviceptr,
+    /// The first byte in memory of the other context.
+    pub from: sys::CUdeviceptr,
+    /// The other context.
+    pub source: Arc<Context>,
+    /// The state of the other context's device.
+    pub source_device: Arc<Shared>,
+    /// Number of bytes.
+    pub bytes: usize,
+}
+
+impl Action {
+    /// The kernel of a launch, loaded. The launch gets the shape of the form that was selected. A fault if the action cannot be
+    /// enqueued.
+    pub fn function(
+        &mut self,
+        context: &Arc<Context>,
+        modules: &mut Modules,
+    ) -> Result<Option<sys::CUfunction>, Fault> {
+        Ok(match self {
+            Self::Launch { launch, shape, .. } => {
+                let Selected { function, variant } = modules.function(launch)?;
+                if variant != launch.variant {
+                    *shape = shape_of(launch, &variant)?;
+                }
+                Some(function)
+            }
+            Self::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
+            Self::Fault(kernel) => Some(kernel.load(context)?),
+            Self::PeerCopy(copy) => {
+                copy.check_source()?;
+                None
+            }
+            _ => None,
+        })
+    }
+
+    /// How many launches a batch has; `None` for a single operation.
+    pub fn batch(&self) -> Option<u32> {
+        match self {
+            Self::Launch { launch, .. } => launch.batch,
+            _ => None,
+        }
+    }
+
+    /// Whether this copies to the host.
+    pub fn is_download(&self) -> bool {
+        matches!(self, Self::Download(_))
+    }
+
+    /// Enqueues the action on the stream; kernel launches `times` times.
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        function: Option<sys::CUfunction>,
+        times: u32,
+    ) -> Result<(), DriverError> {
+        match (self, function) {
+            (Self::Upload(copies), _) => copies.iter().try_for_each(|copy| upload(stream, copy)),
+            (Self::Download(copy), _) => download(stream, copy),
+            (Self::PeerCopy(CardCopy { to, from, source, bytes, .. }), _) if *bytes > 0 => {
+                // SAFETY: both ranges are inside allocations, as `submit` has checked. The allocation of the other context is held
+                // until the copy completes; this context's memory is not freed while an operation uses it.
+                unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
+            }
+            (Self::Launch { shape, words, .. } | Self::VectorLaunch { shape, words, .. }, Some(function))
+                if !shape.grid.contains(&0) =>
+            {
+                let mut parameters: Vec<*mut c_void> =
+                    words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
+                let [x, y, z] = shape.grid;
+                let [bx, by, bz] = shape.block;
+                let shared_bytes = shape.dynamic_shared_bytes;
+                // SAFETY: one 8-byte word per parameter, as the kernel's table says and `submit` has checked. Pointers refer to
+                // memory of this card. The driver copies the words before it returns.
+                (0..times).try_for_each(|_| unsafe {
+                    result::launch_kernel(
+                        function,
+                        (x, y, z),
+                        (bx, by, bz),
+                        shared_bytes,
+                        stream.raw(),
+                        &mut parameters,
+                    )
+                })
+            }
+            (Self::Fault(_), Some(function)) => {
+                // SAFETY: it has no parameters. It destroys or blocks the context, which is its purpose.
+                unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.raw(), &mut []) }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The launch shape with another variant than the launch's own.
+fn shape_of(launch: &Launch, variant: &Variant) -> Result<LaunchShape, Fault> {
+    let shape = CudaKernel::of(launch.kernel)
+        .and_then(|kernel| kernel.shape(variant, launch.dtype, launch.items, launch.k));
+    shape.map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))
+}
+
+fn upload(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
+    use sys::CUmemorytype as memory;
+    let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
+    match (bytes, rows) {
+        (0, _) | (_, 0) => Ok(()),
+        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
+        // reading until then.
+        (_, 1) => unsafe { sys::cuMemcpyHtoDAsync_v2(card, host.cast(), bytes, stream.raw()) }.result(),
+        _ => {
+            let copy = sys::CUDA_MEMCPY2D {
+                srcMemoryType: memory::CU_MEMORYTYPE_HOST,
+                srcHost: host.cast(),
+                srcPitch: host_pitch,
+                dstMemoryType: memory::CU_MEMORYTYPE_DEVICE,
+                dstDevice: card,
+                dstPitch: card_pitch,
+                ..rectangle(bytes, rows)
+            };
+            // SAFETY: the same.
+            unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) }.result()
+        }
+    }
+}
+
+fn download(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
+    use sys::CUmemorytype as memory;
+    let Copy { host, card, bytes, rows, host_pitch, card_pitch } = *copy;
+    match (bytes, rows) {
+        (0, _) | (_, 0) => Ok(()),
+        // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
+        // writing until then.
+        (_, 1) => unsafe { sys::cuMemcpyDtoHAsync_v2(host.cast(), card, bytes, stream.raw()) }.result(),
+        _ => {
+            let copy = sys::CUDA_MEMCPY2D {
+                srcMemoryType: memory::CU_MEMORYTYPE_DEVICE,
+                srcDevice: card,
+                srcPitch: card_pitch,
+                dstMemoryType: memory::CU_MEMORYTYPE_HOST,
+                dstHost: host.cast(),
+                dstPitch: host_pitch,
+                ..rectangle(bytes, rows)
+            };
+            // SAFETY: the same.
+            unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) }.result()
+        }
+    }
+}
+
+/// A 2D copy descriptor with the size set and both ends unset.
+fn rectangle(bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: bytes,
+        Height: rows,
+    }
+}
