@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Plan;
-use rowloom::runtime::Runtime;
+use rowloom::plan::{Mode, Plan};
+use rowloom::runtime::{ProductOptions, Runtime};
 use targets::TARGETS;
 
 fn corpus() -> PathBuf {
@@ -68,4 +68,27 @@ fn a_plan_whose_chunk_has_no_slot_is_refused() {
     let refused = product.and_then(|mut product| product.apply(&x)).expect_err("a chunk has no slot");
     assert_eq!(refused.exit_code(), 3, "{refused}");
     assert!(refused.to_string().contains("slots"), "{refused}");
+}
+
+#[test]
+fn a_device_that_took_over_chunks_and_is_lost_later_is_left_out() {
+    let matrix: Csr<f64> = generate("uniform,rows=16,degree=3", 1, u64::MAX).unwrap().matrix;
+    let x = MultiVector::filled(matrix.cols(), 2, 0.7).unwrap();
+    let alone = Runtime::builder().devices("cpu").model("none").refine(false).open().unwrap();
+    let expected = alone.product(&matrix).columns(2).reproducible(true).build().unwrap().apply(&x).unwrap();
+    for lost in 1..=5 {
+        let devices = format!("cpu,emu:0?lost_at_operation={lost},emu:1?lost_at_operation=6");
+        let runtime = Runtime::builder().devices(&devices).model("none").refine(false).open().unwrap();
+        let options = ProductOptions {
+            uses: Some(3),
+            mode: Some(Mode::Oneshot),
+            chunks: Some(7),
+            reproducible: true,
+            ..ProductOptions::default()
+        };
+        let mut product = runtime.product(&matrix).columns(2).options(options).build().unwrap();
+        for _ in 0..3 {
+            assert_eq!(product.apply(&x).unwrap(), expected, "{devices}");
+        }
+    }
 }

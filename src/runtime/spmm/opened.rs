@@ -192,14 +192,16 @@ impl<'a, T: Kernels> Opened<'a, T> {
         Ok(Ok(Self { devices, accelerators, _registered: registered }))
     }
 
-    /// Reallocates X on devices that took over chunks and therefore need more rows of X than planned.
+    /// Reallocates X on devices that are alive and took over chunks, and therefore need more rows of X than planned.
     /// The inner error is the device that has no memory for them.
     pub fn hold_x(
         &mut self,
         job: &Job<'_, T>,
         planned: &Planned,
+        alive: &[bool],
     ) -> Result<std::result::Result<(), (DeviceId, Fault)>> {
-        for (index, x) in planned.planned.x.iter().enumerate().skip(1) {
+        let is_alive = |index: usize| alive.get(index).copied().unwrap_or(false);
+        for (index, x) in planned.planned.x.iter().enumerate().skip(1).filter(|(index, _)| is_alive(*index)) {
             if let Some(Some(accelerator)) = self.accelerators.get_mut(index)
                 && accelerator.x_plan != *x
             {

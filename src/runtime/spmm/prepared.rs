@@ -291,7 +291,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
             let inputs = BorrowedInputs::new(job, x, scope)?;
             let mut planned = whole.clone();
             loop {
-                if let Err((device, fault)) = opened.hold_x(job, &planned)? {
+                if let Err((device, fault)) = opened.hold_x(job, &planned, &recovery.remaining.alive)? {
                     recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
                     let rest = plan.graph(&recovery.remaining).map_err(|error| recovery.explain(error))?;
                     planned = Arc::new(Planned::new(rest)?);
