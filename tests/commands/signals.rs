@@ -128,3 +128,21 @@ fn a_second_signal_ends_the_program_at_once_and_removes_its_temporary_file() {
         assert!(!place.names().iter().any(|name| name.starts_with(".rowloom")), "{:?}", place.names());
     }
 }
+
+#[test]
+fn a_signal_during_a_write_removes_the_temporary_file() {
+    let place = Place::new();
+    place.succeed("generate stencil27,n=48 a.rlm");
+    let is_temporary = |name: &String| name.starts_with(".rowloom");
+    for signal in ["INT", "TERM"] {
+        let mut child = place.process("convert a.rlm out.mtx.gz").stdout(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        while !place.names().iter().any(is_temporary) {
+            assert!(start.elapsed() < Duration::from_secs(30), "no temporary file was written");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let (status, took) = stopped(&mut child, signal);
+        assert_eq!(status.code(), Some(130), "{signal} in {took:?}");
+        assert_eq!(place.names(), ["a.rlm"], "{signal}");
+    }
+}
