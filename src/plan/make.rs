@@ -11,6 +11,7 @@ use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::order::SEGMENT;
 use crate::work::columns::ColumnRanges;
+use crate::work::features::KnownFeatures;
 use crate::work::{ChunkRows, Features};
 
 /// A later candidate must take at most this share of the best time so far.
@@ -30,7 +31,8 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
     let ranges = ColumnRanges::default();
     let work = request.work.with_features(Some(Features::of(&request.work, &all)));
-    let work = work.with_column_ranges(&ranges);
+    let known = KnownFeatures::default();
+    let work = work.with_column_ranges(&ranges).with_known_features(&known);
     let request = &PlanRequest { work, ..request.clone() };
     let samples = OnceLock::new();
     let mut tried: Vec<Candidate> = Vec::new();

@@ -4,9 +4,13 @@
 //! size. The sums are integers, so the features do not depend on the number of threads. The cache file of a matrix stores the
 //! features of the whole matrix.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::column_marks::ColumnMarks;
 use super::lengths::Lengths;
 use super::locality::Locality;
 use super::sorted_slices;
@@ -57,9 +61,35 @@ pub struct Features {
     pub locality: Locality,
 }
 
+/// The features of the chunks of one matrix that were computed before. The candidates of a planner often have the same chunks.
+#[derive(Debug, Default)]
+pub struct KnownFeatures(Mutex<HashMap<ChunkRows, Features>>);
+
+impl KnownFeatures {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ChunkRows, Features>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Features of all chunks, computed in the rayon pool of the caller.
 pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
-    chunks.par_iter().map(|chunk| Features::of(work, chunk)).collect()
+    // The lock is not held while features are computed: a thread that waits for others may run a task that needs the lock.
+    let known: Vec<Option<Features>> = match work.known_chunks {
+        Some(known) => {
+            let known = known.lock();
+            chunks.iter().map(|chunk| known.get(chunk).copied()).collect()
+        }
+        None => vec![None; chunks.len()],
+    };
+    let of_chunk = |(chunk, known): (&ChunkRows, &Option<Features>)| match known {
+        Some(known) => *known,
+        None => Features::of(work, chunk),
+    };
+    let features: Vec<Features> = chunks.par_iter().zip(&known).map(of_chunk).collect();
+    if let Some(known) = work.known_chunks {
+        known.lock().extend(chunks.iter().copied().zip(features.iter().copied()));
+    }
+    features
 }
 
 impl Features {
@@ -98,8 +128,11 @@ impl Features {
         };
         let slices = || sorted_slices::fill(rows, |range, to| to.extend(work.lengths(&chunk.part(range))));
         let columns = || (Locality::of(work, chunk), Self::sampled(work, chunk));
-        let ((lengths, slice_fill), (locality, sampled)) =
-            rayon::join(|| rayon::join(lengths, slices), columns);
+        let ((lengths, slice_fill), (locality, sampled)) = match pieces {
+            // Other threads would take longer to start.
+            0 | 1 => ((lengths(), slices()), columns()),
+            _ => rayon::join(|| rayon::join(lengths, slices), columns),
+        };
         let Lengths { max, empty_rows, long, squares } = lengths;
         let share = |part: f64, of: f64, otherwise: f64| if of == 0.0 { otherwise } else { part / of };
         let (rows, nnz) = (rows as f64, sampled.nnz);
@@ -133,16 +166,18 @@ impl ColumnSample {
             return Self::default();
         };
         let mut sample = Self { first: u64::MAX, ..Self::default() };
-        let mut sorted = [0u32; SAMPLE_COLUMNS];
-        for begin in sample_starts(columns.len(), SAMPLE_COLUMNS) {
+        // The last sample in which each column occurred, counted from 1.
+        let mut samples = ColumnMarks::with_capacity(SAMPLE_COLUMNS);
+        for (number, begin) in (1..).zip(sample_starts(columns.len(), SAMPLE_COLUMNS)) {
             let sampled = &columns[begin..(begin + SAMPLE_COLUMNS).min(columns.len())];
-            let sorted = &mut sorted[..sampled.len()];
-            sorted.copy_from_slice(sampled);
-            sorted.sort_unstable();
-            sample.first = sample.first.min(u64::from(sorted[0]));
-            sample.end = sample.end.max(u64::from(sorted[sorted.len() - 1]) + 1);
-            sample.sampled += sorted.len() as u64;
-            sample.distinct += 1 + sorted.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+            for &column in sampled {
+                let last = samples.get_mut(column, number);
+                sample.distinct += u64::from(*last != number);
+                *last = number;
+                sample.first = sample.first.min(u64::from(column));
+                sample.end = sample.end.max(u64::from(column) + 1);
+            }
+            sample.sampled += sampled.len() as u64;
         }
         sample
     }
@@ -239,6 +274,20 @@ mod tests {
         assert_eq!(Features::of(&work.with_features(Some(known)), &half), Features::of(&work, &half));
         let of_another = Features { rows: rows + 1, ..known };
         assert_ne!(Features::of(&work.with_features(Some(of_another)), &all), of_another);
+    }
+
+    #[test]
+    fn known_features_of_chunks_equal_computed_ones() {
+        let matrix = generate::<f64>("rmat,scale=10,degree=8", 5, 1 << 30).unwrap().matrix;
+        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let known = KnownFeatures::default();
+        let remembering = work.with_known_features(&known);
+        let rows = |begin, end| ChunkRows::Rows { begin, end };
+        let chunks = [rows(0, 300), rows(300, 1024), ChunkRows::Segments { row: 0, begin: 0, end: 1 }];
+        for some in [&chunks[..2], &chunks[1..], &chunks[..]] {
+            assert_eq!(features(&remembering, some), features(&work, some));
+        }
+        assert_eq!(known.lock().len(), 3);
     }
 
     #[test]

@@ -74,6 +74,8 @@ impl Sums {
 /// The accumulated sample of some panels.
 struct PanelSample {
     sums: Sums,
+    /// Whether the columns of panels are kept.
+    keeps_columns: bool,
     /// Distinct columns of each panel, in buckets.
     columns: [Vec<u32>; BUCKETS],
     /// Columns of the current panel's entries.
@@ -92,25 +94,30 @@ impl Locality {
         let mean = nnz as f64 / (work.slice_rows(chunk) as f64).max(1.0);
         let panel = (mean * PANEL_ROWS as f64).clamp(1.0, PANEL_ENTRIES as f64);
         let panels = ((sampled as f64 / panel).ceil() as u64).max(1);
-        let samples = (0..panels as usize).into_par_iter().with_min_len(MIN_PANELS_PER_TASK).fold(
-            PanelSample::new,
-            |mut sample, panel| {
-                let entry = ((2 * panel + 1) as u128 * u128::from(nnz) / (2 * u128::from(panels))) as u64;
-                sample.add_panel(work, chunk, entry);
-                sample
-            },
-        );
-        let merged = samples.map(|sample| (sample.sums, sample.columns)).reduce_with(
-            |(sums, mut all), (more, columns)| {
+        let with_panel = |mut sample: PanelSample, panel: usize| {
+            let entry = ((2 * panel + 1) as u128 * u128::from(nnz) / (2 * u128::from(panels))) as u64;
+            sample.add_panel(work, chunk, entry);
+            sample
+        };
+        let new = || PanelSample::new(panels > 1);
+        let merged = if panels as usize <= MIN_PANELS_PER_TASK {
+            let PanelSample { sums, columns, .. } = (0..panels as usize).fold(new(), with_panel);
+            Some((sums, columns))
+        } else {
+            let samples = (0..panels as usize).into_par_iter().with_min_len(MIN_PANELS_PER_TASK);
+            let samples = samples.fold(new, with_panel).map(|sample| (sample.sums, sample.columns));
+            samples.reduce_with(|(sums, mut all), (more, columns)| {
                 all.iter_mut().zip(columns).for_each(|(all, columns)| all.extend(columns));
                 (sums.plus(&more), all)
-            },
-        );
+            })
+        };
         let Some((sums, columns)) = merged.filter(|(sums, _)| sums.entries > 0) else {
             return Self::default();
         };
         let share = |part: u64, of: u64| if of == 0 { 1.0 } else { part as f64 / of as f64 };
-        let repeated: u64 = columns.par_iter().map(|columns| count_repeated(columns)).sum();
+        let counted = || columns.par_iter().map(|columns| count_repeated(columns)).sum();
+        // The columns of one panel are distinct.
+        let repeated: u64 = if panels > 1 { counted() } else { 0 };
         Self {
             group_columns: share(sums.group_columns, sums.entries),
             panel_columns: share(sums.panel_columns, sums.entries),
@@ -121,9 +128,10 @@ impl Locality {
 }
 
 impl PanelSample {
-    fn new() -> Self {
+    fn new(keeps_columns: bool) -> Self {
         Self {
             sums: Sums::default(),
+            keeps_columns,
             columns: Default::default(),
             panel: Vec::with_capacity(2 * PANEL_ENTRIES),
             groups: ColumnMarks::with_capacity(2 * PANEL_ENTRIES),
@@ -143,7 +151,7 @@ impl PanelSample {
                 self.add_columns(columns.get(..PANEL_ENTRIES).unwrap_or(columns), first_group);
             }
             ChunkRows::Rows { begin, end } if begin < end => {
-                let first = work.row_of(work.entries_before(begin) + entry).clamp(begin, end - 1);
+                let first = work.row_of(begin..end, work.entries_before(begin) + entry);
                 let first = first - (first - begin) % GROUP_ROWS;
                 for group in (first..end.min(first + PANEL_ROWS)).step_by(GROUP_ROWS) {
                     self.add_group(work, group..end.min(group + GROUP_ROWS), first_group);
@@ -182,6 +190,8 @@ impl PanelSample {
             let last_group = self.groups.get_mut(column, first_group);
             if *last_group == 0 {
                 of_panel += 1;
+            }
+            if *last_group == 0 && self.keeps_columns {
                 self.columns[column as usize % BUCKETS].push(column);
             }
             of_group += u64::from(*last_group != self.group);

@@ -35,6 +35,7 @@ pub use pitch::{XOrder, pitch_bytes};
 pub use storage::{Array, Footprint, Storage};
 
 use self::columns::ColumnRanges;
+use self::features::KnownFeatures;
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
 use crate::matrix::Dtype;
@@ -57,6 +58,8 @@ pub struct Work<'a> {
     known: Option<Features>,
     /// Column ranges of blocks of rows, which are computed at their first use.
     ranges: Option<&'a ColumnRanges>,
+    /// Features of chunks that were computed before.
+    known_chunks: Option<&'a KnownFeatures>,
 }
 
 /// Identifies the pattern of a matrix, without its columns and values.
@@ -87,6 +90,13 @@ impl<'a> Work<'a> {
     #[must_use]
     pub fn with_column_ranges(self, ranges: &'a ColumnRanges) -> Self {
         Self { ranges: Some(ranges), ..self }
+    }
+
+    /// The same product with a store of the features of chunks, so that those of a chunk are computed once. The store must be new,
+    /// or have been used with this matrix only.
+    #[must_use]
+    pub fn with_known_features(self, known: &'a KnownFeatures) -> Self {
+        Self { known_chunks: Some(known), ..self }
     }
 
     /// Number of rows.
@@ -124,10 +134,11 @@ impl<'a> Work<'a> {
         self.entries_before(row + 1).saturating_sub(self.entries_before(row))
     }
 
-    /// The row of entry number `entry` of A; the last row if there is no such entry.
-    pub fn row_of(&self, entry: u64) -> usize {
-        let after = self.row_pointers.partition_point(|&pointer| pointer <= entry);
-        after.saturating_sub(1).min(self.rows().saturating_sub(1))
+    /// The row of `rows` that has entry number `entry` of A; the last row if none has it. `rows` must not be empty.
+    pub fn row_of(&self, rows: Range<usize>, entry: u64) -> usize {
+        let pointers = self.row_pointers.get(rows.start..rows.end).unwrap_or(&[]);
+        let after = pointers.partition_point(|&pointer| pointer <= entry);
+        rows.start + after.saturating_sub(1)
     }
 
     /// Number of canonical segments of row `row`. A row may be cut between segments only.

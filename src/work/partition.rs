@@ -10,7 +10,7 @@ use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{Weights, balanced};
 
 /// The rows, or segments of a row, of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkRows {
     /// Whole rows.
@@ -180,6 +180,9 @@ pub fn split(work: &Work<'_>, span: PositionRange, pieces: usize) -> Vec<ChunkRo
     found
 }
 
+/// Rows of which a look at their first and last row pointer may exclude a heavy row.
+const HEAVY_BLOCK_ROWS: usize = 256;
+
 /// Rows `begin..end` that cost more than `most` and have more than one segment.
 fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usize> {
     let Weights { per_nonzero, per_row } = work.weights;
@@ -187,8 +190,18 @@ fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usiz
     // The cost limit as a row length, so that one comparison per row is enough.
     let longest = u64::try_from(nonzeros).unwrap_or(u64::MAX).max(SEGMENT as u64);
     let pointers = work.row_pointers.get(begin..=end).unwrap_or(&[]);
-    let lengths = pointers.windows(2).map(|pair| pair[1] - pair[0]);
-    lengths.enumerate().filter(|&(_, length)| length > longest).map(|(row, _)| begin + row).collect()
+    let mut heavy = Vec::new();
+    for first in (0..pointers.len().saturating_sub(1)).step_by(HEAVY_BLOCK_ROWS) {
+        let block = &pointers[first..pointers.len().min(first + HEAVY_BLOCK_ROWS + 1)];
+        // Most blocks have fewer nonzeros than one heavy row.
+        if let [start, .., last] = block
+            && last - start > longest
+        {
+            let lengths = block.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
+            heavy.extend(lengths.filter(|&(_, length)| length > longest).map(|(row, _)| begin + first + row));
+        }
+    }
+    heavy
 }
 
 /// Cuts segments `begin..end` of a row into equal pieces of a cost of at most about `most`. If all of a row is one piece, it is

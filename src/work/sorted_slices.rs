@@ -8,6 +8,8 @@ const SLICE_ROWS: usize = 32;
 const WINDOW: usize = 1024;
 /// Maximal number of sampled windows.
 const MAX_SAMPLED_WINDOWS: usize = 8;
+/// Rows shorter than this are sorted by counting.
+const COUNTED_LENGTHS: usize = 256;
 
 /// The share of stored entries of sliced ELLPACK that are nonzeros and not padding, for `count` rows; estimated from a few
 /// windows. `window` appends the lengths of a range of rows.
@@ -17,15 +19,40 @@ pub(super) fn fill(count: usize, mut window: impl FnMut(Range<usize>, &mut Vec<u
     for begin in (0..count).step_by(step * WINDOW) {
         lengths.clear();
         window(begin..count.min(begin + WINDOW), &mut lengths);
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
         nonzeros += lengths.iter().sum::<u64>();
-        slots += lengths.iter().step_by(SLICE_ROWS).sum::<u64>() * SLICE_ROWS as u64;
+        slots += stored_entries(&mut lengths);
     }
     if slots == 0 { 1.0 } else { nonzeros as f64 / slots as f64 }
 }
 
+/// Entries that the slices of a window store, padding included: 32 times the length of the longest row of each. Changes `lengths`.
+fn stored_entries(lengths: &mut Vec<u64>) -> u64 {
+    let mut counts = [0usize; COUNTED_LENGTHS];
+    lengths.retain(|&length| match counts.get_mut(length as usize) {
+        Some(count) => {
+            *count += 1;
+            false
+        }
+        None => true,
+    });
+    // Few rows are longer.
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    let long = lengths.iter().map(|&length| (length, 1));
+    let counted = (0..COUNTED_LENGTHS as u64).rev().zip(counts.into_iter().rev());
+    // A row that is the first of a slice is its longest.
+    let (mut row, mut slots) = (0, 0);
+    for (length, count) in long.chain(counted) {
+        let slices = usize::div_ceil(row + count, SLICE_ROWS) - row.div_ceil(SLICE_ROWS);
+        slots += length * (slices * SLICE_ROWS) as u64;
+        row += count;
+    }
+    slots
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     fn fill(lengths: &[u64]) -> f64 {
         super::fill(lengths.len(), |rows, to| to.extend_from_slice(&lengths[rows]))
     }
@@ -37,6 +64,20 @@ mod tests {
         assert_eq!(fill(&[]), 1.0);
         let lengths: Vec<u64> = (0..64).map(|row| if row == 5 { 32 } else { 1 }).collect();
         assert_eq!(fill(&lengths), 95.0 / (32.0 * 33.0));
+    }
+
+    proptest! {
+        #[test]
+        fn counting_gives_the_fill_of_sorting(
+            lengths in prop::collection::vec(prop_oneof![4 => 0u64..40, 1 => 200u64..3000], 0..1024),
+        ) {
+            let mut sorted = lengths.clone();
+            sorted.sort();
+            let slots: u64 = sorted.rchunks(32).map(|slice| 32 * slice.last().unwrap()).sum();
+            let nonzeros: u64 = lengths.iter().sum();
+            let want = if slots == 0 { 1.0 } else { nonzeros as f64 / slots as f64 };
+            prop_assert_eq!(fill(&lengths), want);
+        }
     }
 
     #[test]

@@ -48,7 +48,17 @@ impl<'a> Work<'a> {
         }
         let gathered = row_bytes * GATHER_MISS_SHARE.0 / GATHER_MISS_SHARE.1;
         let weights = Weights { per_nonzero: 4 + value + gathered, per_row: 8 + row_bytes };
-        Ok(Self { row_pointers, columns, cols, k, dtype, weights, known: None, ranges: None })
+        Ok(Self {
+            row_pointers,
+            columns,
+            cols,
+            k,
+            dtype,
+            weights,
+            known: None,
+            ranges: None,
+            known_chunks: None,
+        })
     }
 }
 
