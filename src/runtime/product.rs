@@ -276,3 +276,47 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
         self.product
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::matrix::generate;
+
+    #[test]
+    fn a_small_product_needs_no_worker_of_the_pool() {
+        let runtime = Runtime::builder().devices("cpu").model("none").open().unwrap();
+        let a = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let x = vec![1.0; a.cols()];
+        let mut product = runtime.product(&a).columns(1).uses(10).build().unwrap();
+        let expected = product.apply(&x[..]).unwrap();
+        let (started, starts) = mpsc::channel();
+        let workers = runtime.pool().threads();
+        let ends: Vec<_> = runtime.pool().in_place_scope(|scope| {
+            let occupy = |_| {
+                let (end, ended) = mpsc::channel::<()>();
+                let (started, (released, was_released)) = (started.clone(), mpsc::channel());
+                scope.spawn(move |_| {
+                    started.send(()).unwrap();
+                    // The limit lets the test fail, and not hang, if the product waits for this worker.
+                    released.send(ended.recv_timeout(Duration::from_secs(20)).is_ok()).unwrap();
+                });
+                (end, was_released)
+            };
+            let jobs: Vec<_> = (0..workers).map(occupy).collect();
+            (0..workers).for_each(|_| starts.recv().unwrap());
+            assert_eq!(product.apply(&x[..]).unwrap().data(), expected.data());
+            for (end, _) in &jobs {
+                // A job that gave up has dropped its receiver.
+                let _ = end.send(());
+            }
+            jobs.into_iter().map(|(_, was_released)| was_released).collect()
+        });
+        assert!(
+            ends.iter().all(|was_released| was_released.recv().unwrap()),
+            "the product waited for a worker"
+        );
+    }
+}

@@ -181,6 +181,15 @@ impl<T: Kernels> PreparedKernel<T> {
         &self.reason
     }
 
+    /// Whether a run of a parallel kernel uses one thread only, because the product is small.
+    pub fn is_serial(&self) -> bool {
+        match &self.stored {
+            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.is_serial(),
+            Stored::Sell(_, plan) => plan.is_serial(),
+            _ => false,
+        }
+    }
+
     fn pieces(&self) -> Vec<Range<usize>> {
         match &self.stored {
             Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.pieces(),

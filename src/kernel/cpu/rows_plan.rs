@@ -146,6 +146,11 @@ impl<T: Kernels> RowsPlan<T> {
         self.pieces.iter().map(|piece| piece.rows.clone()).collect()
     }
 
+    /// Whether a run uses one thread only.
+    pub fn is_serial(&self) -> bool {
+        self.pieces.len() <= 1 && self.hubs.is_none()
+    }
+
     /// Rows that are too long for one thread; their spans are divided among threads.
     pub fn hub_rows(&self) -> &[usize] {
         self.hubs.as_ref().map_or(&[], HubRows::rows)

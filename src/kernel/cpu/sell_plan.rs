@@ -73,6 +73,11 @@ impl<T: Kernels> SellPlan<T> {
         self.pieces.iter().map(|piece| rows_of(&piece.windows)).collect()
     }
 
+    /// Whether a run uses one thread only.
+    pub fn is_serial(&self) -> bool {
+        self.pieces.len() <= 1
+    }
+
     /// Computes the scaled product of `matrix` and `x` in the rayon pool of the caller. `matrix` must be the one given to
     /// [`Self::new`].
     pub fn run(

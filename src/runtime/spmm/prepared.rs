@@ -14,7 +14,7 @@ use crate::device::{Description, Operation, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
-use crate::kernel::cpu::Kernels;
+use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, Remaining};
 use crate::runtime::Runtime;
@@ -126,6 +126,9 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
+        if self.is_serial(chunk) {
+            return self.compute_on_host(chunk, scaling, x, y);
+        }
         self.pool.install_spinning(|| self.compute_on_host(chunk, scaling, x, y))
     }
 
@@ -203,7 +206,13 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         self.opened.devices.alive.len() == 1 && self.products.len() == 1
     }
 
-    /// Computes the only chunk on the current rayon pool.
+    /// Whether the product of a chunk is prepared on the host and uses one thread only.
+    fn is_serial(&self, chunk: usize) -> bool {
+        let product = self.products.get(chunk).and_then(|product| product.lock().ok());
+        product.is_some_and(|product| product.as_ref().is_some_and(PreparedKernel::is_serial))
+    }
+
+    /// Computes the only chunk on the current thread and its rayon pool.
     fn run_direct(
         &mut self,
         scaling: Scaling,
@@ -235,6 +244,10 @@ impl<'a, T: Kernels> Prepared<'a, T> {
             ));
         }
         if self.is_direct() {
+            // To start another thread takes longer than a product that is too small for two.
+            if self.is_serial(0) {
+                return self.run_direct(scaling, x, y);
+            }
             let pool = self.pool.clone();
             return pool.install_spinning(|| self.run_direct(scaling, x, y));
         }
