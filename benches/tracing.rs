@@ -14,7 +14,7 @@ use rowloom::trace::{Clock, HostSpans, Trace};
 const SPEC: &str = "stencil27,n=64";
 const K: usize = 32;
 const CHUNKS: usize = 10;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 20;
 const RUNS: u64 = 20;
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -44,17 +44,23 @@ fn main() -> rowloom::Result<()> {
     println!("{SPEC}, K = {K}, {CHUNKS} chunks on {threads} threads, {RUNS} products per round");
     let (mut plain, mut traced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let without: Vec<f64> = repeat(&mut product)?.iter().map(RunReport::seconds).collect();
-        let mut trace = Trace::default();
-        let timeline = Timeline::new(&mut trace, &plan, &descriptions);
-        let spans = HostSpans::start(&clock)?;
-        let reports = repeat(&mut product)?;
-        let with: Vec<f64> = reports.iter().map(RunReport::seconds).collect();
-        spans.finish(&mut trace)?;
-        for (run, report) in reports.iter().enumerate() {
-            timeline.add_run(&mut trace, report, run as u64);
+        let (mut off_ms, mut on_ms) = (0.0, 0.0);
+        // Products slow down or speed up with time, so each kind is first in every other round.
+        for with_trace in [round % 2 == 1, round % 2 == 0] {
+            if !with_trace {
+                off_ms = 1e3 * median(repeat(&mut product)?.iter().map(RunReport::seconds).collect());
+                continue;
+            }
+            let mut trace = Trace::default();
+            let timeline = Timeline::new(&mut trace, &plan, &descriptions);
+            let spans = HostSpans::start(&clock)?;
+            let reports = repeat(&mut product)?;
+            on_ms = 1e3 * median(reports.iter().map(RunReport::seconds).collect());
+            spans.finish(&mut trace)?;
+            for (run, report) in reports.iter().enumerate() {
+                timeline.add_run(&mut trace, report, run as u64);
+            }
         }
-        let (off_ms, on_ms) = (median(without) * 1e3, median(with) * 1e3);
         println!("round {round}: without {off_ms:.3} ms, with {on_ms:.3} ms, ratio {:.4}", on_ms / off_ms);
         plain.push(off_ms);
         traced.push(on_ms);
