@@ -75,7 +75,7 @@ fn a_cache_that_changes_during_products_gives_exit_code_3_or_the_right_y() {
         // `row_groups` has no form for one column.
         let k = if kernel == "row_groups" { 8 } else { [1, 3, 8][random.below(3) as usize] };
         // The emulator is slow.
-        let repeat = if devices == "cpu" { 40 } else { 3 };
+        let repeat = if devices == "cpu" { 200 } else { 3 };
         let reproducible = if kernel == "auto" { "--reproducible " } else { "" };
         let words = format!("run a.rlm -k {k} --devices {devices} --kernel {kernel} {reproducible}--repeat");
         place.succeed(&format!("{words} 1 --output expected.npy"));
