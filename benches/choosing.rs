@@ -5,12 +5,13 @@
 
 use std::time::Instant;
 
-use rowloom::cost::{Form, choose, cpu_profile, eligible, preset};
+use rowloom::cost::{Form, cpu_profile, preset};
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
 use rowloom::kernel::{KernelId, Processor, Schedule};
 use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
 use rowloom::runtime::Pool;
+use rowloom::work::spmm::cost::{choose, eligible};
 use rowloom::work::{ChunkRows, Features, Work};
 
 const MATRICES: [&str; 6] = [

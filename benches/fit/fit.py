@@ -27,13 +27,13 @@ CANONICAL_WEIGHT = 0.5      # of the regret among canonical forms, beside the re
 MAX_LOG_REGRET = 1.5        # larger logarithms of regret count as this
 LBFGS_STEPS = 40
 PROCESS_NOISE = 0.1         # variance of the noise of the Gaussian process, as a share of its variance
-FREE_ORDER_GAIN = 1.03      # as FREE_GAIN in src/cost/choose.rs
+FREE_ORDER_GAIN = 1.03      # as FREE_GAIN in src/work/spmm/cost/choose.rs
 MAX_LOG_FACTOR = 6.0        # logarithms of factors are clipped to this
 MIN_TIMES = 5               # shapes with fewer times get no weights
 
 
 def similarity(one, other):
-    """Similarity of cases by their features, 1 for equal ones: a Matern kernel of order 3/2, as in src/cost/cases.rs."""
+    """Similarity of cases by their features, 1 for equal ones: a Matern kernel of order 3/2, as in src/work/spmm/cost/cases.rs."""
     squared_distance = ((one[:, None] - other[None]) ** 2).sum(2)
     scaled = numpy.sqrt(3 * squared_distance)
     return (1 + scaled) * numpy.exp(-scaled)
@@ -337,7 +337,7 @@ def write_weights(path, data, weights, logarithms, found):
 
 def write_cases(path, data, found, row_count):
     lines = [
-        "# Residuals of the weights in the .toml of the same name on the cases they were fitted to. Written by benches/fit/fit.py; read by src/cost/cases.rs.",
+        "# Residuals of the weights in the .toml of the same name on the cases they were fitted to. Written by benches/fit/fit.py; read by src/work/spmm/cost/cases.rs.",
         ",".join(["shapes"] + data.shapes),
     ]
     for matrix in sorted(set(data.matrix)):

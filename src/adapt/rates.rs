@@ -37,7 +37,7 @@ pub fn scale_times(profile: &mut Profile, factor: f64) {
             let known = std::mem::take(&mut profile.corrections);
             let before =
                 |kernel| known.iter().find(|known| known.kernel == kernel).map_or(1.0, |known| known.factor);
-            let kernels = crate::cost::eligible(Processor::Cpu).iter();
+            let kernels = crate::work::spmm::cost::eligible(Processor::Cpu).iter();
             let corrected =
                 kernels.map(|&kernel| Correction { kernel, variant: None, factor: before(kernel) * factor });
             profile.corrections = corrected.collect();

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::learned::cache_folder;
-use crate::cost::{Correction, Form, Profile, eligible};
+use crate::cost::{Correction, Form, Profile};
 use crate::files;
 use crate::kernel::KernelId;
 use crate::matrix::Dtype;
+use crate::work::spmm::cost::eligible;
 use crate::work::{Features, Fingerprint};
 
 /// Number of kernels to time, with all forms of each.

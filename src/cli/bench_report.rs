@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 use super::args::BenchArguments;
 use super::report::{Report, machine_report};
 use super::session::Session;
-use crate::cost::{Form, Profile, choose, eligible};
+use crate::cost::{Form, Profile};
 use crate::study::{
     BYTE_MODEL, CaseResult, Comparison, Record, Standing, Summary, TimeRatio, form_names, records_of,
     standings,
 };
+use crate::work::spmm::cost::{choose, eligible};
 
 /// A case with what follows from its times.
 pub struct CaseReport<'a> {

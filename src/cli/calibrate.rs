@@ -13,11 +13,12 @@ use super::reported_cases::{self, Names};
 use super::session::Session;
 use super::table::{Table, count, percent};
 use crate::adapt::{KernelFit, fit_device};
-use crate::cost::{Model, regressor_names};
+use crate::cost::Model;
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::study::{self, CalibrationSettings};
 use crate::trace::Clock;
+use crate::work::spmm::cost::regressor_names;
 
 /// Measures, fits and writes.
 pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {

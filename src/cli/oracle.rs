@@ -10,7 +10,7 @@ use super::report::{Report, machine_report};
 use super::session::{MatrixSource, Session, if_intact};
 use super::table::{Table, percent, seconds};
 use super::x;
-use crate::cost::{Form, eligible};
+use crate::cost::Form;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
@@ -20,6 +20,7 @@ use crate::study::{
     BenchDevice, Expected, KernelNames, OracleCase, OracleSettings, REGRET_NOISE, Regret, Sizes, consult,
     subject, warm_up,
 };
+use crate::work::spmm::cost::eligible;
 use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds for timing all forms of a case, approximately.

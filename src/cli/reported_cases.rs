@@ -6,12 +6,13 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cost::{Form, Profile, Reference, Sample};
+use crate::cost::{Form, Profile};
 use crate::error::{Error, Place, Result};
 use crate::files::read_regular;
 use crate::matrix::Dtype;
 use crate::study::forms_by_name;
 use crate::work::Features;
+use crate::work::spmm::cost::{Reference, Sample};
 
 /// What is read of a report of `bench`, with `--oracle` or without.
 #[derive(Deserialize)]

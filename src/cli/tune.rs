@@ -5,7 +5,7 @@ use super::options::XSource;
 use super::session::Session;
 use super::x;
 use crate::adapt::{Tuned, correct_profile, kernels_to_time};
-use crate::cost::{Form, Profile, Sample};
+use crate::cost::{Form, Profile};
 use crate::error::Result;
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Processor, Schedule};
@@ -14,6 +14,7 @@ use crate::matrix::CsrView;
 use crate::plan::DeviceSpec;
 use crate::runtime::Runtime;
 use crate::study::{KernelNames, SynchronousDevice, subject, time_forms};
+use crate::work::spmm::cost::Sample;
 use crate::work::{ChunkRows, Features, Work};
 
 /// Approximate duration for each device.

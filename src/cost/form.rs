@@ -3,33 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::cuda::{Constant, CudaKernel, Layout, Variant};
-use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
-use crate::work::Features;
-
-/// CPU kernels to choose among; the first wins a tie. The ELLPACK kernels run the same bodies as the first and are left out.
-const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];
-/// GPU kernels to choose among. The first is canonical and supports all but the largest K.
-const OF_GPU: [KernelId; 9] = [
-    KernelId::CsrRuns,
-    KernelId::CsrSubwarp,
-    KernelId::CsrSegments,
-    KernelId::RowGroups,
-    KernelId::Sell,
-    KernelId::Hybrid,
-    KernelId::CsrPieces,
-    KernelId::CsrWays,
-    KernelId::RowGroupsCut,
-];
-
-/// The kernels that the planner chooses among; the other kernels exist for comparison.
-pub fn eligible(processor: Processor) -> &'static [KernelId] {
-    match processor {
-        Processor::Cpu => &OF_CPU,
-        Processor::Gpu => &OF_GPU,
-    }
-}
 
 /// A kernel and, where it has several, one of its variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -81,12 +56,15 @@ impl Form {
     pub fn processor(&self) -> Processor {
         self.kernel.info().runs_on
     }
+}
 
-    /// Whether it supports rows with these features: a slice holds rows of at most one segment.
-    pub fn supports(&self, features: &Features) -> bool {
-        match self.kernel {
-            KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
-            _ => true,
-        }
-    }
+/// A chosen kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// The kernel and its form.
+    pub form: Form,
+    /// Predicted seconds.
+    pub predicted_s: f64,
+    /// The reason, in words.
+    pub reason: String,
 }

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::are_valid;
 use super::profile::{HostRates, Profile, VALID_RATES};
-use super::shape::SHAPES;
+use super::shapes::{SHAPES, are_valid};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::suggest::did_you_mean;
@@ -173,10 +172,10 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{REGRESSORS, cpu_profile, preset};
+    use crate::cost::{WEIGHTS_PER_SHAPE, cpu_profile, preset};
 
     fn model() -> Model {
-        let weights = [("csr_runs_64".to_string(), vec![0.5; REGRESSORS])].into();
+        let weights = [("csr_runs_64".to_string(), vec![0.5; WEIGHTS_PER_SHAPE])].into();
         let factors = BTreeMap::new();
         let cpu = DeviceModel {
             name: "cpu".into(),
@@ -212,7 +211,7 @@ mod tests {
         }
         let mut measured = model();
         measured.host = Some(HostRates { cores: 2, memory_gb_per_s: f64::NAN, copy_gb_per_s: 10.0 });
-        measured.devices[1].weights.insert("sell".into(), vec![f64::INFINITY; REGRESSORS]);
+        measured.devices[1].weights.insert("sell".into(), vec![f64::INFINITY; WEIGHTS_PER_SHAPE]);
         measured.devices[1].factors.insert("hybrid".into(), 0.0);
         assert_eq!(measured.save(&path).unwrap().len(), 3);
         assert_eq!(Model::load(&path).unwrap(), model());

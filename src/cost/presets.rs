@@ -192,8 +192,8 @@ pub fn emulated_profile() -> Result<Profile> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kernels::are_valid;
-    use super::super::{Load, SHAPES};
+    use super::super::Load;
+    use super::super::shapes::{SHAPES, are_valid};
     use super::*;
     use crate::kernel::vectors::{VectorKernel, VectorShape};
     use crate::matrix::Dtype;

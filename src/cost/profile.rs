@@ -12,7 +12,6 @@ use crate::kernel::cuda::Variant;
 use crate::kernel::vectors::{VectorKernel, VectorShape};
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
-use crate::work::Features;
 
 /// The rates and properties of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,21 +129,6 @@ pub struct Load {
 }
 
 impl Load {
-    /// The work of rows with these features.
-    pub fn of(features: &Features, k: u64, dtype: Dtype) -> Self {
-        let value = dtype.bytes() as u64;
-        let row_bytes = k.saturating_mul(value);
-        let a_bytes = (features.rows + 1) * 8 + features.nnz * (4 + value);
-        Self {
-            rows: features.rows,
-            nnz: features.nnz,
-            k,
-            compulsory_bytes: a_bytes.saturating_add(features.rows.saturating_mul(row_bytes)),
-            gathered_bytes: features.nnz.saturating_mul(row_bytes),
-            x_bytes: features.end_column.saturating_sub(features.first_column).saturating_mul(row_bytes),
-        }
-    }
-
     /// Bytes between memory and processor, if the cache keeps X while it is used.
     pub fn moved_bytes(&self) -> u64 {
         self.compulsory_bytes.saturating_add(self.x_bytes.min(self.gathered_bytes))

@@ -103,16 +103,14 @@ fn key(profile: &Profile, threads: u32) -> (&str, Option<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{Form, cpu_profile};
-    use crate::matrix::Dtype;
-    use crate::work::Features;
+    use crate::cost::{Form, Load, cpu_profile};
 
     #[test]
     fn predictions_converge_to_measured_times() {
         let (mut refined, mut profile) = (Refined::default(), cpu_profile(2, 1 << 30).unwrap());
         let form = Form::cpu(KernelId::CpuCsr);
-        let features = Features { rows: 1000, nnz: 9000, mean: 9.0, max: 9, ..Features::default() };
-        let predicted = |profile: &Profile| profile.form_s(&form, &features, 8, Dtype::F64);
+        let load = Load { rows: 1000, nnz: 9000, k: 8, ..Load::default() };
+        let predicted = |profile: &Profile| profile.kernel_s(&load) * profile.correction(&form);
         let truth = 2.0 * predicted(&profile);
         for _ in 0..30 {
             refined.learn(&profile, 2, form.kernel, truth / predicted(&profile));

@@ -10,7 +10,7 @@ use super::part::CHUNKS_PER_DEVICE;
 use super::x::MAX_PART;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
-use crate::work::columns::column_spans;
+use crate::work::spmm::columns::column_spans;
 use crate::work::{ChunkRows, Work};
 
 /// A plan with blocks must take at most this share of the time in one piece.

@@ -7,7 +7,7 @@ use super::tail::split_rows;
 use crate::error::{Error, Place, Result};
 use crate::kernel::Processor;
 use crate::kernel::cuda::{CudaKernel, Layout};
-use crate::work::columns::{column_spans, distinct_columns};
+use crate::work::spmm::columns::{column_spans, distinct_columns};
 use crate::work::{ChunkRows, Work, XOrder};
 
 /// The largest sizes of some chunks on a GPU.

@@ -2,11 +2,12 @@
 
 use super::draft::Draft;
 use super::kernels::ChunkKernels;
-use crate::cost::{Candidate, Choice, Profile, choose_candidate};
+use crate::cost::{Choice, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cuda::Layout;
-use crate::work::columns::columns_ascend;
+use crate::work::spmm::columns::columns_ascend;
+use crate::work::spmm::cost::{Candidate, choose_candidate};
 use crate::work::{ChunkRows, Features};
 
 impl Draft<'_> {

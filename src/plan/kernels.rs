@@ -1,11 +1,12 @@
 //! The kernels that a plan chooses among.
 
 use super::request::PlanRequest;
-use crate::cost::{Candidate, Form, eligible};
+use crate::cost::Form;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::{Format, KernelId, Order, Processor};
 use crate::work::XOrder;
+use crate::work::spmm::cost::{Candidate, eligible};
 
 /// GPU kernels that read A's own CSR arrays; the first is canonical and supports any K.
 const CSR_ONLY: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];

@@ -12,7 +12,7 @@ use super::transfer;
 use super::x::MAX_PART;
 use crate::cost::{Choice, Load};
 use crate::error::Result;
-use crate::work::features::features;
+use crate::work::spmm::features::features;
 use crate::work::{ChunkRows, Features, PositionRange, Work, split};
 
 /// Samples of the rows from which the speed of each device is predicted.

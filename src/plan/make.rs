@@ -10,8 +10,8 @@ use super::set_up::compared_set_up_s;
 use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::order::SEGMENT;
-use crate::work::columns::ColumnRanges;
-use crate::work::features::KnownFeatures;
+use crate::work::spmm::columns::ColumnRanges;
+use crate::work::spmm::features::KnownFeatures;
 use crate::work::{ChunkRows, Features};
 
 /// A later candidate must take at most this share of the best time so far.

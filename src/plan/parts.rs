@@ -14,7 +14,7 @@ use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
 use super::x::{XChoice, choose, in_place};
 use crate::error::{Bytes, Error, Result};
-use crate::work::features::features;
+use crate::work::spmm::features::features;
 use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};
 
 /// Largest chunk: larger ones are not copied faster.

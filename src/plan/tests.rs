@@ -64,7 +64,7 @@ fn a_cpu_is_predicted_no_faster_than_its_memory_beyond_the_caches() {
     let predicted_s = |gb_per_s: f64, factor: f64| {
         let mut request = request(work(), &["cpu"]);
         request.host.memory_gb_per_s = gb_per_s;
-        let known = crate::cost::eligible(crate::kernel::Processor::Cpu).iter();
+        let known = crate::work::spmm::cost::eligible(crate::kernel::Processor::Cpu).iter();
         let corrections = known.map(|&kernel| Correction { kernel, variant: None, factor });
         request.devices[0].profile.corrections = corrections.collect();
         make(&request).unwrap().predicted_s

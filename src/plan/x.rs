@@ -5,7 +5,7 @@
 
 use super::data::XPlan;
 use crate::error::Bytes;
-use crate::work::columns::{column_span, distinct_columns};
+use crate::work::spmm::columns::{column_span, distinct_columns};
 use crate::work::{ChunkRows, Features, Work, XOrder};
 
 /// A part of X is sent only if it is smaller than this share of X.
@@ -95,7 +95,7 @@ pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], featu
 mod tests {
     use super::*;
     use crate::matrix::generate;
-    use crate::work::features::features;
+    use crate::work::spmm::features::features;
 
     fn choice(spec: &str, begin: usize, end: usize) -> XPlan {
         let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;

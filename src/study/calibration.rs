@@ -8,13 +8,14 @@ use super::form_timing::warm_up;
 use super::host_memory::measure_host;
 use super::oracle::time_forms;
 use crate::adapt::{KernelFit, calibration_cases, fit_device, least_gb_per_s};
-use crate::cost::{Form, Model, Sample, eligible};
+use crate::cost::{Form, Model};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{KernelId, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, MultiVector, generate};
 use crate::runtime::Runtime;
+use crate::work::spmm::cost::{Sample, eligible};
 use crate::work::{ChunkRows, Features, Work};
 
 /// Seconds for timing all forms of a case, approximately.

@@ -10,13 +10,14 @@ use serde::Serialize;
 use super::bench::Subject;
 use super::check::{Checked, Expected};
 use super::form_timing::{interleaved_medians, time_all};
-use crate::cost::{Choice, Form, Profile, Sample, choose, eligible};
+use crate::cost::{Choice, Form, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::Features;
+use crate::work::spmm::cost::{Sample, choose, eligible};
 
 /// How many of the fastest forms are timed again.
 const RETIMED_FORMS: usize = 5;

@@ -26,17 +26,17 @@ pub enum Layout {
     Csr,
     /// ELLPACK, every row padded to `width` entries: arrays `columns`, `values`.
     Ellpack,
-    /// CSR with a list of runs of consecutive rows: `work::items`.
+    /// CSR with a list of runs of consecutive rows: `work::spmm::items`.
     Runs,
-    /// CSR with a list of short rows and of pieces of long rows: `work::items`.
+    /// CSR with a list of short rows and of pieces of long rows: `work::spmm::items`.
     Pieces,
-    /// CSR divided into blocks of consecutive rows with a limited number of nonzeros: `work::row_blocks`.
+    /// CSR divided into blocks of consecutive rows with a limited number of nonzeros: `work::spmm::row_blocks`.
     RowBlocks,
-    /// Groups of rows, each with the union of its rows' columns: `work::row_groups`.
+    /// Groups of rows, each with the union of its rows' columns: `work::spmm::row_groups`.
     RowGroups,
-    /// Sliced ELLPACK: `work::slices`.
+    /// Sliced ELLPACK: `work::spmm::slices`.
     Slices,
-    /// ELLPACK of a small width, with longer rows stored separately: `work::hybrid`.
+    /// ELLPACK of a small width, with longer rows stored separately: `work::spmm::hybrid`.
     Hybrid,
 }
 

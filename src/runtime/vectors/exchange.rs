@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::work::columns::distinct_columns;
+use crate::work::spmm::columns::distinct_columns;
 use crate::work::{ChunkRows, Work};
 
 /// One message: rows of one owner for another.

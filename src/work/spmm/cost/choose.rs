@@ -1,25 +1,13 @@
 //! Chooses the kernel with the shortest predicted time and gives the reason in words.
 
-use super::form::Form;
 use super::kernels::Forecast;
-use super::profile::Profile;
+use crate::cost::{Choice, Form, Profile};
 use crate::error::Seconds;
 use crate::matrix::Dtype;
 use crate::work::Features;
 
 /// A kernel with its own order of additions must be predicted faster than the best canonical kernel by this factor.
 pub const FREE_GAIN: f64 = 1.03;
-
-/// A chosen kernel.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
-    /// The kernel and its form.
-    pub form: Form,
-    /// Predicted seconds.
-    pub predicted_s: f64,
-    /// The reason, in words.
-    pub reason: String,
-}
 
 /// A form and its shapes. They depend on the value type and K alone, so a plan finds them once for all of its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

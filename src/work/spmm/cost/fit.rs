@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::form::Form;
 use super::kernels::floor_s;
-use super::profile::{Load, Profile};
 use super::regressors::{REGRESSORS, regressors};
+use crate::cost::{Form, Load, Profile};
 use crate::matrix::Dtype;
 use crate::work::Features;
 

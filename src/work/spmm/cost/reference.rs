@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::kernels::floor_s;
-use super::profile::{Load, Profile};
 use super::regressors::regressors;
 use super::similarity::{row_descriptors, x_descriptors};
+use crate::cost::{Load, Profile};
 use crate::matrix::Dtype;
 use crate::work::Features;
 

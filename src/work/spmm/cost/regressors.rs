@@ -3,6 +3,7 @@
 //! The first group describes the rows and X, mostly as logarithms; then come products of two of those, and hinge terms.
 //! [`names`] gives them in order.
 
+use crate::cost::WEIGHTS_PER_SHAPE;
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
@@ -59,6 +60,8 @@ const HINGES: [&str; 6] =
 
 /// The number of regressors.
 pub const REGRESSORS: usize = SINGLE.len() + PRODUCTS.len() + HINGES.len();
+
+const _: () = assert!(REGRESSORS == WEIGHTS_PER_SHAPE);
 
 /// The names of the regressors; products as `mean*rows`.
 pub fn names() -> Vec<String> {

@@ -5,9 +5,8 @@
 //! kernels costs little.
 
 use super::cases::{Cases, Nearby};
-use super::form::Form;
-use super::profile::{Load, Profile};
 use super::regressors::{REGRESSORS, regressors};
+use crate::cost::{Form, Load, Profile};
 use crate::matrix::Dtype;
 use crate::work::{Features, pitch_bytes};
 
@@ -86,9 +85,4 @@ impl Profile {
     pub fn form_s(&self, form: &Form, features: &Features, k: u64, dtype: Dtype) -> f64 {
         Forecast::new(self, features, k, dtype).form_s(form)
     }
-}
-
-/// Whether there is one finite weight for each regressor.
-pub(super) fn are_valid(weights: &[f64]) -> bool {
-    weights.len() == REGRESSORS && weights.iter().all(|weight| weight.is_finite())
 }

@@ -20,7 +20,7 @@ const MAX_SQUARED_DISTANCE: f32 = 25.0;
 const NAMED_SIMILARITY: f32 = 0.5;
 
 static H200: LazyLock<Option<Cases>> =
-    LazyLock::new(|| Cases::parse(include_str!("../../configs/kernels/h200-cases.csv")));
+    LazyLock::new(|| Cases::parse(include_str!("../../../../configs/kernels/h200-cases.csv")));
 
 /// The measured cases of one kind of card.
 #[derive(Debug)]
