@@ -47,6 +47,27 @@ pub enum Action {
     Pass,
 }
 
+impl Action {
+    /// Marks the bytes that a failed copy was to write as unwritten, so that a later read of them is reported. A launch that failed
+    /// has changed nothing.
+    fn forget_copied(&self) {
+        let forget = |place: &DeviceBytes, begin: usize, bytes: usize| {
+            let begin = place.range.start + begin;
+            // SAFETY: inside, as checked at submission; the race detector excludes other accesses.
+            unsafe { place.memory.forget(begin..begin + bytes) };
+        };
+        match self {
+            Self::Upload(copies) => {
+                for Copy { place, transfer, .. } in copies {
+                    transfer.pieces().for_each(|(at, _, bytes)| forget(place, at as usize, bytes as usize));
+                }
+            }
+            Self::PeerCopy(copy) => forget(&copy.to, 0, copy.to.range.len()),
+            Self::Download(_) | Self::Launch(..) | Self::Pass => {}
+        }
+    }
+}
+
 /// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Injected {
@@ -60,8 +81,8 @@ pub enum Injected {
 pub struct Job {
     pub stamp: Stamp,
     pub waits: Vec<Stamp>,
-    /// The operations that wrote its input; if one failed, this one fails too.
-    pub sources: Vec<Fence>,
+    /// The operations that wrote its input and whose result its submitter may not have known; if one failed, this one is skipped.
+    pub needs: Vec<Fence>,
     pub action: Action,
     /// The bytes that it writes, from submission to completion.
     pub holds: Vec<Hold>,
@@ -95,6 +116,14 @@ impl Shared {
     /// For each lane the number of completed operations.
     pub fn ended(&self) -> [u64; LANES] {
         self.state().ended
+    }
+
+    /// The fences of those operations that have not ended or are in `waits`. The results of others have been reported: what is
+    /// submitted after a failed one without a wait for it is meant to run.
+    pub fn unknown(&self, operations: &[Stamp], waits: &[Fence]) -> Vec<Fence> {
+        let ended = self.ended();
+        let unknown = |stamp: &&Stamp| stamp.sequence > ended[stamp.lane] || waits.contains(&stamp.fence);
+        operations.iter().filter(unknown).map(|stamp| stamp.fence).collect()
     }
 
     /// Whether the device is lost.
@@ -193,6 +222,9 @@ impl Lane {
             let start_ns = self.clock.now_ns();
             running.set(Some(job.stamp));
             let result = self.perform(&mut job, &mut processor);
+            if result.is_err() {
+                job.action.forget_copied();
+            }
             if self.shared.closing.load(Ordering::Relaxed) {
                 return;
             }
@@ -229,13 +261,12 @@ impl Lane {
         }
         let failed = {
             let state = self.shared.state();
-            job.sources.iter().find_map(|source| Some((*source, *state.failed.get(source)?)))
+            job.needs.iter().find_map(|needed| Some((*needed, *state.failed.get(needed)?)))
         };
-        if let Some((source, kind)) = failed {
+        if let Some((needed, kind)) = failed {
             let message = format!(
-                "{what} {} was skipped because operation {} failed, whose \
-                 output it reads",
-                fence.0, source.0
+                "{what} {} was skipped because operation {} failed, which it needs",
+                fence.0, needed.0
             );
             return Err(Fault::new(kind, message));
         }

@@ -387,8 +387,9 @@ impl<'run> Device<'run> for EmulatedDevice {
         let admitted =
             self.race_detector.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);
-        let (stamp, waits, sources) = (admitted.stamp, admitted.waits, admitted.sources);
-        let job = Box::new(Job { stamp, waits, sources, action, holds, injected });
+        let needs = self.shared.unknown(&admitted.sources, waits);
+        let (stamp, waits) = (admitted.stamp, admitted.waits);
+        let job = Box::new(Job { stamp, waits, needs, action, holds, injected });
         match self.lanes.get(lane).map(|(sender, _)| sender.send(job)) {
             Some(Ok(())) => Ok(stamp.fence),
             _ => Err(Fault::new(FaultKind::Lost, format!("lane {lane} has ended"))),

@@ -60,7 +60,7 @@ pub struct Admitted {
     /// Operations that must complete before it starts.
     pub waits: Vec<Stamp>,
     /// The operations that wrote the bytes it reads.
-    pub sources: Vec<Fence>,
+    pub sources: Vec<Stamp>,
 }
 
 /// The race detector of one device.
@@ -137,16 +137,16 @@ impl RaceDetector {
         stamp: Stamp,
         clock: &VectorClock,
         ranges: &[MemoryRange],
-    ) -> Result<Vec<Fence>, Fault> {
-        let mut sources = Vec::new();
+    ) -> Result<Vec<Stamp>, Fault> {
+        let mut sources: Vec<Stamp> = Vec::new();
         for range in ranges {
             for segment in self.touched(range) {
                 let Some(writer) = segment.writer else { continue };
                 if !happens_before(&writer, clock) {
                     return Err(unordered("used before ready", stamp, "reads", range, writer, "writes"));
                 }
-                if !sources.contains(&writer.fence) {
-                    sources.push(writer.fence);
+                if !sources.iter().any(|source| source.fence == writer.fence) {
+                    sources.push(writer);
                 }
             }
         }
@@ -333,7 +333,8 @@ mod tests {
         let second = admit(&mut race_detector, 0, &[], &[], &[bytes(10, 20)]).unwrap();
         let intent =
             Intent { lane: 1, what: "launch", waits: &[second], reads: &[bytes(5, 15)], writes: &[] };
-        assert_eq!(race_detector.admit(intent).unwrap().sources, [first, second]);
+        let sources = race_detector.admit(intent).unwrap().sources;
+        assert_eq!(sources.iter().map(|source| source.fence).collect::<Vec<_>>(), [first, second]);
     }
 
     /// The same rules, applied byte by byte with the full happens-before relation.

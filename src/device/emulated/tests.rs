@@ -457,3 +457,21 @@ fn two_devices_run_kernels_with_shared_memory_concurrently() {
         }
     });
 }
+
+#[test]
+fn a_failed_copy_is_no_obstacle_to_operations_that_write_its_bytes_later_and_its_bytes_cannot_be_read() {
+    let mut fixture = Fixture::open("fail_copy=2");
+    let memory = fixture.memory(64);
+    fixture.upload(&[1u8; 64], memory, &[]).unwrap();
+    let failed = fixture.upload(&[2u8; 32], MemoryRange { end: 32, ..memory }, &[]).unwrap();
+    assert_eq!(kind(&fixture.ends(2)[&failed]), Some(FaultKind::Copy));
+    Device::mark_synchronized(&mut fixture.device);
+    let (stale, _) = fixture.download(memory, &[]).unwrap();
+    let fault = fixture.ends(1)[&stale].clone().unwrap_err();
+    assert!(fault.kind == FaultKind::Misuse && fault.message.contains("byte 0"), "{}", fault.message);
+    let repeated = fixture.upload(&[3u8; 32], MemoryRange { end: 32, ..memory }, &[stale]).unwrap();
+    let (download, bytes) = fixture.download(memory, &[repeated]).unwrap();
+    let ends = fixture.ends(2);
+    assert!(ends[&repeated].is_ok() && ends[&download].is_ok());
+    assert_eq!(*bytes.read().unwrap(), [[3u8; 32], [1; 32]].concat()[..]);
+}
