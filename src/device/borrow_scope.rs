@@ -26,27 +26,60 @@ pub struct Registration<'a> {
     borrowed: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Registration<'a> {
+impl Registration<'_> {
     /// A registration that unlocks by dropping `lock`.
     pub fn new(lock: Box<dyn Send + Sync>) -> Self {
         Self { _lock: Some(lock), borrowed: PhantomData }
     }
 
-    /// The same registration with a longer life, for memory that is written while it is registered.
-    ///
-    /// # Safety
-    /// The memory is not freed before the registration is dropped. If it is freed earlier, the driver takes other memory at
-    /// the same address for the registered one, and copies read the wrong bytes.
-    pub unsafe fn extend<'b>(self) -> Registration<'b>
-    where
-        'b: 'a,
-    {
-        Registration { _lock: self._lock, borrowed: PhantomData }
-    }
-
     /// An empty registration, for devices that do not distinguish pageable from page-locked memory.
     pub fn nothing() -> Self {
         Self { _lock: None, borrowed: PhantomData }
+    }
+}
+
+/// Host memory that is not freed while it is registered, which lasts `'a` at most.
+///
+/// The driver knows registered memory by its address. If it is freed while it is registered, the driver takes other memory at the
+/// same address for the registered one, and copies read the wrong bytes. A borrow does not exclude that, because a registration
+/// could be leaked and the memory freed then. Only the runtime makes such bytes, and it keeps the memory:
+///
+/// ```compile_fail
+/// use rowloom::device::StableBytes;
+///
+/// let bytes = vec![0u8; 4096];
+/// let stable = unsafe { StableBytes::new(&bytes) }; // private
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct StableBytes<'a> {
+    address: NonNull<u8>,
+    bytes: usize,
+    kept: PhantomData<&'a [u8]>,
+}
+
+impl StableBytes<'_> {
+    /// # Safety
+    /// The memory is not freed before every registration of it is dropped; a registration that is leaked is never dropped.
+    pub(crate) unsafe fn new(bytes: &[u8]) -> Self {
+        Self { address: NonNull::from(bytes).cast(), bytes: bytes.len(), kept: PhantomData }
+    }
+
+    /// Address of the first byte.
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl From<&'static [u8]> for StableBytes<'static> {
+    /// Memory that is never freed.
+    fn from(bytes: &'static [u8]) -> Self {
+        // SAFETY: it lives as long as the program.
+        unsafe { Self::new(bytes) }
     }
 }
 

@@ -349,12 +349,12 @@ fn downloads_return_the_uploaded_bytes(subject: &mut Subject<'_>) {
 fn borrowed_memory_is_copied_in_place(subject: &mut Subject<'_>) {
     let (up, down) = (subject.lane(LaneKind::Upload), subject.lane(LaneKind::Download));
     let memory = subject.device.allocate(SIZE).unwrap();
-    let head: Vec<u8> = (0..100).collect();
+    let head: &'static [u8] = (0..100).collect::<Vec<u8>>().leak();
     let tail: Vec<u8> = (100..=255).rev().collect();
     let mut back = vec![7u8; 600];
-    let registration = subject.device.register(&head).unwrap();
+    let registration = subject.device.register(head.into()).unwrap();
     borrow_scope(|scope| {
-        let (head, tail, back) = (scope.read_only(&head), scope.read_only(&tail), scope.writable(&mut back));
+        let (head, tail, back) = (scope.read_only(head), scope.read_only(&tail), scope.writable(&mut back));
         let device = |begin, end| MemoryRange { memory, begin, end };
         let host = |pinned: &super::Pinned, begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
         let copies = vec![

@@ -9,7 +9,7 @@ use rayon::Scope;
 
 use super::{
     Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
-    Registration, Reports,
+    Registration, Reports, StableBytes,
 };
 use crate::graph::Demand;
 use crate::trace::Clock;
@@ -65,7 +65,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
             .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
     }
 
-    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         Ok(Registration::nothing())
     }
 

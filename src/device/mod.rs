@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam::channel::Sender;
 
-pub use borrow_scope::{BorrowScope, Registration, borrow_scope};
+pub use borrow_scope::{BorrowScope, Registration, StableBytes, borrow_scope};
 #[cfg(all(test, feature = "emulator"))]
 pub(crate) use cpu::injected_panic;
 pub use cpu::{COPY_LANES, Cpu};
@@ -214,7 +214,7 @@ pub trait Device<'run> {
 
     /// Page-locks existing host memory in place until the registration is dropped, so that copies run at full bandwidth.
     /// If the device refuses, it remains usable: copies of pageable memory are correct and slower.
-    fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault>;
+    fn register<'a>(&mut self, bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault>;
 
     /// Submits `operation` to lane number `lane` and returns without waiting. It starts after the lane's earlier
     /// operations and after `waits`, which are fences of this device. On an error nothing was submitted.

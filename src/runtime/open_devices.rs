@@ -89,10 +89,9 @@ impl OpenDevices {
         // All products lock their devices in the order of the runtime's list, so none waits for another in a circle.
         let mut locked: Vec<MutexGuard<'_, OpenDevice>> =
             self.devices.iter().map(|device| device.lock()).collect();
-        // A closed device has no tasks in the graph.
+        // Tasks of a closed device fail when they are submitted.
         for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
-            let reports = device.report_to(DeviceId(index as u32 + 1), &self.sender);
-            reports.map_err(|fault| fault.into_error(&device.description().name))?;
+            device.report_to(DeviceId(index as u32 + 1), &self.sender);
         }
         pool.in_place_scope(|scope| {
             let reports = Reports::new(DeviceId::HOST, self.sender.clone());

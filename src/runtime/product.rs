@@ -128,10 +128,24 @@ impl<'a, T: Kernels> Product<'a, T> {
         builder.options(self.adaptation.options.clone()).build()
     }
 
-    /// Binds X and Y for repeated products with the same arrays, which `with` calls. They may be page-locked as long as they are
-    /// bound.
+    /// Binds X and Y for repeated products with the same arrays, which `with` calls. They, and a borrowed A, may be page-locked as long
+    /// as they are bound.
     ///
-    /// A function instead of a value: a value could be leaked, and X and Y could then be freed while they are page-locked.
+    /// A function instead of a value: a value could be leaked, and the arrays could then be freed while they are page-locked:
+    ///
+    /// ```compile_fail
+    /// # use rowloom::{Csr, MultiVector, Runtime};
+    /// # let runtime = Runtime::open("cpu").unwrap();
+    /// # let a = Csr::<f64>::generate("stencil5,n=30").unwrap();
+    /// # let x = MultiVector::<f64>::zeros(a.cols(), 8).unwrap();
+    /// # let mut y = MultiVector::<f64>::zeros(a.rows(), 8).unwrap();
+    /// # let mut product = runtime.product(&a).columns(8).build().unwrap();
+    /// let mut kept = None;
+    /// product.bind(&x, &mut y, |bound| {
+    ///     kept = Some(bound);
+    ///     Ok(())
+    /// });
+    /// ```
     pub fn bind<R>(
         &mut self,
         x: &(impl Input<T> + ?Sized),
@@ -148,7 +162,10 @@ impl<'a, T: Kernels> Product<'a, T> {
         &mut self,
         x: MultiVectorView<'xy, T>,
         y: &mut MultiVectorViewMut<'xy, T>,
-    ) -> Result<Vec<Registration<'xy>>> {
+    ) -> Result<Vec<Registration<'xy>>>
+    where
+        'a: 'xy,
+    {
         Ok(self.adaptation.next()?.register(x, y))
     }
 

@@ -8,7 +8,7 @@ use crossbeam::channel::{Sender, unbounded};
 use super::operation_queue::{OperationQueue, OperationRecord};
 use crate::device::{
     Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
-    Memory, Operation, Pinned, Registration, Reports,
+    Memory, Operation, Pinned, Registration, Reports, StableBytes,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
@@ -55,15 +55,13 @@ impl SharedDevice {
 }
 
 impl OpenDevice {
-    /// Reports later completions to `sender`, with the number `device`. Waits for queued operations first.
-    pub fn report_to(
-        &mut self,
-        device: DeviceId,
-        sender: &Sender<Completion>,
-    ) -> std::result::Result<(), Fault> {
-        self.drain()?;
+    /// Reports later completions to `sender`, with the number `device`. Waits for queued operations first. Their faults are those of the
+    /// vectors that they belong to; a device that hangs is closed.
+    pub fn report_to(&mut self, device: DeviceId, sender: &Sender<Completion>) {
+        if matches!(self.drain(), Err(Fault { kind: FaultKind::Hang, .. })) {
+            self.close();
+        }
         self.reports.redirect(device, sender);
-        Ok(())
     }
 
     /// Submits an operation without waiting for it; [`OperationQueue::submit`].
@@ -115,7 +113,7 @@ impl OpenDevice {
     }
 
     /// Page-locks host memory; [`Device::register`].
-    pub fn register<'a>(&mut self, bytes: &'a [u8]) -> std::result::Result<Registration<'a>, Fault> {
+    pub fn register<'a>(&mut self, bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {
         self.device.register(bytes)
     }
 

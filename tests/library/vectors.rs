@@ -195,6 +195,38 @@ fn a_lost_device_is_an_error_and_never_a_wrong_number() {
 }
 
 #[test]
+fn a_fault_of_vectors_does_not_end_products_in_host_memory() {
+    let a = generate::<f64>("stencil5,n=30", 1, u64::MAX).unwrap().matrix;
+    let x = values(a.rows(), 2, 1);
+    let want = product("cpu", &a, 2).apply(&x).unwrap();
+    let mut failed = 0;
+    for operation in 1..12 {
+        for list in [
+            "emu:0?fail_launch=OP",
+            "emu:0?fail_copy=OP",
+            "cpu,emu:0?fail_launch=OP",
+            "cpu,emu:0?lost_at_operation=OP",
+        ] {
+            let devices = list.replace("OP", &operation.to_string());
+            let runtime = Runtime::builder().devices(&devices).threads(2).model("none").open().unwrap();
+            let mut product = runtime.product(&a).columns(2).reproducible(true).build().unwrap();
+            let mut on_vectors = || -> rowloom::Result<()> {
+                let (mut on_x, mut y) = (product.vectors()?, product.vectors()?);
+                on_x.copy_from(&x)?;
+                product.apply_into(&on_x, &mut y)?;
+                y.copy_to(&mut MultiVector::zeros(a.rows(), 2)?)
+            };
+            if on_vectors().is_err() {
+                failed += 1;
+                let y = product.apply(&x).unwrap_or_else(|error| panic!("{devices}: {error}"));
+                assert_eq!(bits(y.data()), bits(want.data()), "{devices}");
+            }
+        }
+    }
+    assert!(failed > 3, "vectors failed only {failed} times");
+}
+
+#[test]
 fn wrong_operands_are_usage_errors() {
     let a = generate::<f64>("stencil5,n=10", 1, u64::MAX).unwrap().matrix;
     let (mut one, mut other) = (product("cpu", &a, 2), product("emu:0", &a, 2));

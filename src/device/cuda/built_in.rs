@@ -191,6 +191,44 @@ pub(super) mod tests {
         }
     }
 
+    /// Whether every load of other blocks' sums is ordered after the counter was read, for all lanes: lane 0 reads the counter
+    /// (`atom`), its fence acquires the sums (`membar`), and a barrier orders the loads of all lanes (`ld.global.cg`) after the fence.
+    fn lanes_acquire(ptx: &str) -> bool {
+        const ORDER: [&str; 4] = ["atom.release.gpu.", "membar.gl", "bar.warp.sync", "ld.global.cg."];
+        let mut steps = 0;
+        for line in ptx.lines() {
+            match ORDER.iter().position(|instruction| line.contains(instruction)) {
+                Some(0) => steps = 1,
+                Some(3) if steps < 3 => return false,
+                Some(step) if step == steps => steps += 1,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn every_lane_acquires_the_sums_of_other_blocks_before_it_reads_them() {
+        let mut counting = 0;
+        for (file, entries) in entries_by_file() {
+            let ptx =
+                BUILT_IN.iter().find(|built_in| built_in.file == file && built_in.target == Target::Ptx);
+            for entry in entries {
+                let code = ptx.unwrap().archive.code(&entry).unwrap();
+                let code = std::str::from_utf8(&code).unwrap();
+                // No kernel reads what another block has written without counting the blocks.
+                counting += usize::from(code.contains("ld.global.cg."));
+                assert_eq!(code.contains("atom."), code.contains("ld.global.cg."), "{entry}");
+                assert!(lanes_acquire(code), "{entry}");
+            }
+        }
+        assert!(counting > 50, "only {counting} entries count blocks");
+        // A shuffle orders nothing: here only lane 0 acquires, since it alone has read the counter.
+        assert!(!lanes_acquire(
+            "atom.release.gpu.global.add.u32\nshfl.sync.idx.b32\nmembar.gl\nld.global.cg.f64"
+        ));
+    }
+
     #[test]
     fn an_entry_is_read_completely_and_alone() {
         let long = "x".repeat(100_000);

@@ -11,7 +11,7 @@ use cudarc::driver::{result, sys};
 use super::context::Context;
 use super::driver::fault;
 use crate::device::pinned::HostBytes;
-use crate::device::{Fault, FaultKind, Pinned, Registration};
+use crate::device::{Fault, FaultKind, Pinned, Registration, StableBytes};
 
 /// Zeroed page-locked memory for all contexts of the process. It is not write-combined, because host reads of such memory
 /// are slow.
@@ -63,13 +63,13 @@ impl Drop for Allocated {
     }
 }
 
-/// Registers (page-locks in place) borrowed memory for the duration of the borrow.
-pub fn register<'a>(context: &Arc<Context>, bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
-    if bytes.is_empty() {
+/// Registers (page-locks in place) memory until the registration is dropped.
+pub fn register<'a>(context: &Arc<Context>, bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
+    if bytes.bytes() == 0 {
         return Ok(Registration::nothing());
     }
-    // SAFETY: the bytes are borrowed for as long as the registration lives.
-    let locked = unsafe { Registered::lock(context, NonNull::from(bytes).cast(), bytes.len()) }?;
+    // SAFETY: the bytes are not freed before the registration is dropped.
+    let locked = unsafe { Registered::lock(context, bytes.address(), bytes.bytes()) }?;
     Ok(Registration::new(Box::new(locked)))
 }
 

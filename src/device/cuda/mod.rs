@@ -66,7 +66,7 @@ use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
     Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, PeerMemory, Pinned, Registration, Reports, Transfer, VectorLaunch,
+    Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer, VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -363,7 +363,7 @@ impl<'run> Device<'run> for CudaDevice {
         self.allows_copies_from(peer)
     }
 
-    fn register<'a>(&mut self, bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         self.check_open()?;
         host_memory::register(&self.context, bytes)
     }

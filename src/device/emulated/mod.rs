@@ -49,7 +49,8 @@ use race_detector::{Intent, LANES, RaceDetector};
 use super::memories::Memories;
 use super::{
     Argument, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch,
-    Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, Transfer, VectorLaunch,
+    Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
+    VectorLaunch,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -358,7 +359,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.allows_copies_from(peer)
     }
 
-    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         self.check_open()?;
         self.counts.registrations += 1;
         if self.options.faults.refuse_registration == Some(self.counts.registrations) {

@@ -13,7 +13,7 @@ use clock::{LinkRates, SimulationState};
 
 use super::{
     Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
-    Registration, Reports,
+    Registration, Reports, StableBytes,
 };
 use crate::graph::Demand;
 
@@ -164,7 +164,7 @@ impl<'run> Device<'run> for SimulatedDevice {
         Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
     }
 
-    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         self.open()?;
         Ok(Registration::nothing())
     }

@@ -8,7 +8,7 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use crate::device::{
     Completion, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
-    Registration,
+    Registration, StableBytes,
 };
 use crate::error::{self, Error};
 use crate::exec::{Binder, ExecOptions, HeldSlots, Outcome, Schedule, execute};
@@ -216,7 +216,7 @@ impl<'run> Device<'run> for ScriptedDevice {
         Err(Fault::new(FaultKind::OutOfMemory, "scripted devices have no memory"))
     }
 
-    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         Ok(Registration::nothing())
     }
 

@@ -14,7 +14,7 @@ use shuttle::thread;
 use super::scripted::check_cover;
 use crate::device::{
     Completion, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
-    Registration, Reports,
+    Registration, Reports, StableBytes,
 };
 use crate::error;
 use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
@@ -58,7 +58,7 @@ impl<'run> Device<'run> for ThreadedDevice {
         Err(Fault::new(FaultKind::OutOfMemory, "no memory"))
     }
 
-    fn register<'a>(&mut self, _bytes: &'a [u8]) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         Ok(Registration::nothing())
     }
 

@@ -109,7 +109,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 let view = matrix.view();
                 let work = Work::spmm(&view, k)?.with_features(Some(all));
                 let mut request = options.request(rates, work, course.remaining());
-                request.vectors_change = !bound && options.transfer == Transfer::Auto;
+                keep_unbound_staged(&mut request, bound, &options, &matrix);
                 runtime.pool().install(|| make(&request))?
             }
             (None, None) => return Err(Error::Internal("a product has no devices".into())),
@@ -174,7 +174,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let work = Work::spmm(view, self.k)?.with_features(Some(self.features));
         let uses = self.course.remaining();
         let mut request = self.options.request(rates, work, uses);
-        request.vectors_change = !self.bound && self.options.transfer == Transfer::Auto;
+        keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);
         match kind {
             None => Ok(request),
             Some(kind) => restricted_to(&request, kind)
@@ -394,6 +394,20 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
 impl<T: Kernels> Drop for Adaptation<'_, T> {
     fn drop(&mut self) {
         self.remember();
+    }
+}
+
+/// Without [`bind`](super::Product::bind) X and Y are staged, and so is a borrowed A: each is the program's own again after a call.
+fn keep_unbound_staged<T: Kernels>(
+    request: &mut PlanRequest<'_>,
+    bound: bool,
+    options: &ProductOptions,
+    matrix: &Matrix<'_, T>,
+) {
+    request.vectors_change = !bound && options.transfer == Transfer::Auto;
+    if request.vectors_change && matches!(matrix, Matrix::Borrowed(_)) {
+        let links = request.devices.iter_mut().filter_map(|device| device.profile.link.as_mut());
+        links.for_each(|link| link.register_s_per_gb = None);
     }
 }
 

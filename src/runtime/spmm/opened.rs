@@ -217,7 +217,7 @@ impl<'a, T: Kernels> Opened<'a, T> {
 }
 
 /// The parts of A's arrays that contain the chunks of device number `index`.
-fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
+pub(super) fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
     let number = index as u32;
     let own = plan.chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
     let rows = own.map(|chunk| match chunk.rows {

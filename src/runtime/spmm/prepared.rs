@@ -7,7 +7,7 @@ use super::accelerator::VectorOperands;
 use super::binder::{HostProduct, Shared, SpmmBinder};
 use super::borrowed_inputs::BorrowedInputs;
 use super::job::Job;
-use super::opened::{Opened, OpenedPlan, open, open_planned, registration_refused};
+use super::opened::{Opened, OpenedPlan, arrays, open, open_planned, registration_refused};
 use super::outputs::Outputs;
 use super::settings::{Scaling, Settings};
 use crate::device::{Description, Operation, Registration, borrow_scope};
@@ -22,7 +22,7 @@ use crate::runtime::matrix::Matrix;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
-use crate::runtime::registrations::register_y;
+use crate::runtime::registrations::{register_borrowed, register_y};
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::runtime::shared_device::SharedDevice;
 use crate::trace::Clock;
@@ -254,12 +254,20 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         self.run_graph(scaling, x, y, cancel)
     }
 
-    /// Page-locks X and Y for the devices that copy them in place. If a device refuses, its copies are slower.
+    /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
     pub fn register<'xy>(
         &mut self,
         x: MultiVectorView<'xy, T>,
         y: &mut MultiVectorViewMut<'xy, T>,
-    ) -> Vec<Registration<'xy>> {
+    ) -> Vec<Registration<'xy>>
+    where
+        'a: 'xy,
+    {
+        let a = match self.job.shared_matrix() {
+            Matrix::Borrowed(view) => Some(view),
+            // Registered since the devices were opened.
+            Matrix::Shared(_) => None,
+        };
         let mut registrations = Vec::new();
         for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
             let (wants, alive) = (planned.registered, self.opened.devices.alive.get(index) == Some(&true));
@@ -267,10 +275,15 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 continue;
             };
             let mut device = device.lock();
-            let x =
-                (wants.x && !x.data().is_empty()).then(|| device.register(bytemuck::cast_slice(x.data())));
-            let y = (wants.y && !y.data_mut().is_empty()).then(|| register_y(&mut device, y));
-            for registered in x.into_iter().chain(y) {
+            let a = a.filter(|_| wants.a).map_or_else(Vec::new, |a| arrays(self.job.plan(), a, index));
+            let mut all: Vec<_> = a.into_iter().map(|bytes| register_borrowed(&mut device, bytes)).collect();
+            if wants.x && !x.data().is_empty() {
+                all.push(register_borrowed(&mut device, bytemuck::cast_slice(x.data())));
+            }
+            if wants.y && !y.data_mut().is_empty() {
+                all.push(register_y(&mut device, y));
+            }
+            for registered in all {
                 match registered {
                     Ok(registration) => registrations.push(registration),
                     Err(fault) => {
