@@ -173,12 +173,12 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()
         _ => Path::new("."),
     };
     let mut options = tempfile::Builder::new();
-    #[cfg(unix)]
-    options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     options.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
+    // Unlike errors of `tempfile_in`, its errors do not show the path of the temporary file, which no user knows.
+    let create = |path: &Path| File::options().read(true).write(true).create_new(true).mode(0o666).open(path);
     remove_left_behind(folder);
     let mut unfinished = unfinished_writes();
-    let mut file = options.tempfile_in(folder).map_err(failed)?;
+    let mut file = options.make_in(folder, create).map_err(failed)?;
     let id = begin(&mut unfinished, Some(file.path().to_owned()));
     drop(unfinished);
 

@@ -159,6 +159,15 @@ impl Draft<'_> {
         self.devices.iter().filter(|device| device.profile.link.is_some()).count()
     }
 
+    /// What a user can do if resident parts of A do not fit.
+    pub fn resident_advice(&self) -> &'static str {
+        match (self.gpus() < self.devices.len(), self.request.cpu_share) {
+            (false, _) => "use --mode stream, or add cpu to --devices",
+            (true, Some(_)) => "use --mode stream, or leave out --cpu-share",
+            (true, None) => "use --mode stream or a smaller -k",
+        }
+    }
+
     /// The host's rates with the copy bandwidth divided among the GPUs.
     pub fn host_share(&self) -> HostRates {
         let host = &self.request.host;
@@ -180,7 +189,7 @@ impl Draft<'_> {
                 what: "A, X and Y on the devices".into(),
                 needed_bytes: work.a_bytes().saturating_add(work.x_bytes()),
                 limit_bytes: devices.iter().flatten().map(budget).sum(),
-                advice: "use --mode stream, or add cpu to --devices".into(),
+                advice: self.resident_advice().into(),
             });
         };
         let (balanced, raised) = match self.request.cpu_share {

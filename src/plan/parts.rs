@@ -332,7 +332,7 @@ impl Draft<'_> {
                 needed_bytes,
                 limit_bytes: budget(device),
                 advice: match (self.mode, self.request.chunks) {
-                    (Mode::Resident, _) => "use --mode stream, or add cpu to --devices".into(),
+                    (Mode::Resident, _) => self.resident_advice().into(),
                     (_, Some(_)) => "use more --chunks or a smaller -k".into(),
                     _ => "use a larger --mem-limit, a smaller -k, or --devices cpu".into(),
                 },

@@ -129,27 +129,49 @@ pub fn key_of(definition: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn several_studies_add_whole_lines_to_one_file() {
+        /// How long a study may take to add a line on a loaded machine.
+        const WAIT: Duration = Duration::from_secs(1);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cases.jsonl");
-        std::thread::scope(|scope| {
-            for study in 0..4 {
-                let path = &path;
-                scope.spawn(move || {
-                    let mut journal = Journal::open(path).unwrap();
-                    for case in 0..20 {
-                        journal.append(&format!("{study} {case}"), &"x".repeat(20_000)).unwrap();
-                    }
-                });
-            }
+        let mut appending = Journal::open(&path).unwrap();
+        // Another study has written half of its line.
+        let other = OpenOptions::new().append(true).open(&path).unwrap();
+        let line = serde_json::to_string(&Line { key: "other".into(), case: json!(1.5) }).unwrap() + "\n";
+        let (begin, end) = line.split_at(line.len() / 2);
+        other.lock().unwrap();
+        (&other).write_all(begin.as_bytes()).unwrap();
+        let did_not_wait = std::thread::scope(|scope| {
+            let (ended, ends) = mpsc::channel();
+            let (opened, path) = (ended.clone(), &path);
+            scope.spawn(move || {
+                appending.append("appended", &2.5).unwrap();
+                ended.send("append").unwrap();
+            });
+            scope.spawn(move || {
+                Journal::open(path).unwrap();
+                opened.send("open").unwrap();
+            });
+            let did_not_wait = ends.recv_timeout(WAIT);
+            (&other).write_all(end.as_bytes()).unwrap();
+            other.unlock().unwrap();
+            // Both go on.
+            while ends.recv().is_ok() {}
+            did_not_wait
         });
-        assert_eq!(Journal::open(&path).unwrap().len(), 80);
+        assert_eq!(did_not_wait, Err(mpsc::RecvTimeoutError::Timeout), "the lock was ignored");
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.lines().all(|line| serde_json::from_str::<Line>(line).is_ok()));
+        assert!(text.lines().all(|line| serde_json::from_str::<Line>(line).is_ok()), "{text}");
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!((journal.find::<f64>("other"), journal.find::<f64>("appended")), (Some(1.5), Some(2.5)));
     }
 
     #[test]

@@ -44,10 +44,6 @@ impl SynchronousDevice {
         if name == "cpu" {
             return Ok(None);
         }
-        if name.starts_with("sim:") {
-            let reason = "a simulated device computes nothing; use cpu, cuda:0 or emu:0".into();
-            return Err(Error::Device { device: name.into(), reason });
-        }
         Self::open(runtime, name).map(Some)
     }
 

@@ -41,7 +41,7 @@ const STUDY: &str = "title = \"t\"\n[measure]\nwarmup = 0\n[[sweep]]\nname = \"c
                      matrices = [\"gen:stencil5,n=4\"]\n";
 
 /// The library that makes calls fail; the reason where it cannot be compiled.
-fn library() -> Result<&'static Path, &'static str> {
+pub fn library() -> Result<&'static Path, &'static str> {
     static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let compile = || {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/support/failing_calls.c");
@@ -108,6 +108,7 @@ impl Sweep<'_> {
                 let error = said.lines().last().unwrap_or_default();
                 assert!(error.starts_with("error: "), "{label}");
                 assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{label}");
+                assert!(!said.contains(".part"), "{label}");
             }
             _ => panic!("{label}"),
         }
@@ -135,7 +136,7 @@ fn ended(process: &mut Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn assert_no_temporary_file(folder: &Path, label: &str) {
+pub fn assert_no_temporary_file(folder: &Path, label: &str) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();

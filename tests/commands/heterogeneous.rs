@@ -122,6 +122,24 @@ fn a_failed_device_is_named_and_its_chunks_are_recovered() {
 }
 
 #[test]
+fn devices_of_one_card_share_its_faults_and_other_devices_do_not() {
+    let place = Place::new();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = words(&place.succeed("run --help").stdout);
+    assert!(help.contains("as in cuda:0,cuda:0, share the faults of the card"), "{help}");
+    let page = include_str!("../../docs/reliability.md");
+    assert!(words(page).contains("They share the fate of the card"));
+    let expected = place.json(RUN)["y_hash"].clone();
+    for fault in ["lost_at_operation=3", "panic_at_operation=3"] {
+        let report = place.json(&format!("{RUN} --devices emu:0?{fault},emu:1 --chunks 6 --mode stream"));
+        assert_eq!(report["y_hash"], expected, "{fault}");
+        let faults = report["faults"].as_array().unwrap();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!((&faults[0]["device"], &faults[0]["recovered_on"]), (&"emu:0".into(), &"emu:1".into()));
+    }
+}
+
+#[test]
 fn a_device_without_memory_for_any_share_is_left_out_and_a_kernel_without_a_device_names_the_fault() {
     let place = Place::new();
     let run = "run gen:stencil5,n=10 -k 2 --repeat 1 --mode resident --verify --devices cpu,emu:0?out_of_memory_at_allocation=1";
@@ -178,14 +196,10 @@ fn no_product_is_computed_for_measurement_alone() {
     runs.dedup();
     assert_eq!(runs, [0, 1, 2, 3, 4, 5]);
     // A is resident, so everything that the emulator launches is a chunk of a product: 3 chunks, 2 + 4 products.
-    // Some kernels are launched again on the same device after a fault; the report then has the fault.
     let is_launched = |number: u64| {
         let devices = format!("emu:0?fail_launch={number}");
         let words = format!("{run} --warmup 2 --repeat 4 --chunks 3 --mode resident --devices {devices}");
-        let output = place.run(&words);
-        assert!(matches!(output.code, 0 | 4), "{words}");
-        let has_fault = |report: Value| !report["faults"].as_array().unwrap().is_empty();
-        output.code == 4 || has_fault(serde_json::from_str(&output.stdout).unwrap())
+        !place.json(&words)["faults"].as_array().unwrap().is_empty()
     };
     assert_eq!((is_launched(18), is_launched(19)), (true, false));
 }
@@ -194,9 +208,8 @@ fn no_product_is_computed_for_measurement_alone() {
 fn no_device_left_is_exit_code_4() {
     let place = Place::new();
     place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?lost_at_operation=3", 4, "no device is left");
-    let launch = "run gen:stencil27,n=24 -k 8 --devices emu:0?fail_launch=3 --repeat 5";
-    place.fail(launch, 4, "failed (injected fault)");
-    place.fail(&launch.replace("fail_launch=3", "fail_copy=2"), 4, "failed (injected fault)");
+    let copy = "run gen:stencil27,n=24 -k 8 --devices emu:0?fail_copy=2 --repeat 5";
+    place.fail(copy, 4, "failed (injected fault)");
     place.fail("run gen:stencil5,n=20 -k 2 --devices emu:0?fail_speed=3", 2, "fail_launch");
 }
 

@@ -103,10 +103,12 @@ fn modes_and_limits_are_obeyed() {
     assert_eq!(small["devices"][1]["memory_budget_bytes"], 500 * 1024);
     assert!(plan("--devices emu:0 --chunk-bytes 10KiB")["chunks"].as_array().unwrap().len() >= 30);
     place.fail("plan gen:stencil5,n=40 --devices emu:0 --mem-limit 10KiB", 3, "emu:0");
+    let resident = "plan gen:stencil5,n=40 --mode resident --mem-limit 450KiB --devices";
+    place.fail(&format!("{resident} emu:0"), 3, "; use --mode stream, or add cpu to --devices\n");
     place.fail(
-        "plan gen:stencil5,n=40 --devices emu:0 --mode resident --mem-limit 450KiB",
+        &format!("{resident} cpu,emu:0 --cpu-share 0.1"),
         3,
-        "--mode stream",
+        "; use --mode stream, or leave out --cpu-share\n",
     );
 }
 

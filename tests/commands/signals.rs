@@ -1,9 +1,12 @@
 //! SIGINT and SIGTERM at random moments of each command: exit code 130 soon, outputs valid or untouched, no temporary file left.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::failing_calls::{assert_no_temporary_file, library};
+use crate::skip::skip;
 use crate::support::Place;
 use crate::support::random::Random;
 
@@ -109,24 +112,49 @@ fn a_signal_at_any_moment_ends_every_command_and_leaves_whole_files() {
     assert!(interrupted > 0);
 }
 
+/// The time from the first to the end of two signals to a program whose report cannot be written to the end; none if the signals came
+/// too early or too late for that.
+fn stopped_twice(library: &Path, place: &Place, delay: Duration) -> Option<Duration> {
+    let mark = tempfile::tempdir().unwrap();
+    let mark = mark.path().join("mark");
+    let mut process = place.process("run a.rlm -k 1 --repeat 4000000000 --devices cpu --json=out.json");
+    process.env("LD_PRELOAD", library).env("FAIL_CALLS", "stalled").env("FAIL_AT", "1");
+    let mut child = process.env("FAIL_MARK", &mark).stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(delay);
+    let interrupt =
+        || assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    interrupt();
+    let start = Instant::now();
+    while !mark.exists() && start.elapsed() < MAX_STOP_TIME {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let has_temporary_file = place.names().iter().any(|name| name.starts_with(".rowloom"));
+    interrupt();
+    let status = child.wait().unwrap();
+    let took = start.elapsed();
+    for folder in [place.path(""), place.cache("")] {
+        assert_no_temporary_file(&folder, &format!("{status} in {took:?}"));
+    }
+    // Until the handler is installed, the system ends the program.
+    assert!(status.code() == Some(130) || status.signal() == Some(2), "{status} in {took:?}");
+    has_temporary_file.then_some(took)
+}
+
 #[test]
 fn a_second_signal_ends_the_program_at_once_and_removes_its_temporary_file() {
+    /// How long a program with an unfinished write takes to end after one signal.
+    const STOP_GRACE: Duration = Duration::from_millis(750);
+    let library = match library() {
+        Ok(library) => library,
+        Err(reason) => return skip("cc", reason),
+    };
     let place = Place::new();
-    place.succeed("generate stencil27,n=48 a.rlm");
-    for _ in 0..3 {
-        let mut child = place
-            .process("run a.rlm -k 8 --repeat 4000000000 --trace out.json")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(1200));
-        for _ in 0..2 {
-            Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-            std::thread::sleep(Duration::from_millis(30));
-        }
-        assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert!(!place.names().iter().any(|name| name.starts_with(".rowloom")), "{:?}", place.names());
-    }
+    place.succeed("generate stencil5,n=20 a.rlm");
+    // On a loaded machine the second signal may come after the time that the first one leaves, but not every time.
+    let mut attempts = (1..=10).map(|attempt| attempt * Duration::from_millis(200));
+    let ended_at_once =
+        attempts.any(|delay| stopped_twice(library, &place, delay).is_some_and(|took| took < STOP_GRACE));
+    assert!(ended_at_once, "every program ended only after the time that the first signal leaves");
 }
 
 #[test]

@@ -430,6 +430,40 @@ fn a_fault_at_any_task_is_recovered_or_reported() {
 }
 
 #[test]
+fn a_launch_that_fails_on_the_only_device_is_repeated_with_every_kernel() {
+    let pool = pool();
+    // The hub rows are cut into parts, which kernels with counters add.
+    let a = generate::<f64>("hub,rows=600,degree=3,hubs=2", 3, u64::MAX).unwrap().matrix;
+    let (healthy, failing) = (words("emu:0"), words("emu:0?fail_launch=2"));
+    let mut tried = 0;
+    for mode in [Mode::Oneshot, Mode::Stream, Mode::Resident] {
+        for kernel in CUDA_KERNELS.iter().map(|kernel| kernel.id) {
+            let case = Case {
+                devices: &healthy,
+                mode: Some(mode),
+                chunks: Some(3),
+                kernel: Some(kernel),
+                ..Case::default()
+            };
+            let name = kernel.name();
+            let want = match faulty(&pool, &a, &case) {
+                Ok((want, _)) => want,
+                // Rows of the matrix are too long for some kernels.
+                Err(Error::Usage(_)) => continue,
+                Err(error) => panic!("{name}, {mode:?}: {error}"),
+            };
+            tried += 1;
+            let (y, faults) = faulty(&pool, &a, &Case { devices: &failing, ..case })
+                .unwrap_or_else(|error| panic!("{name}, {mode:?}: {error}"));
+            assert!(y == want, "{name}, {mode:?}");
+            assert_eq!(faults.len(), 1, "{name}, {mode:?}: {faults:?}");
+            assert_eq!(faults[0].recovered_on.as_deref(), Some("emu:0"), "{name}, {mode:?}");
+        }
+    }
+    assert!(tried > 20, "only {tried} products");
+}
+
+#[test]
 fn a_device_that_hangs_at_any_task_is_abandoned() {
     let pool = pool();
     for list in ["cpu,emu:0?FAULT", "emu:0?FAULT"] {

@@ -2,7 +2,8 @@
 //
 // FAIL_CALLS=threads counts the threads that are started; FAIL_CALLS=files counts the calls that create, write, synchronize or
 // rename regular files. Call number FAIL_AT fails: no thread can be started, or the disk is full. With FAIL_ON=1 all later calls fail
-// too. A file named FAIL_MARK is made when the call fails.
+// too. A file named FAIL_MARK is made when the call fails. FAIL_CALLS=stalled counts the writes to regular files; number FAIL_AT does
+// not return.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,6 +38,12 @@ static int fails_for(int file) {
     return 1;
 }
 
+static void stall_for(int file) {
+    struct stat status;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || !fails("stalled")) return;
+    for (;;) pause();
+}
+
 // The definition of a function that this library would hide.
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -45,6 +52,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 }
 
 ssize_t write(int file, const void *bytes, size_t count) {
+    stall_for(file);
     return fails_for(file) ? -1 : NEXT(write)(file, bytes, count);
 }
 
