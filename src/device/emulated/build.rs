@@ -32,6 +32,7 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
         .cpp_link_stdlib(None)
         // A sanitizer of the program does not apply to kernels, whose accesses are checked here.
         .inherit_rustflags(false)
+        .flag("-fno-sanitize=address")
         .std("c++17")
         .opt_level(2)
         .warnings(true)
