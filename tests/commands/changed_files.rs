@@ -65,20 +65,26 @@ fn a_cache_that_changes_during_products_gives_exit_code_3_or_the_right_y() {
     for case in 0..cases {
         let place = Place::new();
         let devices = ["cpu", "cpu,emu:0", "emu:0"][random.below(3) as usize];
-        let kernel = match devices {
+        let mut kernel = match devices {
             "cpu" => CPU_KERNELS[random.below(5) as usize],
             "emu:0" => GPU_KERNELS[random.below(6) as usize],
             _ => "auto",
         };
         let matrix = MATRICES[case % MATRICES.len()][usize::from(devices != "cpu")];
         place.succeed(&format!("generate {matrix} a.rlm --quiet"));
-        // `row_groups` has no form for one column.
-        let k = if kernel == "row_groups" { 8 } else { [1, 3, 8][random.below(3) as usize] };
+        let k = [1, 3, 8][random.below(3) as usize];
         // The emulator is slow.
         let repeat = if devices == "cpu" { 200 } else { 3 };
-        let reproducible = if kernel == "auto" { "--reproducible " } else { "" };
-        let words = format!("run a.rlm -k {k} --devices {devices} --kernel {kernel} {reproducible}--repeat");
-        place.succeed(&format!("{words} 1 --output expected.npy"));
+        let words = |kernel: &str| {
+            let reproducible = if kernel == "auto" { "--reproducible " } else { "" };
+            format!("run a.rlm -k {k} --devices {devices} --kernel {kernel} {reproducible}--repeat")
+        };
+        // Some kernels have no form for one column, or for long rows.
+        if place.run(&format!("{} 1 --output expected.npy", words(kernel))).code == 2 {
+            kernel = "auto";
+            place.succeed(&format!("{} 1 --output expected.npy", words(kernel)));
+        }
+        let words = words(kernel);
         let mut command = place.process(&format!("{words} {repeat} --output y.npy"));
         let expected = std::fs::read(place.path("expected.npy")).unwrap();
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
