@@ -10,6 +10,7 @@ use super::console::{Bar, Console, check_target, write_file};
 use super::kernel_bench::{CaseSink, KernelBench, check_names, facts, open_devices};
 use super::oracle;
 use super::session::{MatrixSource, Session, check_intact, if_intact};
+use super::transfers;
 use crate::error::{Error, Result};
 use crate::kernel::Schedule;
 use crate::matrix::{Csr, Dtype};
@@ -20,6 +21,14 @@ use crate::study::{
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
+    if transfers::is_asked(arguments) {
+        return transfers::run(arguments, console);
+    }
+    for (flag, given) in [("--svg", arguments.svg.is_some()), ("--largest", arguments.largest.is_some())] {
+        if given {
+            return Err(Error::Usage(format!("{flag} is for `rowloom bench transfers` only")));
+        }
+    }
     if arguments.oracle {
         return oracle::run(arguments, console);
     }

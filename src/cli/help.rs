@@ -53,10 +53,15 @@ Examples:
   rowloom bench a.mtx gen:stencil27,n=128 --dtype f64,f32 --json=bench.json
   rowloom bench a.mtx gen:stencil27,n=128 --best --baseline bench.json
   rowloom bench gen:stencil5,n=30 --kernels csr_scalar_v3,csr_vector \\
-    --devices emu:0";
+    --devices emu:0
+  rowloom bench transfers --devices cuda:0 --csv copies.csv --svg copies.svg";
 
 /// What `rowloom bench` measures and how its spread is defined.
 const BENCH_METHOD: &str = "\
+transfers instead of matrices measures copies between the memories of the host
+and of each GPU: pageable, staged through page-locked slots, registered
+(page-locked in place) and write-combined memory; up, down and both at once.
+
 A is copied to the device and converted to every format before timing begins.
 Times are of the kernel alone. Every Y is compared with the CPU's product,
 which is compared with the serial reference.

@@ -50,6 +50,7 @@ mod study_run;
 mod study_solver;
 mod table;
 mod trace;
+mod transfers;
 mod tune;
 mod x;
 

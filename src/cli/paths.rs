@@ -9,7 +9,7 @@ use super::dash::{data_on_standard_output, is_dash};
 use super::options::XSource;
 use super::overwrite::{self, Output};
 use super::session::MatrixSource;
-use super::{demo, man, study};
+use super::{demo, man, study, transfers};
 use crate::cost::Model;
 use crate::error::{Error, Result};
 
@@ -109,6 +109,7 @@ fn inputs(command: &Command) -> Vec<PathBuf> {
             matrix(&arguments.matrix).into_iter().chain(x).chain(arguments.plan.clone()).collect()
         }
         Command::Plan(arguments) => matrix(&arguments.matrix).into_iter().collect(),
+        Command::Bench(arguments) if transfers::is_asked(arguments) => Vec::new(),
         Command::Bench(arguments) => arguments.matrices.iter().filter_map(|typed| matrix(typed)).collect(),
         Command::Calibrate(arguments) => arguments.from.clone(),
         Command::Study(arguments) => vec![arguments.config.clone()],
@@ -139,6 +140,7 @@ fn outputs(command: &Command) -> Vec<Written> {
             all.extend(keep.map(|path| Written { flag: "--keep", path, output: None }));
             all.extend(written("--csv", arguments.csv.as_ref(), Output::Csv));
             all.extend(written("--markdown", arguments.markdown.as_ref(), Output::Markdown));
+            all.extend(written("--svg", arguments.svg.as_ref(), Output::Svg));
         }
         Command::Calibrate(arguments) => {
             all.extend(written("--output", arguments.output.as_ref(), Output::Model));

@@ -15,6 +15,9 @@ mod borrow_scope;
 pub(crate) mod conformance;
 mod cpu;
 pub mod cuda;
+mod dense;
+#[cfg(test)]
+pub(crate) mod dense_conformance;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 mod emulated_options;
@@ -45,7 +48,7 @@ pub use cuda::{CudaDevice, CudaOptions};
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
-pub use operation::{Argument, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
+pub use operation::{Argument, EntryLaunch, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;
@@ -75,6 +78,19 @@ pub enum LaneKind {
     Pool,
     /// Copies within the host's memory.
     Copy,
+}
+
+/// A kind of host memory, by how a device copies from it and to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostMemory {
+    /// Memory that the system may move: the driver copies it through buffers of its own.
+    Pageable,
+    /// Page-locked memory that the driver allocated.
+    PageLocked,
+    /// Pageable memory that was page-locked in place.
+    Registered,
+    /// Page-locked memory that the host writes past its caches; reading it is slow.
+    WriteCombined,
 }
 
 /// A lane.
@@ -201,6 +217,13 @@ pub trait Device<'run> {
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;
+
+    /// Allocates zeroed host memory of a kind, for measurements. Devices that do not distinguish kinds give pageable memory.
+    fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {
+        let _ = kind;
+        Pinned::pageable(bytes as usize)
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
 
     /// An allocation of this device, for copies by other devices. `None` if other devices cannot copy from this one.
     fn peer_memory(&self, _memory: Memory) -> Option<PeerMemory> {

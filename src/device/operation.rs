@@ -3,7 +3,7 @@
 use super::{Memory, PeerCopy, Pinned, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::KernelId;
-use crate::kernel::cuda::{Items, Variant};
+use crate::kernel::cuda::{EntryPoint, Items, LaunchShape, Variant};
 use crate::matrix::Dtype;
 
 /// Bytes `begin..end` of an allocation in a device's memory.
@@ -166,6 +166,19 @@ pub struct Launch {
     pub batch: Option<u32>,
 }
 
+/// One launch of a kernel that has a single form.
+#[derive(Debug, Clone)]
+pub struct EntryLaunch {
+    /// The kernel.
+    pub kernel: EntryPoint,
+    /// The precision.
+    pub dtype: Dtype,
+    /// The grid.
+    pub shape: LaunchShape,
+    /// The arguments, in the order of the kernel's parameters.
+    pub arguments: Vec<Argument>,
+}
+
 /// One operation on a lane.
 pub enum Operation<'run> {
     /// A job on the host's thread pool. It may use all threads and must not block.
@@ -181,6 +194,8 @@ pub enum Operation<'run> {
     Launch(Launch),
     /// A launch of a kernel on multivectors.
     VectorLaunch(VectorLaunch),
+    /// A launch of a kernel that has a single form.
+    EntryLaunch(EntryLaunch),
     /// No work; simulated devices let the operation's predicted time pass.
     Pass,
 }

@@ -4,7 +4,7 @@
 //! A kernel accesses exactly the columns of its operands. An operand that a kernel writes without reading counts as unwritten
 //! outside of these columns; to keep its padding written, a caller makes the padding columns of the operand.
 
-use super::operation::{Argument, MemoryRange};
+use super::operation::{Argument, EntryLaunch, MemoryRange};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::Parameter;
 use crate::kernel::vectors::{Sum, VectorKernel, VectorShape};
@@ -51,6 +51,11 @@ impl DeviceRows {
     /// Bytes of `rows` rows, padding included.
     fn bytes_of(self, rows: u64) -> u64 {
         rows.saturating_mul(self.leading_dimension).saturating_mul(self.dtype.bytes() as u64)
+    }
+
+    /// Whether the rows do not overlap and are inside the memory.
+    pub(super) fn fits_memory(self) -> bool {
+        self.leading_dimension >= self.columns && self.memory.bytes() >= self.least_bytes()
     }
 
     /// Bytes up to the end of the last row's last column.
@@ -104,11 +109,7 @@ impl Operands {
         let Self { y, x, small, .. } = self;
         let name = kernel.info().name;
         let operands = [Some(y), x, small];
-        if operands.iter().flatten().any(|rows| {
-            rows.dtype != y.dtype
-                || rows.leading_dimension < rows.columns
-                || rows.memory.bytes() < rows.least_bytes()
-        }) {
+        if operands.iter().flatten().any(|rows| rows.dtype != y.dtype || !rows.fits_memory()) {
             return Err(Error::Internal(format!("the operands of {name} do not fit their memory: {self:?}")));
         }
         let number = |name: &str| match name {
@@ -175,6 +176,13 @@ fn check_partials(sum: Sum, x: DeviceRows, y: DeviceRows, partials: MemoryRange)
 }
 
 impl VectorLaunch {
+    /// The launch of the kernel's entry point; an error if the grid exceeds CUDA's limits.
+    pub fn entry_launch(self) -> Result<EntryLaunch> {
+        let Self { kernel, dtype, shape, arguments } = self;
+        let shape = kernel.launch_shape(dtype, shape)?;
+        Ok(EntryLaunch { kernel: kernel.entry_point(), dtype, shape, arguments })
+    }
+
     /// Sets all elements of Y to `value`.
     pub fn fill(value: f64, y: DeviceRows) -> Result<Self> {
         Operands { alpha: value, ..Operands::of(y) }.launch(VectorKernel::Fill)

@@ -54,6 +54,25 @@ impl Doubled {
         Self { high, low: low - (high - sum) }
     }
 
+    /// `self * factor`.
+    pub fn times(self, factor: f64) -> Self {
+        Self::default().add_product(self.high, factor).add_product(self.low, factor)
+    }
+
+    /// `self / divisor`.
+    pub fn divided(self, divisor: f64) -> Self {
+        let quotient = self.high / divisor;
+        let rest = self.add_product(-quotient, divisor);
+        let (high, low) = two_sum(quotient, rest.high / divisor);
+        Self { high, low }
+    }
+
+    /// `value - self`, as a double and the part that is lost by rounding to it.
+    pub fn subtracted_from(self, value: f64) -> (f64, f64) {
+        let (difference, error) = two_sum(value, -self.high);
+        two_sum(difference, error - self.low)
+    }
+
     /// The nearest double.
     pub fn value(self) -> f64 {
         self.high
@@ -82,6 +101,15 @@ mod tests {
         let sum = Doubled::default().add_product(1e16, 1.0).add_product(1.0, 1.0).add_product(-1e16, 1.0);
         assert_eq!(sum.value(), 1.0);
         assert_eq!(sum.distance(1.5), 0.5);
+    }
+
+    #[test]
+    fn quotients_and_differences_keep_digits_below_double_precision() {
+        let third = Doubled::default().add_product(1.0, 1.0).divided(3.0);
+        assert!(third.times(3.0).distance(1.0) < 1e-31);
+        let (difference, rest) = third.subtracted_from(1.0);
+        let twice = Doubled::default().add_product(difference, 1.5).add_product(rest, 1.5);
+        assert!(twice.distance(1.0) < 1e-31, "{}", twice.distance(1.0));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Kernels: the storage format and the accumulation order of each, the CPU kernels, and the source text of the GPU kernels.
 
+pub mod colmean;
 pub mod cpu;
 pub mod cuda;
 mod doubled;
+pub mod gemm;
 mod names;
 pub mod order;
 pub mod partition;

@@ -29,8 +29,9 @@ pub struct Verification {
     pub worst: Option<(usize, usize)>,
 }
 
+/// The errors of the elements so far.
 #[derive(Clone, Copy, Default)]
-struct Tally {
+pub(super) struct Tally {
     max_relative: f64,
     sum_relative: f64,
     max_ratio: f64,
@@ -38,7 +39,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, element: (usize, usize), relative: f64, ratio: f64) {
+    pub fn add(&mut self, element: (usize, usize), relative: f64, ratio: f64) {
         self.max_relative = self.max_relative.max(relative);
         self.sum_relative += relative;
         if ratio > self.max_ratio {
@@ -46,12 +47,37 @@ impl Tally {
         }
     }
 
-    fn merge(self, other: Self) -> Self {
+    /// Adds an element whose exact value is known and whose error may be `bound`. Not for values near the end of the range.
+    pub fn compare(&mut self, element: (usize, usize), exact: Doubled, found: f64, bound: f64) {
+        let error = exact.distance(found);
+        if error == 0.0 {
+            return self.add(element, 0.0, 0.0);
+        }
+        let exact = exact.value();
+        // An error that is NaN exceeds any bound.
+        let ratio = if error.is_nan() || bound == 0.0 { f64::INFINITY } else { error / bound };
+        self.add(element, if exact == 0.0 { f64::INFINITY } else { error / exact.abs() }, ratio);
+    }
+
+    pub fn merge(self, other: Self) -> Self {
         let larger = if other.max_ratio > self.max_ratio { other } else { self };
         Self {
             max_relative: self.max_relative.max(other.max_relative),
             sum_relative: self.sum_relative + other.sum_relative,
             ..larger
+        }
+    }
+
+    /// The result for `elements` elements of the precision `T`.
+    pub fn verification<T: Scalar>(self, elements: usize) -> Verification {
+        let passed = self.max_ratio <= 1.0;
+        Verification {
+            passed,
+            max_rel_err: self.max_relative,
+            mean_rel_err: if elements > 0 { self.sum_relative / elements as f64 } else { 0.0 },
+            max_bound_ratio: self.max_ratio,
+            unit_roundoff: 2.0 * T::UNIT_ROUNDOFF,
+            worst: (!passed).then_some(self.worst),
         }
     }
 }
@@ -81,16 +107,7 @@ pub fn verify<T: Scalar>(
         .collect();
     // Merged in order, so that the mean does not depend on the number of threads.
     let total = tallies.into_iter().fold(Tally::default(), Tally::merge);
-    let elements = (a.rows() * k) as f64;
-    let passed = total.max_ratio <= 1.0;
-    Ok(Verification {
-        passed,
-        max_rel_err: total.max_relative,
-        mean_rel_err: if elements > 0.0 { total.sum_relative / elements } else { 0.0 },
-        max_bound_ratio: total.max_ratio,
-        unit_roundoff: 2.0 * T::UNIT_ROUNDOFF,
-        worst: (!passed).then_some(total.worst),
-    })
+    Ok(total.verification::<T>(a.rows() * k))
 }
 
 /// Accumulators of one element of Y: its sum, and the sum of its terms' absolute values.
@@ -119,7 +136,7 @@ fn check_row<T: Scalar>(
         }
     }
     let n = columns.len() as f64;
-    let gamma = n * T::UNIT_ROUNDOFF / (1.0 - n * T::UNIT_ROUNDOFF);
+    let gamma = gamma::<T>(n);
     for (k, (term, &y)) in terms.iter().zip(y).enumerate() {
         let y = y.to_f64();
         let exact = term.sum.value();
@@ -146,9 +163,14 @@ fn check_row<T: Scalar>(
     }
 }
 
+/// `γ_n = n u / (1 - n u)`, with u the unit round-off.
+pub(super) fn gamma<T: Scalar>(n: f64) -> f64 {
+    n * T::UNIT_ROUNDOFF / (1.0 - n * T::UNIT_ROUNDOFF)
+}
+
 /// Whether two elements near or beyond the end of the range agree: both NaN, the same infinity, or finite and equal up to
 /// rounding.
-fn agree_near_overflow(expected: f64, y: f64) -> bool {
+pub(super) fn agree_near_overflow(expected: f64, y: f64) -> bool {
     if expected.is_nan() || y.is_nan() {
         return expected.is_nan() && y.is_nan();
     }

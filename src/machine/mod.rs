@@ -8,6 +8,7 @@ mod files;
 mod gpu;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod pcie;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use self::affinity::{affinity, bind_current_thread};
 use self::cgroup::Limits;
 use self::files::{kilobytes, text, value_of};
 pub use self::gpu::{Gpu, GpuList, may_have_nvidia_gpu};
+pub use self::pcie::pcie_gb_per_s;
 pub use self::topology::{Cache, Cpu, NumaNode, Topology};
 
 /// The caches of one level and size.

@@ -32,6 +32,7 @@ mod synchronous_device;
 mod table;
 mod timeline;
 mod times;
+mod transfers;
 mod welford;
 
 pub use answer::answers;
@@ -71,4 +72,7 @@ pub use synchronous_device::SynchronousDevice;
 pub use table::{csv, markdown};
 pub use timeline::timeline;
 pub use times::Times;
+pub use transfers::{
+    Direction, LARGEST_BYTES, RegisterTime, SMALLEST_BYTES, TransferBench, TransferKind, TransferTime, sizes,
+};
 pub use welford::Welford;

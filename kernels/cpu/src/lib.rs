@@ -4,13 +4,15 @@
 //! leaves this crate, so that changes of its callers do not recompile it.
 //!
 //! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
-//! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors.
+//! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors, `columns` the
+//! sums of columns.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 mod blocks;
 mod chains;
+mod columns;
 mod isa;
 mod multivectors;
 mod number;
@@ -22,6 +24,7 @@ mod x86;
 
 pub use blocks::SHIFTED_ROWS;
 pub use chains::{Block, RowJob};
+pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;

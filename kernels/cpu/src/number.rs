@@ -17,8 +17,12 @@ pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     fn fused_multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`, rounded.
     fn plus(self, other: Self) -> Self;
+    /// `self - other`, rounded.
+    fn minus(self, other: Self) -> Self;
     /// `self * other`, rounded.
     fn times(self, other: Self) -> Self;
+    /// `self / other`, rounded.
+    fn over(self, other: Self) -> Self;
 }
 
 impl Number for f64 {
@@ -34,8 +38,16 @@ impl Number for f64 {
         self + other
     }
     #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
+    #[inline(always)]
     fn times(self, other: Self) -> Self {
         self * other
+    }
+    #[inline(always)]
+    fn over(self, other: Self) -> Self {
+        self / other
     }
 }
 
@@ -52,7 +64,15 @@ impl Number for f32 {
         self + other
     }
     #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
+    #[inline(always)]
     fn times(self, other: Self) -> Self {
         self * other
+    }
+    #[inline(always)]
+    fn over(self, other: Self) -> Self {
+        self / other
     }
 }

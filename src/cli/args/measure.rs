@@ -10,7 +10,7 @@ use super::parse::{parse_k, parse_seconds, parse_threads};
 use super::{CommonArguments, MATRIX_LONG_HELP, names};
 use crate::cli::help;
 use crate::cli::kernel_bench::PEERS;
-use crate::cli::options::Devices;
+use crate::cli::options::{Devices, parse_bytes};
 use crate::matrix::Dtype;
 use crate::study::TIME_CAP_S;
 
@@ -19,7 +19,7 @@ use crate::study::TIME_CAP_S;
 #[command(after_help = help::BENCH, after_long_help = help::bench())]
 pub struct BenchArguments {
     #[doc = "Matrices."]
-    #[arg(value_name = "MATRIX", required = true, help = "Matrix files, or gen:KIND,key=value,...",
+    #[arg(value_name = "MATRIX", required = true, help = "Matrix files, gen:KIND,key=value,..., or the word transfers",
           long_help = MATRIX_LONG_HELP, value_hint = ValueHint::FilePath)]
     pub matrices: Vec<OsString>,
 
@@ -69,6 +69,14 @@ pub struct BenchArguments {
     /// Write all results to FILE as comma-separated values
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
+
+    /// transfers: write the plot to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    pub svg: Option<PathBuf>,
+
+    /// transfers: bytes of the largest copy, such as 1GiB [default: 4GiB, or what memory allows]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
+    pub largest: Option<u64>,
 
     /// Write all results to FILE as a Markdown table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]

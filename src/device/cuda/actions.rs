@@ -13,8 +13,7 @@ use super::fault_kernels::FaultKernel;
 use super::modules::{Modules, Selected};
 use super::shared::Shared;
 use super::{Fault, FaultKind, Launch};
-use crate::kernel::cuda::{CudaKernel, LaunchShape, Variant};
-use crate::kernel::vectors::VectorKernel;
+use crate::kernel::cuda::{CudaKernel, EntryPoint, LaunchShape, Variant};
 use crate::matrix::Dtype;
 
 /// An action on a stream.
@@ -27,8 +26,8 @@ pub enum Action {
     PeerCopy(CardCopy),
     /// A kernel launch with one 64-bit word per parameter.
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
-    /// A launch of a kernel on multivectors, with one 64-bit word per parameter.
-    VectorLaunch { kernel: VectorKernel, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
+    /// A launch of a kernel with a single form, with one 64-bit word per parameter.
+    EntryLaunch { kernel: EntryPoint, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
     /// A kernel that fails, for tests.
     Fault(FaultKernel),
     /// No work.
@@ -85,7 +84,7 @@ impl Action {
                 }
                 Some(function)
             }
-            Self::VectorLaunch { kernel, dtype, .. } => Some(modules.vector_function(*kernel, *dtype)?),
+            Self::EntryLaunch { kernel, dtype, .. } => Some(modules.single_function(kernel, *dtype)?),
             Self::Fault(kernel) => Some(kernel.load(context)?),
             Self::PeerCopy(copy) => {
                 copy.check_source()?;
@@ -123,7 +122,7 @@ impl Action {
                 // until the copy completes; this context's memory is not freed while an operation uses it.
                 unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
             }
-            (Self::Launch { shape, words, .. } | Self::VectorLaunch { shape, words, .. }, Some(function))
+            (Self::Launch { shape, words, .. } | Self::EntryLaunch { shape, words, .. }, Some(function))
                 if !shape.grid.contains(&0) =>
             {
                 let mut parameters: Vec<*mut c_void> =

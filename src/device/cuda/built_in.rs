@@ -105,7 +105,9 @@ pub(super) mod tests {
     use flate2::write::DeflateEncoder;
 
     use super::*;
+    use crate::kernel::colmean::COLMEAN_KERNELS;
     use crate::kernel::cuda::CUDA_KERNELS;
+    use crate::kernel::gemm::GEMM_KERNELS;
     use crate::kernel::vectors::VECTOR_KERNELS;
     use crate::matrix::Dtype;
 
@@ -163,8 +165,10 @@ pub(super) mod tests {
                 let entries = kernel.variants_of(dtype).map(|variant| kernel.entry(dtype, variant));
                 files.entry(kernel.file).or_default().extend(entries);
             }
-            for info in VECTOR_KERNELS {
-                files.entry(info.file).or_default().push(info.kernel.entry(dtype));
+            let vectors = VECTOR_KERNELS.iter().map(|info| info.kernel.entry_point());
+            let dense = GEMM_KERNELS.iter().chain(COLMEAN_KERNELS).copied();
+            for kernel in vectors.chain(dense) {
+                files.entry(kernel.file).or_default().push(kernel.entry(dtype));
             }
         }
         files

@@ -11,8 +11,7 @@ use std::hash::{Hash, Hasher};
 
 use super::built_in::BuiltIn;
 use crate::device::{Fault, FaultKind, Launch};
-use crate::kernel::cuda::{CudaKernel, Variant};
-use crate::kernel::vectors::VectorKernel;
+use crate::kernel::cuda::{CudaKernel, EntryPoint, Variant};
 use crate::matrix::Dtype;
 
 /// Compiler options of every form, the same as in `.ci/compile_kernels.py`. They keep the order and rounding of the
@@ -61,7 +60,7 @@ impl Form {
 /// The generic form of a variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generic {
-    /// The variant: the launch's own one, or a similar one. Kernels on multivectors have one variant.
+    /// The variant: the launch's own one, or a similar one. A kernel with a single form has one variant.
     pub variant: Variant,
     /// The entry's name.
     pub entry: String,
@@ -72,14 +71,13 @@ pub struct Generic {
 }
 
 impl Generic {
-    /// The form of a kernel on multivectors.
-    pub fn of_vectors(kernel: VectorKernel, dtype: Dtype, architecture: Architecture) -> Self {
-        let info = kernel.info();
+    /// The form of a kernel that has no other.
+    pub fn of_entry_point(kernel: &EntryPoint, dtype: Dtype, architecture: Architecture) -> Self {
         Self {
             variant: Variant::PLAIN,
             entry: kernel.entry(dtype),
-            built_in: BuiltIn::for_card(info.file, architecture),
-            source: Form::new(info.file, info.text, architecture, Vec::new()),
+            built_in: BuiltIn::for_card(kernel.file, architecture),
+            source: Form::new(kernel.file, kernel.text, architecture, Vec::new()),
         }
     }
 }

@@ -12,9 +12,9 @@ use super::context::Context;
 use super::driver::fault;
 use crate::device::pinned::HostBytes;
 use crate::device::{Fault, FaultKind, Pinned, Registration, StableBytes};
+use crate::matrix::AlignedBuffer;
 
-/// Zeroed page-locked memory for all contexts of the process. It is not write-combined, because host reads of such memory
-/// are slow.
+/// Zeroed page-locked memory for all contexts of the process.
 struct Allocated {
     address: NonNull<u8>,
     bytes: usize,
@@ -26,14 +26,55 @@ unsafe impl Send for Allocated {}
 // SAFETY: the same.
 unsafe impl Sync for Allocated {}
 
-/// Allocates `bytes` bytes of zeroed page-locked memory.
+/// Allocates `bytes` bytes of zeroed page-locked memory. It is not write-combined, because host reads of such memory are slow.
 pub fn allocate(context: &Arc<Context>, bytes: u64) -> Result<Pinned, Fault> {
+    allocate_with(context, bytes, sys::CU_MEMHOSTALLOC_PORTABLE)
+}
+
+/// Allocates `bytes` bytes of zeroed page-locked memory that is write-combined: host reads of it are slow.
+pub fn allocate_write_combined(context: &Arc<Context>, bytes: u64) -> Result<Pinned, Fault> {
+    allocate_with(context, bytes, sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_WRITECOMBINED)
+}
+
+/// Allocates `bytes` bytes of zeroed pageable memory and registers (page-locks) them in place.
+pub fn allocate_registered(context: &Arc<Context>, bytes: u64) -> Result<Pinned, Fault> {
+    let no_memory = |why: String| Fault::new(FaultKind::OutOfMemory, why);
+    let size =
+        usize::try_from(bytes).map_err(|_| no_memory(format!("{bytes} bytes exceed the address space")))?;
+    let mut buffer =
+        AlignedBuffer::<u8>::zeroed(size.max(1)).map_err(|error| no_memory(error.to_string()))?;
+    // SAFETY: the buffer stays mapped until `RegisteredBuffer` drops the registration, which it does first.
+    let registered = unsafe { Registered::lock(context, NonNull::from(&mut *buffer).cast(), size.max(1)) }?;
+    let owner = RegisteredBuffer { _registered: registered, buffer, bytes: size };
+    // SAFETY: an aligned buffer owns its bytes, which do not move with it, and no other code has the address.
+    Ok(unsafe { Pinned::new(Box::new(owner)) })
+}
+
+/// Memory that is registered for as long as it exists.
+struct RegisteredBuffer {
+    // Dropped before the buffer.
+    _registered: Registered,
+    buffer: AlignedBuffer<u8>,
+    bytes: usize,
+}
+
+impl HostBytes for RegisteredBuffer {
+    fn address(&mut self) -> NonNull<u8> {
+        self.buffer.address()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn allocate_with(context: &Arc<Context>, bytes: u64, flags: u32) -> Result<Pinned, Fault> {
     let what = format!("{bytes} bytes of page-locked memory");
     let no_memory = |why: &str| Fault::new(FaultKind::OutOfMemory, format!("{what}: {why}"));
     let bytes = usize::try_from(bytes).map_err(|_| no_memory("exceeds the address space"))?;
     let _entered = context.enter()?;
     // SAFETY: a plain allocation.
-    let address = unsafe { result::malloc_host(bytes.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
+    let address = unsafe { result::malloc_host(bytes.max(1), flags) }
         .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
     let address =
         NonNull::new(address.cast::<u8>()).ok_or_else(|| no_memory("the driver returned no memory"))?;

@@ -65,8 +65,8 @@ use super::memories::Memories;
 use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
-    Argument, Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch, Memory, MemoryRange,
-    Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer, VectorLaunch,
+    Argument, Description, Device, EntryLaunch, Fault, FaultKind, Fence, HostMemory, LaneInfo, LaneKind,
+    Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -278,8 +278,11 @@ impl CudaDevice {
                 Ok((faulty.map_or(action, Action::Fault), what, Vec::new()))
             }
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
-                let (action, what) = self.bind_vector_launch(&launch)?;
-                Ok((action, what, Vec::new()))
+                let launch = launch.entry_launch().map_err(|error| misuse(error.to_string()))?;
+                Ok((self.bind_entry_launch(&launch)?, launch.kernel.name, Vec::new()))
+            }
+            (Operation::EntryLaunch(launch), LaneKind::Compute) => {
+                Ok((self.bind_entry_launch(&launch)?, launch.kernel.name, Vec::new()))
             }
             (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
             (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
@@ -296,12 +299,10 @@ impl CudaDevice {
         Ok((Action::Launch { launch, shape, words }, name))
     }
 
-    fn bind_vector_launch(&self, launch: &VectorLaunch) -> Result<(Action, &'static str), Fault> {
-        let VectorLaunch { kernel, dtype, shape, ref arguments } = *launch;
-        let shape = kernel.launch_shape(dtype, shape).map_err(|error| misuse(error.to_string()))?;
-        let name = kernel.info().name;
-        let words = self.words(name, arguments, kernel.info().parameters)?;
-        Ok((Action::VectorLaunch { kernel, dtype, shape, words }, name))
+    fn bind_entry_launch(&self, launch: &EntryLaunch) -> Result<Action, Fault> {
+        let EntryLaunch { kernel, dtype, shape, ref arguments } = *launch;
+        let words = self.words(kernel.name, arguments, kernel.parameters)?;
+        Ok(Action::EntryLaunch { kernel, dtype, shape, words })
     }
 
     /// The words that the kernel `name` gets: numbers, and addresses of memory inside its allocation.
@@ -353,6 +354,17 @@ impl<'run> Device<'run> for CudaDevice {
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         self.check_open()?;
         host_memory::allocate(&self.context, bytes)
+    }
+
+    fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {
+        self.check_open()?;
+        match kind {
+            HostMemory::Pageable => Pinned::pageable(bytes as usize)
+                .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string())),
+            HostMemory::PageLocked => host_memory::allocate(&self.context, bytes),
+            HostMemory::Registered => host_memory::allocate_registered(&self.context, bytes),
+            HostMemory::WriteCombined => host_memory::allocate_write_combined(&self.context, bytes),
+        }
     }
 
     fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {

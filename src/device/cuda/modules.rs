@@ -14,8 +14,7 @@ use super::loader::{Driver, Image, Loader};
 use super::nvrtc::Nvrtc;
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::KernelId;
-use crate::kernel::cuda::Variant;
-use crate::kernel::vectors::VectorKernel;
+use crate::kernel::cuda::{EntryPoint, Variant};
 use crate::matrix::Dtype;
 
 /// The kernels of one device, loaded on demand. The owner thread, which has the device's context, uses and drops it.
@@ -29,8 +28,8 @@ pub struct Modules<L: Loader = Driver> {
     /// Generic forms from built-in code, by entry name.
     built_in: HashMap<String, L::Module>,
     selected: HashMap<FunctionKey, Choice<L::Function>>,
-    /// Functions of kernels on multivectors that are loaded.
-    vector_functions: HashMap<(VectorKernel, Dtype), L::Function>,
+    /// Functions of kernels with a single form that are loaded, by the kernel's name and precision.
+    single_functions: HashMap<(&'static str, Dtype), L::Function>,
 }
 
 /// The forms for a launch on a card.
@@ -94,8 +93,8 @@ impl<L: Loader> Modules<L> {
     ) -> Self {
         let compiler = compiler.map(|compiler| CompilerThreads::new(compiler, cache));
         let (compiled, built_in, selected) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let vector_functions = HashMap::new();
-        Self { loader, forms, architecture, compiler, compiled, built_in, selected, vector_functions }
+        let single_functions = HashMap::new();
+        Self { loader, forms, architecture, compiler, compiled, built_in, selected, single_functions }
     }
 
     /// The best function for a launch that is available now. Waits for the compiler only if there is none.
@@ -116,14 +115,14 @@ impl<L: Loader> Modules<L> {
         Ok(selected)
     }
 
-    /// The function of a kernel on multivectors, which has a generic form only.
-    pub fn vector_function(&mut self, kernel: VectorKernel, dtype: Dtype) -> Result<L::Function, Fault> {
-        if let Some(&function) = self.vector_functions.get(&(kernel, dtype)) {
+    /// The function of a kernel that has a generic form only.
+    pub fn single_function(&mut self, kernel: &EntryPoint, dtype: Dtype) -> Result<L::Function, Fault> {
+        if let Some(&function) = self.single_functions.get(&(kernel.name, dtype)) {
             return Ok(function);
         }
-        let generic = Generic::of_vectors(kernel, dtype, self.architecture);
+        let generic = Generic::of_entry_point(kernel, dtype, self.architecture);
         let function = self.generic(&generic)?.function;
-        self.vector_functions.insert((kernel, dtype), function);
+        self.single_functions.insert((kernel.name, dtype), function);
         Ok(function)
     }
 

@@ -5,10 +5,13 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::super::conformance::{Supports, conforms};
+use super::super::dense_conformance::dense_kernels_conform;
 use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::*;
-use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange};
+use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange, VectorLaunch};
 use crate::graph::DeviceId;
+use crate::kernel::colmean::{ColmeanKernel, block_rows};
+use crate::kernel::gemm::GemmKernel;
 
 /// Whether a card is available; without one the test is skipped.
 fn card() -> bool {
@@ -46,6 +49,72 @@ fn kernels_on_multivectors_equal_the_cpu_on_a_card() {
         vectors_conform(|reports| {
             Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
         });
+    }
+}
+
+#[test]
+fn dense_kernels_equal_the_references_on_a_card() {
+    if card() {
+        dense_kernels_conform(|reports| {
+            Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+        });
+    }
+}
+
+/// The shortest of several launches, in seconds.
+fn shortest(subject: &mut Subject<'_>, launch: &EntryLaunch) -> f64 {
+    let mut timed = |_| subject.timed(LaneKind::Compute, Operation::EntryLaunch(launch.clone())).unwrap();
+    (0..5).map(&mut timed).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+#[ignore = "measures an H200; run it with --release --ignored --nocapture"]
+fn dense_kernels_on_an_h200() {
+    if !card() {
+        return;
+    }
+    let mut subject = Subject::new(|reports| {
+        Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+    });
+    measure_products::<f64>(&mut subject, 12e12);
+    measure_products::<f32>(&mut subject, 25e12);
+    // 1 GiB, read once.
+    let x = subject.rows(&values::<f64>(25_576, 5248, 0, 1));
+    let block_rows = block_rows(x.rows, x.columns);
+    let bytes = x.rows.div_ceil(block_rows) * x.columns * 8;
+    let (sums, deviations) = (subject.memory(bytes as usize), subject.memory(bytes as usize));
+    for info in ColmeanKernel::TABLE.iter().filter(|info| info.kernel.entry_point(false).is_ok()) {
+        for wanted in [None, Some(deviations)] {
+            let launch = EntryLaunch::column_sums(info.kernel, x, block_rows, sums, wanted).unwrap();
+            let seconds = shortest(&mut subject, &launch);
+            let rate = x.memory.bytes() as f64 / seconds;
+            eprintln!("{:28} {:8.1} µs, {:6.0} GB/s", launch.kernel.name, seconds * 1e6, rate * 1e-9);
+            assert!(info.kernel != ColmeanKernel::ColmeanWarp || rate > 3e12);
+        }
+    }
+}
+
+/// Products of square matrices; `least` is the expected rate of `gemm_blocked`, in floating-point operations per second.
+fn measure_products<T: crate::matrix::Scalar>(subject: &mut Subject<'_>, least: f64) {
+    for n in [1000, 4096, 10_000] {
+        let host = values::<T>(n, n, 0, 1);
+        let (a, b, c) = (subject.rows(&host), subject.rows(&host), subject.rows(&host));
+        for info in GemmKernel::TABLE.iter().filter(|info| info.kernel.entry_point().is_ok()) {
+            let launch = EntryLaunch::gemm(info.kernel, (1.0, 1.0), a, b, c).unwrap();
+            let seconds = shortest(subject, &launch);
+            let rate = 2.0 * (n as f64).powi(3) / seconds;
+            eprintln!(
+                "{:14} {} n = {n:5}: {:9.3} ms, {:6.2} TFLOP/s",
+                info.name,
+                T::DTYPE,
+                seconds * 1e3,
+                rate * 1e-12
+            );
+            assert!(info.kernel != GemmKernel::GemmBlocked || n < 4096 || rate > least);
+        }
+        for memory in [a, b, c] {
+            subject.device.free(memory.memory.memory);
+        }
     }
 }
 

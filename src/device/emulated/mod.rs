@@ -6,6 +6,8 @@
 
 mod barriers;
 mod bridge;
+#[cfg(test)]
+mod dense_tests;
 mod entries;
 #[cfg(test)]
 mod entry_names;
@@ -48,9 +50,8 @@ use race_detector::{Intent, LANES, RaceDetector};
 
 use super::memories::Memories;
 use super::{
-    Argument, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, LaneInfo, LaneKind, Launch,
-    Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
-    VectorLaunch,
+    Argument, Description, Device, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence, LaneInfo, LaneKind,
+    Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -200,7 +201,10 @@ impl EmulatedDevice {
                 Ok(Checked { action, what: "peer copy", reads: vec![], writes: vec![copy.to] })
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
-            (Operation::VectorLaunch(launch), LaneKind::Compute) => self.check_vector_launch(&launch),
+            (Operation::VectorLaunch(launch), LaneKind::Compute) => {
+                self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.to_string()))?)
+            }
+            (Operation::EntryLaunch(launch), LaneKind::Compute) => self.check_entry_launch(&launch),
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
@@ -218,10 +222,9 @@ impl EmulatedDevice {
         self.bind(name, shape, kernel.parameters, &launch.arguments, times)
     }
 
-    fn check_vector_launch(&self, launch: &VectorLaunch) -> Result<Checked, Fault> {
-        let VectorLaunch { kernel, dtype, shape, arguments } = launch;
-        let shape = kernel.launch_shape(*dtype, *shape).map_err(|error| misuse(error.to_string()))?;
-        self.bind(kernel.entry(*dtype), shape, kernel.info().parameters, arguments, 1)
+    fn check_entry_launch(&self, launch: &EntryLaunch) -> Result<Checked, Fault> {
+        let EntryLaunch { kernel, dtype, shape, arguments } = launch;
+        self.bind(kernel.entry(*dtype), *shape, kernel.parameters, arguments, 1)
     }
 
     /// Checks the arguments of a launch of the entry `name`, which runs `times` times.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::vector_conformance::{Case, Subject, check_case, values, vectors_conform};
-use crate::device::{DeviceFactors, DeviceRows};
+use crate::device::{DeviceFactors, DeviceRows, VectorLaunch};
 
 fn open(reports: Reports) -> Box<dyn Device<'static>> {
     let options = EmulatedOptions::parse("").unwrap();

@@ -20,5 +20,11 @@ pub use rows_plan::CpuSettings;
 use crate::matrix::Scalar;
 
 /// Scalars with compiled CPU kernels: `f64` and `f32`.
-pub trait Kernels: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels {}
-impl<T: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels> Kernels for T {}
+pub trait Kernels:
+    Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels + rowloom_cpu::ColumnKernels
+{
+}
+impl<T: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels + rowloom_cpu::ColumnKernels> Kernels
+    for T
+{
+}

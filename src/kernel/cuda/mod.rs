@@ -3,12 +3,14 @@
 //! The source is CUDA C++ without headers; NVRTC and the emulator compile the same text. Every parameter of an entry point
 //! is eight bytes wide: a 64-bit number or a pointer.
 
+mod entry_point;
 mod forms;
 pub mod parameter;
 mod shape;
 mod table;
 mod variant;
 
+pub use entry_point::EntryPoint;
 pub use forms::pitch_bytes;
 pub use parameter::Parameter;
 pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MAX_TILES};

@@ -2,7 +2,7 @@
 
 use super::order::{DOT_BLOCK_ROWS, GRAM_BLOCK_ROWS, GRAM_STRANDS};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::{LaunchShape, Parameter};
+use crate::kernel::cuda::{EntryPoint, LaunchShape, Parameter};
 use crate::matrix::Dtype;
 
 /// A kernel on multivectors. Multivectors are stored by rows.
@@ -305,9 +305,10 @@ impl VectorKernel {
         }
     }
 
-    /// The name of the entry point for a precision: `vectors_dot_f64`.
-    pub fn entry(self, dtype: Dtype) -> String {
-        format!("{}_{}", self.info().name, dtype.name())
+    /// The entry points.
+    pub fn entry_point(self) -> EntryPoint {
+        let VectorKernelInfo { name, file, text, parameters, .. } = *self.info();
+        EntryPoint { name, file, text, parameters }
     }
 
     /// Rows of a tile of row-wise kernels.
@@ -378,7 +379,7 @@ mod tests {
             assert!(info.text.contains(&macro_entry), "{}", info.name);
             assert!(!info.text.lines().any(|line| line.starts_with("#include")), "{}", info.file);
         }
-        assert_eq!(VectorKernel::Dot.entry(Dtype::F32), "vectors_dot_f32");
+        assert_eq!(VectorKernel::Dot.entry_point().entry(Dtype::F32), "vectors_dot_f32");
         let tiles = [1, 8, 9, 16, 17, 300].map(|columns| VectorKernel::gram(columns, 1));
         use VectorKernel::{Gram8, Gram16, Gram32};
         assert_eq!(tiles, [Gram8, Gram8, Gram16, Gram16, Gram32, Gram32]);

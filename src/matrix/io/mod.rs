@@ -13,6 +13,7 @@ mod npy_header;
 pub mod npz;
 pub mod npz_write;
 mod progress;
+pub mod text;
 pub mod write;
 
 use std::fs::File;
@@ -80,6 +81,8 @@ pub enum ArrayFormat {
         /// Whether the array has one dimension instead of two.
         one_dimensional: bool,
     },
+    /// Text: a row per line, numbers separated by blanks or commas.
+    Text,
 }
 
 /// The format of a file.
@@ -123,7 +126,7 @@ pub fn read_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loa
     }
 }
 
-/// Reads a dense multivector: a Matrix Market array, as it is or as `.gz`, or a `.npy` file.
+/// Reads a dense matrix: a Matrix Market array, as it is or as `.gz`, a `.npy` file, or text with a row per line.
 pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense<T>> {
     read_dense_input(&Input::open(path)?, options)
 }
@@ -133,13 +136,16 @@ pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resu
     let _span = tracing::info_span!("read dense").entered();
     let Input { file, path } = input;
     let text = |values| Dense { values, format: ArrayFormat::MatrixMarket };
-    match Kind::of(&first_bytes(file, path)?) {
+    let first_bytes = first_bytes(file, path)?;
+    match Kind::of(&first_bytes) {
         Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),
         Kind::Npy => npy::read_npy_input(input, options),
         Kind::Cache | Kind::Zip => Err(Error::input(
             Place::file(path),
             "this holds a sparse matrix; give a Matrix Market array or a .npy file",
         )),
+        Kind::Text if text::may_be_numbers(&first_bytes) => text::read_text_input(input, options)
+            .map(|read| Dense { values: read.values, format: ArrayFormat::Text }),
         Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
     }
 }

@@ -267,7 +267,7 @@ fn fast_index(text: &[u8], start: usize) -> Option<(u64, usize)> {
 
 /// A finite number that neither overflows nor becomes zero without being it.
 #[inline(always)]
-fn fast_real<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
+pub fn fast_real<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
     let (value, length) = fast_float2::parse_partial::<f64, _>(text.get(at..)?).ok()?;
     let rounded = T::from_f64(value);
     let next = at + length;

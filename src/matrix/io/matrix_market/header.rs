@@ -155,7 +155,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A failed download often leaves an HTML page in the file.
-const LOOKS_LIKE_HTML: &str = "this looks like HTML, not a matrix; fetch the matrix file itself";
+pub const LOOKS_LIKE_HTML: &str = "this looks like HTML, not a matrix; fetch the matrix file itself";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

@@ -5,13 +5,13 @@
 
 mod build;
 mod dense;
-mod entries;
-mod header;
-mod lines;
-mod number;
+pub(super) mod entries;
+pub(super) mod header;
+pub(super) mod lines;
+pub(super) mod number;
 mod pieces;
 mod stream;
-mod tally;
+pub(super) mod tally;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,111 @@
+//! Launches of kernels on dense matrices in a device's memory: products, and sums of columns.
+
+use super::operation::{Argument, EntryLaunch, MemoryRange};
+use super::vectors::DeviceRows;
+use crate::error::{Error, Result};
+use crate::kernel::colmean::ColmeanKernel;
+use crate::kernel::cuda::{EntryPoint, Parameter};
+use crate::kernel::gemm::GemmKernel;
+use crate::kernel::scaling::factor_bits;
+
+/// The value of a parameter.
+enum Value {
+    Number(u64),
+    Memory(MemoryRange),
+    /// Memory that is written and, if the flag is set, read before.
+    Result(MemoryRange, bool),
+}
+
+/// The arguments of an entry point, found by the names of its parameters.
+fn arguments(kernel: &EntryPoint, value: impl Fn(&str) -> Option<Value>) -> Result<Vec<Argument>> {
+    let argument = |parameter: &Parameter| match (parameter, value(parameter.name())) {
+        (Parameter::Number(_), Some(Value::Number(number))) => Ok(Argument::Number(number)),
+        (Parameter::Read(_), Some(Value::Memory(memory))) => Ok(Argument::Read(memory)),
+        (Parameter::Write(_), Some(Value::Memory(memory))) => Ok(Argument::Write(memory)),
+        (Parameter::Result(_), Some(Value::Result(memory, false))) => Ok(Argument::Write(memory)),
+        (Parameter::Result(_), Some(Value::Result(memory, true))) => Ok(Argument::Modify(memory)),
+        _ => Err(Error::Internal(format!("{} has no argument for {}", kernel.name, parameter.name()))),
+    };
+    kernel.parameters.iter().map(argument).collect()
+}
+
+impl EntryLaunch {
+    /// `C = alpha A B + beta C`. C is not read if beta is zero. The factors are rounded to the precision of the matrices.
+    pub fn gemm(
+        kernel: GemmKernel,
+        (alpha, beta): (f64, f64),
+        a: DeviceRows,
+        b: DeviceRows,
+        c: DeviceRows,
+    ) -> Result<Self> {
+        let fits = a.columns == b.rows && a.rows == c.rows && b.columns == c.columns;
+        let operands = [a, b, c];
+        if !fits || operands.iter().any(|rows| rows.dtype != c.dtype || !rows.fits_memory()) {
+            return Err(Error::Internal(format!(
+                "the operands of {} do not fit: {operands:?}",
+                kernel.name()
+            )));
+        }
+        let entry_point = kernel.entry_point()?;
+        // A beta that rounds to zero does not read C.
+        let reads_old = factor_bits(c.dtype, beta) << 1 != 0;
+        let value = |name: &str| {
+            Some(match name {
+                "rows" => Value::Number(c.rows),
+                "columns" => Value::Number(c.columns),
+                "depth" => Value::Number(a.columns),
+                "lda" => Value::Number(a.leading_dimension),
+                "ldb" => Value::Number(b.leading_dimension),
+                "ldc" => Value::Number(c.leading_dimension),
+                "alpha" => Value::Number(alpha.to_bits()),
+                "beta" => Value::Number(beta.to_bits()),
+                "a" => Value::Memory(a.memory),
+                "b" => Value::Memory(b.memory),
+                "c" => Value::Result(c.memory, reads_old),
+                _ => return None,
+            })
+        };
+        Ok(Self {
+            kernel: *entry_point,
+            dtype: c.dtype,
+            shape: kernel.launch_shape(c.dtype, c.rows, c.columns)?,
+            arguments: arguments(entry_point, value)?,
+        })
+    }
+
+    /// The partial sums of the columns of X, whose first row is the first row of a block: for each block a row of `sums`, and one of
+    /// `deviations` if there is memory for it.
+    pub fn column_sums(
+        kernel: ColmeanKernel,
+        x: DeviceRows,
+        block_rows: u64,
+        sums: MemoryRange,
+        deviations: Option<MemoryRange>,
+    ) -> Result<Self> {
+        let entry_point = kernel.entry_point(deviations.is_some())?;
+        let numbers = x.rows.div_ceil(block_rows.max(1)).saturating_mul(x.columns);
+        let bytes = numbers.saturating_mul(x.dtype.bytes() as u64);
+        if !x.fits_memory() || sums.bytes() < bytes || deviations.is_some_and(|memory| memory.bytes() < bytes)
+        {
+            return Err(Error::Internal(format!("the operands of {} do not fit: {x:?}", kernel.name())));
+        }
+        let value = |name: &str| {
+            Some(match name {
+                "rows" => Value::Number(x.rows),
+                "columns" => Value::Number(x.columns),
+                "block_rows" => Value::Number(block_rows),
+                "ldx" => Value::Number(x.leading_dimension),
+                "x" => Value::Memory(x.memory),
+                "sums" => Value::Memory(sums),
+                "deviations" => Value::Memory(deviations?),
+                _ => return None,
+            })
+        };
+        Ok(Self {
+            kernel: *entry_point,
+            dtype: x.dtype,
+            shape: kernel.launch_shape(x.dtype, x.rows, x.columns, block_rows)?,
+            arguments: arguments(entry_point, value)?,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Checks of a device's kernels on dense matrices: products and sums of columns equal the serial references bit for bit, and are within
+//! the rounding bound of results in twice the precision.
+//!
+//! A back end runs them by calling [`dense_kernels_conform`] with a function that opens a device.
+
+use super::vector_conformance::Subject;
+use super::{Device, DeviceRows, EntryLaunch, LaneKind, Operation, Reports};
+use crate::kernel::Processor;
+use crate::kernel::colmean::reference::{self as column_reference, Moments};
+use crate::kernel::colmean::{ColmeanKernel, ColmeanKernelInfo, Totals, verify as verify_columns};
+use crate::kernel::gemm::tests::{bits, matrix};
+use crate::kernel::gemm::{GemmKernel, GemmKernelInfo, reference, verify};
+use crate::kernel::scaling::scaling;
+use crate::matrix::{MultiVector, Scalar};
+
+/// Rows, columns and depth of a product, and the padding of A, B and C.
+type Shape = ([usize; 3], [usize; 3]);
+
+/// Runs all checks.
+pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
+    let mut subject = Subject::new(open);
+    let shapes: [Shape; 10] = [
+        ([0, 3, 3], [0, 0, 0]),
+        ([3, 0, 3], [0, 0, 0]),
+        ([3, 3, 0], [0, 0, 0]),
+        ([1, 1, 1], [0, 0, 0]),
+        ([31, 32, 33], [0, 0, 0]),
+        ([33, 31, 32], [1, 1, 1]),
+        ([32, 33, 31], [3, 0, 3]),
+        ([130, 5, 9], [3, 3, 1]),
+        ([2, 140, 17], [1, 4, 0]),
+        ([100, 70, 30], [2, 2, 2]),
+    ];
+    for (at, shape) in shapes.into_iter().enumerate() {
+        let factors = [(1.0, 1.0), (1.0, 0.0), (-0.7, 1.3)][at % 3];
+        check_products::<f64>(&mut subject, shape, factors);
+        check_products::<f32>(&mut subject, shape, factors);
+    }
+    for (rows, columns, padding, block_rows) in [
+        (0, 3, 0, 64),
+        (3, 0, 0, 64),
+        (1, 1, 0, 64),
+        (31, 33, 1, 64),
+        (33, 31, 0, 64),
+        (358, 5, 3, 64),
+        (358, 36, 0, 64),
+        (70, 130, 2, 64),
+        (300, 9, 1, 256),
+        (1000, 3, 0, 512),
+    ] {
+        check_sums::<f64>(&mut subject, (rows, columns, padding), block_rows);
+        check_sums::<f32>(&mut subject, (rows, columns, padding), block_rows);
+    }
+}
+
+fn check_products<T: Scalar>(subject: &mut Subject<'_>, (shape, padding): Shape, (alpha, beta): (f64, f64)) {
+    let [rows, columns, depth] = shape;
+    let scaling = scaling::<T>(alpha, beta);
+    let a = matrix::<T>(rows, depth, padding[0], 1);
+    let b = matrix::<T>(depth, columns, padding[1], 2);
+    let old = matrix::<T>(rows, columns, padding[2], 3);
+    let mut expected = matrix::<T>(rows, columns, padding[2], 3);
+    reference::multiply(scaling, a.view(), b.view(), expected.view_mut()).unwrap();
+    let (device_a, device_b) = (subject.rows(&a), subject.rows(&b));
+    let gpu = |info: &&GemmKernelInfo| info.runs_on == Processor::Gpu;
+    for info in GemmKernel::TABLE.iter().filter(gpu) {
+        let c = if scaling.reads_old() { subject.rows(&old) } else { subject.rows_like(&old) };
+        let launch = EntryLaunch::gemm(info.kernel, (alpha, beta), device_a, device_b, c).unwrap();
+        subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+        let found = subject.download::<T>(c);
+        let found = MultiVector::from_fn(rows, columns, |row, column| found[row * columns + column]).unwrap();
+        assert_eq!(bits(&found), bits(&expected), "{} {} {shape:?} {padding:?}", info.name, T::DTYPE);
+    }
+    // All kernels have these bits.
+    let all: Vec<usize> = (0..rows).collect();
+    let result = verify(scaling, a.view(), b.view(), Some(old.view()), expected.view(), &all).unwrap();
+    assert!(result.passed, "{shape:?}: {result:?}");
+}
+
+fn check_sums<T: Scalar>(
+    subject: &mut Subject<'_>,
+    (rows, columns, padding): (usize, usize, usize),
+    block_rows: usize,
+) {
+    let x = matrix::<T>(rows, columns, padding, 5);
+    let device_x = subject.rows(&x);
+    let expected = column_reference::partial_sums(x.view(), block_rows);
+    let of = |part: fn(&Moments<T>) -> T| -> Vec<u64> {
+        expected.iter().map(|moments| part(moments).to_f64().to_bits()).collect()
+    };
+    let (expected_sums, expected_deviations) = (of(|moments| moments.sum), of(|moments| moments.deviations));
+    let gpu = |info: &&ColmeanKernelInfo| info.runs_on == Processor::Gpu;
+    for info in ColmeanKernel::TABLE.iter().filter(gpu) {
+        let bytes = expected.len() * size_of::<T>();
+        let (sums, deviations) = (subject.memory(bytes), subject.memory(bytes));
+        let mut downloaded = Vec::new();
+        for wanted in [None, Some(deviations)] {
+            let launch =
+                EntryLaunch::column_sums(info.kernel, device_x, block_rows as u64, sums, wanted).unwrap();
+            subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+            for memory in [Some(sums), wanted].into_iter().flatten() {
+                let count = expected.len() as u64;
+                let numbers =
+                    DeviceRows { memory, rows: 1, columns: count, leading_dimension: count, ..device_x };
+                downloaded.push(subject.download::<T>(numbers));
+            }
+        }
+        let what = format!("{} {} {rows} × {columns} in blocks of {block_rows}", info.name, T::DTYPE);
+        let bits = |values: &[T]| values.iter().map(|value| value.to_f64().to_bits()).collect::<Vec<u64>>();
+        assert_eq!(bits(&downloaded[0]), expected_sums, "{what}");
+        assert_eq!(bits(&downloaded[1]), expected_sums, "{what} with deviations");
+        assert_eq!(bits(&downloaded[2]), expected_deviations, "{what}, deviations");
+    }
+    let (sums, deviations): (Vec<T>, Vec<T>) =
+        expected.iter().map(|moments| (moments.sum, moments.deviations)).unzip();
+    let totals = Totals::merge(rows, columns, block_rows, &sums, Some(&deviations)).unwrap();
+    let result = verify_columns(x.view(), &totals, true).unwrap();
+    assert!(result.passed, "{rows} × {columns}: {result:?}");
+}

@@ -1,0 +1,19 @@
+//! Sums, means and variances of the columns of a dense matrix.
+//!
+//! Kernels compute partial results: for each block of rows a row of sums and, if wanted, a row of sums of squared deviations from the
+//! block's means. [`Totals`] merges them in the order of blocks. [`order`] defines blocks and the order of all additions.
+
+mod cpu;
+pub mod order;
+pub mod reference;
+mod table;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod verify;
+
+pub use cpu::partial_sums;
+pub use order::block_rows;
+pub use table::{COLMEAN_KERNELS, ColmeanKernel, ColmeanKernelInfo};
+pub use totals::Totals;
+pub use verify::verify;

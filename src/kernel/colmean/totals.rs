@@ -1,0 +1,68 @@
+//! The sums of whole columns from the partial results of blocks.
+
+use super::reference::Moments;
+use crate::error::{Error, Result};
+use crate::matrix::Scalar;
+
+/// The sums of all columns, in double precision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Totals {
+    columns: Vec<Moments<f64>>,
+}
+
+impl Totals {
+    /// Merges the partial results of all blocks of a matrix of `rows` rows in the order of blocks. `sums`, and `deviations` if they were
+    /// computed, have one row of `columns` numbers per block.
+    pub fn merge<T: Scalar>(
+        rows: usize,
+        columns: usize,
+        block_rows: usize,
+        sums: &[T],
+        deviations: Option<&[T]>,
+    ) -> Result<Self> {
+        let blocks = rows.div_ceil(block_rows.max(1));
+        let expected = blocks.checked_mul(columns);
+        let fits = |numbers: &[T]| expected == Some(numbers.len());
+        if !fits(sums) || !deviations.is_none_or(fits) {
+            return Err(Error::Internal(format!(
+                "{} partial sums are not those of {blocks} blocks of {columns} columns",
+                sums.len()
+            )));
+        }
+        let mut totals = vec![Moments::NONE; columns];
+        for block in 0..blocks {
+            let rows = block_rows.min(rows - block * block_rows);
+            for (column, total) in totals.iter_mut().enumerate() {
+                let at = block * columns + column;
+                let deviations = deviations.map_or(0.0, |deviations| deviations[at].to_f64());
+                *total = total.merge(Moments { sum: sums[at].to_f64(), deviations, rows });
+            }
+        }
+        Ok(Self { columns: totals })
+    }
+
+    /// The results of all columns.
+    pub fn columns(&self) -> &[Moments<f64>] {
+        &self.columns
+    }
+
+    /// The sum of each column.
+    pub fn sums(&self) -> Vec<f64> {
+        self.columns.iter().map(|column| column.sum).collect()
+    }
+
+    /// The mean of each column; NaN if there are no rows.
+    pub fn means(&self) -> Vec<f64> {
+        self.columns.iter().map(|column| column.sum / column.rows as f64).collect()
+    }
+
+    /// The variance of each column: the squared deviations divided by the number of rows less `freedom` (0 for the rows as a population, 1
+    /// for an unbiased estimate). NaN if there are not more rows than that.
+    pub fn variances(&self, freedom: usize) -> Vec<f64> {
+        let variance = |column: &Moments<f64>| match column.rows.checked_sub(freedom) {
+            None | Some(0) => f64::NAN,
+            Some(rows) => column.deviations / rows as f64,
+        };
+        self.columns.iter().map(variance).collect()
+    }
+}

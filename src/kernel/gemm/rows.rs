@@ -1,0 +1,87 @@
+//! The product in canonical order on all cores.
+//!
+//! B is packed in panels of [`PANEL_DEPTH`] rows and [`PANEL_COLUMNS`] columns, which stay in a core's cache while the rows of a task go
+//! past them. The chain of an element continues from panel to panel: it is stored and loaded again without rounding.
+
+use rayon::prelude::*;
+use rowloom_cpu::{Isa, Multiplication};
+
+use super::check_shapes;
+use crate::error::Result;
+use crate::kernel::cpu::Kernels;
+use crate::kernel::scaling::Scaling;
+use crate::matrix::{MultiVectorView, MultiVectorViewMut};
+
+/// Rows of a panel of B: with the columns of a tile they fill half of a first-level cache.
+const PANEL_DEPTH: usize = 256;
+/// Columns of a panel of B.
+const PANEL_COLUMNS: usize = 64;
+/// Rows of C of a task.
+const TASK_ROWS: usize = 64;
+
+/// `C = alpha A B + beta C` in canonical order, on the threads of the current pool.
+pub fn multiply_rows<T: Kernels>(
+    scaling: Scaling<T>,
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
+    mut c: MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    check_shapes(a, b, &c)?;
+    let (rows, columns, ldc) = (c.rows(), c.k(), c.leading_dimension());
+    if rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    c.data_mut().par_chunks_mut(TASK_ROWS * ldc).enumerate().for_each(|(task, c)| {
+        let begin = task * TASK_ROWS;
+        let a = a.rows_in(begin..(begin + TASK_ROWS).min(rows));
+        let mut panel = vec![T::ZERO; PANEL_DEPTH.min(b.rows()) * PANEL_COLUMNS.min(columns)];
+        let mut sums = vec![T::ZERO; a.rows() * PANEL_COLUMNS.min(columns)];
+        for first in (0..columns).step_by(PANEL_COLUMNS) {
+            let width = PANEL_COLUMNS.min(columns - first);
+            let sums = &mut sums[..a.rows() * width];
+            sum_panels(a, b, first..first + width, &mut panel, sums);
+            for (row, sums) in sums.chunks(width).enumerate() {
+                let c = &mut c[row * ldc + first..][..width];
+                c.iter_mut().zip(sums).for_each(|(c, &sum)| *c = scaling.apply(sum, *c));
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The sums of the rows of A and some columns of B.
+#[allow(unsafe_code)] // calls SIMD leaves
+fn sum_panels<T: Kernels>(
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
+    columns: std::ops::Range<usize>,
+    panel: &mut [T],
+    sums: &mut [T],
+) {
+    let width = columns.len();
+    let bodies = T::multivector_bodies(Isa::detect());
+    sums.fill(T::ZERO);
+    for first in (0..b.rows()).step_by(PANEL_DEPTH) {
+        let depth = PANEL_DEPTH.min(b.rows() - first);
+        for (k, packed) in panel.chunks_mut(width).take(depth).enumerate() {
+            packed.copy_from_slice(&b.row(first + k)[columns.clone()]);
+        }
+        let job = Multiplication {
+            rows: a.rows(),
+            columns: width,
+            depth,
+            a: a.data()[first..].as_ptr(),
+            row_stride: a.leading_dimension(),
+            depth_stride: 1,
+            b: panel.as_ptr(),
+            ldb: width,
+            c: sums.as_mut_ptr(),
+            ldc: width,
+            // A product with 1 keeps the chain.
+            beta: (first > 0).then_some(T::ONE),
+        };
+        // SAFETY: the rows of A have `depth` elements from `first` on, the panel has `depth` rows and `sums` a row for each row of A,
+        // all of `width` elements; and the bodies are for this processor.
+        unsafe { (bodies.multiply)(&job) }
+    }
+}

@@ -1,0 +1,362 @@
+//! Reads a dense matrix from text: a row per line, numbers separated by blanks or by commas.
+//!
+//! The first line with numbers decides the separator and the number of columns; all other lines must have the same. Blanks around a comma
+//! are allowed. Blank lines, and lines that start with `#` or `%`, are skipped. Numbers are spelled as in Matrix Market files. All threads
+//! of the current pool parse, each a span of whole lines. An error names the first line that is refused.
+//!
+//! The text is mapped and read twice: lines are counted first, so that numbers are parsed into their final place. A fast path reads the
+//! usual form of a line; any other line goes to the careful path, which alone decides what is refused and why.
+
+use std::path::Path;
+
+use memchr::{memchr, memchr_iter};
+use rayon::prelude::*;
+
+use super::mapping::Mapping;
+use super::matrix_market::entries::{careful_value, check_text, fast_real};
+use super::matrix_market::header::{LOOKS_LIKE_HTML, trim, words};
+use super::matrix_market::lines::{LONGEST_LINE, is_blank};
+use super::matrix_market::number::shown;
+use super::matrix_market::tally::Tally;
+use super::{Input, ReadOptions, counted};
+use crate::error::{Error, Place, Result};
+use crate::matrix::info::Field;
+use crate::matrix::{MultiVector, Scalar};
+
+/// Bytes of text that a thread parses at a time.
+const SPAN_BYTES: usize = 256 << 10;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A matrix that was read from text.
+#[derive(Debug)]
+pub struct TextMatrix<T: Scalar> {
+    /// The values.
+    pub values: MultiVector<T>,
+    /// Sentences about repairs and oddities.
+    pub notes: Vec<String>,
+}
+
+/// What stands between two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    Blanks,
+    Comma,
+}
+
+/// The form of all lines with numbers, as the first of them has it.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    separator: Separator,
+    columns: usize,
+    /// Number of the first line with numbers, counted from one.
+    line: u64,
+    finite: bool,
+}
+
+/// Why a line is refused, and the byte of the line where, counted from zero.
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    at: Option<usize>,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self { reason, at: None }
+    }
+}
+
+/// Reads a matrix from a regular file.
+pub fn read_text<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<TextMatrix<T>> {
+    read_text_input(&Input::open(path)?, options)
+}
+
+/// Reads what [`read_text`] reads, from an open file.
+pub fn read_text_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<TextMatrix<T>> {
+    let mapping = Mapping::of(input)?;
+    let result = read_bytes(&input.path.display().to_string(), mapping.bytes(), options, SPAN_BYTES);
+    if mapping.is_intact() { result } else { Err(mapping.changed()) }
+}
+
+/// Whether the text of a file with these first bytes may be a matrix of numbers: it begins with a number or a comment.
+pub(super) fn may_be_numbers(first_bytes: &[u8]) -> bool {
+    let start = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
+    matches!(start.first(), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'))
+}
+
+fn read_bytes<T: Scalar>(
+    source: &str,
+    text: &[u8],
+    options: &ReadOptions,
+    span_bytes: usize,
+) -> Result<TextMatrix<T>> {
+    let has_mark = text.starts_with(BYTE_ORDER_MARK);
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let refused = |line: u64, refusal: Refusal| {
+        let place = Place::line(source, line);
+        let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
+        Error::input(place, refusal.reason)
+    };
+    let mut tally = Tally { byte_order_marks: has_mark.into(), ..Tally::default() };
+    let form = first_form::<T>(source, text, options.finite)?.map_err(|(line, why)| refused(line, why))?;
+    let spans = spans(text, span_bytes);
+    let counts: Vec<Lines> = spans.par_iter().map(|span| Lines::of(span)).collect();
+    let rows: usize = counts.iter().map(|lines| lines.with_numbers).sum();
+    // Every number has at least a digit and a separator.
+    if rows.checked_mul(form.columns).is_none_or(|numbers| numbers > text.len() / 2 + 1) {
+        let (line, why) = first_ragged_line(text, form);
+        return Err(refused(line, why));
+    }
+    let needed_bytes = (rows * form.columns * size_of::<T>()) as u64;
+    if needed_bytes > options.memory_limit_bytes {
+        return Err(Error::DoesNotFit {
+            what: format!("{source} with {rows} × {} numbers", form.columns),
+            needed_bytes,
+            limit_bytes: options.memory_limit_bytes,
+            advice: "use a machine with more memory or raise the limit".into(),
+        });
+    }
+    let mut values = MultiVector::<T>::zeros(rows, form.columns)?;
+    let mut parts = Vec::with_capacity(spans.len());
+    let (mut rest, mut line) = (values.data_mut(), 0);
+    for (span, lines) in spans.iter().zip(&counts) {
+        let (own, after) = rest.split_at_mut(lines.with_numbers * form.columns);
+        parts.push((*span, own, line));
+        (rest, line) = (after, line + lines.all);
+    }
+    let parsed: Vec<std::result::Result<Tally, (u64, Refusal)>> = parts
+        .into_par_iter()
+        .map(|(span, numbers, before)| {
+            let tally = parse_span(span, form, numbers).map_err(|(line, why)| (before + line, why))?;
+            if let Some(progress) = options.progress {
+                progress.advance(span.len() as u64).map_err(|error| (before, error.to_string().into()))?;
+            }
+            Ok(tally)
+        })
+        .collect();
+    for part in parsed {
+        tally += part.map_err(|(line, why)| refused(line, why))?;
+    }
+    Ok(TextMatrix { values, notes: tally.notes() })
+}
+
+/// Spans of whole lines of about `bytes` bytes.
+fn spans(text: &[u8], bytes: usize) -> Vec<&[u8]> {
+    let mut spans = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let least = bytes.clamp(1, rest.len()) - 1;
+        let end = memchr(b'\n', &rest[least..]).map_or(rest.len(), |found| least + found + 1);
+        let (span, after) = rest.split_at(end);
+        spans.push(span);
+        rest = after;
+    }
+    spans
+}
+
+/// The lines of a text, without their line feeds.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n')
+}
+
+/// Whether a line has something else than blanks and a comment.
+fn has_numbers(line: &[u8]) -> bool {
+    !matches!(line.iter().find(|byte| !is_blank(**byte)), None | Some(b'#' | b'%' | b'\r'))
+}
+
+/// Counts of lines.
+struct Lines {
+    all: u64,
+    with_numbers: usize,
+}
+
+impl Lines {
+    fn of(span: &[u8]) -> Self {
+        let mut counts = Self { all: 0, with_numbers: 0 };
+        let mut begin = 0;
+        let last = (!span.ends_with(b"\n")).then_some(span.len());
+        for end in memchr_iter(b'\n', span).chain(last) {
+            counts.all += 1;
+            counts.with_numbers += usize::from(has_numbers(&span[begin..end]));
+            begin = end + 1;
+        }
+        counts
+    }
+}
+
+type Refused = (u64, Refusal);
+
+/// The form of the first line with numbers.
+fn first_form<T: Scalar>(
+    source: &str,
+    text: &[u8],
+    finite: bool,
+) -> Result<std::result::Result<Form, Refused>> {
+    let nothing =
+        || Error::input(Place { source: source.into(), line: None, column: None }, "the file has no numbers");
+    let first = lines(text).enumerate().find(|(_, line)| has_numbers(line));
+    let (index, line) = first.ok_or_else(nothing)?;
+    let number = index as u64 + 1;
+    if line.trim_ascii_start().starts_with(b"<") {
+        return Err(Error::input(Place::line(source, number), LOOKS_LIKE_HTML));
+    }
+    let separator = if memchr(b',', line).is_some() { Separator::Comma } else { Separator::Blanks };
+    let form = Form { separator, columns: 0, line: number, finite };
+    let mut columns = 0;
+    let parsed = careful_numbers::<T>(line, form, &mut Tally::default(), |_, _| columns += 1);
+    Ok(parsed.map(|()| Form { columns, ..form }).map_err(|why| (number, why)))
+}
+
+/// The first line whose number of words is another than that of the first line.
+fn first_ragged_line(text: &[u8], form: Form) -> Refused {
+    let ragged = lines(text).enumerate().filter(|(_, line)| has_numbers(line)).find_map(|(index, line)| {
+        let count = match form.separator {
+            Separator::Blanks => words(line.strip_suffix(b"\r").unwrap_or(line)).count(),
+            Separator::Comma => memchr_iter(b',', line).count() + 1,
+        };
+        (count != form.columns).then(|| (index as u64 + 1, other_count(count, form)))
+    });
+    ragged.unwrap_or_else(|| (form.line, changed()))
+}
+
+fn other_count(count: usize, form: Form) -> Refusal {
+    let Form { columns, line, .. } = form;
+    let found = counted(count as u64, "number", "numbers");
+    format!("the line has {found} but line {line} has {columns}; all rows of a matrix are equally long")
+        .into()
+}
+
+/// The numbers of a span differ from those that were counted.
+fn changed() -> Refusal {
+    "the file changed while it was read; read it again when it is complete".to_string().into()
+}
+
+/// Parses all lines of a span. `numbers` has room for exactly the lines that were counted.
+fn parse_span<T: Scalar>(span: &[u8], form: Form, numbers: &mut [T]) -> std::result::Result<Tally, Refused> {
+    let mut tally = Tally::default();
+    let mut rows = numbers.chunks_exact_mut(form.columns);
+    let (mut at, mut line_number) = (0, 0);
+    while at < span.len() {
+        line_number += 1;
+        let end = memchr(b'\n', &span[at..]).map_or(span.len(), |length| at + length);
+        let line = &span[at..end];
+        at = end + 1;
+        if !has_numbers(line) {
+            check_skipped(line).map_err(|why| (line_number, why))?;
+            continue;
+        }
+        let row = rows.next().ok_or_else(|| (line_number, changed()))?;
+        if !fast_line(line, form.separator, row) {
+            careful_line(line, form, &mut tally, row).map_err(|why| (line_number, why))?;
+        }
+    }
+    match rows.next() {
+        None => Ok(tally),
+        Some(_) => Err((line_number, changed())),
+    }
+}
+
+fn is_comment(line: &[u8]) -> bool {
+    matches!(line.iter().find(|byte| !is_blank(**byte)), Some(b'#' | b'%'))
+}
+
+/// Refuses a carriage return within a line of blanks.
+fn check_skipped(line: &[u8]) -> std::result::Result<(), Refusal> {
+    if is_comment(line) { Ok(()) } else { trim(line).map(drop).map_err(Refusal::from) }
+}
+
+/// Parses a line that is spelled plainly; `false` if it is not, or if it has another number of values.
+#[inline]
+fn fast_line<T: Scalar>(line: &[u8], separator: Separator, row: &mut [T]) -> bool {
+    let skip_blanks = |mut at: usize| {
+        while line.get(at).is_some_and(|byte| is_blank(*byte)) {
+            at += 1;
+        }
+        at
+    };
+    let mut at = skip_blanks(0);
+    let last = row.len() - 1;
+    for (column, number) in row.iter_mut().enumerate() {
+        let Some((value, end)) = fast_real::<T>(line, at) else { return false };
+        *number = value;
+        at = skip_blanks(end);
+        if column == last {
+            break;
+        }
+        match separator {
+            Separator::Blanks if at == end => return false,
+            Separator::Blanks => {}
+            Separator::Comma if line.get(at) != Some(&b',') => return false,
+            Separator::Comma => at = skip_blanks(at + 1),
+        }
+    }
+    at == line.len() || line[at..] == *b"\r"
+}
+
+fn careful_line<T: Scalar>(
+    line: &[u8],
+    form: Form,
+    tally: &mut Tally,
+    row: &mut [T],
+) -> std::result::Result<(), Refusal> {
+    let mut count = 0;
+    careful_numbers(line, form, tally, |column, value| {
+        count += 1;
+        if let Some(number) = row.get_mut(column) {
+            *number = value;
+        }
+    })?;
+    if count == row.len() { Ok(()) } else { Err(other_count(count, form)) }
+}
+
+/// Calls `take` with the column and value of each number of a line.
+fn careful_numbers<T: Scalar>(
+    line: &[u8],
+    form: Form,
+    tally: &mut Tally,
+    mut take: impl FnMut(usize, T),
+) -> std::result::Result<(), Refusal> {
+    check_text(line)?;
+    let trimmed = trim(line)?;
+    let mut number = |column: usize, word: &[u8]| {
+        // Words are parts of the line.
+        let at = Some(word.as_ptr() as usize - line.as_ptr() as usize);
+        let refuse = |reason: String| Refusal { reason, at };
+        if word.len() > LONGEST_LINE {
+            let reason = "a number this long overflows, or separators are missing";
+            return Err(refuse(format!("the number is longer than {LONGEST_LINE} bytes; {reason}")));
+        }
+        let value = careful_value(Field::Real, false, form.finite, word, tally).map_err(refuse)?;
+        take(column, value);
+        Ok(())
+    };
+    match form.separator {
+        Separator::Blanks => words(trimmed).enumerate().try_for_each(|(column, word)| number(column, word)),
+        Separator::Comma => {
+            trimmed.split(|byte| *byte == b',').enumerate().try_for_each(|(column, field)| {
+                let word = trim(field)?;
+                let mut found = words(word);
+                match (found.next(), found.next()) {
+                    (None, _) => {
+                        Err(format!("number {} is missing: no digit is before or after a comma", column + 1)
+                            .into())
+                    }
+                    (Some(_), Some(second)) => Err(Refusal {
+                        reason: format!(
+                            "a comma is missing before {}; line {} separates numbers by commas",
+                            shown(second),
+                            form.line
+                        ),
+                        at: Some(second.as_ptr() as usize - line.as_ptr() as usize),
+                    }),
+                    (Some(word), None) => number(column, word),
+                }
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! Text is read as each number alone would be, whatever the spans; damaged text is refused by line.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(text: &str) -> Result<TextMatrix<f64>> {
+    read_bytes("a.txt", text.as_bytes(), &ReadOptions::default(), SPAN_BYTES)
+}
+
+fn rows(matrix: &TextMatrix<f64>) -> Vec<Vec<f64>> {
+    (0..matrix.values.rows()).map(|row| matrix.values.row(row).to_vec()).collect()
+}
+
+#[test]
+fn blanks_or_commas_separate_numbers_of_any_spelling() {
+    let expected = vec![vec![1.0, -2.5e-3, 300.0], vec![0.0, 5.0, 0.5]];
+    for text in [
+        "1 -2.5e-3 3.0E+002\n0 5. .5\n",
+        "1,-2.5e-3,3.0E+002\n0,5.,.5",
+        "# a comment\r\n\r\n  1 ,\t-2.5D-3 , 3e2  \r\n% another\r\n0.0e0,+5,0.5\r\n\r\n",
+        "\u{feff}1\t-0.0025\t300\n\n\n0\t5\t5e-1",
+    ] {
+        assert_eq!(rows(&read(text).unwrap()), expected, "{text:?}");
+    }
+    assert_eq!(rows(&read("7").unwrap()), [[7.0]]);
+}
+
+#[test]
+fn damaged_text_is_refused_by_line_and_column() {
+    for (text, message) in [
+        ("", "a.txt: the file has no numbers"),
+        ("\n# only a comment\n \r\n", "a.txt: the file has no numbers"),
+        ("<html>\n", "a.txt:1: this looks like HTML, not a matrix; fetch the matrix file itself"),
+        (
+            "1 2\n3\n",
+            "a.txt:2: the line has 1 number but line 1 has 2; all rows of a matrix are equally long",
+        ),
+        (
+            "1 2\n\n3 4 5\n",
+            "a.txt:3: the line has 3 numbers but line 1 has 2; all rows of a matrix are equally long",
+        ),
+        (
+            "1,2\n3\n",
+            "a.txt:2: the line has 1 number but line 1 has 2; all rows of a matrix are equally long",
+        ),
+        ("1,2\n3,\n", "a.txt:2: number 2 is missing: no digit is before or after a comma"),
+        ("1,,2\n", "a.txt:1: number 2 is missing: no digit is before or after a comma"),
+        ("1,2 3\n", "a.txt:1:5: a comma is missing before '3'; line 1 separates numbers by commas"),
+        ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
+        ("time value\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
+        ("1 2\n3 4z\n", "a.txt:2:3: value '4z' is not a number"),
+        ("1 1.5-102\n", "a.txt:1:3: value '1.5-102' is not a number; an exponent needs its E"),
+        (
+            "1 0x1p3\n",
+            "a.txt:1:3: value '0x1p3' is not a number; hexadecimal numbers are not part of the format",
+        ),
+        ("1\n1e400\n", "a.txt:2:1: value '1e400' overflows f64"),
+        (
+            "1\r2\r",
+            "a.txt:1: a carriage return (CR) alone is not a line end; convert the file to LF line ends",
+        ),
+        ("1 \u{0}2\n", "a.txt:1: there is a NUL byte among the entries; the file is damaged"),
+        ("1 2\n3 é\n", "a.txt:2: byte 0xc3 is not text; the file is damaged"),
+        ("1 2 # end\n", "a.txt:1:5: value '#' is not a number"),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), message, "{text:?}");
+    }
+    let long = format!("1 {}\n", "1".repeat(5000));
+    assert!(read(&long).unwrap_err().to_string().contains("longer than 4096 bytes"));
+}
+
+#[test]
+fn values_that_are_not_finite_and_too_small_ones_are_noted() {
+    let text = "nan inf\n-Infinity 1e-400\n";
+    let read_text = read(text).unwrap();
+    assert!(read_text.values.row(0)[0].is_nan() && read_text.values.row(1)[0] == f64::NEG_INFINITY);
+    assert_eq!(read_text.notes, ["3 values are not finite", "1 value below the smallest number became zero"]);
+    let options = ReadOptions { finite: true, ..ReadOptions::default() };
+    let error = read_bytes::<f64>("a.txt", text.as_bytes(), &options, SPAN_BYTES).unwrap_err();
+    assert_eq!(error.to_string(), "a.txt:1:1: value 'nan' is not finite, and --finite refuses it");
+    let error = read_bytes::<f32>("a.txt", b"1 1e39", &ReadOptions::default(), SPAN_BYTES).unwrap_err();
+    assert_eq!(error.to_string(), "a.txt:1:3: value '1e39' overflows f32; use --dtype f64");
+}
+
+#[test]
+fn a_matrix_beyond_the_limit_is_refused_before_it_is_allocated() {
+    let options = ReadOptions { memory_limit_bytes: 47, ..ReadOptions::default() };
+    let error = read_bytes::<f64>("a.txt", b"1 2 3\n4 5 6\n", &options, SPAN_BYTES).unwrap_err();
+    assert!(error.to_string().starts_with("a.txt with 2 × 3 numbers needs 48"), "{error}");
+    // One long line and many short ones: the product of rows and columns exceeds any memory.
+    let text = "1 ".repeat(1 << 20) + "\n" + &"1\n".repeat(1 << 20);
+    let error = read(&text).unwrap_err();
+    assert!(
+        error.to_string().starts_with("a.txt:2: the line has 1 number but line 1 has 1048576"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_regular_file_is_read_and_a_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.txt");
+    std::fs::write(&path, "1 2\n3 4\n").unwrap();
+    let found = read_text::<f32>(&path, &ReadOptions::default()).unwrap();
+    assert_eq!(found.values.data(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(read_text::<f32>(folder.path(), &ReadOptions::default()).unwrap_err().exit_code(), 3);
+    let dense = crate::matrix::io::read_dense::<f64>(&path, &ReadOptions::default()).unwrap();
+    assert_eq!((dense.values.k(), dense.format), (2, crate::matrix::io::ArrayFormat::Text));
+}
+
+/// A number as text, in one of many spellings.
+fn spelled() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<f64>().prop_filter("finite", |value| value.is_finite()).prop_map(|value| format!("{value:e}")),
+        (-1e6..1e6f64, 0usize..12).prop_map(|(value, digits)| format!("{value:.digits$}")),
+        (-1e6..1e6f64, 0usize..18).prop_map(|(value, digits)| format!("{value:.digits$E}")),
+        any::<i32>().prop_map(|value| format!("{value:+}")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn every_number_is_the_nearest_double_whatever_the_spans(
+        numbers in (1usize..6).prop_flat_map(|columns| {
+            prop::collection::vec(prop::collection::vec(spelled(), columns), 1..12)
+        }),
+        separator in prop_oneof![Just(" "), Just("\t "), Just(","), Just(" , ")],
+        end in prop_oneof![Just("\n"), Just("\r\n"), Just("\n# x 1\n"), Just("\n\n")],
+        span_bytes in 1usize..200,
+    ) {
+        let text: String = numbers.iter().map(|row| row.join(separator) + end).collect();
+        let found = read_bytes::<f64>("a.txt", text.as_bytes(), &ReadOptions::default(), span_bytes).unwrap();
+        let expected: Vec<Vec<u64>> =
+            numbers.iter().map(|row| row.iter().map(|word| word.parse::<f64>().unwrap().to_bits()).collect()).collect();
+        let bits: Vec<Vec<u64>> =
+            rows(&found).iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect();
+        prop_assert_eq!(bits, expected);
+    }
+
+    #[test]
+    fn damaged_text_gives_the_same_outcome_for_all_spans_and_never_panics(
+        text in "([-+0-9.eE, \t\r#%nx]{0,12}\n){0,8}", span_bytes in 1usize..60,
+    ) {
+        let outcome = |span_bytes| {
+            read_bytes::<f32>("a.txt", text.as_bytes(), &ReadOptions::default(), span_bytes)
+                .map(|found| found.values.data().iter().map(|value| value.to_bits()).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
+        };
+        prop_assert_eq!(outcome(span_bytes), outcome(SPAN_BYTES));
+    }
+}
