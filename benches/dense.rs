@@ -54,14 +54,15 @@ fn products<T: rowloom::kernel::cpu::Kernels + rowloom::kernel::gemm::PackedProd
     for n in [512, 1024, 2048] {
         let (a, b) = (MultiVector::<T>::random(n, n, 1).unwrap(), MultiVector::<T>::random(n, n, 2).unwrap());
         let mut c = MultiVector::<T>::zeros(n, n).unwrap();
-        for (name, multiply) in
-            [("cpu_gemm", multiply_packed::<T> as fn(_, _, _, _) -> _), ("cpu_gemm_rows", multiply_rows::<T>)]
-        {
-            let seconds =
-                shortest(7, || multiply(scaling(1.0, 0.0), a.view(), b.view(), c.view_mut()).unwrap());
+        let report = |name: &str, seconds: f64| {
             let rate = 2.0 * (n as f64).powi(3) / seconds * 1e-9;
             println!("{name} {} n = {n}: {:.2} ms, {rate:.1} GFLOP/s", T::DTYPE, seconds * 1e3);
-        }
+        };
+        let plain = scaling(1.0, 0.0);
+        let seconds = shortest(7, || multiply_packed(plain, a.view(), b.view(), c.view_mut()).unwrap());
+        report("cpu_gemm", seconds);
+        let seconds = shortest(7, || multiply_rows(plain, a.view(), b.view(), c.view_mut()).unwrap());
+        report("cpu_gemm_rows", seconds);
     }
 }
 

@@ -64,8 +64,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let gpus: Vec<String> =
         devices.into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
     if gpus.is_empty() {
-        let reason =
-            "the CPU has no memory of its own to copy to; name a GPU, such as --devices cuda:0, or emu:0";
+        let reason = "the CPU uses the host's memory, so nothing is copied to it; name a GPU with --devices";
         return Err(Error::Device { device: "cpu".into(), reason: reason.into() });
     }
     session.interrupt.defer();
@@ -106,6 +105,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         write_file(file, svg(&figure(&all)).as_bytes())?;
     }
     let report = Report::new("bench")
+        .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", json!({"subject": WORD, "largest": arguments.largest}))
         .with("transfers", &all);
@@ -127,8 +127,7 @@ fn show(measured: &Measured, console: &Console) -> Result<()> {
         console
             .note("an emulated device copies within the host's memory; these figures are not those of a GPU");
     }
-    let headings =
-        ["direction", "bytes", "pageable", "staged", "registered", "write-combined", "fastest copy"];
+    let headings = ["direction", "bytes", "pageable", "staged", "registered", "write-combined", "time"];
     let mut table = Table::columns(headings, &[1, 2, 3, 4, 5, 6]);
     for direction in Direction::ALL {
         let rows = measured.copies.iter().filter(|time| time.direction == direction);

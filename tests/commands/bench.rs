@@ -299,3 +299,44 @@ fn a_kernel_that_fails_ends_with_the_devices_code() {
     place.write("small.mtx", SMALL);
     place.fail("bench small.mtx -k 1 --devices emu:0?lost_at_operation=3", 4, "emu:0");
 }
+
+#[test]
+fn transfers_are_measured_for_every_kind_of_memory_and_direction() {
+    let place = Place::new();
+    let words = "bench transfers --devices emu:0 --largest 64KiB";
+    let output = place.succeed(&format!("{words} --csv copies.csv --svg copies.svg"));
+    assert!(output.stderr.contains("not those of a GPU"), "{}", output.stderr);
+    assert!(output.stdout.lines().all(|line| line.chars().count() <= 80), "{}", output.stdout);
+    let csv = place.read("copies.csv");
+    let rows: Vec<&str> = csv.lines().filter(|line| line.starts_with("\"emu:0\"")).collect();
+    // Four kinds of memory, three directions, 1, 4, 16 and 64 KiB.
+    assert_eq!(rows.len(), 4 * 3 * 4, "{csv}");
+    let svg = place.read("copies.svg");
+    for kind in ["pageable", "staged", "registered", "write-combined"] {
+        assert!(svg.contains(kind) && output.stdout.contains(kind), "{kind}");
+        assert_eq!(rows.iter().filter(|row| row.contains(&format!(",{kind},"))).count(), 12);
+    }
+    assert!(svg.contains("not those of a GPU"));
+    let report = place.json(&format!("{words} --json"));
+    let measured = &report["transfers"][0];
+    assert_eq!(
+        (measured["emulated"].as_bool(), measured["link_gb_per_s"].clone()),
+        (Some(true), Value::Null)
+    );
+    assert!(
+        measured["copies"].as_array().unwrap().iter().all(|copy| copy["gb_per_s"].as_f64().unwrap() > 0.0)
+    );
+}
+
+#[test]
+fn transfers_refuse_flags_of_kernels_and_devices_without_memory() {
+    let place = Place::new();
+    place.fail("bench transfers --devices emu:0 --kernels csr_scalar_v3", 2, "--kernels is about kernels");
+    place.fail("bench transfers --devices emu:0 -k 3", 2, "-k is about kernels");
+    place.fail("bench transfers --devices cpu", 4, "nothing is copied to it");
+    place.fail(
+        "bench gen:stencil5,n=30 --devices cpu --svg a.svg",
+        2,
+        "--svg is for `rowloom bench transfers` only",
+    );
+}
