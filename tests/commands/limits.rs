@@ -1,6 +1,7 @@
 //! Limits: memory that damaged headers ask for, inputs that outputs must not replace, values that are not finite.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::skip::skip;
 use crate::support::Place;
@@ -183,6 +184,8 @@ fn a_limit_of_the_file_size_is_an_output_that_cannot_be_written() {
 
 #[test]
 fn the_environment_does_not_start_threads() {
+    /// More threads than a machine has.
+    const ASKED: usize = 1000;
     let place = Place::new();
     place.succeed("generate stencil5,n=40 a.rlm");
     place.succeed("plan a.rlm -k 2 --devices cpu --save plan");
@@ -190,9 +193,23 @@ fn the_environment_does_not_start_threads() {
         "run a.rlm -k 2 --plan plan --threads 1",
         "bench a.rlm -k 2 --kernels cpu_csr --repeat 1 --devices cpu",
     ] {
-        let mut command = place.command(words);
-        let output = command.env("RAYON_NUM_THREADS", "60000").output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        let mut child = place
+            .process(words)
+            .env("RAYON_NUM_THREADS", ASKED.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let tasks = format!("/proc/{}/task", child.id());
+        let mut most_threads = 0;
+        let status = loop {
+            most_threads = most_threads.max(std::fs::read_dir(&tasks).map_or(0, Iterator::count));
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(status.code(), Some(0), "{words}");
+        assert!((1..ASKED).contains(&most_threads), "{words}: {most_threads} threads");
     }
 }
 
