@@ -36,6 +36,8 @@ pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Dev
         check_products::<f64>(&mut subject, shape, factors);
         check_products::<f32>(&mut subject, shape, factors);
     }
+    check_negative_zero::<f64>(&mut subject);
+    check_negative_zero::<f32>(&mut subject);
     for (rows, columns, padding, block_rows) in [
         (0, 3, 0, 64),
         (3, 0, 0, 64),
@@ -50,6 +52,20 @@ pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Dev
     ] {
         check_sums::<f64>(&mut subject, (rows, columns, padding), block_rows);
         check_sums::<f32>(&mut subject, (rows, columns, padding), block_rows);
+    }
+}
+
+/// A product that underflows to -0 is the whole sum: products of padding would make it +0.
+fn check_negative_zero<T: Scalar>(subject: &mut Subject<'_>) {
+    let number = |value: f64| MultiVector::from_fn(1, 1, |_, _| T::from_f64(value)).unwrap();
+    let tiny = T::SMALLEST.sqrt() / 2.0;
+    let (a, b) = (subject.rows(&number(-tiny)), subject.rows(&number(tiny)));
+    for info in GemmKernel::TABLE.iter().filter(|info| info.runs_on == Processor::Gpu) {
+        let c = subject.rows_like(&number(0.0));
+        let launch = EntryLaunch::gemm(info.kernel, (1.0, 0.0), a, b, c).unwrap();
+        subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+        let found = subject.download::<T>(c)[0].to_f64();
+        assert_eq!(found.to_bits(), (-0.0f64).to_bits(), "{} {}", info.name, T::DTYPE);
     }
 }
 

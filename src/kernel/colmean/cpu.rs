@@ -9,7 +9,7 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVectorView, Scalar};
 
 /// Bytes of a row that a task reads: long enough for the memory's prefetchers, short enough that the sums stay in the cache.
-const TILE_BYTES: usize = 4096;
+const TILE_BYTES: usize = 8192;
 
 /// The partial results of the blocks of X, whose first row is the first row of a block: for each block a row of `sums`, and one of
 /// `deviations` if it is wanted. Runs on the threads of the current pool.

@@ -68,7 +68,7 @@ proptest! {
 #[test]
 fn several_tiles_of_columns_agree_with_the_reference() {
     agrees_with_the_reference::<f64>(70, 1100, 3, 64);
-    agrees_with_the_reference::<f32>(130, 1100, 0, 128);
+    agrees_with_the_reference::<f32>(130, 2100, 0, 128);
 }
 
 #[test]

@@ -16,8 +16,10 @@ use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 const PANEL_DEPTH: usize = 256;
 /// Columns of a panel of B.
 const PANEL_COLUMNS: usize = 64;
-/// Rows of C of a task.
-const TASK_ROWS: usize = 64;
+/// Fewest and most rows of C of a task. Each task packs B itself, which takes less time than the products of many rows.
+const TASK_ROWS: (usize, usize) = (16, 256);
+/// Tasks per thread, so that threads end at about the same time.
+const TASKS_PER_THREAD: usize = 4;
 
 /// `C = alpha A B + beta C` in canonical order, on the threads of the current pool.
 pub fn multiply_rows<T: Kernels>(
@@ -31,9 +33,11 @@ pub fn multiply_rows<T: Kernels>(
     if rows == 0 || columns == 0 {
         return Ok(());
     }
-    c.data_mut().par_chunks_mut(TASK_ROWS * ldc).enumerate().for_each(|(task, c)| {
-        let begin = task * TASK_ROWS;
-        let a = a.rows_in(begin..(begin + TASK_ROWS).min(rows));
+    let tasks = TASKS_PER_THREAD * rayon::current_num_threads();
+    let task_rows = (rows / tasks).next_multiple_of(TASK_ROWS.0).clamp(TASK_ROWS.0, TASK_ROWS.1);
+    c.data_mut().par_chunks_mut(task_rows * ldc).enumerate().for_each(|(task, c)| {
+        let begin = task * task_rows;
+        let a = a.rows_in(begin..(begin + task_rows).min(rows));
         let mut panel = vec![T::ZERO; PANEL_DEPTH.min(b.rows()) * PANEL_COLUMNS.min(columns)];
         let mut sums = vec![T::ZERO; a.rows() * PANEL_COLUMNS.min(columns)];
         for first in (0..columns).step_by(PANEL_COLUMNS) {
