@@ -11,8 +11,9 @@ use rowloom::kernel::{KernelId, Processor, Schedule};
 use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
 use rowloom::runtime::Pool;
+use rowloom::work::ChunkRows;
 use rowloom::work::spmm::cost::{choose, eligible};
-use rowloom::work::{ChunkRows, Features, Work};
+use rowloom::work::spmm::{Features, Spmm};
 
 const MATRICES: [&str; 6] = [
     "stencil27,n=100",
@@ -44,7 +45,7 @@ fn main() -> rowloom::Result<()> {
     println!("{:<32} {:>10} {:>10} {:>10} {:>8}", "matrix", "features", "choice", "product", "share");
     for spec in MATRICES {
         let matrix: Csr<f64> = pool.install(|| generate(spec, 1, u64::MAX))?.matrix;
-        let work = Work::spmm(&matrix.view(), K)?;
+        let work = Spmm::new(&matrix.view(), K)?;
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let features = pool.install(|| Features::of(&work, &all));
         let features_ms = pool.install(|| {

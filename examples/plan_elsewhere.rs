@@ -26,11 +26,18 @@ fn main() -> rowloom::Result<()> {
         println!("{reason}");
     }
     for device in &plan.devices {
-        println!("{}: {} chunks, {} rows, {} nonzeros", device.name, device.chunks, device.rows, device.nnz);
+        println!(
+            "{}: {} chunks, {} rows, {} nonzeros",
+            device.name, device.chunks, device.rows, device.size.entries
+        );
     }
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let kernel = plan.kernel_on(chunk, chunk.home).name();
-        println!("chunk {index}: {} nonzeros with {kernel}, {:.1} µs", chunk.nnz, chunk.predicted_s * 1e6);
+        println!(
+            "chunk {index}: {} nonzeros with {kernel}, {:.1} µs",
+            chunk.size.entries,
+            chunk.predicted_s * 1e6
+        );
     }
 
     let report = Simulated::new(&plan)?.run()?;

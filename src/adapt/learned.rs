@@ -118,7 +118,7 @@ mod tests {
 
     fn key() -> LearnedKey {
         LearnedKey {
-            matrix: Fingerprint { rows: 5, cols: 6, nnz: 7, row_pointers: "0011".into() },
+            matrix: Fingerprint { kind: "spmm".into(), rows: 5, cols: 6, entries: 7, hash: "0011".into() },
             k: 8,
             dtype: Dtype::F64,
             threads: 2,

@@ -5,7 +5,6 @@
 //! Products are never computed for measurement alone: the first products of a user run on the CPU while the GPUs are opened, then on
 //! the GPUs, then on both, as far as the products that remain pay for each change ([`Course`]).
 
-mod calibration;
 mod course;
 #[cfg(test)]
 mod fixture;
@@ -15,7 +14,6 @@ mod refinement;
 mod sharing;
 mod tuning;
 
-pub use calibration::{KernelFit, calibration_cases, fit_device, least_gb_per_s};
 pub use course::{Alternative, Course, Processors};
 pub use learned::{Learned, LearnedKey};
 pub use rates::{Resolved, restricted_to, scale_times};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cost::{Correction, HostRates, Profile};
-use crate::kernel::Processor;
+use crate::kernel::{KernelId, Processor};
 use crate::plan::{DeviceSpec, PlanRequest};
 
 /// The devices that may compute, and the memory they share.
@@ -29,17 +29,20 @@ pub fn restricted_to<'a>(request: &PlanRequest<'a>, processor: Processor) -> Opt
     (!restricted.devices.is_empty()).then_some(restricted)
 }
 
-/// Multiplies the predicted times of a device by a factor: all kernels of a CPU, kernels and copies of a GPU. Below 1 it is faster.
-pub fn scale_times(profile: &mut Profile, factor: f64) {
+/// Multiplies the predicted times of a device by a factor: the kernels of a CPU, kernels and copies of a GPU. Below 1 it is faster.
+/// `of_cpu` are the CPU kernels of the job.
+pub fn scale_times(profile: &mut Profile, of_cpu: &[KernelId], factor: f64) {
     match profile.processor {
         Processor::Gpu => *profile = profile.scaled(factor),
         Processor::Cpu => {
             let known = std::mem::take(&mut profile.corrections);
             let before =
                 |kernel| known.iter().find(|known| known.kernel == kernel).map_or(1.0, |known| known.factor);
-            let kernels = crate::work::spmm::cost::eligible(Processor::Cpu).iter();
-            let corrected =
-                kernels.map(|&kernel| Correction { kernel, variant: None, factor: before(kernel) * factor });
+            let corrected = of_cpu.iter().map(|&kernel| Correction {
+                kernel,
+                variant: None,
+                factor: before(kernel) * factor,
+            });
             profile.corrections = corrected.collect();
         }
     }
@@ -69,8 +72,9 @@ mod tests {
             plan.devices.iter().find(|device| device.name == "cpu").map_or(0, |device| device.rows)
         };
         let (before_s, before) = (alone_s(&request), rows(&request));
-        scale_times(&mut request.devices[0].profile, 1.5);
-        scale_times(&mut request.devices[0].profile, 2.0);
+        let of_cpu = request.work.kernels(Processor::Cpu);
+        scale_times(&mut request.devices[0].profile, of_cpu, 1.5);
+        scale_times(&mut request.devices[0].profile, of_cpu, 2.0);
         assert!((alone_s(&request) / before_s - 3.0).abs() < 1e-9, "corrections multiply");
         assert!(rows(&request) < before, "{} rows of {before}", rows(&request));
     }

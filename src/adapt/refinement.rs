@@ -34,7 +34,7 @@ pub fn kernel_ratios(
         sum.0 += ns as f64 * 1e-9;
         sum.1 += match on.profile.processor {
             Processor::Cpu => chunk.predicted_s,
-            Processor::Gpu => on.profile.form_s(&form, &chunk.features, plan.k, plan.dtype),
+            Processor::Gpu => chunk.kernel_s(&on.profile, plan.k, plan.dtype),
         };
     }
     let ratio = |((device, kernel), (measured_s, predicted_s)): ((usize, KernelId), (f64, f64))| {

@@ -5,6 +5,7 @@ use super::rates::scale_times;
 use crate::cost::HostRates;
 use crate::error::Seconds;
 use crate::graph::DeviceId;
+use crate::kernel::Processor;
 use crate::plan::{Plan, PlanRequest};
 
 /// Step by which the bandwidth of the host's memory is raised to match a measurement.
@@ -41,6 +42,7 @@ pub fn corrected_by<'a>(
     observed: &Observation,
 ) -> (PlanRequest<'a>, Vec<String>) {
     let (mut corrected, mut words) = (request.clone(), Vec::new());
+    let of_cpu = request.work.kernels(Processor::Cpu);
     // The last product may have been slower or faster than usual, on all devices.
     let usual = observed.steady_state_s / observed.product_s;
     for (index, (device, seen)) in plan.devices.iter().zip(&observed.devices).enumerate() {
@@ -53,7 +55,7 @@ pub fn corrected_by<'a>(
             continue;
         }
         for spec in corrected.devices.iter_mut().filter(|spec| spec.name == device.name) {
-            scale_times(&mut spec.profile, ratio);
+            scale_times(&mut spec.profile, of_cpu, ratio);
         }
         let (predicted, measured) = (Seconds(usual * took_s / ratio), Seconds(usual * took_s));
         words.push(format!("{} predicted {predicted}, measured {measured}", device.name));
@@ -78,11 +80,13 @@ pub fn is_shared(plan: &Plan) -> bool {
     homes.any(on_host) && plan.chunks.iter().any(|chunk| !on_host(chunk.home))
 }
 
-/// The share of the nonzeros that two plans give to different devices.
+/// The share of the entries that two plans give to different devices.
 pub fn moved_share(one: &Plan, other: &Plan) -> f64 {
-    let all = one.devices.iter().map(|device| device.nnz).sum::<u64>().max(1) as f64;
-    let of = |device: &str| other.devices.iter().find(|other| other.name == device).map_or(0, |on| on.nnz);
-    let differ = one.devices.iter().map(|device| device.nnz.abs_diff(of(&device.name)));
+    let all = one.devices.iter().map(|device| device.size.entries).sum::<u64>().max(1) as f64;
+    let of = |device: &str| {
+        other.devices.iter().find(|other| other.name == device).map_or(0, |on| on.size.entries)
+    };
+    let differ = one.devices.iter().map(|device| device.size.entries.abs_diff(of(&device.name)));
     differ.sum::<u64>() as f64 / (2.0 * all)
 }
 
@@ -91,12 +95,11 @@ mod tests {
     use super::super::fixture::cpu_and_h200;
     use super::super::rates::restricted_to;
     use super::*;
-    use crate::kernel::Processor;
     use crate::matrix::{Csr, generate};
     use crate::plan::{Mode, make};
 
     #[test]
-    fn moved_nonzeros_are_counted_once() {
+    fn moved_entries_are_counted_once() {
         let matrix: Csr<f64> = generate("stencil27,n=60", 1, 1 << 30).unwrap().matrix;
         let view = matrix.view();
         let mut request = cpu_and_h200(&view);

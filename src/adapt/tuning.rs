@@ -10,8 +10,7 @@ use crate::cost::{Correction, Form, Profile};
 use crate::files;
 use crate::kernel::KernelId;
 use crate::matrix::Dtype;
-use crate::work::spmm::cost::eligible;
-use crate::work::{Features, Fingerprint};
+use crate::work::{Facts, Fingerprint};
 
 /// Number of kernels to time, with all forms of each.
 pub const KERNELS_TO_TIME: usize = 3;
@@ -33,30 +32,37 @@ pub struct Tuned {
     pub forms: Vec<(Form, f64)>,
 }
 
-/// The kernels that are predicted fastest on rows with these features.
-pub fn kernels_to_time(profile: &Profile, features: &Features, k: u64, dtype: Dtype) -> Vec<KernelId> {
+/// Those of `kernels` that are predicted fastest on these rows.
+pub fn kernels_to_time(
+    profile: &Profile,
+    kernels: &[KernelId],
+    rows: &Facts,
+    k: u64,
+    dtype: Dtype,
+) -> Vec<KernelId> {
     let fastest_s = |kernel: KernelId| {
         let forms = Form::all(kernel, dtype, k, profile.compiles);
-        let usable = forms.into_iter().filter(|form| form.supports(features));
-        usable.map(|form| profile.form_s(&form, features, k, dtype)).fold(f64::INFINITY, f64::min)
+        let usable = forms.into_iter().filter(|form| rows.suit(form));
+        usable.map(|form| rows.kernel_s(profile, &form, k, dtype)).fold(f64::INFINITY, f64::min)
     };
     let mut kernels: Vec<(KernelId, f64)> =
-        eligible(profile.processor).iter().map(|&kernel| (kernel, fastest_s(kernel))).collect();
+        kernels.iter().map(|&kernel| (kernel, fastest_s(kernel))).collect();
     kernels.retain(|(_, seconds)| seconds.is_finite());
     kernels.sort_by(|a, b| a.1.total_cmp(&b.1));
     kernels.into_iter().map(|(kernel, _)| kernel).take(KERNELS_TO_TIME).collect()
 }
 
-/// Measured forms get their measured times; the other forms get the worst ratio of measured to predicted time.
+/// Measured forms get their measured times; the other forms of `kernels` get the worst ratio of measured to predicted time.
 pub fn correct_profile(
     profile: &mut Profile,
-    features: &Features,
+    kernels: &[KernelId],
+    rows: &Facts,
     k: u64,
     dtype: Dtype,
     forms: &[(Form, f64)],
 ) {
     let plain = Profile { corrections: Vec::new(), ..profile.clone() };
-    let factor = |form: &Form, seconds: f64| seconds / plain.form_s(form, features, k, dtype).max(1e-12);
+    let factor = |form: &Form, seconds: f64| seconds / rows.kernel_s(&plain, form, k, dtype).max(1e-12);
     let worst = forms.iter().map(|(form, seconds)| factor(form, *seconds)).fold(1.0, f64::max);
     if forms.is_empty() {
         return;
@@ -66,8 +72,7 @@ pub fn correct_profile(
         variant: Some(form.variant),
         factor: factor(form, *seconds),
     });
-    let others =
-        eligible(plain.processor).iter().map(|&kernel| Correction { kernel, variant: None, factor: worst });
+    let others = kernels.iter().map(|&kernel| Correction { kernel, variant: None, factor: worst });
     profile.corrections = own.chain(others).collect();
 }
 
@@ -75,7 +80,7 @@ impl Tuned {
     /// The path of its file in a folder.
     fn path(&self, folder: &Path) -> PathBuf {
         let Self { matrix, k, dtype, device, threads, .. } = self;
-        let name = format!("{}-{k}-{}-{device}-{threads}.json", matrix.row_pointers, dtype.name());
+        let name = format!("{}-{k}-{}-{device}-{threads}.json", matrix.hash, dtype.name());
         folder.join("tuned").join(name)
     }
 
@@ -117,57 +122,57 @@ mod tests {
     use super::*;
     use crate::cost::preset;
     use crate::matrix::generate;
-    use crate::work::{ChunkRows, Work};
+    use crate::work::Work;
 
     const K: u64 = 8;
 
-    /// The profile of an H200, the features of a stencil, and the forms that would be timed on it.
-    fn forms() -> (Profile, Features, Vec<Form>) {
+    /// The profile of an H200, its kernels, facts about a stencil, and the forms that would be timed on it.
+    fn forms() -> (Profile, &'static [KernelId], Facts, Vec<Form>) {
         let matrix = generate::<f64>("stencil27,n=20", 1, 1 << 30).unwrap().matrix;
         let work = Work::spmm(&matrix.view(), K as usize).unwrap();
-        let features = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });
-        let profile = preset("h200").unwrap().gpus[0].clone();
-        let kernels = kernels_to_time(&profile, &features, K, Dtype::F64);
+        let (rows, profile) = (work.all_facts(), preset("h200").unwrap().gpus[0].clone());
+        let all = work.kernels(profile.processor);
+        let kernels = kernels_to_time(&profile, all, &rows, K, Dtype::F64);
         assert_eq!(kernels.len(), KERNELS_TO_TIME);
         let forms = kernels.iter().flat_map(|&kernel| Form::all(kernel, Dtype::F64, K, profile.compiles));
-        let forms = forms.filter(|form| form.supports(&features)).collect();
-        (profile, features, forms)
+        let forms = forms.filter(|form| rows.suit(form)).collect();
+        (profile, all, rows, forms)
     }
 
     #[test]
     fn measured_forms_get_their_times_and_the_others_the_worst_ratio() {
-        let (mut profile, features, forms) = forms();
+        let (mut profile, kernels, rows, forms) = forms();
         let plain = profile.clone();
-        let seconds = |form: &Form| plain.form_s(form, &features, K, Dtype::F64);
+        let seconds = |form: &Form| rows.kernel_s(&plain, form, K, Dtype::F64);
         let timed: Vec<(Form, f64)> = forms
             .iter()
             .enumerate()
             .map(|(index, form)| (*form, (1 + index) as f64 * seconds(form)))
             .collect();
-        correct_profile(&mut profile, &features, K, Dtype::F64, &[]);
+        correct_profile(&mut profile, kernels, &rows, K, Dtype::F64, &[]);
         assert_eq!(profile, plain, "without times nothing is corrected");
-        correct_profile(&mut profile, &features, K, Dtype::F64, &timed);
+        correct_profile(&mut profile, kernels, &rows, K, Dtype::F64, &timed);
         for (form, measured_s) in &timed {
-            let corrected_s = profile.form_s(form, &features, K, Dtype::F64);
+            let corrected_s = rows.kernel_s(&profile, form, K, Dtype::F64);
             assert!((corrected_s / measured_s - 1.0).abs() < 1e-9, "{form:?}");
         }
         let measured = |kernel: KernelId| forms.iter().any(|form| form.kernel == kernel);
-        let other = eligible(plain.processor).iter().copied().find(|&kernel| !measured(kernel)).unwrap();
+        let other = kernels.iter().copied().find(|&kernel| !measured(kernel)).unwrap();
         let other = Form::all(other, Dtype::F64, K, plain.compiles)[0];
-        let ratio = profile.form_s(&other, &features, K, Dtype::F64) / seconds(&other);
+        let ratio = rows.kernel_s(&profile, &other, K, Dtype::F64) / seconds(&other);
         assert!((ratio - timed.len() as f64).abs() < 1e-9, "{ratio}");
         // A second correction starts from the model again.
-        correct_profile(&mut profile, &features, K, Dtype::F64, &timed);
+        correct_profile(&mut profile, kernels, &rows, K, Dtype::F64, &timed);
         let (form, measured_s) = timed[0];
-        assert!((profile.form_s(&form, &features, K, Dtype::F64) / measured_s - 1.0).abs() < 1e-9);
+        assert!((rows.kernel_s(&profile, &form, K, Dtype::F64) / measured_s - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn stored_times_belong_to_one_product_on_one_device() {
         let folder = tempfile::tempdir().unwrap();
-        let forms: Vec<(Form, f64)> = forms().2.into_iter().map(|form| (form, 0.25)).collect();
+        let forms: Vec<(Form, f64)> = forms().3.into_iter().map(|form| (form, 0.25)).collect();
         let tuned = Tuned {
-            matrix: Fingerprint { rows: 5, cols: 6, nnz: 7, row_pointers: "0011".into() },
+            matrix: Fingerprint { kind: "spmm".into(), rows: 5, cols: 6, entries: 7, hash: "0011".into() },
             k: K,
             dtype: Dtype::F64,
             device: "h200".into(),

@@ -12,13 +12,12 @@ use super::report::{Report, machine_report};
 use super::reported_cases::{self, Names};
 use super::session::Session;
 use super::table::{Table, count, percent};
-use crate::adapt::{KernelFit, fit_device};
 use crate::cost::Model;
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::study::{self, CalibrationSettings};
 use crate::trace::Clock;
-use crate::work::spmm::cost::regressor_names;
+use crate::work::spmm::cost::{KernelFit, fit_device, regressor_names};
 
 /// Measures, fits and writes.
 pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {

@@ -12,7 +12,8 @@ use crate::error::{Bytes, Error, Result};
 use crate::files::{STANDARD_OUTPUT, Target};
 use crate::matrix::io::{ArrayFormat, Progress, cache, npy, npz_write, write};
 use crate::matrix::{Loaded, MatrixInfo, MultiVector, Scalar};
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::ChunkRows;
+use crate::work::spmm::{Features, Spmm};
 
 /// The format of a matrix file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl MatrixFile {
             MatrixFormat::Npz => npz_write::write_npz(&self.path, matrix, info, progress),
             MatrixFormat::Cache => {
                 let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-                let features = Features::of(&Work::spmm(matrix, 1)?, &all);
+                let features = Features::of(&Spmm::new(matrix, 1)?, &all);
                 let features =
                     serde_json::to_value(features).map_err(|error| Error::Internal(error.to_string()))?;
                 let info = MatrixInfo { features: Some(features), ..info.clone() };

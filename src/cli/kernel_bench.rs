@@ -18,7 +18,8 @@ use crate::study::{
     Sizes, Subject, Times, batch, bench_kernels, compulsory_bytes, subject,
 };
 use crate::trace::Clock;
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::ChunkRows;
+use crate::work::spmm::{Features, Spmm};
 
 /// Measured runs of cuSPARSE where `--repeat` is not given.
 const DEFAULT_CUSPARSE_REPEAT: u32 = 15;
@@ -130,7 +131,7 @@ impl<'a> KernelBench<'a> {
         let mut pythons = self.pythons(a);
         for (k, wants) in unmeasured {
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-            let work = Work::spmm(&a, k)?;
+            let work = Spmm::new(&a, k)?;
             let features = session.pool.install(|| Features::of(&work, &all));
             x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
             let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);

@@ -20,8 +20,9 @@ use crate::study::{
     BenchDevice, Expected, KernelNames, OracleCase, OracleSettings, REGRET_NOISE, Regret, Sizes, consult,
     subject, warm_up,
 };
+use crate::work::ChunkRows;
 use crate::work::spmm::cost::eligible;
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::spmm::{Features, Spmm};
 
 /// Seconds for timing all forms of a case, approximately.
 const CASE_SECONDS: f64 = 0.3;
@@ -100,7 +101,7 @@ fn measure_matrix<T: Kernels>(
             if arguments.k.first() == Some(&k) {
                 warm_up(&mut *subject, x.view())?;
             }
-            let work = Work::spmm(&a, k)?;
+            let work = Spmm::new(&a, k)?;
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
             let features = session.pool.install(|| Features::of(&work, &all));
             let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, profile.compiles);

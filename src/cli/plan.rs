@@ -176,7 +176,7 @@ fn chunk_json(plan: &Plan, chunk: &Chunk) -> Value {
         "row_start": row_start,
         "row_end": row_end,
         "segments": segments,
-        "nnz": chunk.nnz,
+        "nnz": chunk.size.entries,
         "device": name_of(plan, chunk.home),
         "floats_to": chunk.also.iter().map(|&device| name_of(plan, device)).collect::<Vec<_>>(),
         "kernel": kernel.name,

@@ -42,7 +42,7 @@ pub fn devices(plan: &Plan, wide: bool) -> Table {
         table.row([
             device.name.clone(),
             share(rows_of(plan, index), plan.matrix.rows),
-            share(device.nnz as f64, plan.matrix.nnz),
+            share(device.size.entries as f64, plan.matrix.entries),
             count(device.chunks),
             memory(device, wide),
             x_words(device, wide),
@@ -144,7 +144,7 @@ pub fn chunk_groups(plan: &Plan) -> (Table, usize) {
                 }
                 _ => format!("{}..{}", short(begin as u64), short(end as u64)),
             },
-            short(chunks.iter().map(|chunk| chunk.nnz).sum()),
+            short(chunks.iter().map(|chunk| chunk.size.entries).sum()),
             plan.kernel_on(from, from.home).name().into(),
             each,
         ]);
@@ -172,7 +172,7 @@ pub fn all_chunks(plan: &Plan) -> Table {
         table.row([
             count(index as u64),
             rows,
-            count(chunk.nnz),
+            count(chunk.size.entries),
             name_of(plan, chunk.home).into(),
             plan.kernel_on(chunk, chunk.home).name().into(),
             seconds(chunk.predicted_s),
@@ -188,7 +188,7 @@ pub fn kernels(plan: &Plan) -> Table {
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let kernel = plan.kernel_on(chunk, chunk.home).name();
         match largest.iter_mut().find(|(known, _)| *known == kernel) {
-            Some((_, best)) if plan.chunks[*best].nnz >= chunk.nnz => {}
+            Some((_, best)) if plan.chunks[*best].size.entries >= chunk.size.entries => {}
             Some((_, best)) => *best = index,
             None => largest.push((kernel, index)),
         }

@@ -11,7 +11,7 @@ use crate::error::{Error, Place, Result};
 use crate::files::read_regular;
 use crate::matrix::Dtype;
 use crate::study::forms_by_name;
-use crate::work::Features;
+use crate::work::spmm::Features;
 use crate::work::spmm::cost::{Reference, Sample};
 
 /// What is read of a report of `bench`, with `--oracle` or without.

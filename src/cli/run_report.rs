@@ -322,7 +322,7 @@ fn chunks<T: Scalar>(outcome: &Outcome<'_, T>, computed: &[Option<Computed>]) ->
             "row_start": row_start,
             "row_end": row_end,
             "segments": segments,
-            "nnz": chunk.nnz,
+            "nnz": chunk.size.entries,
             "device": outcome.device_name(device),
             "kernel": kernel.name,
             "format": kernel.format,
@@ -346,7 +346,7 @@ fn devices<T: Scalar>(
         let (mut rows, mut nnz) = (0, 0);
         for (chunk, done) in plan.chunks.iter().zip(computed) {
             if done.is_some_and(|done| done.device.0 == device) {
-                nnz += chunk.nnz;
+                nnz += chunk.size.entries;
                 rows += if matches!(chunk.rows, ChunkRows::Rows { .. }) { chunk.slice_rows() } else { 0 };
             }
         }

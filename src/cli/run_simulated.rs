@@ -63,7 +63,7 @@ pub fn run<T: Kernels>(
             None => {
                 let planning = &arguments.planning;
                 let Requested { request, mut notes, kinds, .. } =
-                    plan_request(planning, session, Some(console), matrix, work, arguments.repeat)?;
+                    plan_request(planning, session, Some(console), matrix, work.clone(), arguments.repeat)?;
                 notes.extend(no_effect::of_run(arguments, kinds));
                 let plan = session.pool.install(|| make(&request))?;
                 notes.iter().for_each(|note| console.note(note));

@@ -21,7 +21,8 @@ use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
 use crate::study::Provenance;
-use crate::work::{Features, Work};
+use crate::work::Work;
+use crate::work::spmm::{Features, Spmm};
 
 /// Where a matrix comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +181,7 @@ pub fn features(info: &MatrixInfo) -> Option<Features> {
 
 /// The product with a loaded matrix, with the features of its rows where its cache file has them.
 pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
-    Ok(Work::spmm(matrix, k)?.with_features(features(info)))
+    Ok(Spmm::new(matrix, k)?.with_features(features(info)).into())
 }
 
 /// A matrix's name, shape and size in one line.

@@ -155,7 +155,7 @@ fn load(nnz: u64, k: u64, dtype: Dtype) -> Load {
     let row_bytes = k.saturating_mul(value);
     Load {
         rows,
-        nnz,
+        entries: nnz,
         k,
         compulsory_bytes: nnz * (4 + value) + rows.saturating_mul(row_bytes),
         gathered_bytes: nnz.saturating_mul(row_bytes),

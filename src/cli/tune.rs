@@ -14,8 +14,9 @@ use crate::matrix::CsrView;
 use crate::plan::DeviceSpec;
 use crate::runtime::Runtime;
 use crate::study::{KernelNames, SynchronousDevice, subject, time_forms};
-use crate::work::spmm::cost::Sample;
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::spmm::cost::{Sample, eligible};
+use crate::work::spmm::{Features, Spmm};
+use crate::work::{ChunkRows, Kind};
 
 /// Approximate duration for each device.
 const TUNE_SECONDS: f64 = 0.5;
@@ -29,7 +30,7 @@ pub fn tune<T: Kernels>(
     k: usize,
     specs: &mut [DeviceSpec],
 ) -> Result<()> {
-    let work = Work::spmm(&matrix, k)?;
+    let work = Spmm::new(&matrix, k)?;
     let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
     let (features, fingerprint) = session.pool.install(|| (Features::of(&work, &all), work.fingerprint()));
     for device in specs {
@@ -56,7 +57,8 @@ pub fn tune<T: Kernels>(
                 tuned.save();
             }
         }
-        correct_profile(&mut device.profile, &features, k as u64, T::DTYPE, &tuned.forms);
+        let kernels = work.kernels(device.profile.processor);
+        correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &tuned.forms);
     }
     Ok(())
 }
@@ -72,7 +74,8 @@ fn time<T: Kernels>(
     features: &Features,
 ) -> Result<Vec<Sample>> {
     let limit = session.memory_limit_bytes();
-    let kernels = kernels_to_time(profile, features, k as u64, T::DTYPE);
+    let kernels =
+        kernels_to_time(profile, eligible(profile.processor), &(*features).into(), k as u64, T::DTYPE);
     let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
     let names = KernelNames::new(&names)?;
     let of = |&kernel: &KernelId| Form::all(kernel, T::DTYPE, k as u64, profile.compiles);

@@ -26,6 +26,11 @@ impl Form {
         CudaKernel::of(self.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
     }
 
+    /// Whether it reads A as the host stores it, so that A can be copied without conversion.
+    pub fn reads_a_unchanged(&self) -> bool {
+        self.layout() == Layout::Csr
+    }
+
     /// The forms of `kernel` for `k` columns that a device can run: all that can be compiled where it `compiles`, else the
     /// compiled-in ones. Empty where the kernel supports fewer columns only.
     pub fn all(kernel: KernelId, dtype: Dtype, k: u64, compiles: bool) -> Vec<Self> {
@@ -67,4 +72,15 @@ pub struct Choice {
     pub predicted_s: f64,
     /// The reason, in words.
     pub reason: String,
+}
+
+/// A form and its shapes. They depend on the value type and K alone, so a plan finds them once for all of its chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The form.
+    pub form: Form,
+    /// Its shape; `None` where it has none of its own.
+    pub shape: Option<&'static str>,
+    /// Its shape, or else the nearest shape of the same kernel.
+    pub nearest_shape: Option<&'static str>,
 }

@@ -13,7 +13,7 @@ mod refined;
 mod shapes;
 
 pub use cards::{CardFacts, card_profile};
-pub use form::{Choice, Form};
+pub use form::{Candidate, Choice, Form};
 pub use model::{DeviceModel, Model};
 pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
 pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};

@@ -239,7 +239,7 @@ mod tests {
         let machine = preset("h200").unwrap();
         let load = Load {
             rows: 1000,
-            nnz: 16_000,
+            entries: 16_000,
             k: 32,
             compulsory_bytes: 1 << 20,
             gathered_bytes: 1 << 22,
@@ -251,7 +251,7 @@ mod tests {
             let heavier = [
                 Load { gathered_bytes: 1 << 32, ..load },
                 Load { compulsory_bytes: 1 << 32, ..load },
-                Load { rows: 1 << 32, nnz: 1 << 32, compulsory_bytes: 1 << 33, ..load },
+                Load { rows: 1 << 32, entries: 1 << 32, compulsory_bytes: 1 << 33, ..load },
             ];
             for more in heavier {
                 assert!(profile.kernel_s(&more) > base);
@@ -262,8 +262,14 @@ mod tests {
 
     #[test]
     fn times_scale_with_the_factor() {
-        let load =
-            Load { rows: 10, nnz: 500, k: 8, compulsory_bytes: 1 << 20, gathered_bytes: 1 << 22, x_bytes: 1 };
+        let load = Load {
+            rows: 10,
+            entries: 500,
+            k: 8,
+            compulsory_bytes: 1 << 20,
+            gathered_bytes: 1 << 22,
+            x_bytes: 1,
+        };
         for profile in [cpu_profile(2, 1 << 30).unwrap(), emulated_profile().unwrap()] {
             let scaled = profile.scaled(2.0);
             assert!((scaled.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);

@@ -111,18 +111,18 @@ pub struct HostRates {
     pub copy_gb_per_s: f64,
 }
 
-/// The work of a kernel, in rows, nonzeros and bytes.
+/// The work of a kernel, in rows, entries of A and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
     /// Rows of Y.
     pub rows: u64,
-    /// Nonzeros.
-    pub nnz: u64,
+    /// Entries of A.
+    pub entries: u64,
     /// Columns of X.
     pub k: u64,
     /// Bytes of A and Y, each moved once.
     pub compulsory_bytes: u64,
-    /// Bytes of X with one fetch for each nonzero.
+    /// Bytes of X with one fetch for each entry of A.
     pub gathered_bytes: u64,
     /// Bytes of the range of X that the columns span.
     pub x_bytes: u64,
@@ -150,7 +150,7 @@ impl Profile {
             if load.x_bytes <= self.cache_bytes { self.gather_gb_per_s } else { self.far_gather_gb_per_s };
         let moved = seconds(load.compulsory_bytes, self.stream_gb_per_s);
         let gathered = seconds(load.gathered_bytes, gather);
-        let steps = load.nnz as f64 * load.k as f64 * self.product_ns + load.rows as f64 * self.row_ns;
+        let steps = load.entries as f64 * load.k as f64 * self.product_ns + load.rows as f64 * self.row_ns;
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
     }
 

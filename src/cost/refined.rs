@@ -109,7 +109,7 @@ mod tests {
     fn predictions_converge_to_measured_times() {
         let (mut refined, mut profile) = (Refined::default(), cpu_profile(2, 1 << 30).unwrap());
         let form = Form::cpu(KernelId::CpuCsr);
-        let load = Load { rows: 1000, nnz: 9000, k: 8, ..Load::default() };
+        let load = Load { rows: 1000, entries: 9000, k: 8, ..Load::default() };
         let predicted = |profile: &Profile| profile.kernel_s(&load) * profile.correction(&form);
         let truth = 2.0 * predicted(&profile);
         for _ in 0..30 {

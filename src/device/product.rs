@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
 use crate::kernel::scaling::factor_bits;
 use crate::matrix::Dtype;
-use crate::work::Storage;
+use crate::work::spmm::Storage;
 
 /// The operands of a product in a device's memory.
 #[derive(Debug, Clone, Copy)]

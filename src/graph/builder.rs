@@ -35,6 +35,11 @@ impl GraphBuilder {
         BufferId(self.buffers.len() as u32 - 1)
     }
 
+    /// The role of a buffer.
+    pub fn role(&self, buffer: BufferId) -> Option<Role> {
+        self.buffers.get(buffer.index()).map(|buffer| buffer.role)
+    }
+
     /// Adds a choice: exactly one of its strands runs. Accelerators take choices in the order of their numbers, the host
     /// in reverse order.
     pub fn choice(&mut self) -> ChoiceId {

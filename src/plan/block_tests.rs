@@ -109,7 +109,7 @@ fn several_devices_receive_blocks_of_their_parts() {
     let plan = make(&PlanRequest { repeat: 10, ..request }).unwrap();
     for device in &plan.devices[1..] {
         assert!(device.x_blocks.len() > 1, "{:?}", plan.reasons);
-        assert!((device.nnz as f64 / plan.matrix.nnz as f64 - 0.5).abs() < 0.02);
+        assert!((device.size.entries as f64 / plan.matrix.entries as f64 - 0.5).abs() < 0.02);
     }
     plan.check().unwrap();
     plan.graph(&Remaining::all(&plan)).unwrap().graph.validate().unwrap();

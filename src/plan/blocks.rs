@@ -1,17 +1,15 @@
-//! X in blocks of rows: a chunk waits only for the blocks that its columns refer to, so that Y is copied back while X arrives.
+//! X in blocks of rows: a chunk waits only for the blocks that it needs, so that Y is copied back while X arrives.
 //!
-//! Chunks run in the order of the last row of X that they need, and the blocks end at these rows. Where the columns of every chunk
-//! reach over all of X, as in power-law matrices, a single block is left and X is copied in one piece.
+//! Chunks run in the order of the last row of X that they need, and the blocks end at these rows. Where every chunk needs rows
+//! all over X, as in power-law matrices, a single block is left and X is copied in one piece.
 
 use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
 use super::draft::{Assembled, Division, Draft};
 use super::part::CHUNKS_PER_DEVICE;
-use super::x::MAX_PART;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
-use crate::work::spmm::columns::column_spans;
-use crate::work::{ChunkRows, Work};
+use crate::work::{ChunkRows, MAX_PART, Work};
 
 /// A plan with blocks must take at most this share of the time in one piece.
 const BLOCKS_MARGIN: f64 = 0.98;
@@ -35,13 +33,11 @@ impl Draft<'_> {
         // Samples decide whether an exact count is worth its time.
         let mut sampled = plan.clone();
         for chunk in &mut sampled.chunks {
-            let features = &chunk.features;
-            let rows = XRows { first: features.first_column, end: features.end_column };
-            // Samples that reach over nearly all of X hardly ever see its last row, which some column refers to.
-            let is_narrow =
-                rows.end.saturating_sub(rows.first) as f64 <= MAX_PART * self.request.work.cols() as f64;
-            let is_known = features.sampled_columns > 0 || features.nnz == 0;
-            chunk.x_rows = (is_known && is_narrow).then_some(rows);
+            // Samples that reach over nearly all of X hardly ever see its last row, which some entry needs.
+            let is_narrow = |rows: &XRows| {
+                rows.end.saturating_sub(rows.first) as f64 <= MAX_PART * self.request.work.x_rows() as f64
+            };
+            chunk.x_rows = chunk.features.sampled_x().filter(is_narrow);
         }
         sampled.cut_x();
         sampled.predict(&kernel_s);
@@ -93,7 +89,7 @@ impl Draft<'_> {
 }
 
 impl Plan {
-    /// Counts for every chunk the rows of X that its columns refer to.
+    /// Counts for every chunk the rows of X that it needs.
     fn count_x_rows(&mut self, work: &Work<'_>) {
         let exact = exact_x_rows(work, &self.chunks);
         for (chunk, rows) in self.chunks.iter_mut().zip(exact) {
@@ -144,9 +140,9 @@ impl Plan {
         in_blocks().map(|device| device.slots.x_bytes).sum::<u64>() / blocks.max(1) as u64
     }
 
-    /// The least and the largest number of blocks that a chunk with nonzeros refers to.
+    /// The least and the largest number of blocks that a chunk with entries needs.
     fn blocks_per_chunk(&self) -> (usize, usize) {
-        let counts = self.chunks.iter().filter(|chunk| chunk.nnz > 0).filter_map(|chunk| {
+        let counts = self.chunks.iter().filter(|chunk| chunk.size.entries > 0).filter_map(|chunk| {
             let device =
                 self.devices.get(chunk.home as usize).filter(|device| !device.x_blocks.is_empty())?;
             let rows = chunk.x_rows?;
@@ -177,9 +173,9 @@ pub(super) fn least_block_bytes(profile: &Profile) -> f64 {
     })
 }
 
-/// For each chunk the rows of X that its columns refer to.
+/// For each chunk the rows of X that it needs.
 fn exact_x_rows(work: &Work<'_>, chunks: &[Chunk]) -> Vec<XRows> {
     let pieces: Vec<ChunkRows> = chunks.iter().map(|chunk| chunk.rows).collect();
-    let spans = column_spans(work, &pieces).into_iter();
+    let spans = work.x_spans(&pieces).into_iter();
     spans.map(|span| XRows { first: span.start as u64, end: span.end as u64 }).collect()
 }

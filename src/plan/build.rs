@@ -108,8 +108,7 @@ pub(super) struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(plan: &'a Plan) -> Self {
         let mut graph = GraphBuilder::new();
-        let entry_bytes = 4 + plan.dtype.bytes() as u64;
-        let host_a = graph.buffer(Role::Input, plan.matrix.nnz.saturating_mul(entry_bytes));
+        let host_a = graph.buffer(Role::Input, plan.a_value_bytes());
         let host_x = graph.buffer(Role::Input, plan.matrix.cols.saturating_mul(plan.row_bytes()));
         let devices = plan.devices.len();
         let x = plan.devices.iter().map(|device| device.x).collect();
@@ -221,8 +220,7 @@ impl<'a> Builder<'a> {
         let pools = self.pools[device as usize];
         let bytes = chunk.staged_bytes;
         let arrived = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
-        let read =
-            Access { buffer: self.host_a, begin: 0, end: plan.matrix.nnz * (4 + plan.dtype.bytes() as u64) };
+        let read = Access { buffer: self.host_a, begin: 0, end: plan.a_value_bytes() };
         let (before, from) = if plan.devices[device as usize].registered.a {
             (Vec::new(), read)
         } else {
@@ -272,7 +270,7 @@ impl<'a> Builder<'a> {
             let bytes = cpu_bytes(&plan.host, chunk, steps.kernel_s, plan.k, plan.dtype);
             let computed = demand(steps.kernel_s, 0, bytes);
             let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
-            return self.graph.task(compute, &[], &[], &nonempty(target));
+            return self.graph.task(compute, &[], &self.old(target), &nonempty(target));
         }
         let (a, copied) = if route == Route::Resident {
             let bytes = chunk.staged_bytes;
@@ -307,7 +305,15 @@ impl<'a> Builder<'a> {
         let copy = demand(steps.merge_s, 0, slice_bytes.saturating_mul(2));
         let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, pools.pinned_out, copy);
         let merge = Task { turn, ..merge };
-        self.graph.task(merge, &[download], &nonempty(pinned), &nonempty(target))
+        let reads = [nonempty(pinned), self.old(target)].concat();
+        self.graph.task(merge, &[download], &reads, &nonempty(target))
+    }
+
+    /// The old bytes that the task that writes `target` reads: all of them if rows of Y are updated, none if they are written. Partial
+    /// sums are always written.
+    fn old(&self, target: Access) -> Vec<Access> {
+        let is_updated = self.graph.role(target.buffer) == Some(Role::InOut);
+        if is_updated { nonempty(target) } else { Vec::new() }
     }
 
     fn merge_carries(
@@ -322,13 +328,15 @@ impl<'a> Builder<'a> {
         let parts: Vec<&Carries> =
             chunks.iter().filter_map(|&chunk| carries.get(chunk as usize)?.as_ref()).collect();
         let before: Vec<TaskId> = parts.iter().flat_map(|part| part.writers.iter().copied()).collect();
-        let reads: Vec<Access> = parts.iter().flat_map(|part| nonempty(part.all)).collect();
+        let target = outputs.access(row, 1, row_bytes);
+        let mut reads: Vec<Access> = parts.iter().flat_map(|part| nonempty(part.all)).collect();
+        reads.extend(self.old(target));
         let bytes: u64 = parts.iter().map(|part| part.all.end).sum();
         let strand = self.graph.strand(None);
         let item = self.item(Item::SplitRow(index));
         let copy = demand(self.plan.host.copy_s(bytes), 0, bytes + row_bytes);
         let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, None, copy);
-        self.graph.task(merge, &before, &reads, &nonempty(outputs.access(row, 1, row_bytes)));
+        self.graph.task(merge, &before, &reads, &nonempty(target));
     }
 }
 

@@ -34,7 +34,7 @@ impl Plan {
             self.check_blocks(device)?;
         }
         let exists = |device: &u32| self.devices.get(*device as usize).is_some_and(|device| device.computes);
-        let (mut next_row, mut next_segment, mut nnz) = (0, 0, 0u64);
+        let (mut next_row, mut next_segment, mut entries) = (0, 0, 0u64);
         for (index, chunk) in self.chunks.iter().enumerate() {
             if !exists(&chunk.home) || !chunk.also.iter().all(exists) {
                 return Err(format!(
@@ -60,9 +60,9 @@ impl Plan {
                 return Err(format!("chunk {index} does not start where the chunk before it ends"));
             }
             self.check_chunk(chunk).map_err(|what| format!("chunk {index} {what}"))?;
-            nnz = nnz.saturating_add(chunk.nnz);
+            entries = entries.saturating_add(chunk.size.entries);
         }
-        if (next_row as u64, next_segment, nnz) != (self.matrix.rows, 0, self.matrix.nnz) {
+        if (next_row as u64, next_segment, entries) != (self.matrix.rows, 0, self.matrix.entries) {
             return Err("the chunks do not cover the matrix".into());
         }
         let cut: usize = self.split_rows.iter().map(|split| split.chunks.len()).sum();
@@ -92,17 +92,18 @@ impl Plan {
 
     /// Checks that the features of a chunk match its rows, that its kernel exists, and that it fits in its slots.
     fn check_chunk(&self, chunk: &Chunk) -> std::result::Result<(), &'static str> {
-        let features = &chunk.features;
-        if (features.rows, features.nnz) != (chunk.slice_rows(), chunk.nnz) || features.max > chunk.nnz {
+        let entries = chunk.size.entries;
+        if !chunk.features.are_of(chunk.slice_rows(), entries) {
             return Err("has features of other rows");
         }
         if !of_cpu(chunk.cpu_kernel) {
             return Err("has no CPU kernel");
         }
+        let sampled = chunk.features.sampled_x().filter(|_| entries > 0);
         if let Some(rows) = chunk.x_rows {
             // Exact rows are compared with the matrix when the plan is used: `check_matrix`.
-            let covers = rows.first <= features.first_column && features.end_column <= rows.end;
-            if rows.first > rows.end || rows.end > self.matrix.cols || (chunk.nnz > 0 && !covers) {
+            let covers = sampled.is_none_or(|sample| rows.first <= sample.first && sample.end <= rows.end);
+            if rows.first > rows.end || rows.end > self.matrix.cols || !covers {
                 return Err("has columns outside the rows of X that it waits for");
             }
         }
@@ -131,8 +132,7 @@ impl Plan {
                 return Err("does not fit in the slots of its device");
             }
             if let XPlan::Columns { first, end } = device.x
-                && chunk.nnz > 0
-                && (features.first_column < first || features.end_column > end)
+                && sampled.is_some_and(|sample| sample.first < first || sample.end > end)
             {
                 return Err("uses rows of X that its device does not receive");
             }

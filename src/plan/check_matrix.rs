@@ -6,8 +6,7 @@ use super::memory::{MAX_SLICES, RING_SLOTS};
 use super::tail::split_rows;
 use crate::error::{Error, Place, Result};
 use crate::kernel::Processor;
-use crate::kernel::cuda::{CudaKernel, Layout};
-use crate::work::spmm::columns::{column_spans, distinct_columns};
+use crate::kernel::cuda::CudaKernel;
 use crate::work::{ChunkRows, Work, XOrder};
 
 /// The largest sizes of some chunks on a GPU.
@@ -34,11 +33,14 @@ impl Plan {
     }
 
     fn compare(&self, work: &Work<'_>) -> Checked {
+        if self.output != work.output() {
+            return Err("the plan writes its output otherwise than the job".into());
+        }
         if self.split_rows != split_rows(work, &self.chunks) {
             return Err("the split rows have other segments than the matrix".into());
         }
         let pieces: Vec<ChunkRows> = self.chunks.iter().map(|chunk| chunk.rows).collect();
-        let spans = column_spans(work, &pieces);
+        let spans = work.x_spans(&pieces);
         for (index, (chunk, span)) in self.chunks.iter().zip(&spans).enumerate() {
             self.compare_chunk(work, chunk, span.start as u64..span.end as u64)
                 .map_err(|what| format!("chunk {index} {what}"))?;
@@ -73,8 +75,8 @@ impl Plan {
         chunk: &Chunk,
         columns: std::ops::Range<u64>,
     ) -> std::result::Result<(), &'static str> {
-        if chunk.nnz != work.piece_nnz(&chunk.rows) {
-            return Err("has another number of nonzeros than its rows");
+        if chunk.size.entries != work.piece_entries(&chunk.rows) {
+            return Err("has another number of entries than its rows");
         }
         if let Some(rows) = chunk.x_rows
             && !columns.is_empty()
@@ -89,17 +91,17 @@ impl Plan {
         if kernel.transposes_x() != (self.x_order == XOrder::Columns) {
             return Err("has a kernel that reads X in another order");
         }
-        let longest = work.lengths(&chunk.rows).max().unwrap_or(0);
-        let footprint = work.footprint(&chunk.rows, kernel.layout, &chunk.gpu_variant, longest);
+        let form = chunk.form(Processor::Gpu);
+        let footprint = work.checked_footprint(&chunk.rows, &form, &chunk.features);
         let is_exact = footprint.is_ok_and(|footprint| {
             (footprint.slot_bytes, footprint.scratch_bytes) == (chunk.staged_bytes, chunk.scratch_bytes)
         });
-        if !is_exact || chunk.features.max != longest {
+        if !is_exact {
             return Err("has another size than its rows");
         }
         for device in self.gpus_of(chunk) {
             let covers = match device.x {
-                XPlan::Nothing => false,
+                XPlan::Nothing => self.matrix.cols == 0,
                 XPlan::Columns { first, end } => {
                     columns.is_empty() || (first <= columns.start && columns.end <= end)
                 }
@@ -109,7 +111,7 @@ impl Plan {
                 return Err("uses rows of X that its device does not receive");
             }
             // A registered A has its own column numbers, which count from the first row of X.
-            if device.registered.a && (kernel.layout != Layout::Csr || device.x != XPlan::Whole) {
+            if device.registered.a && (!form.reads_a_unchanged() || device.x != XPlan::Whole) {
                 return Err("cannot be copied from registered arrays");
             }
         }
@@ -138,7 +140,7 @@ impl Plan {
             XPlan::Columns { first, end } => end.saturating_sub(first),
             XPlan::Gather { columns } => {
                 let pieces: Vec<ChunkRows> = chunks().map(|chunk| chunk.rows).collect();
-                if columns != distinct_columns(work, &pieces).len() as u64 {
+                if columns != work.x_list(&pieces).len() as u64 {
                     return Err("the gathered rows of X");
                 }
                 columns
@@ -149,7 +151,8 @@ impl Plan {
         }
         let packed = self.row_bytes() == self.pitch_bytes();
         let x_unchanged = packed && self.x_order == XOrder::Rows && !matches!(device.x, XPlan::Gather { .. });
-        if (device.registered.x && !x_unchanged) || (device.registered.y && !packed) {
+        if (device.registered.x && !x_unchanged) || (device.registered.y && (!packed || self.output.updated))
+        {
             return Err("the registered operands");
         }
         let own = self.largest(chunks());

@@ -6,7 +6,9 @@ use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
-use crate::work::{ChunkRows, Features, Fingerprint, XOrder, pitch_bytes};
+pub use crate::work::{XPlan, XRows};
+
+use crate::work::{ChunkRows, Facts, Fingerprint, Output, Size, XOrder, pitch_bytes};
 
 /// The version of saved plans; it increases when their meaning changes.
 pub const PLAN_VERSION: u32 = 8;
@@ -31,44 +33,6 @@ impl Mode {
             Self::Oneshot => "oneshot",
             Self::Stream => "stream",
         }
-    }
-}
-
-/// The part of X that a device receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum XPlan {
-    /// Nothing; the device computes nothing.
-    Nothing,
-    /// All rows.
-    Whole,
-    /// The rows `first..end`; the columns of its chunks count from `first`.
-    Columns {
-        /// First row of X.
-        first: u64,
-        /// One past the last row.
-        end: u64,
-    },
-    /// Only the rows that its chunks use, packed in ascending order; the columns of its chunks are renumbered.
-    Gather {
-        /// The number of rows.
-        columns: u64,
-    },
-}
-
-/// The rows `first..end` of X.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XRows {
-    /// First row.
-    pub first: u64,
-    /// One past the last row.
-    pub end: u64,
-}
-
-impl XRows {
-    /// Whether both ranges have a row in common.
-    pub fn overlaps(&self, other: Self) -> bool {
-        self.first.max(other.first) < self.end.min(other.end)
     }
 }
 
@@ -165,8 +129,9 @@ pub struct DevicePlan {
     pub x_reason: String,
     /// Rows of its chunks, without split rows.
     pub rows: u64,
-    /// Nonzeros of its chunks.
-    pub nnz: u64,
+    /// Entries of its chunks.
+    #[serde(flatten)]
+    pub size: Size,
     /// Number of its chunks.
     pub chunks: u64,
     /// Predicted seconds from the start of a product until its last chunk is finished.
@@ -180,8 +145,9 @@ pub struct DevicePlan {
 pub struct Chunk {
     /// The rows or segments.
     pub rows: ChunkRows,
-    /// Nonzeros.
-    pub nnz: u64,
+    /// Its entries.
+    #[serde(flatten)]
+    pub size: Size,
     /// The index of its device in the plan.
     pub home: u32,
     /// Devices that compute it instead if they are idle first.
@@ -196,8 +162,8 @@ pub struct Chunk {
     pub staged_bytes: u64,
     /// Bytes of scratch memory of the GPU kernel.
     pub scratch_bytes: u64,
-    /// Features of its rows.
-    pub features: Features,
+    /// Facts about its rows.
+    pub features: Facts,
     /// The rows of X that its columns refer to, counted exactly; `None` where no device receives X in blocks.
     pub x_rows: Option<XRows>,
     /// The reason for its device.
@@ -224,8 +190,11 @@ pub struct SplitRow {
 pub struct Plan {
     /// [`PLAN_VERSION`].
     pub version: u32,
-    /// The fingerprint of the matrix.
+    /// The fingerprint of A.
     pub matrix: Fingerprint,
+    /// How Y comes about.
+    #[serde(default, skip_serializing_if = "Output::is_default")]
+    pub output: Output,
     /// Columns of X and Y.
     pub k: u64,
     /// Value type.
@@ -256,6 +225,11 @@ impl Plan {
     /// Bytes of a row of X or Y.
     pub fn row_bytes(&self) -> u64 {
         self.k.saturating_mul(self.dtype.bytes() as u64)
+    }
+
+    /// Bytes of the values of A on the host.
+    pub(super) fn a_value_bytes(&self) -> u64 {
+        self.matrix.entries.saturating_mul(self.dtype.bytes() as u64)
     }
 
     /// Bytes between the starts of two rows of X or Y on a device.
@@ -299,10 +273,7 @@ impl Plan {
 impl Chunk {
     /// Rows of Y, or of partial sums, that it computes.
     pub fn slice_rows(&self) -> u64 {
-        match self.rows {
-            ChunkRows::Rows { begin, end } => end.saturating_sub(begin) as u64,
-            ChunkRows::Segments { begin, end, .. } => end.saturating_sub(begin) as u64,
-        }
+        self.rows.slice_rows() as u64
     }
 
     /// Bytes of its slice of Y on a device.
@@ -317,7 +288,12 @@ impl Chunk {
 
     /// The work of its kernel.
     pub fn load(&self, k: u64, dtype: Dtype) -> Load {
-        Load::of(&self.features, k, dtype)
+        self.features.load(k, dtype)
+    }
+
+    /// Predicted seconds of its kernel on a device, with the device otherwise idle.
+    pub fn kernel_s(&self, device: &Profile, k: u64, dtype: Dtype) -> f64 {
+        self.features.kernel_s(device, &self.form(device.processor), k, dtype)
     }
 
     /// The form that computes it on a processor.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use super::balance::{Line, balance};
+use super::choice::ChunkKernels;
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, XPlan};
 use super::explain::{describe, list, mode_reason};
-use super::kernels::{ChunkKernels, Forms};
 use super::lines::Samples;
 use super::memory::budget;
 use super::part::{DeviceChunks, KnownChunks, Part};
@@ -15,7 +15,7 @@ use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
 use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
-use crate::work::{ChunkRows, Fingerprint, Position, PositionRange, position_at};
+use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
 /// Share of the work of a device that was named and would not make the product faster.
 const MIN_SHARE: f64 = 1.0 / 64.0;
@@ -72,7 +72,7 @@ impl Draft<'_> {
         let division = Division { devices: &devices, shares: &shares, spans: &spans, known_chunks };
         let assembled = |registered: &[Registered]| self.assembled(&division, registered, false);
         let all_staged = vec![Registered::default(); devices.len()];
-        let registered = proposed(self.forms.read_csr());
+        let registered = proposed(self.forms.read_a_unchanged());
         let (assembled, transfer) = if registered == all_staged {
             (assembled(&all_staged)?, None)
         } else {
@@ -117,10 +117,11 @@ impl Draft<'_> {
         let mut plan = Plan {
             version: PLAN_VERSION,
             matrix: self.fingerprint.clone(),
+            output: work.output(),
             k: work.k() as u64,
             dtype: work.dtype(),
             mode: self.resolved_mode(devices, &parts),
-            x_order: self.forms.x_order(),
+            x_order: self.forms.x_order,
             host: self.request.host.clone(),
             devices: Vec::new(),
             chunks: Vec::new(),
@@ -280,6 +281,7 @@ impl Draft<'_> {
             y_bytes: part(work.y_bytes()),
             a_unchanged,
             rows_unchanged: work.row_bytes() == work.pitch_bytes() && !self.request.vectors_change,
+            updates_y: work.output().updated,
             repeat: self.request.repeat,
         }
     }
@@ -334,8 +336,8 @@ impl Draft<'_> {
     /// The first and last position of each device's part. Every named device gets at least one row while there are enough.
     fn spans(&self, devices: &[Option<DeviceSpec>], shares: &[f64]) -> Vec<PositionRange> {
         let work = &self.request.work;
-        let all = PositionRange::all(work);
-        let total = all.cost(work);
+        let all = work.all();
+        let total = work.weight(all);
         let few_chunks = self.few_chunks();
         let grain = if self.request.vectors_stay { u128::MAX } else { total / SPLIT_ROW_DIVISOR };
         let must = |index: usize| {
@@ -351,18 +353,37 @@ impl Draft<'_> {
             let mut end = if is_last && sum > 0.5 {
                 all.end
             } else {
-                position_at(work, (total as f64 * sum.min(1.0)) as u128, grain)
+                work.position_at((total as f64 * sum.min(1.0)) as u128, grain)
             };
             if must(index) && end <= begin {
-                end = Position { row: begin.row + 1, segment: 0 };
+                end = self.after(begin);
             }
-            // Leaves a row for each of the named devices that follow.
-            let latest = Position { row: work.rows().saturating_sub(later), segment: 0 };
+            // Leaves a row or segment for each of the named devices that follow.
+            let latest = self.leaving(later);
             end = end.min(latest).min(all.end).max(begin);
             spans.push(PositionRange { begin, end });
             begin = end;
         }
         spans
+    }
+
+    /// The end of the smallest part from a position on: a row, or a segment where all chunks compute partial sums of one row.
+    fn after(&self, begin: Position) -> Position {
+        match self.request.work.output().combine {
+            Combine::Concatenate => Position::of_row(begin.row + 1),
+            Combine::Add => Position { segment: begin.segment + 1, ..begin },
+        }
+    }
+
+    /// The position that leaves so many of the smallest parts.
+    fn leaving(&self, parts: usize) -> Position {
+        let work = &self.request.work;
+        match work.output().combine {
+            Combine::Add if parts > 0 => {
+                Position { row: 0, segment: work.row_segments(0).saturating_sub(parts) }
+            }
+            _ => Position::of_row(work.rows().saturating_sub(parts)),
+        }
     }
 
     /// The mode of the plan: a copy with each product is a stream where A would not fit in device memory at once.
@@ -390,7 +411,7 @@ impl Draft<'_> {
             let ChunkKernels { cpu, gpu, reason, .. } = kernels;
             plan.chunks.push(Chunk {
                 rows: *piece,
-                nnz: features.nnz,
+                size: Size { entries: features.entries() },
                 home: index,
                 also: Vec::new(),
                 cpu_kernel: cpu.kernel,
@@ -424,7 +445,7 @@ impl Draft<'_> {
             x_blocks: Vec::new(),
             x_reason: part.x.reason.clone(),
             rows: rows.sum(),
-            nnz: features.iter().map(|features| features.nnz).sum(),
+            size: Size { entries: features.iter().map(Facts::entries).sum() },
             chunks: pieces.len() as u64,
             predicted_s: 0.0,
             reason: String::new(),

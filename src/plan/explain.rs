@@ -4,7 +4,7 @@ use super::data::{Mode, Plan};
 use super::predict::Finish;
 use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
-use crate::work::ChunkRows;
+use crate::work::{ChunkRows, Combine};
 
 /// Finish times further apart than this share of the longest are not called balanced without a reason.
 const BALANCED_WITHIN: f64 = 0.05;
@@ -106,11 +106,14 @@ pub(super) fn describe(plan: &mut Plan) {
     let name = |device: u32| names.get(device as usize).map_or("", String::as_str);
     let computing = plan.computing().count();
     let (alone, rows, chunks) = (computing == 1, plan.matrix.rows, plan.chunks.len());
+    let concatenates = plan.output.combine == Combine::Concatenate;
     for chunk in &mut plan.chunks {
         let place = match chunk.rows {
-            ChunkRows::Segments { row, .. } => format!("part of row {row}, which is larger than a chunk"),
-            ChunkRows::Rows { .. } if alone => format!("{} is the only device", name(chunk.home)),
-            ChunkRows::Rows { .. } => format!("in the share of {}", name(chunk.home)),
+            ChunkRows::Segments { row, .. } if concatenates => {
+                format!("part of row {row}, which is larger than a chunk")
+            }
+            _ if alone => format!("{} is the only device", name(chunk.home)),
+            _ => format!("in the share of {}", name(chunk.home)),
         };
         let others: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
         let unassigned = if others.is_empty() {

@@ -53,13 +53,7 @@ impl Plan {
             Err(Error::Usage(format!("the plan was made for {what} {planned}, not {given}; {advice}")))
         };
         if self.matrix != *matrix {
-            let words = |print: &Fingerprint| {
-                format!(
-                    "{} x {} with {} nonzeros ({})",
-                    print.rows, print.cols, print.nnz, print.row_pointers
-                )
-            };
-            return made_for("the matrix", words(&self.matrix), words(matrix));
+            return made_for("the matrix", self.matrix.to_string(), matrix.to_string());
         }
         if self.k != k {
             return made_for("K =", self.k.to_string(), k.to_string());

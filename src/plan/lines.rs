@@ -9,11 +9,9 @@ use super::part::CHUNKS_PER_DEVICE;
 use super::predict::{Steps, memory_s, whole, x_s};
 use super::request::DeviceSpec;
 use super::transfer;
-use super::x::MAX_PART;
-use crate::cost::{Choice, Load};
+use crate::cost::Choice;
 use crate::error::Result;
-use crate::work::spmm::features::features;
-use crate::work::{ChunkRows, Features, PositionRange, Work, split};
+use crate::work::{ChunkRows, Facts, SharedBytes, Work};
 
 /// Samples of the rows from which the speed of each device is predicted.
 const SAMPLES: usize = 32;
@@ -21,16 +19,7 @@ const SAMPLES: usize = 32;
 /// Samples of the rows of A.
 pub(super) struct Samples {
     pieces: Vec<ChunkRows>,
-    features: Vec<Features>,
-}
-
-/// Bytes of X that a device receives.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct XBytes {
-    /// Whatever its share.
-    fixed: u64,
-    /// In proportion to its share: bytes for all of the work.
-    shared: u64,
+    features: Vec<Facts>,
 }
 
 impl Draft<'_> {
@@ -52,12 +41,11 @@ impl Draft<'_> {
         let choices = choices.collect::<Result<Vec<Choice>>>()?;
         // In the layout of the kernels, which may be larger than A itself.
         let staged = choices.iter().zip(sampled()).map(|(choice, (piece, sample))| {
-            let form = &choice.form;
-            let footprint = work.footprint(piece, form.layout(), &form.variant, sample.max);
+            let footprint = work.footprint(piece, &choice.form, sample);
             footprint.map_or(0, |footprint| footprint.slot_bytes)
         });
         let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
-        let traffic = self.traffic(1.0, self.forms.read_csr());
+        let traffic = self.traffic(1.0, self.forms.read_a_unchanged());
         let registered = transfer::choose(profile, &host, &traffic).chosen;
         let parts = samples.features.iter().zip(&choices);
         let parts = parts.map(|(sample, choice)| (*sample, choice.form, choice.predicted_s));
@@ -66,9 +54,9 @@ impl Draft<'_> {
         let starts_s = samples.pieces.len() as f64 * profile.launch_us * 1e-6;
         let x = if registered.a && self.mode != Mode::Resident {
             // The column numbers of a registered A refer to all of X.
-            XBytes { fixed: work.x_bytes(), shared: 0 }
+            SharedBytes { fixed: work.x_bytes(), shared: 0 }
         } else {
-            XBytes::of(work, &samples.features, self.devices.len())
+            work.x_by_share(&samples.features, self.devices.len())
         };
         let share_bytes = x.shared as f64 / self.devices.len() as f64;
         let steps_s = if least_block_bytes(profile) < share_bytes / 2.0 {
@@ -95,9 +83,9 @@ impl Draft<'_> {
     fn host_line(&self, device: &DeviceSpec) -> Result<Line> {
         let work = &self.request.work;
         let all = ChunkRows::Rows { begin: 0, end: work.rows() };
-        let features = Features::of(work, &all);
+        let features = work.all_facts();
         let choice = self.choice(&device.profile, &all, &features)?;
-        let load = Load::of(&features, work.k() as u64, work.dtype());
+        let load = features.load(work.k() as u64, work.dtype());
         let memory_s = memory_s(&device.profile, &self.request.host, &choice.form, &load);
         let start_s = device.profile.launch_us * 1e-6;
         let whole_s = (choice.predicted_s - start_s).max(memory_s).max(0.0);
@@ -107,62 +95,8 @@ impl Draft<'_> {
 
 impl Samples {
     fn of(work: &Work<'_>) -> Self {
-        let pieces = split(work, PositionRange::all(work), SAMPLES);
-        let features = features(work, &pieces);
+        let pieces = work.split(work.all(), SAMPLES);
+        let features = work.facts(&pieces);
         Self { pieces, features }
-    }
-}
-
-impl XBytes {
-    /// From samples of the rows of A: where the columns of each sample are a narrow range, a device that computes neighbouring
-    /// samples receives the rows of X of its share, and those beyond its ends that its columns reach.
-    fn of(work: &Work<'_>, samples: &[Features], devices: usize) -> Self {
-        let all = work.x_bytes();
-        let whole = Self { fixed: all, shared: 0 };
-        let filled = || samples.iter().filter(|sample| sample.nnz > 0);
-        let count = filled().count();
-        if count == 0 || filled().any(|sample| sample.sampled_columns == 0) {
-            return whole;
-        }
-        let widths: u64 = filled().map(|sample| sample.end_column.saturating_sub(sample.first_column)).sum();
-        let mean_part = widths as f64 / count as f64 / work.cols().max(1) as f64;
-        let beyond = (mean_part - 1.0 / count as f64).max(0.0);
-        if beyond + 1.0 / devices.max(1) as f64 > MAX_PART {
-            return whole;
-        }
-        Self { fixed: (all as f64 * beyond) as u64, shared: all }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::matrix::generate;
-
-    /// The bytes of X for 32 samples of a generated matrix, as shares of X.
-    fn shares(spec: &str, devices: usize) -> (f64, f64) {
-        let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 8).unwrap();
-        let pieces = split(&work, PositionRange::all(&work), SAMPLES);
-        let XBytes { fixed, shared } = XBytes::of(&work, &features(&work, &pieces), devices);
-        (fixed as f64 / work.x_bytes() as f64, shared as f64 / work.x_bytes() as f64)
-    }
-
-    #[test]
-    fn near_columns_need_x_in_proportion_to_the_share_and_far_columns_all_of_x() {
-        let (fixed, shared) = shares("stencil5,n=200", 2);
-        // Each sample reaches one line of the grid beyond both of its ends.
-        assert!(shared == 1.0 && (fixed - 2.0 / 200.0).abs() < 2e-3, "{fixed}, {shared}");
-        assert_eq!(shares("diagonal,rows=4096", 2), (0.0, 1.0));
-        assert_eq!(shares("uniform,rows=20000,degree=16", 2), (1.0, 0.0));
-        assert_eq!(shares("rmat,scale=14,degree=8", 4), (1.0, 0.0));
-    }
-
-    #[test]
-    fn columns_that_reach_far_pay_only_with_small_shares() {
-        // Each sample reaches a quarter of the grid beyond both of its ends.
-        assert_eq!(shares("stencil27,n=4", 2), (1.0, 0.0));
-        let (fixed, shared) = shares("stencil27,n=4", 8);
-        assert!(shared == 1.0 && fixed > 0.2, "{fixed}");
     }
 }

@@ -4,15 +4,11 @@ use std::sync::OnceLock;
 
 use super::data::{Mode, Plan};
 use super::draft::Draft;
-use super::kernels::Layouts;
 use super::request::{DeviceSpec, PlanRequest};
 use super::set_up::compared_set_up_s;
 use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
-use crate::kernel::order::SEGMENT;
-use crate::work::spmm::columns::ColumnRanges;
-use crate::work::spmm::features::KnownFeatures;
-use crate::work::{ChunkRows, Features};
+use crate::work::Layouts;
 
 /// A later candidate must take at most this share of the best time so far.
 const CANDIDATE_MARGIN: f64 = 0.98;
@@ -28,12 +24,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
     let fingerprint = request.work.fingerprint();
     // Computed once for all candidates.
-    let all = ChunkRows::Rows { begin: 0, end: request.work.rows() };
-    let ranges = ColumnRanges::default();
-    let work = request.work.with_features(Some(Features::of(&request.work, &all)));
-    let known = KnownFeatures::default();
-    let work = work.with_column_ranges(&ranges).with_known_features(&known);
-    let request = &PlanRequest { work, ..request.clone() };
+    let request = &PlanRequest { work: request.work.remembering(), ..request.clone() };
     let samples = OnceLock::new();
     let mut tried: Vec<Candidate> = Vec::new();
     let mut refused = None;
@@ -50,7 +41,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
         let candidates =
             modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
         for (mode, layouts) in candidates {
-            let forms = request.forms(layouts)?;
+            let forms = request.work.forms(&request.kernels(), layouts)?;
             let draft = Draft {
                 request,
                 fingerprint: &fingerprint,
@@ -123,18 +114,17 @@ fn left_out(request: &PlanRequest<'_>, tried: &[Candidate], best: usize) -> Vec<
     reasons
 }
 
-/// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps its CSR arrays, unless long
-/// rows need a list of segments. Under a memory limit CSR is used, since it is the smallest.
+/// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps the host's layout, unless
+/// another one may pay all the same. Under a memory limit the host's is used, since it is the smallest.
 fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
-    let work = &request.work;
     let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
-    let long = || Features::of(work, &ChunkRows::Rows { begin: 0, end: work.rows() }).max > SEGMENT as u64;
+    let gains = || request.work.gains_from_layouts();
     match mode {
-        Mode::Resident if limited() => &[Layouts::Csr],
+        Mode::Resident if limited() => &[Layouts::Unchanged],
         Mode::Resident => &[Layouts::Any],
-        _ if has_gpu && request.kernel.is_none() && long() => &[Layouts::Csr, Layouts::Any],
-        _ => &[Layouts::Csr],
+        _ if has_gpu && request.kernel.is_none() && gains() => &[Layouts::Unchanged, Layouts::Any],
+        _ => &[Layouts::Unchanged],
     }
 }
 

@@ -16,7 +16,6 @@ mod draft;
 mod explain;
 mod file;
 mod interior;
-mod kernels;
 mod lines;
 mod make;
 mod memory;
@@ -29,14 +28,12 @@ mod request;
 mod set_up;
 mod tail;
 mod transfer;
-mod x;
 
 pub use build::{Item, PlannedGraph, Pools};
 pub use counts::{DeviceCount, compare_device_counts};
 pub use data::{
     Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan, XRows,
 };
-pub use interior::owned_rows_of_x;
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};

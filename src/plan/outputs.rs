@@ -36,8 +36,9 @@ impl Outputs {
                 _ => runs.push((begin, end)),
             }
         }
+        let role = if plan.output.updated { Role::InOut } else { Role::Output };
         let bytes = |run: &(u64, u64)| (run.1 - run.0).saturating_mul(plan.row_bytes());
-        let buffers = runs.iter().map(|run| graph.buffer(Role::Output, bytes(run))).collect();
+        let buffers = runs.iter().map(|run| graph.buffer(role, bytes(run))).collect();
         Self { runs, buffers }
     }
 

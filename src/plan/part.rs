@@ -3,10 +3,9 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use super::choice::ChunkKernels;
 use super::data::{Registered, Slots};
-use super::kernels::ChunkKernels;
-use super::x::XChoice;
-use crate::work::{ChunkRows, Features, Footprint};
+use crate::work::{ChunkRows, Facts, Footprint, XChoice};
 
 /// Chunks of a device with which copying and computing overlap well.
 pub(super) const CHUNKS_PER_DEVICE: usize = 8;
@@ -14,7 +13,7 @@ pub(super) const CHUNKS_PER_DEVICE: usize = 8;
 /// The chunks of one device. They are the same for staged and for registered operands.
 pub(super) struct DeviceChunks {
     pub pieces: Vec<ChunkRows>,
-    pub features: Vec<Features>,
+    pub features: Vec<Facts>,
     pub kernels: Vec<ChunkKernels>,
     pub footprints: Vec<Footprint>,
     /// The part of X that they need, where A is not registered.

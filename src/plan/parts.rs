@@ -12,10 +12,8 @@ use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
-use super::x::{XChoice, choose, in_place};
 use crate::error::{Bytes, Error, Result};
-use crate::work::spmm::features::features;
-use crate::work::{ChunkRows, Position, PositionRange, XOrder, position_at, split};
+use crate::work::{ChunkRows, Position, PositionRange, XChoice, XOrder};
 
 /// Largest chunk: larger ones are not copied faster.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
@@ -71,7 +69,7 @@ impl Draft<'_> {
             }
             let grows = (0..counts.len()).any(|index| {
                 finer[index] > counts[index]
-                    && split(work, spans[index], finer[index]).len() > parts[index].chunks.pieces.len()
+                    && work.split(spans[index], finer[index]).len() > parts[index].chunks.pieces.len()
             });
             let too_many = finer.iter().fold(0usize, |sum, &count| sum.saturating_add(count)) > MAX_CHUNKS;
             let x_too_large = devices.iter().zip(&parts).any(|(device, part)| {
@@ -100,11 +98,11 @@ impl Draft<'_> {
         let pieces_of =
             |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| match device {
                 Some(_) if is_gpu(device) => {
-                    let pieces = self.tapered(split(work, *span, count));
+                    let pieces = self.tapered(work.split(*span, count));
                     if for_blocks { self.starting_small(pieces) } else { pieces }
                 }
                 Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => self.host_pieces(*span),
-                _ => split(work, *span, count),
+                _ => work.split(*span, count),
             };
         let pieces = division.spans.iter().zip(counts).zip(division.devices).map(pieces_of);
         let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
@@ -113,15 +111,14 @@ impl Draft<'_> {
             pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
         }
         let of_device = |(pieces, device): (Vec<ChunkRows>, &Option<DeviceSpec>)| {
-            let features = features(work, &pieces);
+            let features = work.facts(&pieces);
             let home = device.as_ref().map(|device| &device.profile);
             let (kernels, footprints) = pieces
                 .par_iter()
                 .zip(&features)
                 .map(|(piece, features)| {
                     let kernels = self.chunk_kernels(home, piece, features)?;
-                    let gpu = &kernels.gpu;
-                    let footprint = work.footprint(piece, gpu.layout(), &gpu.variant, features.max)?;
+                    let footprint = work.footprint(piece, &kernels.gpu, features)?;
                     Ok((kernels, footprint))
                 })
                 .collect::<Result<(Vec<_>, Vec<_>)>>()?;
@@ -136,17 +133,17 @@ impl Draft<'_> {
 
     /// The part of a device with these chunks, without the layout of its memory.
     fn part(&self, chunks: Rc<DeviceChunks>, device: &Option<DeviceSpec>, registered: Registered) -> Part {
-        let (work, order, pieces) = (&self.request.work, self.forms.x_order(), &chunks.pieces);
+        let (work, order, pieces) = (&self.request.work, self.forms.x_order, &chunks.pieces);
         let x = match device {
             Some(_) if registered.a && !pieces.is_empty() => {
                 let reason = "all of X: A is registered, so its column numbers refer to all of X";
-                XChoice::whole(work, order, reason)
+                XChoice::whole(&**work, order, reason)
             }
-            Some(_) if self.request.vectors_stay => in_place(work, order, pieces),
+            Some(_) if self.request.vectors_stay => work.x_in_place(order, pieces),
             Some(device) if device.profile.link.is_some() => {
-                chunks.x.get_or_init(|| choose(work, order, pieces, &chunks.features)).clone()
+                chunks.x.get_or_init(|| work.x_part(order, pieces, &chunks.features)).clone()
             }
-            Some(_) => XChoice::whole(work, order, "X is read in place"),
+            Some(_) => XChoice::whole(&**work, order, "X is read in place"),
             None => XChoice::nothing(),
         };
         // Gathered rows and columns of X are copies, so X itself is not registered.
@@ -165,14 +162,13 @@ impl Draft<'_> {
     fn host_pieces(&self, span: PositionRange) -> Vec<ChunkRows> {
         let work = &self.request.work;
         if self.mode == Mode::Resident {
-            return split(work, span, 1);
+            return work.split(span, 1);
         }
-        let before = PositionRange { end: span.begin, ..PositionRange::all(work) }.cost(work);
-        let own = span.cost(work);
+        let (before, own) = (work.weight_before(span.begin), work.weight(span));
         let tail = (own as f64 * HOST_TAIL) as u128;
-        let cut = position_at(work, before + own - tail, own).clamp(span.begin, span.end);
-        let mut pieces = split(work, PositionRange { end: cut, ..span }, 1);
-        pieces.extend(split(work, PositionRange { begin: cut, ..span }, HOST_TAIL_CHUNKS));
+        let cut = work.position_at(before + own - tail, own).clamp(span.begin, span.end);
+        let mut pieces = work.split(PositionRange { end: cut, ..span }, 1);
+        pieces.extend(work.split(PositionRange { begin: cut, ..span }, HOST_TAIL_CHUNKS));
         pieces
     }
 
@@ -195,7 +191,7 @@ impl Draft<'_> {
             return pieces;
         };
         let work = &self.request.work;
-        let slice_bytes = (work.slice_rows(first) as u64).saturating_mul(work.pitch_bytes());
+        let slice_bytes = work.slice_bytes(first);
         let may = slice_bytes >= MIN_DIVIDED_BYTES && !self.has_requested_chunks();
         match self.in_eighths(first, [1, 1, 2, 4]).filter(|_| may) {
             Some(mut parts) => {
@@ -209,8 +205,8 @@ impl Draft<'_> {
     /// Divides a chunk of whole rows into parts of so many eighths of its cost; `None` where its rows are too few or too long.
     fn in_eighths(&self, piece: &ChunkRows, eighths: [usize; 4]) -> Option<Vec<ChunkRows>> {
         let &ChunkRows::Rows { begin, end } = piece else { return None };
-        let at = |row| Position { row, segment: 0 };
-        let parts = split(&self.request.work, PositionRange { begin: at(begin), end: at(end) }, 8);
+        let rows = PositionRange { begin: Position::of_row(begin), end: Position::of_row(end) };
+        let parts = self.request.work.split(rows, 8);
         let ends: Vec<usize> = parts
             .iter()
             .filter_map(|part| match part {
@@ -248,12 +244,13 @@ impl Draft<'_> {
     fn counts(&self, division: &Division<'_>, for_blocks: bool) -> Result<Vec<usize>> {
         let work = &self.request.work;
         let Division { devices, shares, spans, .. } = *division;
-        let total = PositionRange::all(work).cost(work).max(1);
+        let total = work.weight(work.all()).max(1);
         if let Some(chunks) = self.request.chunks {
-            let of_spans: Vec<f64> = spans.iter().map(|span| span.cost(work) as f64 / total as f64).collect();
+            let of_spans: Vec<f64> =
+                spans.iter().map(|&span| work.weight(span) as f64 / total as f64).collect();
             return Ok(apportion(&of_spans, chunks));
         }
-        let share_of = |index: usize| spans[index].cost(work) as f64 / total as f64;
+        let share_of = |index: usize| work.weight(spans[index]) as f64 / total as f64;
         let bytes_of = |index: usize| (work.a_bytes() as f64 * share_of(index)) as u64;
         let least = |index: usize, device: &DeviceSpec| match &device.profile.link {
             Some(_) if for_blocks => self.chunks_for_blocks(&device.profile, share_of(index)),

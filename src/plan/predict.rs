@@ -4,9 +4,8 @@ use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
 use super::set_up::set_up;
 use crate::cost::{Form, HostRates, Load, Profile};
-use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
-use crate::work::{Features, pitch_bytes};
+use crate::work::{Facts, pitch_bytes};
 
 /// Predicted seconds of each step of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -18,7 +17,7 @@ pub(super) struct Steps {
     pub merge_s: f64,
 }
 
-/// Time to build and stage a layout other than CSR, as a multiple of the time to copy as many bytes. Measured with lists of row
+/// Time to build and stage a layout other than the host's, as a multiple of the time to copy as many bytes. Measured with lists of row
 /// segments.
 const LAYOUT_COPIES: f64 = 10.0;
 
@@ -35,7 +34,7 @@ impl Steps {
         if profile.link.is_none() {
             return Self { kernel_s, ..Self::default() };
         }
-        let times = if form.layout() == Layout::Csr { 1.0 } else { LAYOUT_COPIES };
+        let times = if form.reads_a_unchanged() { 1.0 } else { LAYOUT_COPIES };
         Self {
             stage_s: host.copy_s(staged_bytes) * times,
             upload_s: profile.upload_s(staged_bytes),
@@ -47,8 +46,7 @@ impl Steps {
 
     /// The steps of a chunk.
     pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
-        let form = chunk.form(device.profile.processor);
-        let kernel_s = device.profile.form_s(&form, &chunk.features, k, dtype);
+        let kernel_s = chunk.kernel_s(&device.profile, k, dtype);
         Self::with_kernel_s(kernel_s, device, host, chunk, k, dtype)
     }
 
@@ -134,16 +132,16 @@ pub(super) fn memory_s(profile: &Profile, host: &HostRates, form: &Form, load: &
 pub(super) fn whole(
     profile: &Profile,
     host: &HostRates,
-    parts: impl Iterator<Item = (Features, Form, f64)>,
+    parts: impl Iterator<Item = (Facts, Form, f64)>,
     k: u64,
     dtype: Dtype,
 ) -> Steps {
     parts
         .map(|(part, form, kernel_s)| {
-            let load = Load::of(&part, k, dtype);
+            let load = part.load(k, dtype);
             let row_bytes = k.saturating_mul(dtype.bytes() as u64);
-            let a_bytes = load.compulsory_bytes.saturating_sub(part.rows.saturating_mul(row_bytes));
-            let y_bytes = part.rows.saturating_mul(pitch_bytes(row_bytes));
+            let a_bytes = load.compulsory_bytes.saturating_sub(part.rows().saturating_mul(row_bytes));
+            let y_bytes = part.rows().saturating_mul(pitch_bytes(row_bytes));
             Steps::new(profile, host, &form, kernel_s, a_bytes, y_bytes)
         })
         .fold(Steps::default(), Steps::plus)

@@ -87,7 +87,7 @@ impl Plan {
             return true;
         }
         // The columns of its resident chunks are numbered for its part of X, which therefore cannot change.
-        if self.mode == Mode::Resident && device.x != XPlan::Whole {
+        if self.mode == Mode::Resident && device.x != XPlan::Whole && self.matrix.cols > 0 {
             return false;
         }
         let slots = &device.slots;

@@ -3,8 +3,8 @@
 use super::data::Mode;
 use crate::cost::{HostRates, Profile};
 use crate::kernel::cuda::Variant;
-use crate::kernel::{Format, KernelId};
-use crate::work::Work;
+use crate::kernel::{Format, KernelId, Processor};
+use crate::work::{KernelRequest, Work};
 
 /// A device that the plan may use.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,21 @@ pub struct PlanRequest<'a> {
 }
 
 impl<'a> PlanRequest<'a> {
+    /// What it says about kernels.
+    pub(super) fn kernels(&self) -> KernelRequest {
+        let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
+        let mut gpus = self.devices.iter().filter(|device| device.profile.link.is_some());
+        KernelRequest {
+            kernel: self.kernel,
+            variant: self.variant,
+            format: self.format,
+            reproducible: self.reproducible,
+            has_cpu: has(Processor::Cpu),
+            has_gpu: has(Processor::Gpu),
+            compiles: gpus.all(|device| device.profile.compiles),
+        }
+    }
+
     /// One product of `work` on `devices`, with all other decisions left to the planner.
     pub fn new(work: Work<'a>, devices: Vec<DeviceSpec>, host: HostRates) -> Self {
         Self {

@@ -6,9 +6,8 @@ use super::data::{DevicePlan, Mode, Plan, Registered, SetUp};
 use super::predict::x_s;
 use crate::cost::Form;
 use crate::kernel::Processor;
-use crate::kernel::cuda::Layout;
 
-/// Time to build a layout other than CSR and to stage it, as a multiple of the time to copy as many bytes. Measured with `hybrid` and
+/// Time to build a layout other than the host's and to stage it, as a multiple of the time to copy as many bytes. Measured with `hybrid` and
 /// 281 MB of A on an H200's host: 80 ms to build and 36 ms to copy, against 16 ms for a plain copy.
 const LAYOUT_COPIES: f64 = 6.0;
 
@@ -73,8 +72,8 @@ fn bring_a_s(plan: &Plan) -> f64 {
     let on_gpu = |device: &DevicePlan| device.profile.link.is_some();
     let staged = plan.chunks.iter().filter_map(|chunk| {
         let device = plan.devices.get(chunk.home as usize).filter(|device| on_gpu(device))?;
-        let csr = chunk.form(device.profile.processor).layout() == Layout::Csr;
-        Some(plan.host.copy_s(chunk.staged_bytes) * if csr { 1.0 } else { LAYOUT_COPIES })
+        let unchanged = chunk.form(device.profile.processor).reads_a_unchanged();
+        Some(plan.host.copy_s(chunk.staged_bytes) * if unchanged { 1.0 } else { LAYOUT_COPIES })
     });
     let links = plan.devices.iter().filter(|device| on_gpu(device) && device.slots.resident_bytes > 0);
     let links = links.map(|device| device.profile.upload_s(device.slots.resident_bytes));

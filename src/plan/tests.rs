@@ -9,7 +9,8 @@ use crate::cost::{Correction, cpu_profile, emulated_profile, host_rates, preset}
 use crate::graph::{Graph, GraphBuilder, Role, TaskId, TaskKind};
 use crate::kernel::{Format, KernelId, Order};
 use crate::matrix::{Csr, Dtype, generate};
-use crate::work::{Work, XOrder};
+use crate::work::spmm::{Features, Spmm};
+use crate::work::{Facts, Work, XOrder};
 
 pub(super) fn matrix(spec: &str) -> Csr<f64> {
     generate(spec, 1, 1 << 32).unwrap().matrix
@@ -147,7 +148,7 @@ fn every_required_device_gets_a_chunk() {
 fn a_device_that_would_not_help_is_left_out_unless_required() {
     let matrix = matrix("stencil5,n=40");
     let work = Work::spmm(&matrix.view(), 8).unwrap();
-    let mut offered = request(work, &["cpu", "emu"]);
+    let mut offered = request(work.clone(), &["cpu", "emu"]);
     offered.devices.iter_mut().for_each(|device| device.required = false);
     let plan = make(&offered).unwrap();
     let alone = make(&request(work, &["cpu"])).unwrap();
@@ -178,7 +179,7 @@ fn rows_that_do_not_fit_on_a_device_go_to_the_cpu() {
     request.devices[1].memory_limit_bytes = Some(2 << 20);
     let plan = make(&request).unwrap();
     assert!(plan.devices[1].slots.device_bytes() <= 2 << 20);
-    assert!(plan.devices[0].nnz > plan.devices[1].nnz && plan.devices[1].nnz > 0);
+    assert!(plan.devices[0].size.entries > plan.devices[1].size.entries && plan.devices[1].size.entries > 0);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn kernels_formats_and_devices_must_agree() {
     let matrix = matrix("stencil5,n=20");
     let work = Work::spmm(&matrix.view(), 4).unwrap();
     let plan = |words: &[&str], kernel, format| {
-        make(&PlanRequest { kernel, format, ..request(work, words) })
+        make(&PlanRequest { kernel, format, ..request(work.clone(), words) })
             .map(|plan| (plan.chunks[0].cpu_kernel, plan.chunks[0].gpu_kernel))
     };
     let (cpu, gpu) = plan(&["cpu", "emu"], None, None).unwrap();
@@ -242,7 +243,11 @@ fn devices_of_one_kind_get_equal_parts_and_finish_together() {
     let plan = make(&request(Work::spmm(&matrix.view(), 32).unwrap(), &["h200x4"])).unwrap();
     let computing: Vec<&DevicePlan> = plan.devices.iter().filter(|device| device.computes).collect();
     for device in &computing {
-        assert!((device.nnz as f64 * 4.0 / plan.matrix.nnz as f64 - 1.0).abs() < 0.02, "{}", device.name);
+        assert!(
+            (device.size.entries as f64 * 4.0 / plan.matrix.entries as f64 - 1.0).abs() < 0.02,
+            "{}",
+            device.name
+        );
         assert!((device.predicted_s / computing[0].predicted_s - 1.0).abs() < 0.05);
         assert!(device.chunks >= 8);
     }
@@ -254,7 +259,7 @@ fn a_saved_plan_loads_unchanged() {
     let path = folder.path().join("a.plan");
     let matrix = matrix("arrow,rows=9000");
     let work = Work::spmm(&matrix.view(), 7).unwrap();
-    let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
+    let plan = make(&PlanRequest { chunks: Some(20), ..request(work.clone(), &["cpu", "emu"]) }).unwrap();
     assert!(!plan.split_rows.is_empty());
     plan.save(&path).unwrap();
     assert_eq!(Plan::load(&path).unwrap(), plan);
@@ -277,7 +282,7 @@ fn a_damaged_plan_is_refused() {
     let path = folder.path().join("a.plan");
     let matrix = matrix("arrow,rows=9000");
     let work = Work::spmm(&matrix.view(), 7).unwrap();
-    let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
+    let plan = make(&PlanRequest { chunks: Some(20), ..request(work.clone(), &["cpu", "emu"]) }).unwrap();
     type Damage = (&'static str, fn(&mut Plan));
     let damages: [Damage; 15] = [
         ("a chunk is missing", |plan| drop(plan.chunks.pop())),
@@ -287,8 +292,8 @@ fn a_damaged_plan_is_refused() {
         ("another version", |plan| plan.version += 1),
         ("a chunk without a device", |plan| plan.chunks[3].home = 99),
         ("chunks overlap", |plan| plan.chunks[2].rows = plan.chunks[1].rows),
-        ("other rows", |plan| plan.chunks[0].features.rows = u64::MAX),
-        ("other nonzeros", |plan| on_gpu(plan).features.nnz = u64::MAX),
+        ("other rows", |plan| features(&mut plan.chunks[0]).rows = u64::MAX),
+        ("other nonzeros", |plan| features(on_gpu(plan)).nnz = u64::MAX),
         ("no such form", |plan| on_gpu(plan).gpu_variant.ways = 0),
         ("a block of many threads", |plan| on_gpu(plan).gpu_variant.threads = 1 << 31),
         ("a chunk larger than its slot", |plan| on_gpu(plan).staged_bytes = 1 << 40),
@@ -298,6 +303,12 @@ fn a_damaged_plan_is_refused() {
         }),
         ("memory without bandwidth", |plan| plan.host.memory_gb_per_s = 1e-300),
     ];
+    fn features(chunk: &mut Chunk) -> &mut Features {
+        match &mut chunk.features {
+            Facts::Spmm(features) => features,
+            Facts::Uniform(_) => panic!("the matrix is sparse"),
+        }
+    }
     fn on_gpu(plan: &mut Plan) -> &mut Chunk {
         plan.chunks.iter_mut().find(|chunk| chunk.home == 1).unwrap()
     }
@@ -310,7 +321,7 @@ fn a_damaged_plan_is_refused() {
     // Only the matrix contradicts these.
     let damages: [Damage; 13] = [
         ("a chunk smaller than its rows", |plan| on_gpu(plan).staged_bytes -= 64),
-        ("a longest row that no row has", |plan| on_gpu(plan).features.max += 1),
+        ("a longest row that no row has", |plan| features(on_gpu(plan)).max += 1),
         ("scratch memory that no kernel needs", |plan| on_gpu(plan).scratch_bytes += 1),
         ("other segments of a row", |plan| plan.split_rows[0].segments += 1),
         ("a registered X by columns", |plan| {
@@ -435,8 +446,8 @@ proptest! {
             columns.extend((0..length as usize).map(|entry| ((row + entry * step) % cols) as u32));
             pointers.push(columns.len() as u64);
         }
-        let work = Work::spmm_pattern(&pointers, Some(&columns), cols, k, Dtype::F64).unwrap();
-        let request = PlanRequest { chunks, mode, repeat, ..request(work, &words) };
+        let work = Work::from(Spmm::of_pattern(&pointers, Some(&columns), cols, k, Dtype::F64).unwrap());
+        let request = PlanRequest { chunks, mode, repeat, ..request(work.clone(), &words) };
         let plan = make(&request).unwrap();
         prop_assert_eq!(&make(&request).unwrap(), &plan, "the same request gives the same plan");
         plan.check_matrix(&work).unwrap();

@@ -6,12 +6,11 @@ use std::thread::JoinHandle;
 
 use super::device_bank::{DeviceBank, RecordedRound};
 use super::device_list::{DeviceWord, Devices};
-use super::matrix::Matrix;
 use super::pool::Pool;
-use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
 use super::report::Round;
 use super::resolve::{Resolving, device_options};
 use super::shared_device::{AnyDevice, SharedDevice, open_device};
+use super::spmm::{Matrix, ProductBuilder, ProductOptions, Transfer};
 use super::timeline::{Timeline, add_records};
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
@@ -142,7 +141,7 @@ impl Runtime {
         }
     }
 
-    /// A product with `matrix`: a [`Csr`](crate::matrix::Csr), an `Arc` of one, a reference or a view.
+    /// A product with `matrix`: a sparse matrix, an `Arc` of one, a reference or a view ([`Matrix`]).
     pub fn product<'a, T: Kernels>(&self, matrix: impl Into<Matrix<'a, T>>) -> ProductBuilder<'a, T> {
         ProductBuilder::new(self.clone(), matrix.into())
     }

@@ -143,7 +143,7 @@ impl<'a> Timeline<'a> {
         Arguments {
             chunk: Some(u64::from(index)),
             rows: Some(chunk.slice_rows()),
-            nnz: Some(chunk.nnz),
+            size: Some(chunk.features.count()),
             bytes: Some(bytes),
             kernel: Some(self.plan.kernel_on(chunk, device.0).name().into()),
             gb_per_s: gb_per_s(bytes, ns),

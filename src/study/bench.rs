@@ -16,7 +16,7 @@ use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
 use crate::kernel::{KernelId, Order, Processor, kernels_of};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// Elements of X up to which the result of every form is checked. Beyond, a form is checked if it is the first of its kernel
 /// or the fastest so far.

@@ -7,7 +7,6 @@ use super::bench_device::{BenchDevice, subject};
 use super::form_timing::warm_up;
 use super::host_memory::measure_host;
 use super::oracle::time_forms;
-use crate::adapt::{KernelFit, calibration_cases, fit_device, least_gb_per_s};
 use crate::cost::{Form, Model};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuSettings, Kernels};
@@ -15,8 +14,9 @@ use crate::kernel::{KernelId, Schedule};
 use crate::machine::Isa;
 use crate::matrix::{Csr, MultiVector, generate};
 use crate::runtime::Runtime;
-use crate::work::spmm::cost::{Sample, eligible};
-use crate::work::{ChunkRows, Features, Work};
+use crate::work::ChunkRows;
+use crate::work::spmm::cost::{KernelFit, Sample, calibration_cases, eligible, fit_device, least_gb_per_s};
+use crate::work::spmm::{Features, Spmm};
 
 /// Seconds for timing all forms of a case, approximately.
 const CASE_SECONDS: f64 = 0.25;
@@ -136,7 +136,7 @@ impl Measuring<'_> {
                 if samples.is_empty() {
                     warm_up(&mut *subject, x.view())?;
                 }
-                let work = Work::spmm(&a, k)?;
+                let work = Spmm::new(&a, k)?;
                 let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
                 let features = pool.install(|| Features::of(&work, &all));
                 let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, compiles);

@@ -16,7 +16,7 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
-use crate::work::Features;
+use crate::work::spmm::Features;
 use crate::work::spmm::cost::{Sample, choose, eligible};
 
 /// How many of the fastest forms are timed again.
@@ -344,7 +344,8 @@ mod tests {
     use crate::machine::{Isa, Machine};
     use crate::matrix::{MultiVector, generate};
     use crate::study::{HostBench, KernelNames, Sizes};
-    use crate::work::{ChunkRows, Work};
+    use crate::work::ChunkRows;
+    use crate::work::spmm::Spmm;
 
     fn form(name: &str, seconds: f64) -> FormTime {
         let (order, predicted_s) = (Order::Canonical, Some(seconds));
@@ -439,7 +440,7 @@ mod tests {
         let mut subject =
             WrongAndFast { right, empty: MultiVector::zeros(matrix.rows(), 4).unwrap(), ran: 0 };
         subject.take_x(x.view()).unwrap();
-        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let work = Spmm::new(&matrix.view(), 4).unwrap();
         let features = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });
         let forms: Vec<Form> = [KernelId::CpuCsr, KernelId::CpuSell]
             .iter()

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Variant};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
-use crate::work::{HeldColumns, Storage, XOrder, pitch_bytes};
+use crate::work::spmm::{HeldColumns, Storage};
+use crate::work::{XOrder, pitch_bytes};
 
 /// Seconds that the calls of one measurement should take together.
 const BATCH_SECONDS: f64 = 200e-6;

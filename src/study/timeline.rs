@@ -68,10 +68,15 @@ fn task_times(trace: &Trace) -> HashMap<(String, String), (f64, f64)> {
 }
 
 fn details(arguments: &Arguments) -> Vec<(String, String)> {
-    let Arguments { rows, nnz, bytes, kernel, predicted_us, gb_per_s, .. } = arguments;
+    let Arguments { rows, size, bytes, kernel, predicted_us, gb_per_s, .. } = arguments;
+    let size_name = match size {
+        Some((name, _)) if name == "nnz" => "nonzeros",
+        Some((name, _)) => name,
+        None => "",
+    };
     let facts = [
         ("rows", rows.map(|rows| rows.to_string())),
-        ("nonzeros", nnz.map(|nnz| nnz.to_string())),
+        (size_name, size.as_ref().map(|(_, count)| count.to_string())),
         ("bytes", bytes.map(|bytes| bytes.to_string())),
         ("kernel", kernel.as_ref().map(|kernel| kernel.to_string())),
         ("predicted alone", predicted_us.map(|us| format!("{us:.1} µs"))),

@@ -196,7 +196,6 @@ impl Event {
         Arguments {
             chunk: number("chunk"),
             rows: number("rows"),
-            nnz: number("nnz"),
             bytes: number("bytes"),
             run: number("run"),
             kernel: text("kernel").map(|name| name.trim_matches('"').to_owned().into()),

@@ -114,8 +114,8 @@ pub struct Arguments {
     pub chunk: Option<u64>,
     /// Rows of the chunk.
     pub rows: Option<u64>,
-    /// Nonzeros of the chunk.
-    pub nnz: Option<u64>,
+    /// A size of the chunk under the name that its kind of work has for it, such as the number of its entries.
+    pub size: Option<(Cow<'static, str>, u64)>,
     /// Bytes moved.
     pub bytes: Option<u64>,
     /// The kernel's name.

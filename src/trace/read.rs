@@ -3,6 +3,7 @@
 //! A damaged file is an error with its line and the reason. Traces of other programs are refused: they have no tasks, chunks and
 //! predictions, and need not keep the rules that the summary relies on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::BufReader;
@@ -187,12 +188,14 @@ struct EventArguments {
     to: Option<u32>,
     chunk: Option<u64>,
     rows: Option<u64>,
-    nnz: Option<u64>,
     bytes: Option<u64>,
     kernel: Option<String>,
     predicted_us: Option<f64>,
     gb_per_s: Option<f64>,
     run: Option<u64>,
+    /// A size that a kind of work has named.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
 
 /// Adds an event to the trace; `arrow` is the id and source of an arrow whose end must be the next event.
@@ -216,7 +219,7 @@ fn add_event(
             let arguments = Arguments {
                 chunk: args.chunk,
                 rows: args.rows,
-                nnz: args.nnz,
+                size: args.others.into_iter().find_map(|(name, value)| Some((name.into(), value.as_u64()?))),
                 bytes: args.bytes,
                 kernel: args.kernel.map(Into::into),
                 predicted_us: args.predicted_us,

@@ -50,7 +50,7 @@ fn full() -> Trace {
     let arguments = Arguments {
         chunk: Some(3),
         rows: Some(u64::MAX),
-        nnz: Some(0),
+        size: Some(("entries".into(), 0)),
         bytes: Some(1 << 40),
         kernel: Some("csr_\"subwarp\"".into()),
         predicted_us: Some(0.1 + 0.2),

@@ -163,11 +163,22 @@ impl<W: Write> Events<'_, W> {
     }
 
     fn arguments(&mut self, arguments: &Arguments) -> io::Result<()> {
-        let Arguments { chunk, rows, nnz, bytes, kernel, predicted_us, gb_per_s, run } = arguments;
+        let Arguments { chunk, rows, size, bytes, kernel, predicted_us, gb_per_s, run } = arguments;
         self.file.write_all(b",\"args\":{")?;
         let mut separator = "";
-        for (key, number) in [("chunk", chunk), ("rows", rows), ("nnz", nnz), ("bytes", bytes), ("run", run)]
-        {
+        for (key, number) in [("chunk", chunk), ("rows", rows)] {
+            if let Some(number) = number {
+                write!(self.file, "{separator}\"{key}\":{number}")?;
+                separator = ",";
+            }
+        }
+        if let Some((name, number)) = size {
+            self.file.write_all(separator.as_bytes())?;
+            serde_json::to_writer(&mut self.file, name.as_ref())?;
+            write!(self.file, ":{number}")?;
+            separator = ",";
+        }
+        for (key, number) in [("bytes", bytes), ("run", run)] {
             if let Some(number) = number {
                 write!(self.file, "{separator}\"{key}\":{number}")?;
                 separator = ",";

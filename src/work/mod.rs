@@ -1,11 +1,25 @@
-//! The description of a product for planning: the cost of its rows, the bytes that a piece reads and writes, the storage formats of
-//! its chunks, and what its kernels cost. One folder for each kind of work.
+//! What a job is, for every kind of work. A planner knows this vocabulary and no kind by name:
+//!
+//! - **A** is the operand whose rows are divided among the devices. Rows weigh differently, and a row may be divided into segments.
+//! - **X** is the operand that a range of rows needs whole, in part or not at all ([`XPlan`]).
+//! - **Y** is the output: written or updated, and its parts are concatenated or added ([`Output`]).
+//! - Kernels store A in their own layouts ([`Footprint`]), and take predicted times on rows with given [`Facts`].
+//!
+//! [`Kind`] is what a kind of work says about one job, [`Work`] is a job of any kind. One folder for each kind: [`spmm`].
 
+mod facts;
+mod fingerprint;
+mod kind;
+mod operands;
 mod pitch;
+mod rows;
 pub mod spmm;
+mod uniform;
 
+pub use facts::{Count, Facts, Size};
+pub use fingerprint::Fingerprint;
+pub use kind::{Footprint, Forms, KernelRequest, Kind, Layouts, Work};
+pub use operands::{Combine, MAX_PART, Output, SharedBytes, XChoice, XPlan, XRows, owned_rows_of_x};
 pub use pitch::{XOrder, pitch_bytes};
-pub use spmm::{
-    Array, ChunkRows, Features, Fingerprint, Footprint, HeldColumns, Locality, Position, PositionRange,
-    Storage, Work, position_at, split,
-};
+pub use rows::{ChunkRows, Position, PositionRange};
+pub use uniform::UniformRows;

@@ -2,6 +2,7 @@
 
 use rowloom::adapt::{corrected_by, is_shared, moved_share, scale_times};
 use rowloom::cost::preset;
+use rowloom::kernel::Processor;
 use rowloom::matrix::{Csr, generate};
 use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
 use rowloom::runtime::{RunReport, Simulated};
@@ -14,12 +15,12 @@ fn stencil() -> Csr<f64> {
 /// A request for a one-shot product on a CPU and a GPU.
 fn shared(matrix: &Csr<f64>) -> PlanRequest<'_> {
     let mut machine = preset("h200").unwrap();
-    scale_times(&mut machine.cpu, 3.0);
+    let work = Work::spmm(&matrix.view(), 8).unwrap();
+    scale_times(&mut machine.cpu, work.kernels(Processor::Cpu), 3.0);
     let devices = vec![
         DeviceSpec::new("cpu", machine.cpu.clone()),
         DeviceSpec::new("sim:h200/0", machine.gpus[0].clone()),
     ];
-    let work = Work::spmm(&matrix.view(), 8).unwrap();
     let mut request = PlanRequest::new(work, devices, machine.host.clone());
     (request.mode, request.repeat) = (Some(Mode::Oneshot), 1000);
     request
@@ -57,7 +58,7 @@ fn correct_predictions_keep_the_shares_and_a_slower_device_gets_less() {
     assert!((usual_s / again.predicted_s - 2.0).abs() < 0.2, "{words:?}");
 
     let mut faster = request.clone();
-    scale_times(&mut faster.devices[0].profile, 0.5);
+    scale_times(&mut faster.devices[0].profile, request.work.kernels(Processor::Cpu), 0.5);
     let optimistic = make(&faster).unwrap();
     let rows = |plan: &Plan| plan.devices[0].rows;
     assert!(rows(&optimistic) > rows(&plan));

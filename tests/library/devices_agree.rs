@@ -149,7 +149,9 @@ fn check_registered(plan: &Plan, case: &Case<'_>, row_bytes: usize) {
     if case.devices.iter().any(|device| device.contains("refuse")) {
         return;
     }
-    for device in plan.devices.iter().filter(|device| device.profile.link.is_some() && device.nnz > 0) {
+    for device in
+        plan.devices.iter().filter(|device| device.profile.link.is_some() && device.size.entries > 0)
+    {
         let of_a = case.register && case.kernel.is_none() && plan.mode != Mode::Resident;
         let of_rows = case.register && row_bytes.is_multiple_of(32);
         let gathered = matches!(device.x, XPlan::Gather { .. });

@@ -8,6 +8,7 @@ mod edited_files;
 mod faults;
 mod fuzz_corpus;
 mod kernels_agree;
+mod kinds_of_work;
 mod layering;
 mod read_limits;
 mod report_sample;

@@ -27,7 +27,7 @@ fn stream(trace: &mut Trace, name: &str, chunks: u64, numbers: &mut Numbers) {
             let arguments = Arguments {
                 chunk: Some(chunk),
                 rows: Some(4096),
-                nnz: Some(65_536),
+                size: Some(("nnz".into(), 65_536)),
                 bytes: Some(786_432),
                 kernel: (category == Category::Kernel).then(|| "csr_scalar".into()),
                 predicted_us: Some(17.25),

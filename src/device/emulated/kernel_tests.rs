@@ -15,7 +15,8 @@ use crate::kernel::order::{SEGMENT, SPAN};
 use crate::kernel::scaling::factor_bits;
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
-use crate::work::{HeldColumns, Storage, pitch_bytes};
+use crate::work::pitch_bytes;
+use crate::work::spmm::{HeldColumns, Storage};
 
 fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
     let memory = Allocation::new(size_of_val(values)).unwrap();

@@ -9,7 +9,8 @@ use crate::kernel::cuda::CudaKernel;
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan, XPlan, XRows};
 use crate::runtime::shared_device::Allocations;
-use crate::work::{Array, HeldColumns, Storage, XOrder};
+use crate::work::XOrder;
+use crate::work::spmm::{Array, HeldColumns, Storage};
 
 /// Equal slots in one allocation.
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Chunk, Plan};
-use crate::runtime::matrix::Matrix;
-use crate::work::{ChunkRows, Storage, Work};
+use crate::runtime::spmm::matrix::Matrix;
+use crate::work::spmm::{Spmm, Storage};
+use crate::work::{ChunkRows, Kind};
 
 /// A matrix and a plan for its products.
 pub struct Job<'a, T: Scalar> {
@@ -28,7 +29,7 @@ impl<'a, T: Scalar> Job<'a, T> {
     /// The product of `matrix` according to `plan`, which must have been made for it. Laid out in the rayon pool of the caller.
     pub fn new(matrix: Matrix<'a, T>, plan: Plan) -> Result<Self> {
         let view = matrix.view();
-        let work = Work::spmm(&view, plan.k as usize)?;
+        let work = Spmm::new(&view, plan.k as usize)?;
         plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
         let boundaries = |rows: &ChunkRows| match *rows {
             ChunkRows::Rows { .. } => Vec::new(),

@@ -11,13 +11,14 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
-use crate::runtime::matrix::Matrix;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
-use crate::runtime::registrations::RegisteredMatrix;
 use crate::runtime::report::FaultReport;
 use crate::runtime::shared_device::Allocations;
-use crate::work::{ChunkRows, HeldColumns, Work};
+use crate::runtime::spmm::matrix::Matrix;
+use crate::runtime::spmm::registrations::RegisteredMatrix;
+use crate::work::spmm::HeldColumns;
+use crate::work::{ChunkRows, Work};
 
 /// The task of a fault report where a device has no memory.
 const ALLOCATION: &str = "allocation";

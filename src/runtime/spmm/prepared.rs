@@ -18,13 +18,13 @@ use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, Remaining};
 use crate::runtime::Runtime;
-use crate::runtime::matrix::Matrix;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
-use crate::runtime::registrations::{register_borrowed, register_y};
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::runtime::shared_device::SharedDevice;
+use crate::runtime::spmm::matrix::Matrix;
+use crate::runtime::spmm::registrations::{register_borrowed, register_y};
 use crate::trace::Clock;
 use crate::work::ChunkRows;
 

@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::{ChunkRows, Work};
+use super::{ChunkRows, Spmm};
 
 /// Columns per parallel task.
 const COLUMNS_PER_TASK: usize = 1 << 18;
 
 /// The smallest range that contains all columns of `pieces`; all columns if they are not known, an empty range if there are no
 /// entries.
-pub fn column_span(work: &Work<'_>, pieces: &[ChunkRows]) -> Range<usize> {
+pub fn column_span(work: &Spmm<'_>, pieces: &[ChunkRows]) -> Range<usize> {
     let spans = column_spans(work, pieces).into_iter().filter(|span| !span.is_empty());
     spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
 }
 
 /// For each piece the smallest range that contains all of its columns; all columns if they are not known, an empty range if it has
 /// no entries. Computed in the rayon pool of the caller.
-pub fn column_spans(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
+pub fn column_spans(work: &Spmm<'_>, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
     // The table is made before the parallel loop: the thread that makes it runs other tasks meanwhile, and one of them could wait
     // for the table.
     // It is not made for a small part of the rows, whose columns are read faster.
-    let rows: usize = pieces.iter().map(|piece| work.slice_rows(piece)).sum();
+    let rows: usize = pieces.iter().map(|piece| piece.slice_rows()).sum();
     let is_worth = |ranges: &&ColumnRanges| ranges.0.get().is_some() || 2 * rows >= work.rows();
-    let table = work.ranges.filter(is_worth).map(|ranges| ranges.blocks(work)).unwrap_or_default();
+    let table = work.ranges.as_deref().filter(is_worth).map(|ranges| ranges.blocks(work)).unwrap_or_default();
     let span = |piece: &ChunkRows| {
         if work.columns.is_none() {
             return 0..work.cols();
@@ -67,7 +67,7 @@ const BLOCK_ROWS: usize = 1 << 11;
 pub struct ColumnRanges(OnceLock<Vec<Bounds>>);
 
 impl ColumnRanges {
-    fn blocks(&self, work: &Work<'_>) -> &[Bounds] {
+    fn blocks(&self, work: &Spmm<'_>) -> &[Bounds] {
         self.0.get_or_init(|| {
             let blocks = (0..work.rows().div_ceil(BLOCK_ROWS)).into_par_iter();
             blocks.map(|block| scanned(work, block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS)).collect()
@@ -76,13 +76,13 @@ impl ColumnRanges {
 }
 
 /// The bounds of rows `begin..end`, as far as they exist, from their columns.
-fn scanned(work: &Work<'_>, begin: usize, end: usize) -> Bounds {
+fn scanned(work: &Spmm<'_>, begin: usize, end: usize) -> Bounds {
     let rows = ChunkRows::Rows { begin, end: end.min(work.rows()) };
     work.piece_columns(&rows).map_or(Bounds::NONE, Bounds::of)
 }
 
 /// The bounds of a piece: from the table for whole blocks of rows, from the columns for the rest.
-fn bounds(work: &Work<'_>, table: &[Bounds], piece: &ChunkRows) -> Bounds {
+fn bounds(work: &Spmm<'_>, table: &[Bounds], piece: &ChunkRows) -> Bounds {
     if let &ChunkRows::Rows { begin, end } = piece {
         let (first, last) = (begin.div_ceil(BLOCK_ROWS), end / BLOCK_ROWS);
         if let Some(whole) = table.get(first..last.max(first)).filter(|whole| !whole.is_empty()) {
@@ -96,7 +96,7 @@ fn bounds(work: &Work<'_>, table: &[Bounds], piece: &ChunkRows) -> Bounds {
 }
 
 /// Whether columns ascend strictly within every row of a piece; false if they are not known.
-pub fn columns_ascend(work: &Work<'_>, piece: &ChunkRows) -> bool {
+pub fn columns_ascend(work: &Spmm<'_>, piece: &ChunkRows) -> bool {
     let Some(columns) = work.piece_columns(piece) else { return false };
     let mut begin = 0;
     work.lengths(piece).all(|length| {
@@ -107,7 +107,7 @@ pub fn columns_ascend(work: &Work<'_>, piece: &ChunkRows) -> bool {
 }
 
 /// The distinct columns of `pieces` in ascending order; all columns if they are not known.
-pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
+pub fn distinct_columns(work: &Spmm<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
     let words: Vec<AtomicU64> = (0..work.cols().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let known = pieces.par_iter().all(|piece| match work.piece_columns(piece) {
         None => false,
@@ -140,13 +140,15 @@ pub fn distinct_columns(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::matrix::generate;
 
     #[test]
     fn column_span_and_distinct_columns_agree_with_sorting() {
         let matrix = generate::<f64>("rmat,scale=10,degree=4", 3, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 2).unwrap();
+        let work = Spmm::new(&matrix.view(), 2).unwrap();
         for (begin, end) in [(0, 1024), (100, 101), (500, 700)] {
             let pieces = [
                 ChunkRows::Rows { begin, end: (begin + end) / 2 },
@@ -167,9 +169,8 @@ mod tests {
     fn a_table_of_column_ranges_gives_the_ranges_of_a_scan() {
         for spec in ["rmat,scale=14,degree=3", "stencil5,n=90", "diagonal,rows=2048", "diagonal,rows=5"] {
             let matrix = generate::<f64>(spec, 3, 1 << 30).unwrap().matrix;
-            let work = Work::spmm(&matrix.view(), 2).unwrap();
-            let ranges = ColumnRanges::default();
-            let tabled = work.with_column_ranges(&ranges);
+            let work = Spmm::new(&matrix.view(), 2).unwrap();
+            let tabled = Spmm { ranges: Some(Arc::default()), ..work.clone() };
             let rows = matrix.rows();
             let ends = [0, 1, 2047, 2048, 2049, 4096, 5000, 6144, rows / 2, rows];
             for begin in ends.map(|end| end.min(rows)) {
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn without_columns_all_of_x_is_needed() {
-        let work = Work::spmm_pattern(&[0, 2, 3], None, 7, 1, crate::matrix::Dtype::F64).unwrap();
+        let work = Spmm::of_pattern(&[0, 2, 3], None, 7, 1, crate::matrix::Dtype::F64).unwrap();
         let piece = [ChunkRows::Rows { begin: 0, end: 1 }];
         assert_eq!(column_span(&work, &piece), 0..7);
         assert_eq!(distinct_columns(&work, &piece).len(), 7);

@@ -14,7 +14,7 @@ use super::column_marks::ColumnMarks;
 use super::lengths::Lengths;
 use super::locality::Locality;
 use super::sorted_slices;
-use super::{ChunkRows, Work};
+use super::{ChunkRows, Spmm};
 
 /// Number of samples of a chunk.
 const SAMPLES: usize = 4;
@@ -72,9 +72,9 @@ impl KnownFeatures {
 }
 
 /// Features of all chunks, computed in the rayon pool of the caller.
-pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
+pub fn features(work: &Spmm<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
     // The lock is not held while features are computed: a thread that waits for others may run a task that needs the lock.
-    let known: Vec<Option<Features>> = match work.known_chunks {
+    let known: Vec<Option<Features>> = match &work.known_chunks {
         Some(known) => {
             let known = known.lock();
             chunks.iter().map(|chunk| known.get(chunk).copied()).collect()
@@ -86,7 +86,7 @@ pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
         None => Features::of(work, chunk),
     };
     let features: Vec<Features> = chunks.par_iter().zip(&known).map(of_chunk).collect();
-    if let Some(known) = work.known_chunks {
+    if let Some(known) = &work.known_chunks {
         known.lock().extend(chunks.iter().copied().zip(features.iter().copied()));
     }
     features
@@ -94,10 +94,10 @@ pub fn features(work: &Work<'_>, chunks: &[ChunkRows]) -> Vec<Features> {
 
 impl Features {
     /// The features that do not need all row lengths.
-    fn sampled(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+    fn sampled(work: &Spmm<'_>, chunk: &ChunkRows) -> Self {
         let columns = ColumnSample::of(work, chunk);
         Self {
-            rows: work.slice_rows(chunk) as u64,
+            rows: chunk.slice_rows() as u64,
             nnz: work.piece_nnz(chunk),
             first_column: columns.first,
             end_column: columns.end,
@@ -109,12 +109,12 @@ impl Features {
     }
 
     /// Features of one chunk, computed in the rayon pool of the caller.
-    pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+    pub fn of(work: &Spmm<'_>, chunk: &ChunkRows) -> Self {
         let all = ChunkRows::Rows { begin: 0, end: work.rows() };
         if let Some(known) = work.known.filter(|_| *chunk == all) {
             return known;
         }
-        let rows = work.slice_rows(chunk);
+        let rows = chunk.slice_rows();
         let pieces = rows.div_ceil(PIECE_ROWS);
         let of_piece = |piece: usize| {
             let range = piece * PIECE_ROWS..rows.min((piece + 1) * PIECE_ROWS);
@@ -161,7 +161,7 @@ struct ColumnSample {
 }
 
 impl ColumnSample {
-    fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+    fn of(work: &Spmm<'_>, chunk: &ChunkRows) -> Self {
         let Some(columns) = work.piece_columns(chunk).filter(|columns| !columns.is_empty()) else {
             return Self::default();
         };
@@ -191,7 +191,7 @@ fn sample_starts(count: usize, width: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The share of sampled rows with the same columns as the previous row.
-fn repeated_row_share(work: &Work<'_>, chunk: &ChunkRows) -> f64 {
+fn repeated_row_share(work: &Spmm<'_>, chunk: &ChunkRows) -> f64 {
     let ChunkRows::Rows { begin, end } = *chunk else { return 0.0 };
     let row = |row: usize| work.piece_columns(&ChunkRows::Rows { begin: row, end: row + 1 }).unwrap_or(&[]);
     let (mut compared, mut repeated) = (0u32, 0u32);
@@ -211,6 +211,8 @@ fn repeated_row_share(work: &Work<'_>, chunk: &ChunkRows) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::kernel::order::SEGMENT;
     use crate::matrix::{RowStatistics, generate};
@@ -219,7 +221,7 @@ mod tests {
     fn a_chunk_of_all_rows_has_the_statistics_of_the_matrix() {
         for spec in ["rmat,scale=10,degree=8", "arrow,rows=3000", "fem3,n=6", "holes,rows=999,degree=3"] {
             let matrix = generate::<f64>(spec, 5, 1 << 30).unwrap().matrix;
-            let work = Work::spmm(&matrix.view(), 4).unwrap();
+            let work = Spmm::new(&matrix.view(), 4).unwrap();
             let found = Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() });
             let exact = RowStatistics::of(&matrix.view());
             assert_eq!((found.rows, found.nnz, found.max), (exact.rows, exact.nnz, exact.max), "{spec}");
@@ -236,7 +238,7 @@ mod tests {
     fn sampled_rows_repeat_in_a_finite_element_matrix_and_not_in_a_diagonal_one() {
         let features = |spec: &str| {
             let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
-            let work = Work::spmm(&matrix.view(), 1).unwrap();
+            let work = Spmm::new(&matrix.view(), 1).unwrap();
             Features::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() })
         };
         assert!(features("fem3,n=8").repeated_row_share > 0.4);
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn features_do_not_depend_on_the_number_of_threads() {
         let matrix = generate::<f64>("rmat,scale=17,degree=3", 5, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let work = Spmm::new(&matrix.view(), 4).unwrap();
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -265,23 +267,23 @@ mod tests {
     #[test]
     fn known_features_of_the_whole_matrix_are_used_again() {
         let matrix = generate::<f64>("road,n=4000", 5, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let work = Spmm::new(&matrix.view(), 4).unwrap();
         let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
         let known = Features { rows, nnz, mean: 123.0, ..Features::default() };
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-        assert_eq!(Features::of(&work.with_features(Some(known)), &all), known);
+        assert_eq!(Features::of(&work.clone().with_features(Some(known)), &all), known);
         let half = ChunkRows::Rows { begin: 0, end: matrix.rows() / 2 };
-        assert_eq!(Features::of(&work.with_features(Some(known)), &half), Features::of(&work, &half));
+        assert_eq!(Features::of(&work.clone().with_features(Some(known)), &half), Features::of(&work, &half));
         let of_another = Features { rows: rows + 1, ..known };
-        assert_ne!(Features::of(&work.with_features(Some(of_another)), &all), of_another);
+        assert_ne!(Features::of(&work.clone().with_features(Some(of_another)), &all), of_another);
     }
 
     #[test]
     fn known_features_of_chunks_equal_computed_ones() {
         let matrix = generate::<f64>("rmat,scale=10,degree=8", 5, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 4).unwrap();
-        let known = KnownFeatures::default();
-        let remembering = work.with_known_features(&known);
+        let work = Spmm::new(&matrix.view(), 4).unwrap();
+        let known = Arc::new(KnownFeatures::default());
+        let remembering = Spmm { known_chunks: Some(known.clone()), ..work.clone() };
         let rows = |begin, end| ChunkRows::Rows { begin, end };
         let chunks = [rows(0, 300), rows(300, 1024), ChunkRows::Segments { row: 0, begin: 0, end: 1 }];
         for some in [&chunks[..2], &chunks[1..], &chunks[..]] {
@@ -293,7 +295,7 @@ mod tests {
     #[test]
     fn segments_count_as_rows() {
         let arrow = generate::<f64>("arrow,rows=1000", 1, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&arrow.view(), 1).unwrap();
+        let work = Spmm::new(&arrow.view(), 1).unwrap();
         let found = Features::of(&work, &ChunkRows::Segments { row: 0, begin: 5, end: 8 });
         assert_eq!((found.rows, found.nnz, found.max), (3, 1000 - 5 * SEGMENT as u64, SEGMENT as u64));
     }

@@ -1,12 +1,13 @@
 //! Dispatch from storage layouts to the files that implement them.
 
 use super::held::HeldColumns;
-use super::storage::{Footprint, Storage, cast, write_entries};
-use super::{ChunkRows, Work, hybrid, items, row_blocks, row_groups, slices};
+use super::storage::{Storage, cast, write_entries};
+use super::{ChunkRows, Spmm, hybrid, items, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
+use crate::work::Footprint;
 
 impl Storage {
     /// The storage of `rows` for a kernel's layout and form, computed in the rayon pool of the caller.
@@ -64,7 +65,7 @@ impl Storage {
     }
 }
 
-impl Work<'_> {
+impl Spmm<'_> {
     /// An upper bound on the device memory of `piece`; `longest` is the length of its longest row.
     ///
     /// It follows from the row lengths alone, so that a plan needs no columns. An error if the layout cannot store rows of such
@@ -76,7 +77,7 @@ impl Work<'_> {
         variant: &Variant,
         longest: u64,
     ) -> Result<Footprint> {
-        let (rows, nnz) = (self.slice_rows(piece) as u64, self.piece_nnz(piece));
+        let (rows, nnz) = (piece.slice_rows() as u64, self.piece_nnz(piece));
         let value_bytes = self.dtype().bytes() as u64;
         let bound = match layout {
             Layout::Csr => Storage::csr(rows, nnz, value_bytes),

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::column_marks::ColumnMarks;
-use super::{ChunkRows, Work};
+use super::{ChunkRows, Spmm};
 
 /// Rows of a panel.
 const PANEL_ROWS: usize = 32;
@@ -88,10 +88,10 @@ struct PanelSample {
 
 impl Locality {
     /// The locality of a chunk, computed in the rayon pool of the caller.
-    pub fn of(work: &Work<'_>, chunk: &ChunkRows) -> Self {
+    pub fn of(work: &Spmm<'_>, chunk: &ChunkRows) -> Self {
         let nnz = work.piece_nnz(chunk);
         let sampled = (nnz / ENTRIES_PER_SAMPLE).clamp(MIN_SAMPLED_ENTRIES, MAX_SAMPLED_ENTRIES).min(nnz);
-        let mean = nnz as f64 / (work.slice_rows(chunk) as f64).max(1.0);
+        let mean = nnz as f64 / (chunk.slice_rows() as f64).max(1.0);
         let panel = (mean * PANEL_ROWS as f64).clamp(1.0, PANEL_ENTRIES as f64);
         let panels = ((sampled as f64 / panel).ceil() as u64).max(1);
         let with_panel = |mut sample: PanelSample, panel: usize| {
@@ -140,7 +140,7 @@ impl PanelSample {
     }
 
     /// Adds the panel that starts at the group of the given entry; adds nothing if columns are not known.
-    fn add_panel(&mut self, work: &Work<'_>, chunk: &ChunkRows, entry: u64) {
+    fn add_panel(&mut self, work: &Spmm<'_>, chunk: &ChunkRows, entry: u64) {
         self.panel.clear();
         let first_group = self.group + 1;
         match *chunk {
@@ -169,7 +169,7 @@ impl PanelSample {
 
     /// Adds a group of rows to the panel that began with `first_group`; of long rows only the beginnings, which represent the
     /// whole rows.
-    fn add_group(&mut self, work: &Work<'_>, rows: Range<usize>, first_group: u32) {
+    fn add_group(&mut self, work: &Spmm<'_>, rows: Range<usize>, first_group: u32) {
         let columns = |begin, end| work.piece_columns(&ChunkRows::Rows { begin, end }).unwrap_or(&[]);
         self.group += 1;
         let all = columns(rows.start, rows.end);
@@ -241,7 +241,7 @@ mod tests {
 
     fn of(spec: &str) -> Locality {
         let matrix: Csr<f64> = generate(spec, 3, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 4).unwrap();
+        let work = Spmm::new(&matrix.view(), 4).unwrap();
         Locality::of(&work, &ChunkRows::Rows { begin: 0, end: matrix.rows() })
     }
 
@@ -266,10 +266,10 @@ mod tests {
         let columns: Vec<u32> =
             (0..400u32).flat_map(|row| (0..8).map(move |entry| row / 4 * 8 + entry)).collect();
         let pointers: Vec<u64> = (0..=400).map(|row| row * 8).collect();
-        let work = Work::spmm_pattern(&pointers, Some(&columns), 800, 4, crate::matrix::Dtype::F64).unwrap();
+        let work = Spmm::of_pattern(&pointers, Some(&columns), 800, 4, crate::matrix::Dtype::F64).unwrap();
         let found = Locality::of(&work, &ChunkRows::Rows { begin: 0, end: 400 });
         assert_eq!((found.group_columns, found.panel_columns), (0.25, 0.25));
-        let unknown = Work::spmm_pattern(&pointers, None, 800, 4, crate::matrix::Dtype::F64).unwrap();
+        let unknown = Spmm::of_pattern(&pointers, None, 800, 4, crate::matrix::Dtype::F64).unwrap();
         assert_eq!(Locality::of(&unknown, &ChunkRows::Rows { begin: 0, end: 400 }), Locality::default());
     }
 
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_chunk_without_rows_has_the_default_locality() {
-        let work = Work::spmm_pattern(&[0, 2, 3], Some(&[0, 1, 1]), 2, 4, crate::matrix::Dtype::F64).unwrap();
+        let work = Spmm::of_pattern(&[0, 2, 3], Some(&[0, 1, 1]), 2, 4, crate::matrix::Dtype::F64).unwrap();
         assert_eq!(Locality::of(&work, &ChunkRows::Rows { begin: 2, end: 2 }), Locality::default());
     }
 }

@@ -1,15 +1,19 @@
 //! Y = A X with a sparse A: the cost of its rows, the bytes that a piece reads and writes, the storage formats of its chunks, and what
 //! its kernels cost.
 //!
-//! [`Work`] holds the sparsity pattern and no values.
+//! [`Spmm`] holds the sparsity pattern and no values.
 
+mod choice;
 mod column_marks;
 pub mod columns;
 pub mod cost;
 pub mod features;
+mod forms;
 mod held;
 mod hybrid;
+mod interior;
 mod items;
+mod kind;
 mod layouts;
 mod lengths;
 mod locality;
@@ -20,8 +24,10 @@ pub mod row_groups;
 mod slices;
 mod sorted_slices;
 mod storage;
+mod x_part;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,12 +35,12 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use features::Features;
 pub use held::HeldColumns;
 pub use locality::Locality;
-pub use partition::{ChunkRows, Position, PositionRange, position_at, split};
-pub use storage::{Array, Footprint, Storage};
+pub use storage::{Array, Storage};
 
 use self::columns::ColumnRanges;
 use self::features::KnownFeatures;
-use super::pitch::{XOrder, pitch_bytes};
+use super::{ChunkRows, Facts, pitch_bytes};
+use crate::error::{Error, Result};
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
 use crate::matrix::Dtype;
@@ -42,9 +48,12 @@ use crate::matrix::Dtype;
 /// Number of row pointers per hashed block.
 const HASH_BLOCK_POINTERS: usize = 1 << 16;
 
+/// The name of this kind of work in saved plans.
+pub const NAME: &str = "spmm";
+
 /// The product Y = A X as a planner sees it: the pattern of A, the number of columns of X, and the precision.
-#[derive(Debug, Clone, Copy)]
-pub struct Work<'a> {
+#[derive(Debug, Clone)]
+pub struct Spmm<'a> {
     /// Row pointers of A, counted from its first entry.
     row_pointers: &'a [u64],
     /// Column of each entry; if none, every piece is assumed to need all of X.
@@ -56,46 +65,28 @@ pub struct Work<'a> {
     /// Features of the whole matrix, if they have been computed before.
     known: Option<Features>,
     /// Column ranges of blocks of rows, which are computed at their first use.
-    ranges: Option<&'a ColumnRanges>,
+    ranges: Option<Arc<ColumnRanges>>,
     /// Features of chunks that were computed before.
-    known_chunks: Option<&'a KnownFeatures>,
+    known_chunks: Option<Arc<KnownFeatures>>,
 }
 
-/// Identifies the pattern of a matrix, without its columns and values.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Fingerprint {
-    /// Number of rows.
-    pub rows: u64,
-    /// Number of columns.
-    pub cols: u64,
-    /// Number of stored entries.
-    pub nnz: u64,
-    /// xxh3 of the xxh3 of each block of the row pointers, in hexadecimal.
-    pub row_pointers: String,
+/// The features that are the facts about rows of a sparse matrix; an error for facts about another kind of work.
+fn features_of(facts: &Facts) -> Result<&Features> {
+    match facts {
+        Facts::Spmm(features) => Ok(features),
+        Facts::Uniform(_) => Err(Error::Internal("the facts are not those of a sparse matrix".into())),
+    }
 }
 
-impl<'a> Work<'a> {
+impl<'a> Spmm<'a> {
     /// The same product with the features of the whole matrix, which are then not computed again.
     ///
     /// Features whose number of rows or nonzeros differs from this matrix are ignored.
     #[must_use]
     pub fn with_features(self, features: Option<Features>) -> Self {
         let own = |features: &Features| (features.rows, features.nnz) == (self.rows() as u64, self.nnz());
-        Self { known: features.filter(own), ..self }
-    }
-
-    /// The same product with a table of column ranges, so that the columns of A are read once however often ranges are asked for.
-    /// The table must be new, or have been used with this matrix only.
-    #[must_use]
-    pub fn with_column_ranges(self, ranges: &'a ColumnRanges) -> Self {
-        Self { ranges: Some(ranges), ..self }
-    }
-
-    /// The same product with a store of the features of chunks, so that those of a chunk are computed once. The store must be new,
-    /// or have been used with this matrix only.
-    #[must_use]
-    pub fn with_known_features(self, known: &'a KnownFeatures) -> Self {
-        Self { known_chunks: Some(known), ..self }
+        let known = features.filter(own);
+        Self { known, ..self }
     }
 
     /// Number of rows.
@@ -154,7 +145,7 @@ impl<'a> Work<'a> {
     /// Cost of a piece, in bytes accessed.
     pub fn cost(&self, piece: &ChunkRows) -> u128 {
         u128::from(self.entries(piece).end - self.entries(piece).start) * u128::from(self.weights.per_nonzero)
-            + self.slice_rows(piece) as u128 * u128::from(self.weights.per_row)
+            + piece.slice_rows() as u128 * u128::from(self.weights.per_row)
     }
 
     /// The range of a piece's entries in A.
@@ -175,52 +166,9 @@ impl<'a> Work<'a> {
         entries.end - entries.start
     }
 
-    /// Number of result rows of a piece: rows of Y, or one partial sum (carry) per segment.
-    pub fn slice_rows(&self, piece: &ChunkRows) -> usize {
-        match piece {
-            ChunkRows::Rows { begin, end } => end - begin,
-            ChunkRows::Segments { begin, end, .. } => end - begin,
-        }
-    }
-
-    /// Bytes of a piece's result on a device.
-    pub fn slice_bytes(&self, piece: &ChunkRows) -> u64 {
-        self.slice_rows(piece) as u64 * self.pitch_bytes()
-    }
-
-    /// Bytes of a row of X or Y.
-    pub fn row_bytes(&self) -> u64 {
-        (self.k * self.dtype.bytes()) as u64
-    }
-
-    /// Pitch of X and Y on a device: bytes from one row to the next.
-    pub fn pitch_bytes(&self) -> u64 {
-        pitch_bytes(self.row_bytes())
-    }
-
-    /// Bytes of all of X on a device, stored by rows.
-    pub fn x_bytes(&self) -> u64 {
-        self.x_rows_bytes(self.cols as u64, XOrder::Rows)
-    }
-
-    /// Bytes of `rows` rows of X on a device.
-    pub fn x_rows_bytes(&self, rows: u64, order: XOrder) -> u64 {
-        order.bytes(rows, self.k as u64, self.dtype.bytes() as u64)
-    }
-
-    /// Bytes of Y on a device.
-    pub fn y_bytes(&self) -> u64 {
-        self.rows() as u64 * self.pitch_bytes()
-    }
-
-    /// Bytes of A in CSR.
-    pub fn a_bytes(&self) -> u64 {
-        (self.rows() as u64 + 1) * 8 + self.nnz() * self.entry_bytes()
-    }
-
-    /// Bytes of a piece of A in CSR.
-    pub fn piece_bytes(&self, piece: &ChunkRows) -> u64 {
-        (self.slice_rows(piece) as u64 + 1) * 8 + self.piece_nnz(piece) * self.entry_bytes()
+    /// Pitch of Y on a device.
+    fn pitch_bytes(&self) -> u64 {
+        pitch_bytes((self.k * self.dtype.bytes()) as u64)
     }
 
     /// Bytes of an entry: its column and its value.
@@ -255,16 +203,10 @@ impl<'a> Work<'a> {
         self.columns.map(|columns| columns.get(entries.start as usize..entries.end as usize).unwrap_or(&[]))
     }
 
-    /// The fingerprint of the matrix, computed in the rayon pool of the caller.
-    pub fn fingerprint(&self) -> Fingerprint {
+    /// A hash of the row pointers in hexadecimal: xxh3 of the xxh3 of each block. Computed in the rayon pool of the caller.
+    fn hash(&self) -> String {
         let blocks = self.row_pointers.par_chunks(HASH_BLOCK_POINTERS);
         let hashes: Vec<u64> = blocks.map(|block| xxh3_64(bytemuck::cast_slice(block))).collect();
-        let hash = xxh3_64(bytemuck::cast_slice(&hashes));
-        Fingerprint {
-            rows: self.rows() as u64,
-            cols: self.cols as u64,
-            nnz: self.nnz(),
-            row_pointers: format!("{hash:016x}"),
-        }
+        format!("{:016x}", xxh3_64(bytemuck::cast_slice(&hashes)))
     }
 }

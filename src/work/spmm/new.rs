@@ -4,10 +4,11 @@
 //! segments of one row writes the sum of each segment (a carry); the carries of a row are added first to last once all are
 //! computed.
 
-use super::Work;
+use super::Spmm;
 use crate::error::{Error, Result};
 use crate::kernel::partition::Weights;
 use crate::matrix::{CsrView, Dtype, Scalar};
+use crate::work::Work;
 
 /// Assumed share of gathered rows of X that miss the caches, as numerator and denominator.
 ///
@@ -17,15 +18,15 @@ const GATHER_MISS_SHARE: (u64, u64) = (1, 2);
 /// Limit on the bytes of A, X or Y, low enough that the sum of a few such sizes does not overflow.
 const MAX_BYTES: u64 = 1 << 60;
 
-impl<'a> Work<'a> {
+impl<'a> Spmm<'a> {
     /// The product of `matrix` and a multivector of `k` columns; an error if X or Y would be too large to address.
-    pub fn spmm<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
+    pub fn new<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
         let columns = Some(matrix.columns());
-        Self::spmm_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)
+        Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)
     }
 
-    /// As [`Self::spmm`], for a matrix given by its row pointers and, if known, its columns.
-    pub fn spmm_pattern(
+    /// As [`Self::new`], for a matrix given by its row pointers and, if known, its columns.
+    pub fn of_pattern(
         row_pointers: &'a [u64],
         columns: Option<&'a [u32]>,
         cols: usize,
@@ -62,6 +63,13 @@ impl<'a> Work<'a> {
     }
 }
 
+impl<'a> Work<'a> {
+    /// The product of a sparse `matrix` and a multivector of `k` columns: [`Spmm::new`].
+    pub fn spmm<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
+        Ok(Self::new(Spmm::new(matrix, k)?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,20 +80,20 @@ mod tests {
     fn the_cost_grows_with_nonzeros_rows_and_columns_of_x() {
         let stencil = generate::<f64>("stencil5,n=10", 1, 1 << 30).unwrap().matrix;
         let cost = |k, begin, end| {
-            let work = Work::spmm(&stencil.view(), k).unwrap();
+            let work = Spmm::new(&stencil.view(), k).unwrap();
             work.cost(&ChunkRows::Rows { begin, end })
         };
         assert!(cost(8, 0, 100) > cost(1, 0, 100));
         assert!(cost(8, 0, 100) > cost(8, 0, 50));
         let empty = generate::<f64>("empty,rows=100,cols=3", 1, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&empty.view(), 4).unwrap();
+        let work = Spmm::new(&empty.view(), 4).unwrap();
         assert_eq!(work.cost(&ChunkRows::Rows { begin: 0, end: 100 }), 100 * (8 + 32));
     }
 
     #[test]
     fn a_multivector_too_large_to_address_is_refused() {
         let stencil = generate::<f64>("stencil5,n=10", 1, 1 << 30).unwrap().matrix;
-        let error = Work::spmm(&stencil.view(), usize::MAX).unwrap_err();
+        let error = Spmm::new(&stencil.view(), usize::MAX).unwrap_err();
         assert_eq!(error.exit_code(), 3);
     }
 }

@@ -3,85 +3,13 @@
 //! Pieces cover every row, or every segment of a cut row, exactly once and in order. A piece of whole rows exceeds the target
 //! cost by at most its heaviest row. Rows that cost more than a piece are cut, which makes more pieces than requested.
 
-use std::ops::Range;
-
-use super::Work;
+use super::{ChunkRows, Spmm};
 use crate::kernel::order::SEGMENT;
 use crate::kernel::partition::{Weights, balanced};
-
-/// The rows, or segments of a row, of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChunkRows {
-    /// Whole rows.
-    Rows {
-        /// First row.
-        begin: usize,
-        /// Last row plus 1.
-        end: usize,
-    },
-    /// Consecutive canonical segments of one row; the chunk computes the sum of each, a carry.
-    Segments {
-        /// The row.
-        row: usize,
-        /// First segment.
-        begin: usize,
-        /// Last segment plus 1.
-        end: usize,
-    },
-}
-
-impl ChunkRows {
-    /// A range of its rows or segments, counted from its first.
-    #[must_use]
-    pub fn part(&self, range: Range<usize>) -> Self {
-        match *self {
-            Self::Rows { begin, .. } => Self::Rows { begin: begin + range.start, end: begin + range.end },
-            Self::Segments { row, begin, .. } => {
-                Self::Segments { row, begin: begin + range.start, end: begin + range.end }
-            }
-        }
-    }
-}
-
-/// A boundary before a segment of a row, where a chunk may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The row.
-    pub row: usize,
-    /// The segment; 0 is the start of the row.
-    pub segment: usize,
-}
-
-/// The rows and segments between two positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PositionRange {
-    /// The start.
-    pub begin: Position,
-    /// The end, exclusive.
-    pub end: Position,
-}
-
-impl PositionRange {
-    /// All rows of the product.
-    pub fn all(work: &Work<'_>) -> Self {
-        let at = |row| Position { row, segment: 0 };
-        Self { begin: at(0), end: at(work.rows()) }
-    }
-
-    /// Whether it contains no segment.
-    pub fn is_empty(&self) -> bool {
-        self.begin >= self.end
-    }
-
-    /// The cost of its rows and segments.
-    pub fn cost(&self, work: &Work<'_>) -> u128 {
-        cost_at(work, self.end).saturating_sub(cost_at(work, self.begin))
-    }
-}
+use crate::work::{Kind, Position, PositionRange};
 
 /// Cost of all rows and segments before a position. The constant cost of a row counts at its start.
-fn cost_at(work: &Work<'_>, position: Position) -> u128 {
+pub(super) fn weight_before(work: &Spmm<'_>, position: Position) -> u128 {
     if position.segment == 0 {
         return work.cost_before(position.row);
     }
@@ -89,7 +17,7 @@ fn cost_at(work: &Work<'_>, position: Position) -> u128 {
     work.cost_before(position.row) + work.piece_cost_in_row(&head)
 }
 
-impl Work<'_> {
+impl Spmm<'_> {
     /// Cost of segments without the additional cost of their carries.
     fn piece_cost_in_row(&self, piece: &ChunkRows) -> u128 {
         u128::from(self.piece_nnz(piece)) * u128::from(self.weights.per_nonzero)
@@ -101,7 +29,7 @@ impl Work<'_> {
 }
 
 /// The position with a cost of about `cost` before it. It is inside a row only if that row costs more than `grain`.
-pub fn position_at(work: &Work<'_>, cost: u128, grain: u128) -> Position {
+pub(super) fn position_at(work: &Spmm<'_>, cost: u128, grain: u128) -> Position {
     let rows = work.rows();
     let row = partition_point(rows, |row| work.cost_before(row + 1) <= cost);
     if row >= rows {
@@ -136,12 +64,12 @@ fn partition_point(count: usize, holds: impl Fn(usize) -> bool) -> usize {
 
 /// Cuts a range into about `pieces` pieces of about equal cost: exactly `pieces` if there are enough rows and none costs more
 /// than a piece, more if rows must be cut.
-pub fn split(work: &Work<'_>, span: PositionRange, pieces: usize) -> Vec<ChunkRows> {
+pub(super) fn split(work: &Spmm<'_>, span: PositionRange, pieces: usize) -> Vec<ChunkRows> {
     let mut found = Vec::new();
     if span.is_empty() {
         return found;
     }
-    let most = (span.cost(work) / pieces.max(1) as u128).max(1);
+    let most = (work.weight(span) / pieces.max(1) as u128).max(1);
     let PositionRange { begin, end } = span;
     if begin.row == end.row {
         cut_row(work, begin.row, begin.segment, end.segment, most, &mut found);
@@ -184,7 +112,7 @@ pub fn split(work: &Work<'_>, span: PositionRange, pieces: usize) -> Vec<ChunkRo
 const HEAVY_BLOCK_ROWS: usize = 256;
 
 /// Rows `begin..end` that cost more than `most` and have more than one segment.
-fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usize> {
+fn heavy_rows(work: &Spmm<'_>, begin: usize, end: usize, most: u128) -> Vec<usize> {
     let Weights { per_nonzero, per_row } = work.weights;
     let nonzeros = most.saturating_sub(u128::from(per_row)) / u128::from(per_nonzero.max(1));
     // The cost limit as a row length, so that one comparison per row is enough.
@@ -206,7 +134,7 @@ fn heavy_rows(work: &Work<'_>, begin: usize, end: usize, most: u128) -> Vec<usiz
 
 /// Cuts segments `begin..end` of a row into equal pieces of a cost of at most about `most`. If all of a row is one piece, it is
 /// a piece of whole rows.
-fn cut_row(work: &Work<'_>, row: usize, begin: usize, end: usize, most: u128, found: &mut Vec<ChunkRows>) {
+fn cut_row(work: &Spmm<'_>, row: usize, begin: usize, end: usize, most: u128, found: &mut Vec<ChunkRows>) {
     let whole = ChunkRows::Segments { row, begin, end };
     let wanted = work.piece_cost_in_row(&whole).div_ceil(most).min((end - begin) as u128).max(1) as usize;
     if wanted == 1 && begin == 0 && end == work.row_segments(row) {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::matrix::{Csr, Dtype, generate};
-use crate::work::Work;
 use proptest::prelude::*;
 
 fn matrix(spec: &str) -> Csr<f64> {
@@ -8,7 +7,7 @@ fn matrix(spec: &str) -> Csr<f64> {
 }
 
 /// Asserts that pieces cover the product once and in order; returns the rows that are cut.
-fn check_cover(work: &Work<'_>, pieces: &[ChunkRows]) -> Vec<usize> {
+fn check_cover(work: &Spmm<'_>, pieces: &[ChunkRows]) -> Vec<usize> {
     let mut next = Position { row: 0, segment: 0 };
     let mut cut = Vec::new();
     for piece in pieces {
@@ -49,8 +48,8 @@ fn chunks_of_light_rows_balance_within_two_percent() {
     for (spec, pieces) in specs {
         let matrix = matrix(spec);
         for k in [1, 8, 32] {
-            let work = Work::spmm(&matrix.view(), k).unwrap();
-            let chunks = split(&work, PositionRange::all(&work), pieces);
+            let work = Spmm::new(&matrix.view(), k).unwrap();
+            let chunks = split(&work, work.all(), pieces);
             check_cover(&work, &chunks);
             let costs: Vec<u128> = chunks.iter().map(|chunk| work.cost(chunk)).collect();
             let heaviest = (0..work.rows()).map(|row| work.row_cost(row)).max().unwrap();
@@ -69,23 +68,23 @@ fn chunks_of_light_rows_balance_within_two_percent() {
 #[test]
 fn a_row_heavier_than_a_chunk_is_cut_at_segments() {
     let arrow = matrix("arrow,rows=20000");
-    let work = Work::spmm(&arrow.view(), 4).unwrap();
-    let chunks = split(&work, PositionRange::all(&work), 8);
+    let work = Spmm::new(&arrow.view(), 4).unwrap();
+    let chunks = split(&work, work.all(), 8);
     assert_eq!(check_cover(&work, &chunks), [0]);
-    let most = PositionRange::all(&work).cost(&work) / 8;
+    let most = work.weight(work.all()) / 8;
     for chunk in &chunks {
         let one_segment = SEGMENT as u128 * u128::from(work.weights.per_nonzero);
         assert!(work.cost(chunk) <= most + 2 * one_segment, "{chunk:?}");
     }
-    assert_eq!(check_cover(&work, &split(&work, PositionRange::all(&work), 1)), Vec::<usize>::new());
+    assert_eq!(check_cover(&work, &split(&work, work.all(), 1)), Vec::<usize>::new());
 }
 
 #[test]
 fn no_rows_give_no_chunk_and_one_short_row_gives_one_chunk() {
-    let none = Work::spmm_pattern(&[0], None, 0, 4, Dtype::F64).unwrap();
-    assert_eq!(split(&none, PositionRange::all(&none), 9), []);
-    let one = Work::spmm_pattern(&[0, 7], None, 9, 4, Dtype::F64).unwrap();
-    assert_eq!(split(&one, PositionRange::all(&one), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
+    let none = Spmm::of_pattern(&[0], None, 0, 4, Dtype::F64).unwrap();
+    assert_eq!(split(&none, none.all(), 9), []);
+    let one = Spmm::of_pattern(&[0, 7], None, 9, 4, Dtype::F64).unwrap();
+    assert_eq!(split(&one, one.all(), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
 }
 
 fn pointers(lengths: &[u64]) -> Vec<u64> {
@@ -105,12 +104,12 @@ proptest! {
         k in 1usize..40,
     ) {
         let pointers = pointers(&lengths);
-        let work = Work::spmm_pattern(&pointers, None, 10, k, Dtype::F32).unwrap();
-        let span = PositionRange::all(&work);
+        let work = Spmm::of_pattern(&pointers, None, 10, k, Dtype::F32).unwrap();
+        let span = work.all();
         let chunks = split(&work, span, pieces);
         let cut = check_cover(&work, &chunks);
         // There are at most as many pieces of whole rows as rows.
-        let most = span.cost(&work) / pieces.min(lengths.len()) as u128;
+        let most = work.weight(span) / pieces.min(lengths.len()) as u128;
         let uncut = (0..work.rows()).filter(|row| !cut.contains(row)).map(|row| work.row_cost(row));
         let heaviest = uncut.max().unwrap_or(0);
         let segment = SEGMENT as u128 * u128::from(work.weights.per_nonzero);
@@ -118,7 +117,7 @@ proptest! {
             let slack = match chunk {
                 ChunkRows::Rows { .. } => heaviest + 1,
                 ChunkRows::Segments { .. } => {
-                    segment + work.slice_rows(chunk) as u128 * u128::from(work.weights.per_row) + 1
+                    segment + chunk.slice_rows() as u128 * u128::from(work.weights.per_row) + 1
                 }
             };
             prop_assert!(work.cost(chunk) <= most + slack, "{chunk:?} of {chunks:?}");
@@ -132,9 +131,9 @@ proptest! {
         pieces in 1usize..9,
     ) {
         let pointers = pointers(&lengths);
-        let work = Work::spmm_pattern(&pointers, None, 10, 3, Dtype::F64).unwrap();
-        let all = PositionRange::all(&work);
-        let total = all.cost(&work);
+        let work = Spmm::of_pattern(&pointers, None, 10, 3, Dtype::F64).unwrap();
+        let all = work.all();
+        let total = work.weight(all);
         let mut shares = shares;
         shares.sort_by(f64::total_cmp);
         let mut begin = all.begin;

@@ -6,6 +6,7 @@ use super::held::HeldColumns;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::{CsrView, Scalar};
+use crate::work::Footprint;
 
 /// The bytes of each array of a chunk, in storage order.
 pub(super) type Arrays<'a, const N: usize> = [&'a mut [u8]; N];
@@ -41,15 +42,6 @@ pub struct Storage {
     /// Rows of Y's pitch that a launch needs as scratch memory. Launches of a device do not overlap, so they share one scratch
     /// memory.
     pub scratch_rows: u64,
-}
-
-/// Device memory of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Footprint {
-    /// Bytes of the slot.
-    pub slot_bytes: u64,
-    /// Bytes of scratch memory while a kernel runs.
-    pub scratch_bytes: u64,
 }
 
 impl Storage {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use super::similarity::{ROW_DESCRIPTORS, X_DESCRIPTORS, row_descriptors, x_descriptors};
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// Squared distance beyond which a case is skipped: all such cases together would change a time by less than 1 %.
 const MAX_SQUARED_DISTANCE: f32 = 25.0;

@@ -1,28 +1,19 @@
 //! Chooses the kernel with the shortest predicted time and gives the reason in words.
 
 use super::kernels::Forecast;
-use crate::cost::{Choice, Form, Profile};
+use crate::cost::{Candidate, Choice, Form, Profile};
 use crate::error::Seconds;
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// A kernel with its own order of additions must be predicted faster than the best canonical kernel by this factor.
 pub const FREE_GAIN: f64 = 1.03;
 
-/// A form and its shapes. They depend on the value type and K alone, so a plan finds them once for all of its chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
-    /// The form.
-    pub form: Form,
-    shape: Option<&'static str>,
-    nearest_shape: Option<&'static str>,
-}
-
-impl Candidate {
+impl Form {
     /// The form with its shapes for `k` columns.
-    pub fn new(form: Form, dtype: Dtype, k: u64) -> Self {
-        let shape = form.shape(dtype, k);
-        Self { form, shape, nearest_shape: shape.or_else(|| form.nearest_shape(dtype, k)) }
+    pub fn candidate(self, dtype: Dtype, k: u64) -> Candidate {
+        let shape = self.shape(dtype, k);
+        Candidate { form: self, shape, nearest_shape: shape.or_else(|| self.nearest_shape(dtype, k)) }
     }
 }
 
@@ -35,7 +26,7 @@ pub fn choose(
     dtype: Dtype,
     forms: impl IntoIterator<Item = Form>,
 ) -> Option<Choice> {
-    let candidates = forms.into_iter().map(|form| Candidate::new(form, dtype, k));
+    let candidates = forms.into_iter().map(|form| form.candidate(dtype, k));
     choose_candidate(device, features, k, dtype, candidates)
 }
 
@@ -97,7 +88,8 @@ mod tests {
     use crate::cost::{Correction, preset};
     use crate::kernel::KernelId;
     use crate::matrix::{Csr, generate};
-    use crate::work::{ChunkRows, Work};
+    use crate::work::ChunkRows;
+    use crate::work::spmm::Spmm;
 
     fn features() -> Features {
         let rows = 100_000;
@@ -151,7 +143,7 @@ mod tests {
     fn similar_cases_change_predictions_and_are_named() {
         let matrix: Csr<f64> = generate("mixed,n=40", 1, 1 << 30).unwrap().matrix;
         let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-        let features = Features::of(&Work::spmm(&matrix.view(), 16).unwrap(), &all);
+        let features = Features::of(&Spmm::new(&matrix.view(), 16).unwrap(), &all);
         let known = preset("h200").unwrap().gpus.remove(0);
         let chosen = |cases: Option<&str>| {
             let device = Profile { cases: cases.map(Into::into), ..known.clone() };

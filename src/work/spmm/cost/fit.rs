@@ -8,7 +8,7 @@ use super::kernels::floor_s;
 use super::regressors::{REGRESSORS, regressors};
 use crate::cost::{Form, Load, Profile};
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// Ridge parameter of all weights but the first, and of the first, which is a common factor.
 const RIDGE: f64 = 0.5;
@@ -156,7 +156,8 @@ mod tests {
     use crate::cost::preset;
     use crate::kernel::KernelId;
     use crate::matrix::{Csr, generate};
-    use crate::work::{ChunkRows, Work};
+    use crate::work::ChunkRows;
+    use crate::work::spmm::Spmm;
 
     fn samples(device: &Profile, kernel: KernelId) -> Vec<Sample> {
         let mut samples = Vec::new();
@@ -166,7 +167,7 @@ mod tests {
             let matrix: Csr<f64> = generate(spec, 1, 1 << 30).unwrap().matrix;
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
             for k in [1, 2, 4, 8, 16, 32, 64, 128] {
-                let features = Features::of(&Work::spmm(&matrix.view(), k).unwrap(), &all);
+                let features = Features::of(&Spmm::new(&matrix.view(), k).unwrap(), &all);
                 for form in Form::all(kernel, Dtype::F64, k as u64, true) {
                     let seconds = device.form_s(&form, &features, k as u64, Dtype::F64);
                     let (k, dtype) = (k as u64, Dtype::F64);

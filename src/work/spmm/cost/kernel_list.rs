@@ -3,7 +3,7 @@
 use crate::cost::Form;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Processor};
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// CPU kernels to choose among; the first wins a tie. The ELLPACK kernels run the same bodies as the first and are left out.
 const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];

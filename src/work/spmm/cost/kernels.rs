@@ -8,7 +8,8 @@ use super::cases::{Cases, Nearby};
 use super::regressors::{REGRESSORS, regressors};
 use crate::cost::{Form, Load, Profile};
 use crate::matrix::Dtype;
-use crate::work::{Features, pitch_bytes};
+use crate::work::pitch_bytes;
+use crate::work::spmm::Features;
 
 /// Seconds of an empty kernel.
 const START_S: f64 = 3e-6;

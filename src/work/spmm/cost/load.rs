@@ -2,7 +2,7 @@
 
 use crate::cost::Load;
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 impl Load {
     /// The work of rows with these features.
@@ -12,7 +12,7 @@ impl Load {
         let a_bytes = (features.rows + 1) * 8 + features.nnz * (4 + value);
         Self {
             rows: features.rows,
-            nnz: features.nnz,
+            entries: features.nnz,
             k,
             compulsory_bytes: a_bytes.saturating_add(features.rows.saturating_mul(row_bytes)),
             gathered_bytes: features.nnz.saturating_mul(row_bytes),

@@ -1,5 +1,6 @@
 //! What the kernels of a sparse product cost: predicted times, fitted to measured ones, and the choice of a kernel.
 
+mod calibration;
 mod cases;
 mod choose;
 mod fit;
@@ -11,7 +12,8 @@ mod regressors;
 mod shape;
 mod similarity;
 
-pub use choose::{Candidate, FREE_GAIN, choose, choose_candidate};
+pub use calibration::{KernelFit, calibration_cases, fit_device, least_gb_per_s};
+pub use choose::{FREE_GAIN, choose, choose_candidate};
 pub use fit::{Sample, fit, fit_factors};
 pub use kernel_list::eligible;
 pub use reference::Reference;

@@ -7,7 +7,7 @@ use super::regressors::regressors;
 use super::similarity::{row_descriptors, x_descriptors};
 use crate::cost::{Load, Profile};
 use crate::matrix::Dtype;
-use crate::work::Features;
+use crate::work::spmm::Features;
 
 /// The inputs of a case's prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]

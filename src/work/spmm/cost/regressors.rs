@@ -5,7 +5,8 @@
 
 use crate::cost::WEIGHTS_PER_SHAPE;
 use crate::matrix::Dtype;
-use crate::work::{Features, pitch_bytes};
+use crate::work::pitch_bytes;
+use crate::work::spmm::Features;
 
 /// The simple regressors, in order.
 const SINGLE: [&str; 15] = [

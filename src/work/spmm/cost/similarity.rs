@@ -2,7 +2,8 @@
 //! similarity of about 0.5.
 
 use crate::matrix::Dtype;
-use crate::work::{Features, pitch_bytes};
+use crate::work::pitch_bytes;
+use crate::work::spmm::Features;
 
 /// Number of descriptors of the rows of A.
 pub(super) const ROW_DESCRIPTORS: usize = 10;

@@ -2,18 +2,18 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::Runtime;
+use super::Scaling;
 use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
-use super::report::{FaultReport, Round, RunReport};
-use super::spmm::Scaling;
 use super::vectors::{VectorProduct, Vectors};
 use crate::device::{Description, Registration};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
+use crate::runtime::Runtime;
+use crate::runtime::report::{FaultReport, Round, RunReport};
 
 /// A product with one matrix and a fixed number of columns.
 ///

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)] // pinned memory: registered bytes that are not freed
 
 use super::matrix::Matrix;
-use super::shared_device::OpenDevice;
 use crate::device::{Fault, Registration, StableBytes};
 use crate::matrix::{CsrView, MultiVectorViewMut, Scalar};
+use crate::runtime::shared_device::OpenDevice;
 
 /// Registered parts of A, with A itself if it is shared. A borrowed A is not registered, since it may be freed after the product was
 /// leaked; [`register_borrowed`] registers it.

@@ -144,7 +144,7 @@ impl GraphSource<'_> {
         let Some(planned) = self.plan.devices.get(device.index()) else { return Demand::default() };
         let profile = &planned.profile;
         let (k, dtype) = (self.plan.k, self.plan.dtype);
-        let alone_s = profile.form_s(&chunk.form(profile.processor), &chunk.features, k, dtype);
+        let alone_s = chunk.kernel_s(profile, k, dtype);
         let on_host = device == DeviceId::HOST;
         let host_bytes = if on_host { chunk.load(k, dtype).compulsory_bytes } else { 0 };
         Demand { alone_ns: nanoseconds(alone_s), link_bytes: 0, host_bytes }

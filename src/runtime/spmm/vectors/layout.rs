@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::simulated::SimulatedMachine;
 use crate::graph::DeviceId;
-use crate::plan::owned_rows_of_x;
 use crate::runtime::shared_device::SharedDevice;
+use crate::work::owned_rows_of_x;
 
 /// One owner of rows.
 #[derive(Clone)]

@@ -9,19 +9,20 @@ use std::time::Instant;
 use opening::ExpectedGpu;
 use sharing::{BestShares, MAX_ROUNDS};
 
-use super::Runtime;
-use super::device_list::Devices;
 use super::matrix::Matrix;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
-use super::report::{FaultReport, RunReport};
-use super::spmm::{Prepared, Settings, WATCHDOG_TIMEOUT};
+use super::{Prepared, Settings, WATCHDOG_TIMEOUT};
 use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::Processor;
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::machine::Isa;
 use crate::plan::{Plan, PlanRequest, make};
-use crate::work::{ChunkRows, Features, Work};
+use crate::runtime::Runtime;
+use crate::runtime::device_list::Devices;
+use crate::runtime::report::{FaultReport, RunReport};
+use crate::work::spmm::{Features, Spmm};
+use crate::work::{ChunkRows, Kind};
 
 /// Seconds to start the CUDA driver and to open a card, and by which a process with an open card ends later. Measured on an H200.
 const OPENING_SECONDS: f64 = 0.4;
@@ -75,7 +76,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             plan.is_none() && resolved.is_none() && !options.fixed && *runtime.devices() == Devices::Auto;
         let (all, fingerprint) = {
             let view = matrix.view();
-            let work = Work::spmm(&view, k)?.with_features(features);
+            let work = Spmm::new(&view, k)?.with_features(features);
             let rows = ChunkRows::Rows { begin: 0, end: view.rows() };
             runtime.pool().install(|| (Features::of(&work, &rows), work.fingerprint()))
         };
@@ -107,7 +108,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             }
             (None, Some(rates)) => {
                 let view = matrix.view();
-                let work = Work::spmm(&view, k)?.with_features(Some(all));
+                let work = Spmm::new(&view, k)?.with_features(Some(all)).into();
                 let mut request = options.request(rates, work, course.remaining());
                 keep_unbound_staged(&mut request, bound, &options, &matrix);
                 runtime.pool().install(|| make(&request))?
@@ -171,7 +172,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         rates: &Resolved,
         kind: Option<Processor>,
     ) -> Result<PlanRequest<'w>> {
-        let work = Work::spmm(view, self.k)?.with_features(Some(self.features));
+        let work = Spmm::new(view, self.k)?.with_features(Some(self.features)).into();
         let uses = self.course.remaining();
         let mut request = self.options.request(rates, work, uses);
         keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::{Sample, eligible, fit, fit_factors};
 use crate::cost::{DeviceModel, Load, Profile};
 use crate::kernel::{KernelId, Processor};
-use crate::work::spmm::cost::{Sample, eligible, fit, fit_factors};
 
 /// The matrices that are timed: meshes, graphs, random and nearly empty rows, rows that share columns, hubs. Consecutive ones
 /// differ in kind, since the time may run out before the last.

@@ -29,13 +29,13 @@ pub(super) use product::VectorProduct;
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 
 use super::operand::{Input, Output, host_input, host_output};
-use super::pool::Pool;
-use super::shared_device::Allocations;
 use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Pinned, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{Factor, Sum, rows};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::runtime::pool::Pool;
+use crate::runtime::shared_device::Allocations;
 use crate::work::pitch_bytes;
 
 /// A multivector whose rows stay on the devices of a product; [`Product::vectors`](super::Product::vectors).

@@ -1,41 +1,18 @@
-//! The part of X that a device receives: all rows, a range of rows, or only the rows that its chunks use.
+//! The part of X that some rows of a sparse matrix need: all rows, a range of rows, or only the rows that their columns refer to.
 //!
 //! Samples decide whether an exact count is worth its time. The part itself is always counted exactly, since a missing row would
 //! give a wrong result.
 
-use super::data::XPlan;
+use super::columns::{column_span, distinct_columns};
+use super::{Features, Spmm, features_of};
 use crate::error::Bytes;
-use crate::work::spmm::columns::{column_span, distinct_columns};
-use crate::work::{ChunkRows, Features, Work, XOrder};
+use crate::work::{ChunkRows, Facts, Kind, MAX_PART, SharedBytes, XChoice, XOrder, XPlan};
 
-/// A part of X is sent only if it is smaller than this share of X.
-pub(super) const MAX_PART: f64 = 0.8;
 /// Renumbering columns must save this many times the bytes that it rewrites.
 const MIN_GATHER_GAIN: u64 = 2;
 
-/// The part of X, its bytes, and the reason.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct XChoice {
-    pub x: XPlan,
-    pub bytes: u64,
-    pub reason: String,
-}
-
-impl XChoice {
-    /// All of X.
-    pub fn whole(work: &Work<'_>, order: XOrder, reason: impl Into<String>) -> Self {
-        let bytes = work.x_rows_bytes(work.cols() as u64, order);
-        Self { x: XPlan::Whole, bytes, reason: reason.into() }
-    }
-
-    /// Nothing of X.
-    pub fn nothing() -> Self {
-        Self { x: XPlan::Nothing, bytes: 0, reason: "nothing of X: it computes nothing".into() }
-    }
-}
-
 /// The rows of X that a device holds if X stays on the devices: the range that its columns refer to.
-pub(super) fn in_place(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows]) -> XChoice {
+pub(super) fn in_place(work: &Spmm<'_>, order: XOrder, pieces: &[ChunkRows]) -> XChoice {
     let span = column_span(work, pieces);
     let (first, end) = (span.start as u64, (span.end as u64).max(span.start as u64 + 1));
     let end = end.min(work.cols() as u64);
@@ -48,7 +25,7 @@ pub(super) fn in_place(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows]) -> 
 }
 
 /// Chooses the part of X for the chunks of one device.
-pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], features: &[Features]) -> XChoice {
+pub(super) fn choose(work: &Spmm<'_>, order: XOrder, pieces: &[ChunkRows], facts: &[Facts]) -> XChoice {
     if pieces.is_empty() {
         return XChoice::nothing();
     }
@@ -56,6 +33,7 @@ pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], featu
         return XChoice::whole(work, order, "all of X: the columns of A are not known");
     }
     let (cols, row_bytes) = (work.cols() as u64, work.pitch_bytes());
+    let features: Vec<Features> = facts.iter().filter_map(|facts| features_of(facts).ok().copied()).collect();
     let nnz: u64 = features.iter().map(|chunk| chunk.nnz).sum();
     let sampled = || features.iter().filter(|chunk| chunk.sampled_columns > 0);
     let first = sampled().map(|chunk| chunk.first_column).min().unwrap_or(0);
@@ -91,17 +69,36 @@ pub(super) fn choose(work: &Work<'_>, order: XOrder, pieces: &[ChunkRows], featu
     XChoice::whole(work, order, "all of X: sending a part would save little")
 }
 
+/// From samples of the rows of A: where the columns of each sample are a narrow range, a device that computes neighbouring
+/// samples receives the rows of X of its share, and those beyond its ends that its columns reach.
+pub(super) fn by_share(work: &Spmm<'_>, samples: &[Facts], devices: usize) -> SharedBytes {
+    let all = work.x_bytes();
+    let whole = SharedBytes { fixed: all, shared: 0 };
+    let features = || samples.iter().filter_map(|facts| features_of(facts).ok());
+    let filled = || features().filter(|sample| sample.nnz > 0);
+    let count = filled().count();
+    if count == 0 || filled().any(|sample| sample.sampled_columns == 0) {
+        return whole;
+    }
+    let widths: u64 = filled().map(|sample| sample.end_column.saturating_sub(sample.first_column)).sum();
+    let mean_part = widths as f64 / count as f64 / work.cols().max(1) as f64;
+    let beyond = (mean_part - 1.0 / count as f64).max(0.0);
+    if beyond + 1.0 / devices.max(1) as f64 > MAX_PART {
+        return whole;
+    }
+    SharedBytes { fixed: (all as f64 * beyond) as u64, shared: all }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::matrix::generate;
-    use crate::work::spmm::features::features;
 
     fn choice(spec: &str, begin: usize, end: usize) -> XPlan {
         let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
-        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let work = Spmm::new(&matrix.view(), 8).unwrap();
         let pieces = [ChunkRows::Rows { begin, end: end.min(matrix.rows()) }];
-        choose(&work, XOrder::Rows, &pieces, &features(&work, &pieces)).x
+        choose(&work, XOrder::Rows, &pieces, &work.facts(&pieces)).x
     }
 
     #[test]
@@ -134,15 +131,42 @@ mod tests {
             }
             pointers.push(columns.len() as u64);
         }
-        let work = Work::spmm_pattern(&pointers, Some(&columns), rows as usize, 8, crate::matrix::Dtype::F64)
-            .unwrap();
+        let work =
+            Spmm::of_pattern(&pointers, Some(&columns), rows as usize, 8, crate::matrix::Dtype::F64).unwrap();
         let pieces = [ChunkRows::Rows { begin: 0, end: 2000 }];
-        let choice = choose(&work, XOrder::Rows, &pieces, &features(&work, &pieces));
+        let choice = choose(&work, XOrder::Rows, &pieces, &work.facts(&pieces));
         match choice.x {
             XPlan::Columns { first, end } => assert_eq!((first, end), (0, u64::from(rows))),
             XPlan::Gather { columns } => assert_eq!(columns, 251),
             XPlan::Whole => {}
             XPlan::Nothing => panic!("it needs some of X"),
         }
+    }
+
+    /// The bytes of X for 32 samples of a generated matrix, as shares of X.
+    fn shares(spec: &str, devices: usize) -> (f64, f64) {
+        let matrix = generate::<f64>(spec, 1, 1 << 30).unwrap().matrix;
+        let work = Spmm::new(&matrix.view(), 8).unwrap();
+        let pieces = work.split(work.all(), 32);
+        let SharedBytes { fixed, shared } = by_share(&work, &work.facts(&pieces), devices);
+        (fixed as f64 / work.x_bytes() as f64, shared as f64 / work.x_bytes() as f64)
+    }
+
+    #[test]
+    fn near_columns_need_x_in_proportion_to_the_share_and_far_columns_all_of_x() {
+        let (fixed, shared) = shares("stencil5,n=200", 2);
+        // Each sample reaches one line of the grid beyond both of its ends.
+        assert!(shared == 1.0 && (fixed - 2.0 / 200.0).abs() < 2e-3, "{fixed}, {shared}");
+        assert_eq!(shares("diagonal,rows=4096", 2), (0.0, 1.0));
+        assert_eq!(shares("uniform,rows=20000,degree=16", 2), (1.0, 0.0));
+        assert_eq!(shares("rmat,scale=14,degree=8", 4), (1.0, 0.0));
+    }
+
+    #[test]
+    fn columns_that_reach_far_pay_only_with_small_shares() {
+        // Each sample reaches a quarter of the grid beyond both of its ends.
+        assert_eq!(shares("stencil27,n=4", 2), (1.0, 0.0));
+        let (fixed, shared) = shares("stencil27,n=4", 8);
+        assert!(shared == 1.0 && fixed > 0.2, "{fixed}");
     }
 }

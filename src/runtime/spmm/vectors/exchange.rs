@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::work::spmm::columns::distinct_columns;
 use crate::work::{ChunkRows, Work};
 
 /// One message: rows of one owner for another.
@@ -53,7 +52,7 @@ impl Exchange {
                 let piece =
                     ChunkRows::Rows { begin: chunk.rows.start as usize, end: chunk.rows.end as usize };
                 let mut from = Vec::new();
-                for column in distinct_columns(work, &[piece]) {
+                for column in work.x_list(&[piece]) {
                     let owner = layout.owner(u64::from(column));
                     if owner != to {
                         lists[owner].push(column);

@@ -9,6 +9,7 @@ use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::Plan;
 use crate::runtime::report::RunReport;
+use crate::work::spmm::cost::eligible;
 
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
 const MAX_SPEED_RATIO: f64 = 6.0;
@@ -66,7 +67,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         for device in &mut corrected.devices {
             let alone = if device.profile.processor == Processor::Cpu { Some(cpu) } else { gpu };
             let ratio = alone.map_or(1.0, |alone| alone.product_s() / alone.predicted_s.max(1e-12));
-            scale_times(&mut device.profile, ratio);
+            scale_times(&mut device.profile, eligible(Processor::Cpu), ratio);
         }
         for alone in gpu.into_iter().chain([cpu]) {
             if let Some(plan) = self.plan_of(alone.processors) {
@@ -91,11 +92,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             return;
         }
         let Some(plan) = self.current().map(|prepared| prepared.plan().clone()) else { return };
-        let view = self.matrix.view();
-        let Ok(request) = self.request(&view, &rates, None) else { return };
-        let observed = report.observation(plan.devices.len(), seconds);
-        let (corrected, words) = corrected_by(&request, &plan, &observed);
-        let adjusted = Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() };
+        let (adjusted, words) = {
+            let view = self.matrix.view();
+            let Ok(request) = self.request(&view, &rates, None) else { return };
+            let observed = report.observation(plan.devices.len(), seconds);
+            let (corrected, words) = corrected_by(&request, &plan, &observed);
+            (Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() }, words)
+        };
         let Ok(better) = self.plan_with(&adjusted, None) else { return };
         let saved_s = (seconds - better.predicted_s) * self.course.remaining() as f64;
         let prepare_s = self.set_up_ratio * (better.set_up.total_s() - better.set_up.open_s);

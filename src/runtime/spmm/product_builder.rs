@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Runtime;
 use super::matrix::Matrix;
 use super::product::Product;
 use crate::adapt::Resolved;
@@ -11,7 +10,9 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId, Schedule};
 use crate::plan::{Mode, Plan, PlanRequest};
-use crate::work::{Features, Work};
+use crate::runtime::Runtime;
+use crate::work::Work;
+use crate::work::spmm::Features;
 
 /// How A, X and Y are copied to GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,7 +108,7 @@ pub struct ProductBuilder<'a, T: Kernels> {
 }
 
 impl<'a, T: Kernels> ProductBuilder<'a, T> {
-    pub(super) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
+    pub(in crate::runtime) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
         let (options, resolved, features, plan) = (ProductOptions::default(), None, None, None);
         Self { runtime, matrix, k: 1, options, resolved, features, plan }
     }

@@ -9,7 +9,7 @@ use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, make};
 use crate::runtime::spmm::Prepared;
-use crate::runtime::vectors::VectorProduct;
+use crate::runtime::spmm::vectors::VectorProduct;
 
 /// Products that are expected of vectors on devices where the caller does not say: they are made for iterations.
 const EXPECTED_USES_OF_VECTORS: u64 = 100;
@@ -77,7 +77,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             .iter()
             .filter_map(|chunk| {
                 let profile = &plan.devices.get(chunk.home as usize)?.profile;
-                Some(profile.form_s(&chunk.form(Processor::Gpu), &chunk.features, plan.k, plan.dtype))
+                Some(chunk.kernel_s(profile, plan.k, plan.dtype))
             })
             .sum();
         let gpu_s = plan.set_up.bring_a_s + uses * kernel_s / gpus.devices.len().max(1) as f64;

@@ -1,0 +1,107 @@
+//! What a plan keeps about the rows of a chunk: enough to predict times without A. One variant for each kind of work.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::operands::XRows;
+use super::spmm::Features;
+use super::uniform::UniformRows;
+use crate::cost::{Form, Load, Profile};
+use crate::matrix::Dtype;
+
+/// The facts about the rows, or segments, of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Facts {
+    /// Rows of a sparse matrix.
+    Spmm(Features),
+    /// Rows that all weigh the same.
+    Uniform(UniformRows),
+}
+
+/// The number of entries of A in a part of the work. In JSON it has the name that scripts rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Size {
+    /// The number of entries.
+    #[serde(rename = "nnz")]
+    pub entries: u64,
+}
+
+/// A number with the name that its kind of work gives it, for reports and traces.
+pub type Count = (Cow<'static, str>, u64);
+
+impl Facts {
+    /// Number of rows or segments.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Self::Spmm(features) => features.rows,
+            Self::Uniform(rows) => rows.rows,
+        }
+    }
+
+    /// Number of entries of A.
+    pub fn entries(&self) -> u64 {
+        match self {
+            Self::Spmm(features) => features.nnz,
+            Self::Uniform(rows) => rows.entries,
+        }
+    }
+
+    /// The number of entries, with the name that traces have for it.
+    pub fn count(&self) -> Count {
+        match self {
+            Self::Spmm(features) => ("nnz".into(), features.nnz),
+            Self::Uniform(rows) => ("entries".into(), rows.entries),
+        }
+    }
+
+    /// Whether they contradict neither themselves nor this number of rows and entries.
+    pub fn are_of(&self, rows: u64, entries: u64) -> bool {
+        match self {
+            Self::Spmm(features) => {
+                (features.rows, features.nnz) == (rows, entries) && features.max <= entries
+            }
+            Self::Uniform(own) => (own.rows, own.entries) == (rows, entries),
+        }
+    }
+
+    /// The rows of X that a sample of the entries refers to; `None` where nothing is known.
+    pub fn sampled_x(&self) -> Option<XRows> {
+        match self {
+            Self::Spmm(features) => (features.sampled_columns > 0 || features.nnz == 0)
+                .then_some(XRows { first: features.first_column, end: features.end_column }),
+            Self::Uniform(_) => None,
+        }
+    }
+
+    /// The work of a kernel with `k` columns.
+    pub fn load(&self, k: u64, dtype: Dtype) -> Load {
+        match self {
+            Self::Spmm(features) => Load::of(features, k, dtype),
+            Self::Uniform(rows) => rows.load(k, dtype),
+        }
+    }
+
+    /// Predicted seconds of a form on a device, with the device otherwise idle.
+    pub fn kernel_s(&self, device: &Profile, form: &Form, k: u64, dtype: Dtype) -> f64 {
+        match self {
+            Self::Spmm(features) => device.form_s(form, features, k, dtype),
+            Self::Uniform(rows) => rows.kernel_s(device, form, k, dtype),
+        }
+    }
+
+    /// Whether a form can compute the rows.
+    pub fn suit(&self, form: &Form) -> bool {
+        match self {
+            Self::Spmm(features) => form.supports(features),
+            Self::Uniform(_) => true,
+        }
+    }
+}
+
+impl From<Features> for Facts {
+    fn from(features: Features) -> Self {
+        Self::Spmm(features)
+    }
+}

@@ -1,0 +1,99 @@
+//! The kernels of a sparse product that a request allows.
+
+use super::cost::eligible;
+use crate::cost::{Candidate, Form};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::CudaKernel;
+use crate::kernel::{Format, KernelId, Order, Processor};
+use crate::matrix::Dtype;
+use crate::work::{Forms, KernelRequest, Layouts, XOrder};
+
+/// GPU kernels that read A's own CSR arrays; the first is canonical and supports any K.
+const CSR_ONLY: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
+
+/// The forms to choose among; an error where the requested kernel, format, order and devices contradict each other.
+pub(super) fn forms(request: &KernelRequest, layouts: Layouts, dtype: Dtype, k: u64) -> Result<Forms> {
+    let (cpu, gpu) = kernels(request, layouts)?;
+    let suits = |form: &Form| request.variant.is_none() || request.kernel != Some(form.kernel);
+    let all = |kernel: &KernelId| Form::all(*kernel, dtype, k, request.compiles);
+    let mut of_gpus: Vec<Form> = gpu.iter().flat_map(all).filter(suits).collect();
+    if let (Some(variant), Some(kernel)) = (request.variant, request.kernel) {
+        let known = CudaKernel::of(kernel)?.variants_for(dtype, k).any(|other| *other == variant);
+        of_gpus.extend(known.then_some(Form { kernel, variant }));
+    }
+    if of_gpus.is_empty() {
+        let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
+        let names = names.join(", ");
+        return Err(Error::Usage(format!("kernel {names} has no form for k = {k}; use another kernel")));
+    }
+    let by_columns = |form: &Form| CudaKernel::of(form.kernel).is_ok_and(CudaKernel::transposes_x);
+    let x_order = if of_gpus.iter().any(by_columns) { XOrder::Columns } else { XOrder::Rows };
+    let candidates = |forms: Vec<Form>| -> Vec<Candidate> {
+        forms.into_iter().map(|form| form.candidate(dtype, k)).collect()
+    };
+    let of_cpu = cpu.iter().copied().map(Form::cpu).collect();
+    let is_requested = request.kernel.is_some();
+    Ok(Forms { cpu: candidates(of_cpu), gpu: candidates(of_gpus), x_order, is_requested })
+}
+
+/// The kernels of the CPU and of GPUs.
+fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, Vec<KernelId>)> {
+    let mut gpu = match layouts {
+        Layouts::Any => eligible(Processor::Gpu).to_vec(),
+        Layouts::Unchanged => CSR_ONLY.to_vec(),
+    };
+    let mut cpu = match request.format {
+        None => eligible(Processor::Cpu).to_vec(),
+        Some(Format::Csr) => vec![KernelId::CpuCsr],
+        Some(Format::EllPadded) => {
+            gpu = vec![KernelId::Ellpack];
+            vec![KernelId::CpuEllPadded]
+        }
+        Some(format) if request.has_gpu => {
+            let name = format.name();
+            return Err(Error::Usage(format!("no GPU kernel reads {name}; use --format csr or ell")));
+        }
+        Some(format @ (Format::RowGroups | Format::Hybrid)) => {
+            let name = format.name();
+            return Err(Error::Usage(format!("only GPU kernels read {name}; name one with --kernel")));
+        }
+        Some(Format::EllUnpadded) => vec![KernelId::CpuEllUnpadded],
+        Some(Format::Sell) => vec![KernelId::CpuSell],
+    };
+    if request.format == Some(Format::Csr) {
+        gpu.retain(|kernel| kernel.info().format == Format::Csr);
+    }
+    if request.reproducible {
+        gpu.retain(|kernel| kernel.info().order == Order::Canonical);
+    }
+    let Some(kernel) = request.kernel else { return Ok((cpu, gpu)) };
+    let info = kernel.info();
+    if request.reproducible && info.order != Order::Canonical {
+        return Err(Error::Usage(format!(
+            "the order of additions of kernel {} is not canonical; leave out --kernel or --reproducible",
+            info.name
+        )));
+    }
+    if let Some(format) = request.format.filter(|&format| format != info.format) {
+        return Err(Error::Usage(format!(
+            "kernel {} reads {}, not {}; leave out --format",
+            info.name,
+            info.format.name(),
+            format.name()
+        )));
+    }
+    match info.runs_on {
+        Processor::Gpu if !request.has_gpu => {
+            return Err(Error::Usage(format!(
+                "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                info.name
+            )));
+        }
+        Processor::Cpu if !request.has_cpu => {
+            return Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)));
+        }
+        Processor::Gpu => gpu = vec![kernel],
+        Processor::Cpu => cpu = vec![kernel],
+    }
+    Ok((cpu, gpu))
+}
