@@ -142,7 +142,8 @@ fn weights_can_be_fitted_to_cases_that_were_kept() {
 #[test]
 fn what_bench_wrote_can_be_fitted_to_and_says_what_predictions_are_made_from() {
     let place = Place::new();
-    place.succeed("bench gen:stencil5,n=12 -k 4 --devices emu:0 --repeat 1 --json=cases.json");
+    // Factors of more than 100 are left out; the emulator is nearest to a card in small products.
+    place.succeed("bench gen:stencil5,n=2 -k 4 --devices emu:0 --repeat 1 --json=cases.json");
     let report = place.json("calibrate --from cases.json --devices emu:0 --output model.toml --json");
     assert!(place.read("model.toml").contains("csr_subwarp"));
     let numbers = report["numbers"].as_array().unwrap().len();
