@@ -394,6 +394,13 @@ fn partial_sums_are_planned_for_all_devices_and_merged_once() {
 }
 
 #[test]
+fn every_device_gets_a_segment_of_a_short_sum() {
+    let job = column_sums(5 * SEGMENT_ROWS, 3);
+    let plan = make(&request(job, Some("h200x4"))).unwrap();
+    assert!(plan.devices.iter().all(|device| device.chunks == 1), "{plan:?}");
+}
+
+#[test]
 fn an_updated_output_is_staged_and_no_task_that_updates_it_may_run_again() {
     let job = updated_product(50_000, 300, 64);
     let plan =
