@@ -73,8 +73,9 @@ fn counts(spec: &str, devices: &str, chunks: Option<usize>) -> (f64, f64, i64) {
 #[test]
 fn a_product_of_the_cpu_alone_allocates_only_the_job_of_its_pool() {
     let _alone = ONE_AT_A_TIME.lock();
-    // The calling thread computes the first one alone. The pool's own queue allocates a block now and then.
-    for (spec, limit) in [("stencil5,n=20", 0.0), ("stencil5,n=200", 1.2)] {
+    // The calling thread computes the first one alone. The pool's own queue allocates a block now and then, and so do the threads that
+    // run the tests.
+    for (spec, limit) in [("stencil5,n=20", 0.02), ("stencil5,n=200", 1.2)] {
         let (calls, _, bytes) = counts(spec, "cpu", None);
         assert!(
             calls <= limit && bytes < 1024,
