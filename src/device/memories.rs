@@ -32,6 +32,7 @@ impl<M> Memories<M> {
     }
 
     /// Number of allocations that are not freed.
+    #[cfg(feature = "emulator")]
     pub fn len(&self) -> usize {
         self.held.len()
     }
