@@ -99,7 +99,7 @@ fn multiply<T: Kernels>(
     let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
     let planned_k = saved.as_ref().map(|plan| plan.k as usize);
     let making_x = tracing::info_span!("make X").entered();
-    let Dense { values: x, format: x_format } = session.pool.install(|| {
+    let Dense { values: x, format: x_format, .. } = session.pool.install(|| {
         x::load_with_format::<T>(&arguments.x, matrix.cols(), arguments.k.or(planned_k), session.seed, limit)
     })?;
     drop(making_x);

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::args::{BenchArguments, PlanningArguments};
 use super::console::{Console, check_target, write_file};
+use super::options::{DeviceWord, Devices};
 use super::planning::runtime;
 use super::report::{Report, machine_report};
 use super::session::Session;
@@ -53,6 +54,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
             "{flag} is about kernels; `rowloom bench transfers` measures copies"
         )));
     }
+    check_devices(&arguments.devices)?;
     for file in [&arguments.csv, &arguments.svg].into_iter().flatten() {
         check_target(file)?;
     }
@@ -64,8 +66,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let gpus: Vec<String> =
         devices.into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
     if gpus.is_empty() {
-        let reason = "the CPU uses the host's memory, so nothing is copied to it; name a GPU with --devices";
-        return Err(Error::Device { device: "cpu".into(), reason: reason.into() });
+        let reason = "no GPU can be used, and nothing is copied to the CPU (`rowloom devices` says why)";
+        return Err(Error::Device { device: "auto".into(), reason: reason.into() });
     }
     session.interrupt.defer();
     let mut all = Vec::new();
@@ -110,6 +112,19 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         .with("config", json!({"subject": WORD, "largest": arguments.largest}))
         .with("transfers", &all);
     console.json(&report)
+}
+
+/// A usage error for devices that nothing can be copied to.
+fn check_devices(devices: &Devices) -> Result<()> {
+    let Devices::List(words) = devices else { return Ok(()) };
+    if words.iter().any(|word| matches!(word, DeviceWord::Simulated { .. })) {
+        return Err(Error::Usage("a simulated device copies nothing; name cuda:0 or emu:0".into()));
+    }
+    if words.iter().all(|word| *word == DeviceWord::Cpu) {
+        let reason = "the CPU uses the host's memory, so nothing is copied to it; name a GPU with --devices";
+        return Err(Error::Usage(reason.into()));
+    }
+    Ok(())
 }
 
 /// The number of `cuda:NUMBER`.

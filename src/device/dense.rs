@@ -1,6 +1,6 @@
 //! Launches of kernels on dense matrices in a device's memory: products, and sums of columns.
 
-use super::operation::{Argument, EntryLaunch, MemoryRange};
+use super::operation::{Argument, EntryLaunch, LibraryGemm, MemoryRange};
 use super::vectors::DeviceRows;
 use crate::error::{Error, Result};
 use crate::kernel::colmean::ColmeanKernel;
@@ -29,6 +29,24 @@ fn arguments(kernel: &EntryPoint, value: impl Fn(&str) -> Option<Value>) -> Resu
     kernel.parameters.iter().map(argument).collect()
 }
 
+/// An error if A B has not the shape of C, or an operand is not inside its memory.
+fn check_operands(kernel: &str, a: DeviceRows, b: DeviceRows, c: DeviceRows) -> Result<()> {
+    let fits = a.columns == b.rows && a.rows == c.rows && b.columns == c.columns;
+    let operands = [a, b, c];
+    if !fits || operands.iter().any(|rows| rows.dtype != c.dtype || !rows.fits_memory()) {
+        return Err(Error::Internal(format!("the operands of {kernel} do not fit: {operands:?}")));
+    }
+    Ok(())
+}
+
+impl LibraryGemm {
+    /// `C = alpha A B + beta C`; an error if the operands do not fit each other or their memory.
+    pub fn new(factors: (f64, f64), a: DeviceRows, b: DeviceRows, c: DeviceRows) -> Result<Self> {
+        check_operands("cublas", a, b, c)?;
+        Ok(Self { factors, a, b, c })
+    }
+}
+
 impl EntryLaunch {
     /// `C = alpha A B + beta C`. C is not read if beta is zero. The factors are rounded to the precision of the matrices.
     pub fn gemm(
@@ -38,14 +56,7 @@ impl EntryLaunch {
         b: DeviceRows,
         c: DeviceRows,
     ) -> Result<Self> {
-        let fits = a.columns == b.rows && a.rows == c.rows && b.columns == c.columns;
-        let operands = [a, b, c];
-        if !fits || operands.iter().any(|rows| rows.dtype != c.dtype || !rows.fits_memory()) {
-            return Err(Error::Internal(format!(
-                "the operands of {} do not fit: {operands:?}",
-                kernel.name()
-            )));
-        }
+        check_operands(kernel.name(), a, b, c)?;
         let entry_point = kernel.entry_point()?;
         // A beta that rounds to zero does not read C.
         let reads_old = factor_bits(c.dtype, beta) << 1 != 0;

@@ -48,7 +48,9 @@ pub use cuda::{CudaDevice, CudaOptions};
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
-pub use operation::{Argument, EntryLaunch, Launch, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
+pub use operation::{
+    Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RowBytes, Transfer,
+};
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedWrite};
 pub use product::Operands;
@@ -257,6 +259,11 @@ pub trait Device<'run> {
 
     /// Whether the device can compile kernel forms that are not built in.
     fn compiles(&self) -> bool {
+        false
+    }
+
+    /// Whether the device runs [`Operation::LibraryGemm`]. The first call may load the library.
+    fn has_cublas(&self) -> bool {
         false
     }
 

@@ -1,6 +1,6 @@
 //! The operations of a device: copies, kernel launches and host jobs.
 
-use super::{Memory, PeerCopy, Pinned, VectorLaunch};
+use super::{DeviceRows, Memory, PeerCopy, Pinned, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{EntryPoint, Items, LaunchShape, Variant};
@@ -179,6 +179,19 @@ pub struct EntryLaunch {
     pub arguments: Vec<Argument>,
 }
 
+/// `C = alpha A B + beta C` by the vendor's library, cuBLAS. C is not read if beta is zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LibraryGemm {
+    /// Alpha and beta, which are rounded to the precision of the matrices.
+    pub factors: (f64, f64),
+    /// A.
+    pub a: DeviceRows,
+    /// B.
+    pub b: DeviceRows,
+    /// C.
+    pub c: DeviceRows,
+}
+
 /// One operation on a lane.
 pub enum Operation<'run> {
     /// A job on the host's thread pool. It may use all threads and must not block.
@@ -196,6 +209,8 @@ pub enum Operation<'run> {
     VectorLaunch(VectorLaunch),
     /// A launch of a kernel that has a single form.
     EntryLaunch(EntryLaunch),
+    /// A dense product by the vendor's library, on devices that have it ([`super::Device::has_cublas`]).
+    LibraryGemm(LibraryGemm),
     /// No work; simulated devices let the operation's predicted time pass.
     Pass,
 }

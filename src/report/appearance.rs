@@ -77,7 +77,8 @@ pub(super) fn coloured_names(figure: &Figure) -> Vec<String> {
     for panel in &figure.panels {
         match &panel.plot {
             Plot::Lines(lines) => {
-                let measured = lines.series.iter().filter(|series| series.style == SeriesStyle::Measured);
+                let is_measured = |style| matches!(style, SeriesStyle::Measured | SeriesStyle::Curve);
+                let measured = lines.series.iter().filter(|series| is_measured(series.style));
                 measured.for_each(|series| add(&series.name));
             }
             Plot::Roofline(roofline) => roofline.points.iter().for_each(|point| add(&point.group)),

@@ -136,6 +136,8 @@ pub struct Series {
 pub enum SeriesStyle {
     /// Measured or simulated; solid, with markers.
     Measured,
+    /// Many points; solid, without markers.
+    Curve,
     /// An upper bound; dashed and grey.
     Reference,
     /// Predicted by the cost model; dotted.

@@ -59,7 +59,7 @@ impl Legend {
                     for series in &lines.series {
                         let symbol = match series.style {
                             SeriesStyle::Reference => Symbol::Plain("line reference"),
-                            SeriesStyle::Measured => {
+                            SeriesStyle::Measured | SeriesStyle::Curve => {
                                 last_measured = Some(colour(&series.name));
                                 Symbol::Line(colour(&series.name), series.style)
                             }
@@ -188,9 +188,12 @@ fn draw_symbol(canvas: &mut Canvas, symbol: &Symbol) {
             let (colour, shape, class) =
                 (appearance.colour(), appearance.marker(), line_class(*appearance, *style));
             let hollow = if *style == SeriesStyle::Predicted { " hollow" } else { "" };
-            canvas.put(format_args!(
-                r#"<g class="{colour}"><path class="{class}" d="M1 9H27"/><path class="marker{hollow}" transform="translate(14 9)" d="{shape}"/></g>"#
-            ));
+            let marker = match style {
+                SeriesStyle::Curve => String::new(),
+                _ => format!(r#"<path class="marker{hollow}" transform="translate(14 9)" d="{shape}"/>"#),
+            };
+            canvas
+                .put(format_args!(r#"<g class="{colour}"><path class="{class}" d="M1 9H27"/>{marker}</g>"#));
         }
         Symbol::Plain(class) => canvas.put(format_args!(r#"<path class="{class}" d="M1 9H27"/>"#)),
         Symbol::Marker(appearance) => {
@@ -208,7 +211,7 @@ fn draw_symbol(canvas: &mut Canvas, symbol: &Symbol) {
 /// The classes of a line.
 pub(super) fn line_class(appearance: Appearance, style: SeriesStyle) -> String {
     match style {
-        SeriesStyle::Measured => format!("line{}", appearance.dash()),
+        SeriesStyle::Measured | SeriesStyle::Curve => format!("line{}", appearance.dash()),
         SeriesStyle::Reference => "line reference".into(),
         SeriesStyle::Predicted => "line predicted".into(),
     }

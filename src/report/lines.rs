@@ -67,7 +67,7 @@ pub(super) fn draw(lines: &Lines, legend: &Legend, canvas: &mut Canvas, width: f
                 ));
             }
         }
-        if !is_reference {
+        if matches!(series.style, SeriesStyle::Measured | SeriesStyle::Predicted) {
             for (x, y, point) in &places {
                 canvas.marker(
                     appearance,

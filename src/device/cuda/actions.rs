@@ -5,9 +5,11 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use cudarc::cublas::sys::cublasHandle_t;
 use cudarc::driver::{result, sys};
 
 use super::context::{Context, Stream};
+use super::cublas::{self, CublasProduct};
 use super::driver::DriverError;
 use super::fault_kernels::FaultKernel;
 use super::modules::{Modules, Selected};
@@ -28,6 +30,8 @@ pub enum Action {
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
     /// A launch of a kernel with a single form, with one 64-bit word per parameter.
     EntryLaunch { kernel: EntryPoint, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
+    /// A dense product by cuBLAS.
+    Cublas(CublasProduct),
     /// A kernel that fails, for tests.
     Fault(FaultKernel),
     /// No work.
@@ -68,24 +72,36 @@ pub struct CardCopy {
     pub bytes: usize,
 }
 
+/// What a launch calls.
+#[derive(Clone, Copy)]
+pub enum Function {
+    /// A kernel.
+    Kernel(sys::CUfunction),
+    /// The library.
+    Cublas(cublasHandle_t),
+}
+
 impl Action {
-    /// The kernel of a launch, loaded. The launch gets the shape of the form that was selected. A fault if the action cannot be
+    /// What a launch calls, loaded. The launch gets the shape of the form that was selected. A fault if the action cannot be
     /// enqueued.
     pub fn function(
         &mut self,
         context: &Arc<Context>,
         modules: &mut Modules,
-    ) -> Result<Option<sys::CUfunction>, Fault> {
+    ) -> Result<Option<Function>, Fault> {
         Ok(match self {
             Self::Launch { launch, shape, .. } => {
                 let Selected { function, variant } = modules.function(launch)?;
                 if variant != launch.variant {
                     *shape = shape_of(launch, &variant)?;
                 }
-                Some(function)
+                Some(Function::Kernel(function))
             }
-            Self::EntryLaunch { kernel, dtype, .. } => Some(modules.single_function(kernel, *dtype)?),
-            Self::Fault(kernel) => Some(kernel.load(context)?),
+            Self::EntryLaunch { kernel, dtype, .. } => {
+                Some(Function::Kernel(modules.single_function(kernel, *dtype)?))
+            }
+            Self::Cublas(_) => Some(Function::Cublas(modules.cublas()?)),
+            Self::Fault(kernel) => Some(Function::Kernel(kernel.load(context)?)),
             Self::PeerCopy(copy) => {
                 copy.check_source()?;
                 None
@@ -111,7 +127,7 @@ impl Action {
     pub fn enqueue(
         &self,
         stream: &Stream,
-        function: Option<sys::CUfunction>,
+        function: Option<Function>,
         times: u32,
     ) -> Result<(), DriverError> {
         match (self, function) {
@@ -122,9 +138,10 @@ impl Action {
                 // until the copy completes; this context's memory is not freed while an operation uses it.
                 unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
             }
-            (Self::Launch { shape, words, .. } | Self::EntryLaunch { shape, words, .. }, Some(function))
-                if !shape.grid.contains(&0) =>
-            {
+            (
+                Self::Launch { shape, words, .. } | Self::EntryLaunch { shape, words, .. },
+                Some(Function::Kernel(function)),
+            ) if !shape.grid.contains(&0) => {
                 let mut parameters: Vec<*mut c_void> =
                     words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
                 let [x, y, z] = shape.grid;
@@ -143,7 +160,12 @@ impl Action {
                     )
                 })
             }
-            (Self::Fault(_), Some(function)) => {
+            (Self::Cublas(product), Some(Function::Cublas(handle))) => {
+                // SAFETY: the owner thread holds the library as long as it serves, in the context of its streams. `submit` has checked
+                // that the operands are in this card's memory.
+                unsafe { cublas::enqueue(handle, product, stream) }
+            }
+            (Self::Fault(_), Some(Function::Kernel(function))) => {
                 // SAFETY: it has no parameters. It destroys or blocks the context, which is its purpose.
                 unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.raw(), &mut []) }
             }

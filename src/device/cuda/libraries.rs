@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::compiler_threads::Compile;
+use super::cublas::cublas_is_installed;
 use super::driver::Driver;
 use super::nvrtc::Nvrtc;
 
@@ -55,6 +56,13 @@ pub fn libraries() -> Vec<Library> {
                      LD_LIBRARY_PATH",
         },
         Library {
+            name: "cuBLAS",
+            found: cublas_is_installed().then(|| "installed".into()),
+            use_for: "rowloom gemm --kernel cublas",
+            advice: "install libcublas of the CUDA toolkit, or pip install nvidia-cublas and add its folder to \
+                     LD_LIBRARY_PATH",
+        },
+        Library {
             name: "cuSPARSE",
             found: cusparse.then(|| "installed".into()),
             use_for: "rowloom bench --against cusparse",
@@ -74,6 +82,7 @@ mod tests {
             libraries().iter().map(|library| (library.name, library.found.is_some())).collect();
         assert_eq!(found[0], ("CUDA driver", Driver::get().is_ok()));
         assert_eq!(found[1], ("NVRTC", nvrtc_is_installed()));
-        assert_eq!(found[2].0, "cuSPARSE");
+        assert_eq!(found[2], ("cuBLAS", cublas_is_installed()));
+        assert_eq!(found[3].0, "cuSPARSE");
     }
 }

@@ -14,6 +14,7 @@ mod clock;
 mod compiler_threads;
 mod completion_thread;
 mod context;
+mod cublas;
 mod cusparse;
 mod driver;
 mod events;
@@ -45,6 +46,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 pub use cards::card_facts;
+pub use cublas::cublas_is_installed;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
 pub use driver::Driver;
 pub use forms::Architecture;
@@ -57,6 +59,7 @@ use actions::{Action, Copy};
 use clock::{CardClock, SharedHostTime};
 use completion_thread::{CompletionThread, HeldMemory};
 use context::{Context, DeviceMemory, EventWait, Stream};
+use cublas::CublasProduct;
 use events::EventPool;
 use owner::{Command, Owner, Request};
 use shared::Shared;
@@ -284,6 +287,10 @@ impl CudaDevice {
             (Operation::EntryLaunch(launch), LaneKind::Compute) => {
                 Ok((self.bind_entry_launch(&launch)?, launch.kernel.name, Vec::new()))
             }
+            (Operation::LibraryGemm(gemm), LaneKind::Compute) => {
+                let [a, b, c] = [gemm.a, gemm.b, gemm.c].map(|rows| self.address(&rows.memory));
+                Ok((Action::Cublas(CublasProduct::new(&gemm, [a?, b?, c?])?), "cublas", Vec::new()))
+            }
             (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
             (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
             (_, kind) => Err(misuse(format!("a lane of kind {kind:?} does not run that operation"))),
@@ -382,6 +389,10 @@ impl<'run> Device<'run> for CudaDevice {
 
     fn compiles(&self) -> bool {
         nvrtc_is_installed()
+    }
+
+    fn has_cublas(&self) -> bool {
+        cublas_is_installed()
     }
 
     fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {

@@ -6,8 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cudarc::cublas::sys::cublasHandle_t;
+
 use super::built_in::Target;
 use super::compiler_threads::{Compile, CompileResult, CompilerThreads};
+use super::cublas::Cublas;
 use super::forms::{Architecture, Form, Forms, Generic};
 use super::kernel_cache::KernelCache;
 use super::loader::{Driver, Image, Loader};
@@ -30,6 +33,8 @@ pub struct Modules<L: Loader = Driver> {
     selected: HashMap<FunctionKey, Choice<L::Function>>,
     /// Functions of kernels with a single form that are loaded, by the kernel's name and precision.
     single_functions: HashMap<(&'static str, Dtype), L::Function>,
+    /// `None` before its first use.
+    cublas: Option<Cublas>,
 }
 
 /// The forms for a launch on a card.
@@ -93,8 +98,17 @@ impl<L: Loader> Modules<L> {
     ) -> Self {
         let compiler = compiler.map(|compiler| CompilerThreads::new(compiler, cache));
         let (compiled, built_in, selected) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let single_functions = HashMap::new();
-        Self { loader, forms, architecture, compiler, compiled, built_in, selected, single_functions }
+        let (single_functions, cublas) = (HashMap::new(), None);
+        Self { loader, forms, architecture, compiler, compiled, built_in, selected, single_functions, cublas }
+    }
+
+    /// The handle of cuBLAS for the context that is current on this thread; a fault if it is not installed.
+    pub fn cublas(&mut self) -> Result<cublasHandle_t, Fault> {
+        let cublas = match &mut self.cublas {
+            Some(cublas) => cublas,
+            none => none.insert(Cublas::create()?),
+        };
+        Ok(cublas.handle())
     }
 
     /// The best function for a launch that is available now. Waits for the compiler only if there is none.

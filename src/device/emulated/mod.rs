@@ -208,6 +208,7 @@ impl EmulatedDevice {
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
+            (Operation::LibraryGemm(_), _) => Err(misuse("an emulated device has no cuBLAS".into())),
             (Operation::Job(_), _) => Err(misuse("an emulated device runs no host jobs".into())),
             (_, lane) => Err(misuse(format!("a lane of kind {lane:?} does not run that operation"))),
         }

@@ -4,6 +4,7 @@
 //! are checked against overflow and the memory limit before memory is allocated.
 
 mod build;
+mod dense;
 mod grid;
 mod like;
 mod mixed;
@@ -13,6 +14,7 @@ mod simple;
 mod spec;
 
 use self::build::{Shape, Values};
+pub use self::dense::{DENSE_KINDS, generate_dense};
 use self::spec::Spec;
 pub use self::spec::{Key, Kind};
 use super::info::{Field, Loaded, MatrixInfo, Symmetry};

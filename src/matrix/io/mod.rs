@@ -69,6 +69,8 @@ pub struct Dense<T: Scalar> {
     pub values: MultiVector<T>,
     /// The format of the file.
     pub format: ArrayFormat,
+    /// Sentences about repairs and oddities.
+    pub notes: Vec<String>,
 }
 
 /// The format of a dense file.
@@ -135,7 +137,7 @@ pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense
 pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let _span = tracing::info_span!("read dense").entered();
     let Input { file, path } = input;
-    let text = |values| Dense { values, format: ArrayFormat::MatrixMarket };
+    let text = |(values, notes)| Dense { values, format: ArrayFormat::MatrixMarket, notes };
     let first_bytes = first_bytes(file, path)?;
     match Kind::of(&first_bytes) {
         Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),
@@ -145,13 +147,14 @@ pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resu
             "this holds a sparse matrix; give a Matrix Market array or a .npy file",
         )),
         Kind::Text if text::may_be_numbers(&first_bytes) => text::read_text_input(input, options)
-            .map(|read| Dense { values: read.values, format: ArrayFormat::Text }),
+            .map(|read| Dense { values: read.values, format: ArrayFormat::Text, notes: read.notes }),
         Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
     }
 }
 
 fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = [0; 8];
+    // Text may begin with blanks.
+    let mut bytes = [0; 64];
     let mut filled = 0;
     while filled < bytes.len() {
         match file.read_at(&mut bytes[filled..], filled as u64) {

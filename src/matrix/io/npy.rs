@@ -9,6 +9,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::mapping::Mapping;
+use super::matrix_market::tally::Tally;
 use super::npy_header;
 use super::write::write_file;
 use super::{ArrayFormat, Dense, Input, ReadOptions, counted};
@@ -177,6 +178,11 @@ impl Number {
         matches!(self, Self::Real(value) if value.is_finite()) && !self.to_scalar::<T>().to_f64().is_finite()
     }
 
+    /// Whether it is a whole number that no double equals.
+    fn is_beyond_doubles(self) -> bool {
+        matches!(self, Self::Whole(value) if value as f64 as i128 != value)
+    }
+
     /// The nearest value.
     pub fn to_scalar<T: Scalar>(self) -> T {
         match self {
@@ -229,23 +235,24 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     let size = |length: u64| usize::try_from(length).map_err(|_| refused("its shape is impossible".into()));
     let (rows, k) = (size(rows)?, size(k)?);
     let mut result = MultiVector::<T>::zeros(rows, k)?;
-    let (bad, too_large) = result
+    let [bad, too_large, inexact] = result
         .data_mut()
         .par_chunks_mut(k.max(1))
         .with_min_len(1 + 4096 / k.max(1))
         .enumerate()
         .map(|(row, to)| {
-            let (mut bad, mut too_large) = (0u64, 0u64);
+            let [mut bad, mut too_large, mut inexact] = [0u64; 3];
             for (column, value) in to.iter_mut().enumerate() {
                 let at = if fortran_order { column * rows + row } else { row * k + column };
                 let number = element.decode(&bytes[at * element.bytes..][..element.bytes]);
                 *value = number.to_scalar();
                 bad += u64::from(!value.to_f64().is_finite());
                 too_large += u64::from(number.overflows::<T>());
+                inexact += u64::from(number.is_beyond_doubles());
             }
-            (bad, too_large)
+            [bad, too_large, inexact]
         })
-        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
     if too_large > 0 {
         return Err(refused(format!(
             "{} {}; use --dtype f64",
@@ -260,7 +267,8 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
         )));
     }
     let one_dimensional = shape.len() == 1;
-    Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional } })
+    let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();
+    Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional }, notes })
 }
 
 /// Writes an array in C order, with two dimensions or, for a single column that is asked for as a vector, one.

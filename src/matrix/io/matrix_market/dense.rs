@@ -19,12 +19,12 @@ use crate::matrix::scalar::Scalar;
 
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Reads a plain array file.
+/// Reads a plain array file; its values, and sentences about oddities.
 pub(crate) fn read_array_plain<T: Scalar>(
     file: &File,
     path: &Path,
     options: &ReadOptions,
-) -> Result<MultiVector<T>> {
+) -> Result<(MultiVector<T>, Vec<String>)> {
     let bytes = file.metadata().map_err(|error| Error::read(path, error))?.len();
     read_array(BufReader::new(FileRange { file, position: 0, end: bytes }), bytes, path, options)
 }
@@ -34,7 +34,7 @@ pub(crate) fn read_array_gzip<T: Scalar>(
     file: &File,
     path: &Path,
     options: &ReadOptions,
-) -> Result<MultiVector<T>> {
+) -> Result<(MultiVector<T>, Vec<String>)> {
     let bytes = file.metadata().map_err(|error| Error::read(path, error))?.len();
     let most = most_text_bytes(bytes);
     let members = Members::new(BufReader::with_capacity(BLOCK_BYTES, file), most);
@@ -46,7 +46,7 @@ fn read_array<T: Scalar>(
     text_bytes: u64,
     path: &Path,
     options: &ReadOptions,
-) -> Result<MultiVector<T>> {
+) -> Result<(MultiVector<T>, Vec<String>)> {
     let source = path.display().to_string();
     let unreadable = |error| read_error(path, &source, error);
     let header = Header::read(&mut text).map_err(|fault| fault.named(&source, unreadable))?;
@@ -85,7 +85,7 @@ fn read_array<T: Scalar>(
     if read < header.entries {
         return Err(wrong_count(&source, &header, format!("only {read} follow")));
     }
-    Ok(dense)
+    Ok((dense, tally.notes()))
 }
 
 fn check_supported(source: &str, header: &Header) -> Result<()> {
