@@ -335,7 +335,7 @@ fn transfers_refuse_flags_of_kernels_and_devices_without_memory() {
     place.fail("bench transfers --devices emu:0 -k 3", 2, "-k is about kernels");
     place.fail("bench transfers --devices cpu", 2, "nothing is copied to it");
     place.fail("bench transfers --devices sim:h200", 2, "a simulated device copies nothing");
-    place.fail("bench transfers --devices emu:0,sim:h200", 2, "a simulated device copies nothing");
+    place.fail("bench transfers --devices cpu,sim:h200", 2, "a simulated device copies nothing");
     place.fail(
         "bench gen:stencil5,n=30 --devices cpu --svg a.svg",
         2,
