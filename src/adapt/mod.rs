@@ -17,7 +17,7 @@ mod tuning;
 pub use course::{Alternative, Course, Processors};
 pub use learned::{Learned, LearnedKey};
 pub use rates::{Resolved, restricted_to, scale_times};
-pub use refinement::{Computation, kernel_ratios};
+pub use refinement::{Computation, device_ratios};
 pub use sharing::{
     DeviceObservation, Observation, corrected_by, is_shared, moved_share, raise_memory_bandwidth,
 };

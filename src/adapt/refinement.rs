@@ -1,8 +1,8 @@
-//! What a product says about the cost model: for each kernel the ratio of measured to predicted time.
+//! What a product says about the cost model: for each device the ratio of measured to predicted kernel time.
 
 use std::collections::BTreeMap;
 
-use crate::kernel::{KernelId, Processor};
+use crate::kernel::Processor;
 use crate::plan::Plan;
 
 /// One computation of a chunk.
@@ -16,29 +16,22 @@ pub struct Computation {
     pub ns: u64,
 }
 
-/// For each device of the plan and each kernel the ratio of measured to predicted time.
-pub fn kernel_ratios(
-    plan: &Plan,
-    computations: impl Iterator<Item = Computation>,
-) -> Vec<(usize, KernelId, f64)> {
+/// For each device of the plan that computed the ratio of measured to predicted time of its kernels.
+pub fn device_ratios(plan: &Plan, computations: impl Iterator<Item = Computation>) -> Vec<(usize, f64)> {
     // Copies of other devices slow a CPU down, so its times in a shared product are not learned.
     let shared = plan.devices.iter().filter(|device| device.chunks > 0).count() > 1;
-    let mut sums: BTreeMap<(usize, KernelId), (f64, f64)> = BTreeMap::new();
+    let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for Computation { chunk, device, ns } in computations {
         let (Some(chunk), Some(on)) = (plan.chunks.get(chunk), plan.devices.get(device)) else { continue };
         if shared && on.profile.processor == Processor::Cpu {
             continue;
         }
-        let form = chunk.form(on.profile.processor);
-        let sum = sums.entry((device, form.kernel)).or_default();
+        let sum = sums.entry(device).or_default();
         sum.0 += ns as f64 * 1e-9;
         sum.1 += match on.profile.processor {
             Processor::Cpu => chunk.predicted_s,
             Processor::Gpu => chunk.kernel_s(&on.profile, plan.k, plan.dtype),
         };
     }
-    let ratio = |((device, kernel), (measured_s, predicted_s)): ((usize, KernelId), (f64, f64))| {
-        (device, kernel, measured_s / predicted_s)
-    };
-    sums.into_iter().map(ratio).collect()
+    sums.into_iter().map(|(device, (measured_s, predicted_s))| (device, measured_s / predicted_s)).collect()
 }

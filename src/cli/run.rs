@@ -17,7 +17,7 @@ use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, features, if_intact};
 use super::x;
-use crate::adapt::{Computation, kernel_ratios};
+use crate::adapt::{Computation, device_ratios};
 use crate::cost::Refined;
 use crate::device::Description;
 use crate::error::{Error, Place, Result};
@@ -229,7 +229,7 @@ fn simulated_s(plan: &Plan) -> Option<f64> {
         .then(|| Simulated::new(plan).and_then(|simulated| simulated.run()).ok().map(|run| run.seconds()))?
 }
 
-/// Learns the ratio of measured to predicted time of each kernel from the last product. A file that cannot be written is no error.
+/// Learns the ratio of measured to predicted kernel time of each device from the last product. A file that cannot be written is no error.
 fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
     let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
     else {
@@ -241,9 +241,9 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
         ns,
     });
     let mut refined = Refined::load(path);
-    for (device, kernel, ratio) in kernel_ratios(plan, computations) {
+    for (device, ratio) in device_ratios(plan, computations) {
         if let Some(on) = plan.devices.get(device) {
-            refined.learn(&on.profile, threads, kernel, ratio);
+            refined.learn(&on.profile, threads, ratio);
         }
     }
     if let Err(error) = refined.save(path) {

@@ -1,7 +1,9 @@
-//! Corrections learned from runs after calibration: for each kernel the ratio of measured to predicted time. Stored beside the model.
-//! Predictions use them; the values of Y never depend on them.
+//! Corrections learned from runs after calibration: for each device the ratio of measured to predicted kernel time. Stored beside the
+//! model. Predictions use them; the values of Y never depend on them.
+//!
+//! A device has one factor for all of its kernels. Kernels of a product run beside copies, which slows them down. A factor of its own would
+//! make a kernel that was run look slower than all that were not, and the next plan would choose one of those.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,7 @@ use super::profile::Correction;
 use super::profile::Profile;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::kernel::{KernelId, Processor};
+use crate::kernel::{Processor, kernels_of};
 
 /// Learning rate: the exponent of a run's ratio in the update of the factor.
 const LEARNING_RATE: f64 = 0.3;
@@ -32,8 +34,7 @@ struct RefinedDevice {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     threads: Option<u32>,
-    #[serde(default)]
-    kernels: BTreeMap<KernelId, f64>,
+    factor: f64,
 }
 
 impl Refined {
@@ -47,8 +48,8 @@ impl Refined {
     pub fn load(path: &Path) -> Self {
         let text = files::read_text(path).unwrap_or_default();
         let found: Self = toml::from_str(&text).unwrap_or_default();
-        let mut factors = found.devices.iter().flat_map(|device| device.kernels.values());
-        if factors.all(|factor| (1.0 / MAX_FACTOR..=MAX_FACTOR).contains(factor)) {
+        let mut factors = found.devices.iter().map(|device| device.factor);
+        if factors.all(|factor| (1.0 / MAX_FACTOR..=MAX_FACTOR).contains(&factor)) {
             found
         } else {
             Self::default()
@@ -65,19 +66,21 @@ impl Refined {
         })
     }
 
-    /// Applies the learned factors to `profile`, of a card or of a CPU with `threads` threads.
+    /// Applies the learned factor to all kernels of `profile`, of a card or of a CPU with `threads` threads.
     pub fn apply(&self, profile: &mut Profile, threads: u32) {
         let key = key(profile, threads);
         let Some(device) = self.devices.iter().find(|device| (device.name.as_str(), device.threads) == key)
         else {
             return;
         };
-        let correction = |(&kernel, &factor)| Correction { kernel, variant: None, factor };
-        profile.corrections = device.kernels.iter().map(correction).collect();
+        let kernels = kernels_of(profile.processor);
+        profile.corrections = kernels
+            .map(|info| Correction { kernel: info.id, variant: None, factor: device.factor })
+            .collect();
     }
 
-    /// Learns that a kernel took `ratio` times the time that `profile` predicted.
-    pub fn learn(&mut self, profile: &Profile, threads: u32, kernel: KernelId, ratio: f64) {
+    /// Learns that kernels took `ratio` times the time that `profile` predicted.
+    pub fn learn(&mut self, profile: &Profile, threads: u32, ratio: f64) {
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
         }
@@ -85,12 +88,12 @@ impl Refined {
         let known =
             self.devices.iter().position(|device| (device.name.as_str(), device.threads) == (name, threads));
         let place = known.unwrap_or_else(|| {
-            self.devices.push(RefinedDevice { name: name.into(), threads, kernels: BTreeMap::new() });
+            self.devices.push(RefinedDevice { name: name.into(), threads, factor: 1.0 });
             self.devices.len() - 1
         });
         if let Some(device) = self.devices.get_mut(place) {
-            let factor = device.kernels.entry(kernel).or_insert(1.0);
-            *factor = (*factor * ratio.powf(LEARNING_RATE)).clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
+            let factor = device.factor * ratio.powf(LEARNING_RATE);
+            device.factor = factor.clamp(1.0 / MAX_FACTOR, MAX_FACTOR);
         }
     }
 }
@@ -103,7 +106,8 @@ fn key(profile: &Profile, threads: u32) -> (&str, Option<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{Form, Load, cpu_profile};
+    use crate::cost::{Form, Load, cpu_profile, preset};
+    use crate::kernel::KernelId;
 
     #[test]
     fn predictions_converge_to_measured_times() {
@@ -113,17 +117,28 @@ mod tests {
         let predicted = |profile: &Profile| profile.kernel_s(&load) * profile.correction(&form);
         let truth = 2.0 * predicted(&profile);
         for _ in 0..30 {
-            refined.learn(&profile, 2, form.kernel, truth / predicted(&profile));
+            refined.learn(&profile, 2, truth / predicted(&profile));
             refined.apply(&mut profile, 2);
         }
         assert!((predicted(&profile) / truth - 1.0).abs() < 0.01);
         let mut other = cpu_profile(4, 1 << 30).unwrap();
         refined.apply(&mut other, 4);
         assert!(other.corrections.is_empty(), "another number of threads is another device");
-        refined.learn(&profile, 2, form.kernel, f64::NAN);
-        refined.learn(&profile, 2, form.kernel, 1e9);
+        refined.learn(&profile, 2, f64::NAN);
+        refined.learn(&profile, 2, 1e9);
         refined.apply(&mut profile, 2);
         assert!(profile.corrections[0].factor <= MAX_FACTOR);
+    }
+
+    #[test]
+    fn what_a_run_learns_does_not_change_which_kernel_is_fastest() {
+        let mut profile = preset("h200").unwrap().gpus.remove(0);
+        let forms = [KernelId::Hybrid, KernelId::RowGroups, KernelId::CsrRuns].map(Form::cpu);
+        let mut refined = Refined::default();
+        refined.learn(&profile, 1, 1.5);
+        refined.apply(&mut profile, 1);
+        let factors = forms.map(|form| profile.correction(&form));
+        assert!(factors[0] > 1.1 && factors.iter().all(|factor| *factor == factors[0]), "{factors:?}");
     }
 
     #[test]
@@ -132,7 +147,7 @@ mod tests {
         let path = Refined::beside(&folder.path().join("model.toml"));
         assert_eq!(Refined::load(&path), Refined::default());
         let mut refined = Refined::default();
-        refined.learn(&cpu_profile(2, 1 << 30).unwrap(), 2, KernelId::CpuCsr, 1.5);
+        refined.learn(&cpu_profile(2, 1 << 30).unwrap(), 2, 1.5);
         refined.save(&path).unwrap();
         assert_eq!(Refined::load(&path), refined);
         let text = std::fs::read_to_string(&path).unwrap();
