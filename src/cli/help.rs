@@ -1,6 +1,6 @@
 //! Text behind the flags in help: examples, and tables of the kernels and generators.
 
-use crate::kernel::TABLE;
+use crate::kernel::{KindOfWork, kernels_for};
 use crate::matrix::generate::KINDS;
 
 /// Columns of the tables below; clap would wrap longer lines without an indent.
@@ -147,7 +147,7 @@ Examples:
 /// Behind `rowloom run --help`: the kernels and examples.
 pub fn run() -> String {
     let mut text = String::from("Kernels:\n");
-    for kernel in TABLE {
+    for kernel in kernels_for(KindOfWork::Spmm) {
         text += &entry(kernel.name, kernel.summary);
     }
     format!("{text}\n{RUN_EXAMPLES}")

@@ -7,7 +7,7 @@ use crate::cost::{Load, Profile, cpu_profile, emulated_profile, preset};
 use crate::error::Error;
 use crate::kernel::Processor;
 use crate::kernel::cuda::CUDA_KERNELS;
-use crate::kernel::kernels_of;
+use crate::kernel::{KindOfWork, kernels_of};
 use crate::matrix::Dtype;
 use crate::matrix::generate::generate;
 use crate::study::{BenchSettings, Case, KernelNames, StudySubject};
@@ -190,7 +190,8 @@ struct Counts {
 fn kernel_counts(names: &KernelNames, processor: Processor) -> Counts {
     match processor {
         Processor::Cpu => {
-            let taken = || kernels_of(processor).filter(|info| names.take(info.id, info.name));
+            let taken =
+                || kernels_of(KindOfWork::Spmm, processor).filter(|info| names.take(info.id, info.name));
             let serial = taken().filter(|info| info.name.starts_with("serial_")).count();
             let parallel = taken().count() - serial;
             Counts { serial, least: parallel, most: parallel }

@@ -80,6 +80,8 @@ struct CpuFile {
     far_gather_of_memory: f64,
     launch_us: f64,
     row_ns: f64,
+    core_f64_gflop_per_s: f64,
+    core_f32_gflop_per_s: f64,
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
@@ -161,6 +163,9 @@ fn cpu_with_memory(threads: usize, memory_bytes: u64, memory_gb_per_s: f64) -> R
         launch_us: file.launch_us,
         row_ns: file.row_ns / cores,
         product_ns: 0.0,
+        f64_gflop_per_s: file.core_f64_gflop_per_s * cores,
+        f32_gflop_per_s: file.core_f32_gflop_per_s * cores,
+        cublas: false,
         compiles: false,
         driver_start_s: 0.0,
         open_s: 0.0,

@@ -37,6 +37,15 @@ pub struct Profile {
     pub row_ns: f64,
     /// Time per multiply-add, in addition to its bytes.
     pub product_ns: f64,
+    /// Peak rate of arithmetic in double precision, without tensor cores, in GFLOP/s.
+    #[serde(default = "unknown_gflop_per_s")]
+    pub f64_gflop_per_s: f64,
+    /// The same in single precision.
+    #[serde(default = "unknown_gflop_per_s")]
+    pub f32_gflop_per_s: f64,
+    /// Whether the vendor's library for dense products is installed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cublas: bool,
     /// Whether kernels can be compiled at run time, in addition to the compiled-in ones.
     #[serde(default)]
     pub compiles: bool,
@@ -66,6 +75,11 @@ pub struct Profile {
     /// Corrections from runs and `--tune`, applied last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Correction>,
+}
+
+/// The rate of arithmetic of a device whose description has none.
+fn unknown_gflop_per_s() -> f64 {
+    100.0
 }
 
 /// A correction of a kernel's predicted time; a factor below 1 means that it is faster than predicted.
@@ -154,6 +168,19 @@ impl Profile {
         self.launch_us * 1e-6 + moved.max(gathered) + steps * 1e-9
     }
 
+    /// Peak rate of arithmetic, in GFLOP/s.
+    pub fn gflop_per_s(&self, dtype: Dtype) -> f64 {
+        match dtype {
+            Dtype::F64 => self.f64_gflop_per_s,
+            Dtype::F32 => self.f32_gflop_per_s,
+        }
+    }
+
+    /// Seconds of `flops` floating-point operations at `efficiency` times the peak rate.
+    pub fn arithmetic_s(&self, flops: f64, efficiency: f64, dtype: Dtype) -> f64 {
+        flops / (self.gflop_per_s(dtype) * 1e9 * efficiency).max(1.0)
+    }
+
     /// Predicted seconds of a kernel on multivectors, which reads and writes each element once.
     pub fn vector_kernel_s(&self, kernel: VectorKernel, dtype: Dtype, shape: VectorShape) -> f64 {
         self.launch_us * 1e-6 + seconds(kernel.moved_bytes(dtype, shape), self.stream_gb_per_s)
@@ -165,6 +192,8 @@ impl Profile {
         let rates =
             [&mut scaled.stream_gb_per_s, &mut scaled.gather_gb_per_s, &mut scaled.far_gather_gb_per_s];
         rates.into_iter().for_each(|rate| *rate /= factor);
+        (scaled.f64_gflop_per_s, scaled.f32_gflop_per_s) =
+            (self.f64_gflop_per_s / factor, self.f32_gflop_per_s / factor);
         scaled.product_ns *= factor;
         scaled.row_ns *= factor;
         scaled.launch_us *= factor;

@@ -13,7 +13,7 @@ use super::profile::Correction;
 use super::profile::Profile;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::kernel::{Processor, kernels_of};
+use crate::kernel::{KindOfWork, Processor, kernels_of};
 
 /// Learning rate: the exponent of a run's ratio in the update of the factor.
 const LEARNING_RATE: f64 = 0.3;
@@ -73,7 +73,7 @@ impl Refined {
         else {
             return;
         };
-        let kernels = kernels_of(profile.processor);
+        let kernels = kernels_of(KindOfWork::Spmm, profile.processor);
         profile.corrections = kernels
             .map(|info| Correction { kernel: info.id, variant: None, factor: device.factor })
             .collect();

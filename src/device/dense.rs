@@ -1,12 +1,11 @@
 //! Launches of kernels on dense matrices in a device's memory: products, and sums of columns.
 
-use super::operation::{Argument, EntryLaunch, LibraryGemm, MemoryRange};
+use super::operation::{Argument, EntryLaunch, LibraryGemm, MemoryRange, Operation};
 use super::vectors::DeviceRows;
 use crate::error::{Error, Result};
-use crate::kernel::colmean::ColmeanKernel;
 use crate::kernel::cuda::{EntryPoint, Parameter};
-use crate::kernel::gemm::GemmKernel;
 use crate::kernel::scaling::factor_bits;
+use crate::kernel::{KernelId, colmean, gemm};
 
 /// The value of a parameter.
 enum Value {
@@ -47,17 +46,33 @@ impl LibraryGemm {
     }
 }
 
+impl Operation<'static> {
+    /// `C = alpha A B + beta C` with any kernel for dense products on GPUs.
+    pub fn gemm(
+        kernel: KernelId,
+        factors: (f64, f64),
+        a: DeviceRows,
+        b: DeviceRows,
+        c: DeviceRows,
+    ) -> Result<Self> {
+        Ok(match kernel {
+            KernelId::Cublas => Self::LibraryGemm(LibraryGemm::new(factors, a, b, c)?),
+            _ => Self::EntryLaunch(EntryLaunch::gemm(kernel, factors, a, b, c)?),
+        })
+    }
+}
+
 impl EntryLaunch {
     /// `C = alpha A B + beta C`. C is not read if beta is zero. The factors are rounded to the precision of the matrices.
     pub fn gemm(
-        kernel: GemmKernel,
+        kernel: KernelId,
         (alpha, beta): (f64, f64),
         a: DeviceRows,
         b: DeviceRows,
         c: DeviceRows,
     ) -> Result<Self> {
         check_operands(kernel.name(), a, b, c)?;
-        let entry_point = kernel.entry_point()?;
+        let entry_point = gemm::entry_point(kernel)?;
         // A beta that rounds to zero does not read C.
         let reads_old = factor_bits(c.dtype, beta) << 1 != 0;
         let value = |name: &str| {
@@ -79,7 +94,7 @@ impl EntryLaunch {
         Ok(Self {
             kernel: *entry_point,
             dtype: c.dtype,
-            shape: kernel.launch_shape(c.dtype, c.rows, c.columns)?,
+            shape: gemm::launch_shape(kernel, c.dtype, c.rows, c.columns)?,
             arguments: arguments(entry_point, value)?,
         })
     }
@@ -87,13 +102,13 @@ impl EntryLaunch {
     /// The partial sums of the columns of X, whose first row is the first row of a block: for each block a row of `sums`, and one of
     /// `deviations` if there is memory for it.
     pub fn column_sums(
-        kernel: ColmeanKernel,
+        kernel: KernelId,
         x: DeviceRows,
         block_rows: u64,
         sums: MemoryRange,
         deviations: Option<MemoryRange>,
     ) -> Result<Self> {
-        let entry_point = kernel.entry_point(deviations.is_some())?;
+        let entry_point = colmean::entry_point(kernel, deviations.is_some())?;
         let numbers = x.rows.div_ceil(block_rows.max(1)).saturating_mul(x.columns);
         let bytes = numbers.saturating_mul(x.dtype.bytes() as u64);
         if !x.fits_memory() || sums.bytes() < bytes || deviations.is_some_and(|memory| memory.bytes() < bytes)
@@ -115,7 +130,7 @@ impl EntryLaunch {
         Ok(Self {
             kernel: *entry_point,
             dtype: x.dtype,
-            shape: kernel.launch_shape(x.dtype, x.rows, x.columns, block_rows)?,
+            shape: colmean::launch_shape(kernel, x.dtype, x.rows, x.columns, block_rows)?,
             arguments: arguments(entry_point, value)?,
         })
     }

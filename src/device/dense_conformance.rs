@@ -5,16 +5,24 @@
 
 use super::vector_conformance::Subject;
 use super::{Device, DeviceRows, EntryLaunch, LaneKind, Operation, Reports};
-use crate::kernel::Processor;
 use crate::kernel::colmean::reference::{self as column_reference, Moments};
-use crate::kernel::colmean::{ColmeanKernel, ColmeanKernelInfo, Totals, verify as verify_columns};
+use crate::kernel::colmean::{Totals, verify as verify_columns};
 use crate::kernel::gemm::tests::{bits, matrix};
-use crate::kernel::gemm::{GemmKernel, GemmKernelInfo, reference, verify};
+use crate::kernel::gemm::{reference, verify};
 use crate::kernel::scaling::scaling;
+use crate::kernel::{KernelInfo, KindOfWork, colmean, gemm, kernels_for};
 use crate::matrix::{MultiVector, Scalar};
 
 /// Rows, columns and depth of a product, and the padding of A, B and C.
 type Shape = ([usize; 3], [usize; 3]);
+
+/// The kernels of a kind of work that devices launch by their entry points.
+pub(crate) fn with_entry_points(work: KindOfWork) -> impl Iterator<Item = &'static KernelInfo> {
+    let has_one = |info: &&KernelInfo| {
+        gemm::entry_point(info.id).is_ok() || colmean::entry_point(info.id, false).is_ok()
+    };
+    kernels_for(work).filter(has_one)
+}
 
 /// Runs all checks.
 pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
@@ -60,9 +68,9 @@ fn check_negative_zero<T: Scalar>(subject: &mut Subject<'_>) {
     let number = |value: f64| MultiVector::from_fn(1, 1, |_, _| T::from_f64(value)).unwrap();
     let tiny = T::SMALLEST.sqrt() / 2.0;
     let (a, b) = (subject.rows(&number(-tiny)), subject.rows(&number(tiny)));
-    for info in GemmKernel::TABLE.iter().filter(|info| info.runs_on == Processor::Gpu) {
+    for info in with_entry_points(KindOfWork::Gemm) {
         let c = subject.rows_like(&number(0.0));
-        let launch = EntryLaunch::gemm(info.kernel, (1.0, 0.0), a, b, c).unwrap();
+        let launch = EntryLaunch::gemm(info.id, (1.0, 0.0), a, b, c).unwrap();
         subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
         let found = subject.download::<T>(c)[0].to_f64();
         assert_eq!(found.to_bits(), (-0.0f64).to_bits(), "{} {}", info.name, T::DTYPE);
@@ -78,10 +86,9 @@ fn check_products<T: Scalar>(subject: &mut Subject<'_>, (shape, padding): Shape,
     let mut expected = matrix::<T>(rows, columns, padding[2], 3);
     reference::multiply(scaling, a.view(), b.view(), expected.view_mut()).unwrap();
     let (device_a, device_b) = (subject.rows(&a), subject.rows(&b));
-    let gpu = |info: &&GemmKernelInfo| info.runs_on == Processor::Gpu;
-    for info in GemmKernel::TABLE.iter().filter(gpu) {
+    for info in with_entry_points(KindOfWork::Gemm) {
         let c = if scaling.reads_old() { subject.rows(&old) } else { subject.rows_like(&old) };
-        let launch = EntryLaunch::gemm(info.kernel, (alpha, beta), device_a, device_b, c).unwrap();
+        let launch = EntryLaunch::gemm(info.id, (alpha, beta), device_a, device_b, c).unwrap();
         subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
         let found = subject.download::<T>(c);
         let found = MultiVector::from_fn(rows, columns, |row, column| found[row * columns + column]).unwrap();
@@ -105,14 +112,13 @@ fn check_sums<T: Scalar>(
         expected.iter().map(|moments| part(moments).to_f64().to_bits()).collect()
     };
     let (expected_sums, expected_deviations) = (of(|moments| moments.sum), of(|moments| moments.deviations));
-    let gpu = |info: &&ColmeanKernelInfo| info.runs_on == Processor::Gpu;
-    for info in ColmeanKernel::TABLE.iter().filter(gpu) {
+    for info in with_entry_points(KindOfWork::Colmean) {
         let bytes = expected.len() * size_of::<T>();
         let (sums, deviations) = (subject.memory(bytes), subject.memory(bytes));
         let mut downloaded = Vec::new();
         for wanted in [None, Some(deviations)] {
             let launch =
-                EntryLaunch::column_sums(info.kernel, device_x, block_rows as u64, sums, wanted).unwrap();
+                EntryLaunch::column_sums(info.id, device_x, block_rows as u64, sums, wanted).unwrap();
             subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
             for memory in [Some(sums), wanted].into_iter().flatten() {
                 let count = expected.len() as u64;

@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod cuda;
 mod doubled;
 pub mod gemm;
+mod id;
 mod names;
 pub mod order;
 pub mod partition;
@@ -14,7 +15,8 @@ pub mod table;
 pub mod vectors;
 pub mod verify;
 
+pub use id::{Format, KernelId, KindOfWork, Processor};
 pub use order::Order;
 pub use partition::Schedule;
-pub use table::{Format, KernelId, KernelInfo, Processor, TABLE, kernels_of};
+pub use table::{KernelInfo, TABLE, kernels_for, kernels_of};
 pub use verify::{Verification, verify};

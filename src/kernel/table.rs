@@ -1,106 +1,7 @@
-//! The table of all kernels: name, processor, storage format of A, accumulation order, and the cases each one suits.
+//! The table of all kernels: name, kind of work, processor, storage format of A, accumulation order, and the cases each one suits.
 
+use super::id::{Format, KernelId, KindOfWork, Processor};
 use super::order::Order;
-
-/// A storage format of A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// Compressed sparse rows.
-    Csr,
-    /// ELLPACK with every row padded to the length of the longest row.
-    EllPadded,
-    /// ELLPACK without padding: each row has its own length.
-    EllUnpadded,
-    /// Sliced ELLPACK.
-    Sell,
-    /// Groups of rows, each stored with the union of its rows' columns.
-    RowGroups,
-    /// ELLPACK of a small width for short rows; longer rows are stored separately.
-    Hybrid,
-}
-
-impl Format {
-    /// The name printed in plans and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Csr => "csr",
-            Self::EllPadded => "ell_padded",
-            Self::EllUnpadded => "ell_unpadded",
-            Self::Sell => "sell",
-            Self::RowGroups => "row_groups",
-            Self::Hybrid => "hybrid",
-        }
-    }
-}
-
-/// The kind of processor that a kernel runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Processor {
-    /// The host's cores.
-    Cpu,
-    /// A CUDA device, real or emulated.
-    Gpu,
-}
-
-/// A kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KernelId {
-    /// CPU, one thread, CSR.
-    SerialCsr,
-    /// CPU, one thread, padded ELLPACK.
-    SerialEllPadded,
-    /// CPU, one thread, ELLPACK without padding.
-    SerialEllUnpadded,
-    /// CPU, all cores, CSR.
-    CpuCsr,
-    /// CPU, all cores, padded ELLPACK.
-    CpuEllPadded,
-    /// CPU, all cores, ELLPACK without padding.
-    CpuEllUnpadded,
-    /// CPU, all cores, sliced ELLPACK.
-    CpuSell,
-    /// One GPU thread per element of Y, accumulating in global memory.
-    CsrScalarV1,
-    /// One GPU thread per element of Y, accumulating in a register.
-    CsrScalarV2,
-    /// One GPU thread per element of Y, accumulating in a register; the row's bounds are loaded once.
-    CsrScalarV3,
-    /// One warp per element of Y.
-    CsrVector,
-    /// A sub-warp (2 to 32 GPU threads) per element of Y.
-    CsrVectorSubwarp,
-    /// One warp per row of Y.
-    CsrVectorByRow,
-    /// One thread block per row block and column of X.
-    CsrAdaptive,
-    /// One thread block per row block, for all columns of X.
-    CsrAdaptiveSubblocks,
-    /// One GPU thread per element of Y, padded ELLPACK.
-    Ellpack,
-    /// A sub-warp (2 to 32 GPU threads) per element of Y, padded ELLPACK.
-    EllpackSubwarp,
-    /// Lanes over the columns of X, one group of lanes per row.
-    CsrSubwarp,
-    /// Lanes over the columns of X, several groups of lanes per row, which share its nonzeros.
-    CsrWays,
-    /// Lanes over the columns of X, long rows cut into pieces.
-    CsrPieces,
-    /// Lanes over the columns of X, long rows cut at canonical segments, several loads of X in flight.
-    CsrSegments,
-    /// Lanes over the columns of X, short rows joined into runs.
-    CsrRuns,
-    /// Lanes over the columns of X, rows with common columns computed together.
-    RowGroups,
-    /// As `RowGroups`, with long groups cut anywhere.
-    RowGroupsCut,
-    /// One GPU thread per row, sliced ELLPACK.
-    Sell,
-    /// Lanes over the columns of X, ELLPACK of a small width with longer rows stored separately.
-    Hybrid,
-}
 
 /// A row of the kernel table.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +10,8 @@ pub struct KernelInfo {
     pub id: KernelId,
     /// The name for `--kernel`.
     pub name: &'static str,
+    /// The kind of work that it belongs to.
+    pub work: KindOfWork,
     /// The processor it runs on.
     pub runs_on: Processor,
     /// The storage format of A that it reads.
@@ -125,6 +28,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialCsr,
         name: "serial_csr",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -133,6 +37,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialEllPadded,
         name: "serial_ell_padded",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
@@ -141,6 +46,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::SerialEllUnpadded,
         name: "serial_ell_unpadded",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
@@ -149,6 +55,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuCsr,
         name: "cpu_csr",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -157,6 +64,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuEllPadded,
         name: "cpu_ell_padded",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::EllPadded,
         order: Order::Canonical,
@@ -165,6 +73,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuEllUnpadded,
         name: "cpu_ell_unpadded",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::EllUnpadded,
         order: Order::Canonical,
@@ -173,6 +82,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CpuSell,
         name: "cpu_sell",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Cpu,
         format: Format::Sell,
         order: Order::Canonical,
@@ -181,6 +91,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrScalarV1,
         name: "csr_scalar_v1",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -189,6 +100,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrScalarV2,
         name: "csr_scalar_v2",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -197,6 +109,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrScalarV3,
         name: "csr_scalar_v3",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -205,6 +118,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrVector,
         name: "csr_vector",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -213,6 +127,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrVectorSubwarp,
         name: "csr_vector_subwarp",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -221,6 +136,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrVectorByRow,
         name: "csr_vector_by_row",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -229,6 +145,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrAdaptive,
         name: "csr_adaptive",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -237,6 +154,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrAdaptiveSubblocks,
         name: "csr_adaptive_subblocks",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -245,6 +163,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::Ellpack,
         name: "ellpack",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Canonical,
@@ -253,6 +172,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::EllpackSubwarp,
         name: "ellpack_subwarp",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::EllPadded,
         order: Order::Free,
@@ -261,6 +181,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrSubwarp,
         name: "csr_subwarp",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -269,6 +190,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrWays,
         name: "csr_ways",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -277,6 +199,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrPieces,
         name: "csr_pieces",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Free,
@@ -285,6 +208,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrSegments,
         name: "csr_segments",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -293,6 +217,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::CsrRuns,
         name: "csr_runs",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Csr,
         order: Order::Canonical,
@@ -301,6 +226,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::RowGroups,
         name: "row_groups",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::RowGroups,
         order: Order::Canonical,
@@ -309,6 +235,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::RowGroupsCut,
         name: "row_groups_cut",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::RowGroups,
         order: Order::Free,
@@ -317,6 +244,7 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::Sell,
         name: "sell",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Sell,
         order: Order::Canonical,
@@ -325,16 +253,139 @@ pub const TABLE: &[KernelInfo] = &[
     KernelInfo {
         id: KernelId::Hybrid,
         name: "hybrid",
+        work: KindOfWork::Spmm,
         runs_on: Processor::Gpu,
         format: Format::Hybrid,
         order: Order::Canonical,
         summary: "lanes over the columns of X; ELLPACK of width 4 for short rows, longer rows stored separately; suits road networks",
     },
+    KernelInfo {
+        id: KernelId::GemmReference,
+        name: "gemm_reference",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Cpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one CPU thread, one element of C at a time; the baseline for speed-ups",
+    },
+    KernelInfo {
+        id: KernelId::CpuGemmRows,
+        name: "cpu_gemm_rows",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Cpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "all cores, panels of B packed, SIMD over the columns of C; reproducible",
+    },
+    KernelInfo {
+        id: KernelId::CpuGemm,
+        name: "cpu_gemm",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Cpu,
+        format: Format::Dense,
+        order: Order::Free,
+        summary: "all cores, A and B packed, kernels of the gemm crate; the default CPU kernel",
+    },
+    KernelInfo {
+        id: KernelId::GemmNaive,
+        name: "gemm_naive",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one GPU thread per element of C, operands from global memory; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::GemmTiledT8,
+        name: "gemm_tiled_t8",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one GPU thread per element of C, tiles of 8 by 8 in shared memory; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::GemmTiledT16,
+        name: "gemm_tiled_t16",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one GPU thread per element of C, tiles of 16 by 16 in shared memory; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::GemmTiledT32,
+        name: "gemm_tiled_t32",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one GPU thread per element of C, tiles of 32 by 32 in shared memory; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::GemmBlocked,
+        name: "gemm_blocked",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "8 by 8 elements of C in the registers of each GPU thread, the next step loaded meanwhile; the default GPU kernel",
+    },
+    KernelInfo {
+        id: KernelId::Cublas,
+        name: "cublas",
+        work: KindOfWork::Gemm,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Free,
+        summary: "the vendor's library, where it is installed",
+    },
+    KernelInfo {
+        id: KernelId::CpuColmean,
+        name: "cpu_colmean",
+        work: KindOfWork::Colmean,
+        runs_on: Processor::Cpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "all cores, eight rows at a time, SIMD over the columns; reads the matrix once",
+    },
+    KernelInfo {
+        id: KernelId::ColmeanLoop,
+        name: "colmean_loop",
+        work: KindOfWork::Colmean,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one GPU thread per column of a block of rows; suits many columns",
+    },
+    KernelInfo {
+        id: KernelId::ColmeanReduce,
+        name: "colmean_reduce",
+        work: KindOfWork::Colmean,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "eight GPU threads per column of a block of rows, a tree in shared memory; for comparison",
+    },
+    KernelInfo {
+        id: KernelId::ColmeanWarp,
+        name: "colmean_warp",
+        work: KindOfWork::Colmean,
+        runs_on: Processor::Gpu,
+        format: Format::Dense,
+        order: Order::Canonical,
+        summary: "one warp per 64 bytes of columns of a block of rows, eight loads of 16 bytes in flight, shuffles; suits any shape",
+    },
 ];
 
-/// The kernels that run on `processor`.
-pub fn kernels_of(processor: Processor) -> impl Iterator<Item = &'static KernelInfo> {
-    TABLE.iter().filter(move |info| info.runs_on == processor)
+/// The kernels of a kind of work.
+pub fn kernels_for(work: KindOfWork) -> impl Iterator<Item = &'static KernelInfo> {
+    TABLE.iter().filter(move |info| info.work == work)
+}
+
+/// The kernels of a kind of work that run on `processor`.
+pub fn kernels_of(work: KindOfWork, processor: Processor) -> impl Iterator<Item = &'static KernelInfo> {
+    kernels_for(work).filter(move |info| info.runs_on == processor)
 }
 
 impl KernelId {
@@ -357,7 +408,7 @@ mod tests {
     #[test]
     fn every_kernel_has_exactly_one_name_and_serializes_to_it() {
         for info in TABLE {
-            assert_eq!(KernelId::by_name(info.name).unwrap(), info.id);
+            assert_eq!(info.work.kernel(info.name).unwrap(), info.id);
             assert_eq!(info.id.info().name, info.name);
             assert_eq!(serde_json::to_value(info.id).unwrap(), info.name);
         }
@@ -369,5 +420,11 @@ mod tests {
         assert!(error("csr_vektor").contains("'csr_vektor' (did you mean 'csr_vector'?)"));
         assert!(error("csr_vector_subwarp_w44").contains("did you mean 'csr_vector_subwarp_w4'?"));
         assert!(error("zzz").ends_with("unknown kernel 'zzz'; `rowloom run --help` lists the kernels"));
+        assert!(
+            error("gemm_blocked")
+                .ends_with("unknown kernel 'gemm_blocked'; `rowloom run --help` lists the kernels")
+        );
+        let error = KindOfWork::Gemm.kernel("gemm_naiv").unwrap_err().to_string();
+        assert!(error.contains("did you mean 'gemm_naive'?); `rowloom gemm --help`"), "{error}");
     }
 }

@@ -3,8 +3,7 @@
 use super::check_matrix::is_consistent;
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
 use crate::cost::{Profile, VALID_RATES};
-use crate::kernel::cuda::CudaKernel;
-use crate::kernel::{KernelId, Processor, kernels_of};
+use crate::kernel::{KernelId, Processor};
 use crate::work::ChunkRows;
 
 impl Plan {
@@ -90,13 +89,19 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether a kernel belongs to the plan's kind of work and runs on a processor.
+    fn has_kernel(&self, kernel: KernelId, processor: Processor) -> bool {
+        let info = kernel.info();
+        info.work.name() == self.matrix.kind && info.runs_on == processor
+    }
+
     /// Checks that the features of a chunk match its rows, that its kernel exists, and that it fits in its slots.
     fn check_chunk(&self, chunk: &Chunk) -> std::result::Result<(), &'static str> {
         let entries = chunk.size.entries;
         if !chunk.features.are_of(chunk.slice_rows(), entries) {
             return Err("has features of other rows");
         }
-        if !of_cpu(chunk.cpu_kernel) {
+        if !self.has_kernel(chunk.cpu_kernel, Processor::Cpu) {
             return Err("has no CPU kernel");
         }
         let sampled = chunk.features.sampled_x().filter(|_| entries > 0);
@@ -112,13 +117,10 @@ impl Plan {
             else {
                 continue;
             };
-            let known = CudaKernel::of(chunk.gpu_kernel).is_ok_and(|kernel| {
-                let built_in = kernel.forms(self.dtype, self.k, false).contains(&chunk.gpu_variant)
-                    || kernel.variants_for(self.dtype, self.k).any(|form| *form == chunk.gpu_variant);
-                let compiled = || kernel.forms(self.dtype, self.k, true).contains(&chunk.gpu_variant);
-                built_in || (device.profile.compiles && compiled())
-            });
-            if !known {
+            let form = chunk.form(Processor::Gpu);
+            if !self.has_kernel(form.kernel, Processor::Gpu)
+                || !form.is_available(&device.profile, self.dtype, self.k)
+            {
                 return Err("has a kernel variant that its device cannot run");
             }
             let slots = &device.slots;
@@ -141,14 +143,10 @@ impl Plan {
     }
 }
 
-/// Whether a kernel runs on the CPU.
-fn of_cpu(kernel: KernelId) -> bool {
-    kernels_of(Processor::Cpu).any(|info| info.id == kernel)
-}
-
 /// Whether all rates and times of a device are in their valid ranges, so that predicted times are finite.
 fn is_valid(profile: &Profile) -> bool {
-    let rates = [profile.stream_gb_per_s, profile.gather_gb_per_s, profile.far_gather_gb_per_s];
+    let memory = [profile.stream_gb_per_s, profile.gather_gb_per_s, profile.far_gather_gb_per_s];
+    let rates = memory.into_iter().chain([profile.f64_gflop_per_s, profile.f32_gflop_per_s]);
     let link = profile.link.iter();
     let of_link = link
         .clone()
@@ -159,7 +157,7 @@ fn is_valid(profile: &Profile) -> bool {
     let mut times = times.chain(latencies);
     let mut factors =
         profile.factors.values().copied().chain(profile.corrections.iter().map(|found| found.factor));
-    rates.into_iter().chain(of_link).all(|rate| VALID_RATES.contains(&rate))
+    rates.chain(of_link).all(|rate| VALID_RATES.contains(&rate))
         && times.all(|time| (0.0..=1e9).contains(&time))
         && factors.all(|factor| (1e-9..=1e9).contains(&factor))
 }

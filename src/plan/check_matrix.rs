@@ -6,7 +6,6 @@ use super::memory::{MAX_SLICES, RING_SLOTS};
 use super::tail::split_rows;
 use crate::error::{Error, Place, Result};
 use crate::kernel::Processor;
-use crate::kernel::cuda::CudaKernel;
 use crate::work::{ChunkRows, Work, XOrder};
 
 /// The largest sizes of some chunks on a GPU.
@@ -87,11 +86,13 @@ impl Plan {
         if self.gpus_of(chunk).next().is_none() {
             return Ok(());
         }
-        let Ok(kernel) = CudaKernel::of(chunk.gpu_kernel) else { return Err("has no GPU kernel") };
-        if kernel.transposes_x() != (self.x_order == XOrder::Columns) {
+        let form = chunk.form(Processor::Gpu);
+        if form.processor() != Processor::Gpu {
+            return Err("has no GPU kernel");
+        }
+        if form.transposes_x() != (self.x_order == XOrder::Columns) {
             return Err("has a kernel that reads X in another order");
         }
-        let form = chunk.form(Processor::Gpu);
         let footprint = work.checked_footprint(&chunk.rows, &form, &chunk.features);
         let is_exact = footprint.is_ok_and(|footprint| {
             (footprint.slot_bytes, footprint.scratch_bytes) == (chunk.staged_bytes, chunk.scratch_bytes)
@@ -151,7 +152,8 @@ impl Plan {
         }
         let packed = self.row_bytes() == self.pitch_bytes();
         let x_unchanged = packed && self.x_order == XOrder::Rows && !matches!(device.x, XPlan::Gather { .. });
-        if (device.registered.x && !x_unchanged) || (device.registered.y && (!packed || self.output.updated))
+        if (device.registered.x && !x_unchanged)
+            || (device.registered.y && (!packed || self.output.is_staged()))
         {
             return Err("the registered operands");
         }

@@ -281,7 +281,7 @@ impl Draft<'_> {
             y_bytes: part(work.y_bytes()),
             a_unchanged,
             rows_unchanged: work.row_bytes() == work.pitch_bytes() && !self.request.vectors_change,
-            updates_y: work.output().updated,
+            stages_y: work.output().is_staged(),
             repeat: self.request.repeat,
         }
     }

@@ -4,6 +4,7 @@ use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
 use super::set_up::set_up;
 use crate::cost::{Form, HostRates, Load, Profile};
+use crate::kernel::Processor;
 use crate::matrix::Dtype;
 use crate::work::{Facts, pitch_bytes};
 
@@ -278,8 +279,12 @@ const MEMORY_BUSY_SHARE: f64 = 0.75;
 
 /// Bytes that the CPU reads and writes in the host's memory to compute a chunk in `kernel_s`.
 pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, dtype: Dtype) -> u64 {
+    let moved_bytes = chunk.load(k, dtype).moved_bytes();
+    if !chunk.features.is_memory_bound(&chunk.form(Processor::Cpu)) {
+        return moved_bytes;
+    }
     let busy_bytes = MEMORY_BUSY_SHARE * kernel_s * host.memory_gb_per_s * 1e9;
-    chunk.load(k, dtype).moved_bytes().max(busy_bytes as u64)
+    moved_bytes.max(busy_bytes as u64)
 }
 
 /// Bytes that a chunk reads and writes in the host's memory: three accesses per byte of a staged operand, one per byte of a

@@ -73,7 +73,8 @@ impl<'a> PlanRequest<'a> {
             reproducible: self.reproducible,
             has_cpu: has(Processor::Cpu),
             has_gpu: has(Processor::Gpu),
-            compiles: gpus.all(|device| device.profile.compiles),
+            compiles: gpus.clone().all(|device| device.profile.compiles),
+            cublas: gpus.all(|device| device.profile.cublas),
         }
     }
 

@@ -21,8 +21,8 @@ pub(super) struct Traffic {
     pub a_unchanged: bool,
     /// Rows of X and Y have the same pitch on the device as on the host.
     pub rows_unchanged: bool,
-    /// The host adds results to the old Y, so that Y is staged.
-    pub updates_y: bool,
+    /// The host combines results with the old Y or with each other, so that Y is staged.
+    pub stages_y: bool,
     /// Number of products.
     pub repeat: u64,
 }
@@ -54,13 +54,13 @@ pub(super) fn choose(profile: &Profile, host: &HostRates, traffic: &Traffic) -> 
     let total_s = |registered| product_s(profile, host, traffic, registered) * repeat + once_s(registered);
     let mut chosen = staged;
     for (a, xy) in [(true, true), (true, false), (false, true)] {
-        let registered = Registered { a, x: xy, y: xy && !traffic.updates_y };
+        let registered = Registered { a, x: xy, y: xy && !traffic.stages_y };
         let allowed = (may_a || !a) && (may_xy || !xy);
         if allowed && total_s(registered) < REGISTER_MARGIN * total_s(chosen) {
             chosen = registered;
         }
     }
-    let all = Registered { a: may_a, x: may_xy, y: may_xy && !traffic.updates_y };
+    let all = Registered { a: may_a, x: may_xy, y: may_xy && !traffic.stages_y };
     TransferChoice { chosen, all }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         y_bytes: 260_000_000,
         a_unchanged: true,
         rows_unchanged: true,
-        updates_y: false,
+        stages_y: false,
         repeat: 20,
     };
 
@@ -186,7 +186,7 @@ mod tests {
         let padded = chosen(Traffic { rows_unchanged: false, ..TRAFFIC });
         assert_eq!(padded, Registered { a: true, x: false, y: false });
         assert!(!chosen(Traffic { mode: Mode::Resident, ..TRAFFIC }).a, "a resident A is copied once");
-        let updated = chosen(Traffic { updates_y: true, ..TRAFFIC });
+        let updated = chosen(Traffic { stages_y: true, ..TRAFFIC });
         assert_eq!(updated, Registered { a: true, x: true, y: false });
     }
 

@@ -1,6 +1,6 @@
-//! The fault sweep: every fault that an emulated device can have, at every place of a small product, alone and in pairs.
+//! The fault sweep: every fault that an emulated device can have, at every place of a small job of each kind of work, alone and in pairs.
 //!
-//! A product with a fault gives the right Y or a typed error, in bounded time, and frees everything on its devices.
+//! A job with a fault gives the right result or a typed error, in bounded time, and frees everything on its devices.
 //! `ROWLOOM_FAULT_SWEEP=all` tries all pairs; without it every thirty-first pair is tried.
 
 use std::sync::Arc;
@@ -12,9 +12,11 @@ use crate::adapt::Resolved;
 use crate::cost::{cpu_profile, emulated_profile, host_rates};
 use crate::device::injected_panic::JOBS_LEFT;
 use crate::error::{Error, Result};
-use crate::kernel::reference;
+use crate::kernel::colmean::{self, Totals};
+use crate::kernel::scaling::scaling;
+use crate::kernel::{KernelId, gemm, reference};
 use crate::machine::Machine;
-use crate::matrix::{Csr, MultiVector, generate};
+use crate::matrix::{MultiVector, generate};
 use crate::plan::{DeviceSpec, Mode};
 use crate::runtime::FaultReport;
 
@@ -44,25 +46,77 @@ const WAYS: [(Mode, bool); 6] = [
     (Mode::Resident, true),
 ];
 
-/// A small product, and what it must give.
+/// Builds a small job with these devices and options, runs it [`RUNS`] times and asserts its results. Returns the faults.
+type Jobs = Box<dyn Fn(&Runtime, Resolved, ProductOptions) -> Result<Vec<FaultReport>>>;
+
 struct Sweep {
     pool: Arc<Pool>,
-    a: Csr<f64>,
-    x: MultiVector<f64>,
-    y: MultiVector<f64>,
+    jobs: Jobs,
 }
 
 impl Sweep {
-    fn new() -> Self {
-        let pool = Arc::new(Pool::new(&Machine::detect(), Some(2)).unwrap());
-        let a = generate::<f64>("stencil5,n=6", 5, u64::MAX).unwrap().matrix;
-        let x = MultiVector::from_fn(a.cols(), K, |row, k| (row * 31 + k * 17) as f64 / 37.0 - 9.5).unwrap();
-        let mut y = MultiVector::zeros(a.rows(), K).unwrap();
-        reference::csr(a.view(), x.view(), &mut y.view_mut()).unwrap();
-        Self { pool, a, x, y }
+    fn new(jobs: Jobs) -> Self {
+        Self { pool: Arc::new(Pool::new(&Machine::detect(), Some(2)).unwrap()), jobs }
     }
 
-    /// The faults of products on `devices`, or the error. Asserts that Y is right, that nothing hangs and that nothing is
+    /// Products with a sparse matrix.
+    fn sparse() -> Self {
+        let a = generate::<f64>("stencil5,n=6", 5, u64::MAX).unwrap().matrix;
+        let x = MultiVector::from_fn(a.cols(), K, |row, k| (row * 31 + k * 17) as f64 / 37.0 - 9.5).unwrap();
+        let mut expected = MultiVector::zeros(a.rows(), K).unwrap();
+        reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+        Self::new(Box::new(move |runtime, resolved, options| {
+            let mut product = runtime.product(&a).columns(K).options(options).resolved(resolved).build()?;
+            let mut y = MultiVector::zeros(a.rows(), K)?;
+            for _ in 0..RUNS {
+                y.data_mut().fill(f64::NAN);
+                product.bind(&x, &mut y, |bound| bound.apply())?;
+                assert!(y.data() == expected.data(), "Y is wrong");
+            }
+            Ok(product.faults())
+        }))
+    }
+
+    /// Dense products that update C.
+    fn gemm() -> Self {
+        let a = MultiVector::<f64>::random(13, 5, 1).unwrap();
+        let b = MultiVector::<f64>::random(5, 4, 2).unwrap();
+        let old = MultiVector::<f64>::random(13, 4, 3).unwrap();
+        let mut expected = MultiVector::<f64>::random(13, 4, 3).unwrap();
+        let factors = scaling::<f64>(1.5, -0.5);
+        gemm::reference::multiply(factors, a.view(), b.view(), expected.view_mut()).unwrap();
+        Self::new(Box::new(move |runtime, resolved, options| {
+            let options = ProductOptions { kernel: Some(KernelId::GemmNaive), reproducible: true, ..options };
+            let builder = runtime.gemm(&a, 4).options(options).resolved(resolved).updates_c(true);
+            let mut product = builder.build()?;
+            let mut c = MultiVector::zeros(13, 4)?;
+            for _ in 0..RUNS {
+                c.data_mut().copy_from_slice(old.data());
+                product.apply_scaled(1.5, &b, -0.5, &mut c)?;
+                assert!(c.data() == expected.data(), "C is wrong");
+            }
+            Ok(product.faults())
+        }))
+    }
+
+    /// Sums of columns.
+    fn sums() -> Self {
+        let a = MultiVector::<f64>::random(64 * 6 + 5, 3, 1).unwrap();
+        let partial = colmean::reference::partial_sums(a.view(), 64);
+        let (sums, deviations): (Vec<f64>, Vec<f64>) =
+            partial.iter().map(|moments| (moments.sum, moments.deviations)).unzip();
+        let expected = Totals::merge(a.rows(), 3, 64, &sums, Some(&deviations)).unwrap();
+        Self::new(Box::new(move |runtime, resolved, options| {
+            let builder = runtime.column_sums(&a).deviations(true).options(options).resolved(resolved);
+            let mut sums = builder.build()?;
+            for _ in 0..RUNS {
+                assert!(sums.apply()? == expected, "the sums are wrong");
+            }
+            Ok(sums.faults())
+        }))
+    }
+
+    /// The faults of jobs on `devices`, or the error. Asserts that results are right, that nothing hangs and that nothing is
     /// left on the devices.
     #[track_caller]
     fn faults(&self, devices: &str, (mode, in_place): (Mode, bool)) -> Result<Vec<FaultReport>> {
@@ -77,7 +131,7 @@ impl Sweep {
         let opened: Vec<Arc<SharedDevice>> =
             names(devices).filter(|name| *name != "cpu").map(|name| runtime.device(name).unwrap()).collect();
         let begin = Instant::now();
-        let result = self.products(&runtime, devices, mode, in_place);
+        let result = self.run(&runtime, devices, mode, in_place);
         assert!(begin.elapsed() < CASE_TIMEOUT, "{case}: {:?}", begin.elapsed());
         for device in opened {
             let left = device.lock().device().resources_in_use();
@@ -91,17 +145,12 @@ impl Sweep {
     }
 
     #[track_caller]
-    fn products(
-        &self,
-        runtime: &Runtime,
-        devices: &str,
-        mode: Mode,
-        in_place: bool,
-    ) -> Result<Vec<FaultReport>> {
+    fn run(&self, runtime: &Runtime, devices: &str, mode: Mode, in_place: bool) -> Result<Vec<FaultReport>> {
         let specs = names(devices).map(|name| {
             let mut profile = if name == "cpu" { cpu_profile(2, 1 << 34)? } else { emulated_profile()? };
             // Equal speeds, so that every device gets a share of the rows.
-            profile.product_ns = emulated_profile()?.product_ns;
+            let emulated = emulated_profile()?;
+            (profile.product_ns, profile.f64_gflop_per_s) = (emulated.product_ns, emulated.f64_gflop_per_s);
             if let Some(link) = profile.link.as_mut().filter(|_| in_place) {
                 (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
                 link.register_s_per_gb = Some(0.0);
@@ -121,14 +170,7 @@ impl Sweep {
         };
         let devices = specs.collect::<Result<_>>()?;
         let resolved = Resolved { devices, host: host_rates(2)?, refined: None, has_model: false };
-        let mut product = runtime.product(&self.a).columns(K).options(options).resolved(resolved).build()?;
-        let mut y = MultiVector::zeros(self.a.rows(), K)?;
-        for _ in 0..RUNS {
-            y.data_mut().fill(f64::NAN);
-            product.bind(&self.x, &mut y, |bound| bound.apply())?;
-            assert!(y.data() == self.y.data(), "Y is wrong");
-        }
-        Ok(product.faults())
+        (self.jobs)(runtime, resolved, options)
     }
 }
 
@@ -153,11 +195,10 @@ fn at_every_place(mut attempt: impl FnMut(u64) -> bool) -> usize {
     panic!("a fault had an effect at every place");
 }
 
-#[test]
-fn one_fault_at_any_place_gives_the_right_y_or_a_typed_error_and_leaks_nothing() {
-    let sweep = Sweep::new();
+/// One fault at every place, in every way; returns how many had an effect. `registers` says which ways copy something in place.
+fn single_faults(sweep: &Sweep, lists: &[&str], registers: impl Fn((Mode, bool)) -> bool) -> usize {
     let mut cases = 0;
-    for list in ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"] {
+    for list in lists {
         for way in WAYS {
             for fault in FAULTS {
                 let effective = at_every_place(|place| {
@@ -168,19 +209,41 @@ fn one_fault_at_any_place_gives_the_right_y_or_a_typed_error_and_leaks_nothing()
                     faults.map_or(true, |faults| !faults.is_empty())
                 });
                 // Only memory that is copied in place is registered.
-                let registers = fault != "refuse_registration" || way.1;
-                assert_eq!(effective > 0, registers, "{fault} on {list}, {way:?}");
+                let has_effect = fault != "refuse_registration" || registers(way);
+                assert_eq!(effective > 0, has_effect, "{fault} on {list}, {way:?}");
                 cases += effective;
             }
         }
     }
     println!("{cases} single faults");
+    cases
+}
+
+#[test]
+fn one_fault_at_any_place_gives_the_right_y_or_a_typed_error_and_leaks_nothing() {
+    let lists = ["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1", "emu:0?FAULT"];
+    let cases = single_faults(&Sweep::sparse(), &lists, |(_, in_place)| in_place);
     assert!(cases > 300, "{cases}");
 }
 
 #[test]
+fn one_fault_at_any_place_gives_the_right_dense_product_or_a_typed_error_and_leaks_nothing() {
+    let cases =
+        single_faults(&Sweep::gemm(), &["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1"], |(_, in_place)| in_place);
+    assert!(cases > 200, "{cases}");
+}
+
+#[test]
+fn one_fault_at_any_place_gives_the_right_column_sums_or_a_typed_error_and_leaks_nothing() {
+    // A resident A is copied through page-locked memory once, and partial sums are always staged.
+    let registers = |(mode, in_place)| in_place && mode != Mode::Resident;
+    let cases = single_faults(&Sweep::sums(), &["cpu,emu:0?FAULT", "emu:0?FAULT,emu:1"], registers);
+    assert!(cases > 150, "{cases}");
+}
+
+#[test]
 fn two_faults_give_the_right_y_or_a_typed_error_and_leak_nothing() {
-    let sweep = Sweep::new();
+    let sweep = Sweep::sparse();
     let stride = if std::env::var("ROWLOOM_FAULT_SWEEP").is_ok_and(|all| all == "all") { 1 } else { 31 };
     let places = [1, 2, 3, 5, 8];
     let single: Vec<String> =
@@ -204,7 +267,7 @@ fn two_faults_give_the_right_y_or_a_typed_error_and_leak_nothing() {
 
 #[test]
 fn a_device_without_memory_for_chunks_that_it_takes_over_is_left_out() {
-    let sweep = Sweep::new();
+    let sweep = Sweep::sparse();
     let mut left_out = 0;
     for launch in 1..=3 {
         // The first four allocations are X, scratch, A and Y; the fifth is a larger X.
@@ -221,9 +284,9 @@ fn a_device_without_memory_for_chunks_that_it_takes_over_is_left_out() {
 
 #[test]
 fn a_host_job_that_panics_is_an_internal_error_and_leaks_nothing() {
-    let sweep = Sweep::new();
     let mut cases = 0;
-    for way in WAYS {
+    let sweeps = [Sweep::sparse(), Sweep::gemm(), Sweep::sums()];
+    for (sweep, way) in sweeps.iter().flat_map(|sweep| WAYS.map(|way| (sweep, way))) {
         cases += at_every_place(|place| {
             JOBS_LEFT.set(place);
             let result = sweep.faults("cpu,emu:0", way);
@@ -239,5 +302,5 @@ fn a_host_job_that_panics_is_an_internal_error_and_leaks_nothing() {
         });
     }
     println!("{cases} panics of host jobs");
-    assert!(cases > 30, "{cases}");
+    assert!(cases > 90, "{cases}");
 }

@@ -1,11 +1,18 @@
-//! Products on the devices of a machine: open a [`Runtime`], build a [`Product`], apply it.
+//! Products on the devices of a machine: open a [`Runtime`], build a [`Product`], apply it. Dense products and sums of columns
+//! work the same way: [`DenseWork`].
 //!
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
+mod colmean;
+mod dense;
+#[cfg(all(test, feature = "emulator"))]
+mod dense_tests;
 mod device_bank;
 mod device_list;
 #[cfg(all(test, feature = "emulator"))]
 mod fault_sweep;
+mod gemm;
+mod job;
 #[cfg(test)]
 mod kinds_tests;
 mod open;
@@ -21,7 +28,11 @@ mod simulate;
 mod spmm;
 mod timeline;
 
+pub use colmean::{ColumnSums, ColumnSumsBuilder};
+pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};
+pub use gemm::{Gemm, GemmBuilder};
+pub use job::Job;
 pub use open::{Runtime, RuntimeBuilder};
 pub use planned::Planned;
 pub use pool::Pool;

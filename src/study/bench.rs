@@ -13,7 +13,7 @@ use crate::cost::Form;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel};
-use crate::kernel::{KernelId, Order, Processor, kernels_of};
+use crate::kernel::{KernelId, KindOfWork, Order, Processor, kernels_of};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::spmm::Features;
@@ -57,7 +57,9 @@ impl KernelNames {
             kernel.variants.iter().any(|form| self.take(kernel.id, &kernel.variant_name(form)))
         };
         match processor {
-            Processor::Cpu => kernels_of(processor).any(|info| self.take(info.id, info.name)),
+            Processor::Cpu => {
+                kernels_of(KindOfWork::Spmm, processor).any(|info| self.take(info.id, info.name))
+            }
             Processor::Gpu => CUDA_KERNELS.iter().any(form_taken),
         }
     }

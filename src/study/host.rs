@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::bench::{KernelNames, Subject};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use crate::kernel::{KernelId, Processor, kernels_of};
+use crate::kernel::{KernelId, KindOfWork, Processor, kernels_of};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView};
 use crate::runtime::Pool;
 
@@ -30,7 +30,7 @@ impl<'a, T: Kernels> HostBench<'a, T> {
         settings: CpuSettings,
         memory_limit_bytes: u64,
     ) -> Self {
-        let kernels = kernels_of(Processor::Cpu).map(|info| info.id);
+        let kernels = kernels_of(KindOfWork::Spmm, Processor::Cpu).map(|info| info.id);
         let kernels = kernels.filter(|kernel| names.take(*kernel, kernel.name())).collect();
         Self { pool, matrix, kernels, settings, memory_limit_bytes, y: None, product: None }
     }

@@ -13,7 +13,7 @@ use super::form_timing::{interleaved_medians, time_all};
 use crate::cost::{Choice, Form, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::{KernelId, Order, Processor};
+use crate::kernel::{KernelId, KindOfWork, Order, Processor, kernels_for};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::spmm::Features;
@@ -322,7 +322,7 @@ fn best_single(cases: &[&OracleCase]) -> (String, f64) {
 
 /// The kernel of a form's name.
 fn kernel_name(form: &str) -> &str {
-    let names = crate::kernel::TABLE.iter().map(|info| info.name);
+    let names = kernels_for(KindOfWork::Spmm).map(|info| info.name);
     names.filter(|name| form.starts_with(name)).max_by_key(|name| name.len()).unwrap_or(form)
 }
 

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Layout, Variant};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
-use crate::work::spmm::{HeldColumns, Storage};
+use crate::work::HeldRows;
+use crate::work::spmm::Storage;
 use crate::work::{XOrder, pitch_bytes};
 
 /// Seconds that the calls of one measurement should take together.
@@ -97,7 +98,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         let stored = match Storage::of(key.0, variant, self.matrix) {
             Ok(storage) => {
                 let range = self.device.allocate(storage.bytes())?;
-                let held = HeldColumns::Whole { cols: self.matrix.cols() };
+                let held = HeldRows::Whole { cols: self.matrix.cols() };
                 self.device.upload(range, |slot| storage.write(self.matrix, &held, slot))?;
                 Ok(Stored { storage, range })
             }
@@ -168,7 +169,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         let pitch_bytes = pitch_bytes(row_bytes);
         let x_range = self.device.allocate(x.rows() as u64 * pitch_bytes)?;
         let y = self.device.allocate(self.matrix.rows() as u64 * pitch_bytes)?;
-        let held = HeldColumns::Whole { cols: x.rows() };
+        let held = HeldRows::Whole { cols: x.rows() };
         self.device.upload(x_range, |bytes| {
             let elements = bytemuck::try_cast_slice_mut(bytes).map_err(misaligned)?;
             held.copy_rows(x, 0..x.rows(), pitch_bytes as usize / size_of::<T>(), elements);

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::operands::XRows;
 use super::spmm::Features;
 use super::uniform::UniformRows;
+use super::{colmean, gemm};
 use crate::cost::{Form, Load, Profile};
+use crate::kernel::KindOfWork;
 use crate::matrix::Dtype;
 
 /// The facts about the rows, or segments, of a chunk.
@@ -87,8 +89,17 @@ impl Facts {
     pub fn kernel_s(&self, device: &Profile, form: &Form, k: u64, dtype: Dtype) -> f64 {
         match self {
             Self::Spmm(features) => device.form_s(form, features, k, dtype),
-            Self::Uniform(rows) => rows.kernel_s(device, form, k, dtype),
+            Self::Uniform(rows) => match form.kernel.info().work {
+                KindOfWork::Gemm => gemm::kernel_s(rows, device, form, k, dtype),
+                KindOfWork::Colmean => colmean::kernel_s(rows, device, form, k, dtype),
+                KindOfWork::Spmm => rows.kernel_s(device, form, k, dtype),
+            },
         }
+    }
+
+    /// Whether the memory of the device limits a form, and not its arithmetic.
+    pub fn is_memory_bound(&self, form: &Form) -> bool {
+        form.kernel.info().work != KindOfWork::Gemm
     }
 
     /// Whether a form can compute the rows.

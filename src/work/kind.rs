@@ -69,6 +69,8 @@ pub struct KernelRequest {
     pub has_gpu: bool,
     /// Whether every GPU can compile kernels.
     pub compiles: bool,
+    /// Whether every GPU has the vendor's library for dense products.
+    pub cublas: bool,
 }
 
 /// The forms that a plan chooses among.

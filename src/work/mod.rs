@@ -5,10 +5,15 @@
 //! - **Y** is the output: written or updated, and its parts are concatenated or added ([`Output`]).
 //! - Kernels store A in their own layouts ([`Footprint`]), and take predicted times on rows with given [`Facts`].
 //!
-//! [`Kind`] is what a kind of work says about one job, [`Work`] is a job of any kind. One folder for each kind: [`spmm`].
+//! [`Kind`] is what a kind of work says about one job, [`Work`] is a job of any kind. One folder for each kind: [`spmm`], [`gemm`],
+//! [`colmean`].
 
+pub mod colmean;
+mod dense;
 mod facts;
 mod fingerprint;
+pub mod gemm;
+mod held;
 mod kind;
 mod operands;
 mod pitch;
@@ -18,6 +23,7 @@ mod uniform;
 
 pub use facts::{Count, Facts, Size};
 pub use fingerprint::Fingerprint;
+pub use held::HeldRows;
 pub use kind::{Footprint, Forms, KernelRequest, Kind, Layouts, Work};
 pub use operands::{Combine, MAX_PART, Output, SharedBytes, XChoice, XPlan, XRows, owned_rows_of_x};
 pub use pitch::{XOrder, pitch_bytes};

@@ -97,6 +97,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// Whether the host combines the results of devices with the old Y or with each other, so that devices cannot copy them to Y.
+    pub fn is_staged(&self) -> bool {
+        self.updated || self.combine == Combine::Add
+    }
+
     /// Whether rows are written and concatenated.
     pub fn is_default(&self) -> bool {
         *self == Self::default()

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
 use rowloom::kernel::order::{SEGMENT, SPAN};
-use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of, reference, verify};
+use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, reference, verify};
 use rowloom::machine::Isa;
 use rowloom::matrix::convert::coo_to_csr;
 use rowloom::matrix::{Coo, Csr, MultiVector, Scalar, generate};
@@ -63,7 +63,7 @@ fn check<T: Kernels>(
 }
 
 fn check_all_kernels<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
-    for info in kernels_of(Processor::Cpu) {
+    for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
         for &isa in Isa::available() {
             for &k in ks {
                 check(a, k, info.id, isa, 2, Schedule::Balanced, 0);
@@ -197,7 +197,7 @@ fn products_of_row_ranges_equal_the_rows_of_the_whole_product() {
             let x = x_for::<f64>(a.cols(), 5);
             let mut expected = MultiVector::zeros(a.rows(), 5).unwrap();
             reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
-            for info in kernels_of(Processor::Cpu) {
+            for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
                 let mut y = MultiVector::zeros(a.rows(), 5).unwrap();
                 let mut rest = y.view_mut();
                 let cuts = [0, 1, a.rows() / 3, a.rows() / 2, a.rows()];
@@ -243,7 +243,7 @@ fn infinities_and_nans_affect_exactly_the_rows_that_read_them() {
     x.data_mut()[1] = f64::NAN;
     let mut expected = MultiVector::zeros(a.rows(), 3).unwrap();
     reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
-    for info in kernels_of(Processor::Cpu) {
+    for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
         for &isa in Isa::available() {
             let settings = CpuSettings { k: 3, threads: 2, isa, schedule: Schedule::Balanced };
             let mut product = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).unwrap();
@@ -284,7 +284,7 @@ fn integer_sums_below_two_to_the_53_are_exact() {
 fn gpu_kernels_are_refused_with_advice_on_devices() {
     let a = generate::<f64>("diagonal,rows=5", 1, u64::MAX).unwrap().matrix;
     let settings = CpuSettings { k: 2, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
-    for info in kernels_of(Processor::Gpu) {
+    for info in kernels_of(KindOfWork::Spmm, Processor::Gpu) {
         let error = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).err().unwrap();
         assert_eq!(error.exit_code(), 2);
         let message = error.to_string();
@@ -295,7 +295,7 @@ fn gpu_kernels_are_refused_with_advice_on_devices() {
 #[test]
 fn wrong_shapes_are_refused() {
     let a = generate::<f64>("diagonal,rows=5", 1, u64::MAX).unwrap().matrix;
-    for info in kernels_of(Processor::Cpu) {
+    for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
         let settings = CpuSettings { k: 2, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
         let mut product = CpuProduct::prepare(a.view(), info.id, settings, u64::MAX).unwrap();
         let mut y = MultiVector::<f64>::zeros(5, 2).unwrap();
@@ -308,7 +308,7 @@ fn wrong_shapes_are_refused() {
 }
 
 fn cpu_kernels() -> Vec<KernelId> {
-    kernels_of(Processor::Cpu).map(|info| info.id).collect()
+    kernels_of(KindOfWork::Spmm, Processor::Cpu).map(|info| info.id).collect()
 }
 
 fn matrices() -> impl Strategy<Value = Csr<f64>> {

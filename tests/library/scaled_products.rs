@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of};
+use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of};
 use rowloom::machine::Isa;
 use rowloom::matrix::convert::coo_to_csr;
 use rowloom::matrix::{Coo, Csr, MultiVector, generate};
@@ -79,7 +79,7 @@ fn settings(k: usize, threads: usize, isa: Isa) -> CpuSettings {
 
 fn check_all_kernels<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-    for info in kernels_of(Processor::Cpu) {
+    for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
         for &isa in Isa::available() {
             for &k in ks {
                 let factors = [(-0.3, 0.0), (2.0 / 3.0, -1.7), (1.0, 1.0)];
@@ -150,7 +150,7 @@ fn matrices() -> impl Strategy<Value = Csr<f64>> {
 }
 
 fn cpu_kernels() -> Vec<KernelId> {
-    kernels_of(Processor::Cpu).map(|info| info.id).collect()
+    kernels_of(KindOfWork::Spmm, Processor::Cpu).map(|info| info.id).collect()
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::skip::skip;
 use rowloom::error::Error;
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, Processor, Schedule, kernels_of, verify};
+use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, verify};
 use rowloom::machine::Isa;
 use rowloom::matrix::io::{ReadOptions, read};
 use rowloom::matrix::{Csr, Field, MultiVector, Scalar};
@@ -93,7 +93,7 @@ fn check_kernels<T: Kernels>(name: &str, a: &Csr<T>) {
         let y = product(a, &x, KernelId::CpuCsr).unwrap();
         let verdict = verify(a.view(), x.view(), y.view()).unwrap();
         assert!(verdict.passed, "{name} {} k = {k}: {verdict:?}", T::DTYPE);
-        for info in kernels_of(Processor::Cpu) {
+        for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
             if let Some(other) = product(a, &x, info.id) {
                 let same =
                     bytemuck::cast_slice::<T, u8>(y.data()) == bytemuck::cast_slice::<T, u8>(other.data());

@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
 use crate::cli::options::Devices;
 use crate::cost::preset_names;
-use crate::kernel::TABLE;
+use crate::kernel::{KindOfWork, kernels_for};
 use crate::matrix::generate::{KINDS, Kind};
 
 /// A parser that offers names to shell completions.
@@ -47,7 +47,8 @@ static KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto"));
 static KERNELS: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("all"));
 
 fn kernel_names(first: &str) -> Vec<String> {
-    std::iter::once(first).chain(TABLE.iter().map(|kernel| kernel.name)).map(String::from).collect()
+    let names = kernels_for(KindOfWork::Spmm).map(|kernel| kernel.name);
+    std::iter::once(first).chain(names).map(String::from).collect()
 }
 
 /// The kinds of matrices that can be generated, each with its first required key.

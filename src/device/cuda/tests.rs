@@ -5,13 +5,13 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::super::conformance::{Supports, conforms};
-use super::super::dense_conformance::dense_kernels_conform;
+use super::super::dense_conformance::{dense_kernels_conform, with_entry_points};
 use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::*;
 use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange, VectorLaunch};
 use crate::graph::DeviceId;
-use crate::kernel::colmean::{ColmeanKernel, block_rows};
-use crate::kernel::gemm::GemmKernel;
+use crate::kernel::colmean::block_rows;
+use crate::kernel::{KernelId, KindOfWork};
 
 /// Whether a card is available; without one the test is skipped.
 fn card() -> bool {
@@ -83,13 +83,13 @@ fn dense_kernels_on_an_h200() {
     let block_rows = block_rows(x.rows, x.columns);
     let bytes = x.rows.div_ceil(block_rows) * x.columns * 8;
     let (sums, deviations) = (subject.memory(bytes as usize), subject.memory(bytes as usize));
-    for info in ColmeanKernel::TABLE.iter().filter(|info| info.kernel.entry_point(false).is_ok()) {
+    for info in with_entry_points(KindOfWork::Colmean) {
         for wanted in [None, Some(deviations)] {
-            let launch = EntryLaunch::column_sums(info.kernel, x, block_rows, sums, wanted).unwrap();
+            let launch = EntryLaunch::column_sums(info.id, x, block_rows, sums, wanted).unwrap();
             let seconds = shortest(&mut subject, &launch);
             let rate = x.memory.bytes() as f64 / seconds;
             eprintln!("{:28} {:8.1} µs, {:6.0} GB/s", launch.kernel.name, seconds * 1e6, rate * 1e-9);
-            assert!(info.kernel != ColmeanKernel::ColmeanWarp || rate > 3e12);
+            assert!(info.id != KernelId::ColmeanWarp || rate > 3e12);
         }
     }
 }
@@ -99,8 +99,8 @@ fn measure_products<T: crate::matrix::Scalar>(subject: &mut Subject<'_>, least: 
     for n in [1000, 4096, 10_000] {
         let host = values::<T>(n, n, 0, 1);
         let (a, b, c) = (subject.rows(&host), subject.rows(&host), subject.rows(&host));
-        for info in GemmKernel::TABLE.iter().filter(|info| info.kernel.entry_point().is_ok()) {
-            let launch = EntryLaunch::gemm(info.kernel, (1.0, 1.0), a, b, c).unwrap();
+        for info in with_entry_points(KindOfWork::Gemm) {
+            let launch = EntryLaunch::gemm(info.id, (1.0, 1.0), a, b, c).unwrap();
             let seconds = shortest(subject, &launch);
             let rate = 2.0 * (n as f64).powi(3) / seconds;
             eprintln!(
@@ -110,7 +110,7 @@ fn measure_products<T: crate::matrix::Scalar>(subject: &mut Subject<'_>, least: 
                 seconds * 1e3,
                 rate * 1e-12
             );
-            assert!(info.kernel != GemmKernel::GemmBlocked || n < 4096 || rate > least);
+            assert!(info.id != KernelId::GemmBlocked || n < 4096 || rate > least);
         }
         for memory in [a, b, c] {
             subject.device.free(memory.memory.memory);

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::device::DeviceRows;
-use crate::device::dense_conformance::dense_kernels_conform;
+use crate::device::dense_conformance::{dense_kernels_conform, with_entry_points};
 use crate::device::vector_conformance::{Subject, values};
-use crate::kernel::colmean::ColmeanKernel;
-use crate::kernel::gemm::GemmKernel;
+use crate::kernel::{KernelId, KindOfWork};
 
 fn open(reports: Reports) -> Box<dyn Device<'static>> {
     let options = EmulatedOptions::parse("").unwrap();
@@ -24,14 +23,13 @@ fn operands_that_do_not_fit_are_refused() {
     let b = subject.rows(&values::<f64>(3, 4, 0, 1));
     let c = subject.rows_like(&values::<f64>(5, 4, 0, 1));
     let gemm = |kernel, a, c| EntryLaunch::gemm(kernel, (1.0, 0.0), a, b, c);
-    assert!(gemm(GemmKernel::GemmNaive, a, c).is_ok());
-    assert!(gemm(GemmKernel::GemmNaive, b, c).is_err());
-    assert!(gemm(GemmKernel::GemmNaive, a, DeviceRows { leading_dimension: 3, ..c }).is_err());
-    assert!(gemm(GemmKernel::GemmNaive, a, DeviceRows { rows: 6, ..c }).is_err());
-    assert_eq!(gemm(GemmKernel::CpuGemm, a, c).unwrap_err().exit_code(), 2);
+    assert!(gemm(KernelId::GemmNaive, a, c).is_ok());
+    assert!(gemm(KernelId::GemmNaive, b, c).is_err());
+    assert!(gemm(KernelId::GemmNaive, a, DeviceRows { leading_dimension: 3, ..c }).is_err());
+    assert!(gemm(KernelId::GemmNaive, a, DeviceRows { rows: 6, ..c }).is_err());
+    assert_eq!(gemm(KernelId::CpuGemm, a, c).unwrap_err().exit_code(), 2);
     let sums = subject.memory(3 * 8);
-    let launch =
-        |x, deviations| EntryLaunch::column_sums(ColmeanKernel::ColmeanLoop, x, 64, sums, deviations);
+    let launch = |x, deviations| EntryLaunch::column_sums(KernelId::ColmeanLoop, x, 64, sums, deviations);
     assert!(launch(a, None).is_ok());
     assert!(launch(a, Some(MemoryRange { end: 8, ..sums })).is_err());
     assert!(launch(b, None).is_err(), "4 sums need 32 bytes");
@@ -42,12 +40,12 @@ fn a_product_that_reads_an_unwritten_c_is_found() {
     let mut subject = Subject::new(open);
     let a = subject.rows(&values::<f32>(5, 3, 0, 1));
     let b = subject.rows(&values::<f32>(3, 4, 0, 1));
-    for info in GemmKernel::TABLE.iter().filter(|info| info.kernel.entry_point().is_ok()) {
+    for info in with_entry_points(KindOfWork::Gemm) {
         let c = subject.rows_like(&values::<f32>(5, 4, 0, 1));
-        let launch = EntryLaunch::gemm(info.kernel, (1.0, 1.0), a, b, c).unwrap();
+        let launch = EntryLaunch::gemm(info.id, (1.0, 1.0), a, b, c).unwrap();
         let fault = subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Misuse, "{}", fault.message);
-        let launch = EntryLaunch::gemm(info.kernel, (1.0, 1e-60), a, b, c).unwrap();
+        let launch = EntryLaunch::gemm(info.id, (1.0, 1e-60), a, b, c).unwrap();
         subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
     }
 }

@@ -15,8 +15,9 @@ use crate::kernel::order::{SEGMENT, SPAN};
 use crate::kernel::scaling::factor_bits;
 use crate::kernel::{KernelId, Order, reference, verify};
 use crate::matrix::{AlignedBuffer, Csr, CsrView, MultiVector, Scalar, generate};
+use crate::work::HeldRows;
 use crate::work::pitch_bytes;
-use crate::work::spmm::{HeldColumns, Storage};
+use crate::work::spmm::Storage;
 
 fn memory_of<T: bytemuck::Pod>(values: &[T]) -> Arc<Allocation> {
     let memory = Allocation::new(size_of_val(values)).unwrap();
@@ -89,7 +90,7 @@ pub(super) fn scaled_product<T: Scalar>(
 ) -> Option<MultiVector<T>> {
     let (k, value_bytes) = (x.k(), size_of::<T>());
     let chunk = a.slice_rows(rows.clone());
-    let held = HeldColumns::Whole { cols: a.cols() };
+    let held = HeldRows::Whole { cols: a.cols() };
     let row_bytes = k * value_bytes;
     let pitch_bytes = pitch_bytes(row_bytes as u64) as usize;
     let mut storage = match Storage::of(kernel.layout, variant, chunk) {

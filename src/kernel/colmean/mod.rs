@@ -14,6 +14,6 @@ mod verify;
 
 pub use cpu::partial_sums;
 pub use order::block_rows;
-pub use table::{COLMEAN_KERNELS, ColmeanKernel, ColmeanKernelInfo};
+pub use table::{COLMEAN_KERNELS, entry_point, launch_shape};
 pub use totals::Totals;
 pub use verify::verify;

@@ -1,8 +1,13 @@
 //! The sums of whole columns from the partial results of blocks.
 
+use rayon::prelude::*;
+
 use super::reference::Moments;
 use crate::error::{Error, Result};
 use crate::matrix::Scalar;
+
+/// Columns that one task merges.
+const COLUMNS_PER_TASK: usize = 256;
 
 /// The sums of all columns, in double precision.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +25,26 @@ impl Totals {
         sums: &[T],
         deviations: Option<&[T]>,
     ) -> Result<Self> {
+        let mut totals = Self::none(columns);
+        totals.add_blocks(rows, block_rows, sums, deviations)?;
+        Ok(totals)
+    }
+
+    /// No rows.
+    pub fn none(columns: usize) -> Self {
+        Self { columns: vec![Moments::NONE; columns] }
+    }
+
+    /// Adds the partial results of the next `rows` rows, which are whole blocks and at most one shorter one at the end. Runs on the threads of
+    /// the current pool.
+    pub fn add_blocks<T: Scalar>(
+        &mut self,
+        rows: usize,
+        block_rows: usize,
+        sums: &[T],
+        deviations: Option<&[T]>,
+    ) -> Result<()> {
+        let columns = self.columns.len();
         let blocks = rows.div_ceil(block_rows.max(1));
         let expected = blocks.checked_mul(columns);
         let fits = |numbers: &[T]| expected == Some(numbers.len());
@@ -29,16 +54,17 @@ impl Totals {
                 sums.len()
             )));
         }
-        let mut totals = vec![Moments::NONE; columns];
-        for block in 0..blocks {
-            let rows = block_rows.min(rows - block * block_rows);
-            for (column, total) in totals.iter_mut().enumerate() {
-                let at = block * columns + column;
-                let deviations = deviations.map_or(0.0, |deviations| deviations[at].to_f64());
-                *total = total.merge(Moments { sum: sums[at].to_f64(), deviations, rows });
+        self.columns.par_chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(|(task, totals)| {
+            for block in 0..blocks {
+                let rows = block_rows.min(rows - block * block_rows);
+                for (column, total) in totals.iter_mut().enumerate() {
+                    let at = block * columns + task * COLUMNS_PER_TASK + column;
+                    let deviations = deviations.map_or(0.0, |deviations| deviations[at].to_f64());
+                    *total = total.merge(Moments { sum: sums[at].to_f64(), deviations, rows });
+                }
             }
-        }
-        Ok(Self { columns: totals })
+        });
+        Ok(())
     }
 
     /// The results of all columns.

@@ -17,7 +17,7 @@ pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MAX_TILES};
 pub use table::CUDA_KERNELS;
 pub use variant::{Constant, Variant};
 
-use super::table::KernelId;
+use super::id::KernelId;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
 
@@ -175,12 +175,12 @@ fn join(name: &str, suffix: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{Processor, kernels_of};
     use super::*;
+    use crate::kernel::{KindOfWork, Processor, kernels_of};
 
     #[test]
     fn every_gpu_kernel_has_source_text_and_entry_points() {
-        for info in kernels_of(Processor::Gpu) {
+        for info in kernels_of(KindOfWork::Spmm, Processor::Gpu) {
             let kernel = CudaKernel::of(info.id).unwrap();
             let variant = kernel.first_variant();
             assert!(kernel.entry(Dtype::F64, &variant).starts_with(&format!("{}_f64", info.name)));
@@ -189,7 +189,7 @@ mod tests {
             assert!(!kernel.text.lines().any(|line| line.starts_with("#include")), "{}", info.name);
             assert_eq!(kernel.variants.len() > 1, !kernel.constants.is_empty(), "{}", info.name);
         }
-        assert_eq!(kernels_of(Processor::Gpu).count(), CUDA_KERNELS.len());
+        assert_eq!(kernels_of(KindOfWork::Spmm, Processor::Gpu).count(), CUDA_KERNELS.len());
         assert_eq!(CudaKernel::of(KernelId::CpuCsr).unwrap_err().exit_code(), 2);
     }
 

@@ -15,7 +15,7 @@ mod verify;
 
 pub use packed::{PackedProduct, multiply_packed};
 pub use rows::multiply_rows;
-pub use table::{GEMM_KERNELS, GemmKernel, GemmKernelInfo};
+pub use table::{GEMM_KERNELS, entry_point, launch_shape};
 pub use verify::verify;
 
 use crate::error::{Error, Result};

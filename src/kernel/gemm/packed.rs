@@ -6,8 +6,9 @@ use gemm_common::Parallelism;
 
 use super::{check_shapes, reference};
 use crate::error::Result;
+use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::Scaling;
-use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 
 /// The operands of a product as pointers, in the order of the crate: `C = old_factor C + product_factor A B`.
 ///
@@ -25,7 +26,7 @@ pub struct PackedJob<T> {
 }
 
 /// Value types with a packed product: `f64` and `f32`.
-pub trait PackedProduct: Scalar {
+pub trait PackedProduct: Kernels {
     /// Runs a job.
     ///
     /// # Safety

@@ -1,26 +1,25 @@
 //! Products with a sparse A: the interface of programs, memory layout on devices, and the operations of each task.
 
-mod accelerator;
 mod adaptation;
-mod binder;
-mod borrowed_inputs;
-mod job;
+mod borrowed_matrix;
+mod launch;
 mod matrix;
-mod opened;
 mod operand;
-mod outputs;
-mod prepared;
+mod prepared_product;
 mod product;
 mod product_builder;
-mod registrations;
+#[cfg(all(test, feature = "emulator"))]
+mod registration_tests;
 mod settings;
+mod spmm_job;
 mod vectors;
 
-pub use accelerator::VectorOperands;
+pub use launch::VectorOperands;
 pub use matrix::Matrix;
 pub use operand::{Input, Output};
-pub use prepared::Prepared;
+pub(in crate::runtime) use operand::{host_input, host_output};
+pub use prepared_product::PreparedProduct;
 pub use product::{Bound, Product};
 pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
-pub use settings::{Scaling, Settings, WATCHDOG_TIMEOUT};
+pub use settings::{Settings, WATCHDOG_TIMEOUT};
 pub use vectors::Vectors;

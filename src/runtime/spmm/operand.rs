@@ -38,7 +38,7 @@ pub trait Output<T: Kernels> {
 }
 
 /// X in host memory, with `rows` rows and `k` columns.
-pub(super) fn host_input<T: Kernels>(
+pub(in crate::runtime) fn host_input<T: Kernels>(
     x: &(impl Input<T> + ?Sized),
     rows: usize,
     k: usize,
@@ -51,7 +51,7 @@ pub(super) fn host_input<T: Kernels>(
 }
 
 /// Y in host memory, with `rows` rows and `k` columns.
-pub(super) fn host_output<T: Kernels>(
+pub(in crate::runtime) fn host_output<T: Kernels>(
     y: &mut (impl Output<T> + ?Sized),
     rows: usize,
     k: usize,

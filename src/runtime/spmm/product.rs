@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::Scaling;
 use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
@@ -13,6 +12,7 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
 use crate::runtime::Runtime;
+use crate::runtime::job::Scaling;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 
 /// A product with one matrix and a fixed number of columns.

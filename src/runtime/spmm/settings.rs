@@ -7,25 +7,6 @@ use crate::kernel::cpu::CpuSettings;
 /// The default watchdog timeout.
 pub const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The factors of `Y = alpha A X + beta Y`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scaling {
-    /// The factor of A X.
-    pub alpha: f64,
-    /// The factor of Y; the old Y has no effect if it is zero.
-    pub beta: f64,
-}
-
-impl Scaling {
-    /// Y = A X.
-    pub const NONE: Self = Self { alpha: 1.0, beta: 0.0 };
-
-    /// Whether the old Y has an effect.
-    pub fn reads_y(self) -> bool {
-        self.beta != 0.0
-    }
-}
-
 /// Settings of products that are not part of the plan.
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -57,6 +57,9 @@ fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, 
             let name = format.name();
             return Err(Error::Usage(format!("only GPU kernels read {name}; name one with --kernel")));
         }
+        Some(Format::Dense) => {
+            return Err(Error::Usage("the format of a sparse matrix is not dense".into()));
+        }
         Some(Format::EllUnpadded) => vec![KernelId::CpuEllUnpadded],
         Some(Format::Sell) => vec![KernelId::CpuSell],
     };

@@ -20,13 +20,13 @@ use std::ops::{Range, RangeInclusive};
 
 use rayon::prelude::*;
 
-use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast, padded_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
 
 /// Entries per row of the ELLPACK part; longer rows are separate.
 const WIDTH: usize = 4;
@@ -153,11 +153,7 @@ fn count_far_rows<T: Scalar>(rows: CsrView<'_, T>) -> u64 {
 }
 
 /// Writes `rows` into the arrays of a slot.
-pub(super) fn write<T: Scalar>(
-    rows: CsrView<'_, T>,
-    held: &HeldColumns,
-    arrays: Arrays<'_, 6>,
-) -> Result<()> {
+pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 6>) -> Result<()> {
     let [columns, bases, values, long_rows, long_columns, long_values] = arrays;
     let (bases, values): (&mut [u32], &mut [[T; WIDTH]]) = (cast(bases)?, cast(values)?);
     let separate = if bases.is_empty() {
@@ -193,7 +189,7 @@ pub(super) fn write<T: Scalar>(
 /// Writes the short rows with 32-bit columns; returns the separate rows of each task.
 fn write_wide<T: Scalar>(
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     columns: &mut [LocalRows],
     values: &mut [[T; WIDTH]],
 ) -> Result<Vec<Vec<usize>>> {
@@ -213,7 +209,7 @@ fn write_wide<T: Scalar>(
 /// Writes the short rows with 16-bit columns; returns the separate rows of each task.
 fn write_narrow<T: Scalar>(
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     columns: &mut [[u16; WIDTH]],
     bases: &mut [u32],
     values: &mut [[T; WIDTH]],
@@ -260,7 +256,7 @@ fn distance(base: u32, local_row: u32) -> Result<u16> {
 /// `separate`.
 fn write_short_rows<T: Scalar>(
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     own: Range<usize>,
     reach: &RangeInclusive<u32>,
     local_rows: &mut [LocalRows],
@@ -326,7 +322,7 @@ mod tests {
         lengths.iter().enumerate().map(own).collect()
     }
 
-    fn written(storage: &Storage, rows: CsrView<'_, f64>, held: &HeldColumns) -> AlignedBuffer<u8> {
+    fn written(storage: &Storage, rows: CsrView<'_, f64>, held: &HeldRows) -> AlignedBuffer<u8> {
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         slot.fill(0xa5);
         storage.write(rows, held, &mut slot).unwrap();
@@ -348,7 +344,7 @@ mod tests {
         distances.into_iter().enumerate().map(column).collect()
     }
 
-    fn check(rows: CsrView<'_, f64>, held: &HeldColumns) {
+    fn check(rows: CsrView<'_, f64>, held: &HeldRows) {
         let storage = storage(&VARIANT, rows).unwrap();
         let lengths = (0..rows.rows()).map(|row| rows.row_length(row) as u64);
         let bound = upper_bound(&VARIANT, lengths, rows.rows() as u64, 8).unwrap();
@@ -396,12 +392,12 @@ mod tests {
         ) {
             let a = matrix(&rows_around(center, &lengths, anywhere));
             let rows = a.view().slice_rows(begin.min(a.rows())..a.rows());
-            check(rows, &HeldColumns::Whole { cols: COLS });
-            check(rows, &HeldColumns::gather(COLS, &[a.view()]));
+            check(rows, &HeldRows::Whole { cols: COLS });
+            check(rows, &HeldRows::gather(COLS, &[a.view()]));
             let pointers = rows.row_pointers();
             let own = &rows.columns()[pointers[0] as usize..pointers[rows.rows()] as usize];
             if let (Some(&first), Some(&last)) = (own.iter().min(), own.iter().max()) {
-                check(rows, &HeldColumns::Range { first, end: last + 1 });
+                check(rows, &HeldRows::Range { first, end: last + 1 });
             }
         }
     }
@@ -426,9 +422,9 @@ mod tests {
         (rows[5], rows[9]) = (vec![7_234, 40_000, 72_767], vec![7_234]);
         (rows[6], rows[7]) = (vec![7_233, 40_000], vec![72_768]);
         let a = matrix(&rows);
-        check(a.view(), &HeldColumns::Whole { cols: COLS });
+        check(a.view(), &HeldRows::Whole { cols: COLS });
         let storage = storage(&VARIANT, a.view()).unwrap();
-        let slot = written(&storage, a.view(), &HeldColumns::Whole { cols: COLS });
+        let slot = written(&storage, a.view(), &HeldRows::Whole { cols: COLS });
         let distances: Vec<u16> = part(&slot, &storage, "columns");
         assert_eq!(part::<u32>(&slot, &storage, "bases"), [7_234, 40_000, 40_000, 40_000, 40_000]);
         assert_eq!(distances[20..32], [[0, 32_766, 0xfffd, 0xffff], [0xfffe; 4], [0xfffe; 4]].concat());

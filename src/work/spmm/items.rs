@@ -21,12 +21,12 @@
 
 use rayon::prelude::*;
 
-use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast, padded_entries, write_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
 
 /// Flag in the length of an item that is a part of a cut row.
 pub const CUT: u32 = 1 << 31;
@@ -226,7 +226,7 @@ fn lay_out(
 pub(super) fn write<T: Scalar>(
     storage: &Storage,
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     arrays: Arrays<'_, 7>,
 ) -> Result<()> {
     let [items, parts, cuts, counters, pointers, columns, values] = arrays;

@@ -1,6 +1,5 @@
 //! Dispatch from storage layouts to the files that implement them.
 
-use super::held::HeldColumns;
 use super::storage::{Storage, cast, write_entries};
 use super::{ChunkRows, Spmm, hybrid, items, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
@@ -8,6 +7,7 @@ use crate::kernel::cuda::{Layout, Variant};
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
 use crate::work::Footprint;
+use crate::work::HeldRows;
 
 impl Storage {
     /// The storage of `rows` for a kernel's layout and form, computed in the rayon pool of the caller.
@@ -30,7 +30,7 @@ impl Storage {
     }
 
     /// Writes `rows` into `slot`, with columns translated to row indices of the device's part of X.
-    pub fn write<T: Scalar>(&self, rows: CsrView<'_, T>, held: &HeldColumns, slot: &mut [u8]) -> Result<()> {
+    pub fn write<T: Scalar>(&self, rows: CsrView<'_, T>, held: &HeldRows, slot: &mut [u8]) -> Result<()> {
         let (available, needed) = (slot.len() as u64, self.bytes());
         let Some(slot) = slot.get_mut(..needed as usize) else {
             return Err(Error::Internal(format!(

@@ -9,7 +9,6 @@ pub mod columns;
 pub mod cost;
 pub mod features;
 mod forms;
-mod held;
 mod hybrid;
 mod interior;
 mod items;
@@ -33,7 +32,6 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use features::Features;
-pub use held::HeldColumns;
 pub use locality::Locality;
 pub use storage::{Array, Storage};
 

@@ -4,11 +4,11 @@
 //! `row_blocks[b + 1]`. The limit is the mean row length, at most [`MAX_BLOCK_NONZEROS`]; a row above the limit is a block by
 //! itself.
 
-use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast, write_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
 
 /// Maximal nonzeros of a block with several rows: as many as the kernels' shared memory holds.
 pub const MAX_BLOCK_NONZEROS: u64 = 1024;
@@ -60,11 +60,7 @@ fn lay_out(variant: &Variant, blocks: u64, (rows, nnz): (u64, u64), value_bytes:
 }
 
 /// Writes `rows` into the arrays of a slot.
-pub(super) fn write<T: Scalar>(
-    rows: CsrView<'_, T>,
-    held: &HeldColumns,
-    arrays: Arrays<'_, 4>,
-) -> Result<()> {
+pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 4>) -> Result<()> {
     let [row_blocks, pointers, columns, values] = arrays;
     let row_blocks: &mut [u64] = cast(row_blocks)?;
     let mut ends = Vec::with_capacity(row_blocks.len());

@@ -25,13 +25,13 @@
 
 use rayon::prelude::*;
 
-use super::held::HeldColumns;
 use super::items::{MAX_FLAT_SPANS, SPANS};
 use super::storage::{Arrays, Storage, cast};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
 
 /// The supported numbers of rows per group.
 pub const GROUP_ROWS: [u32; 5] = [2, 3, 4, 6, 8];
@@ -274,7 +274,7 @@ fn for_each_column<T: Scalar>(
 pub(super) fn write<T: Scalar>(
     storage: &Storage,
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     arrays: Arrays<'_, 7>,
 ) -> Result<()> {
     let [items, columns, masks, offsets, values, cuts, counters] = arrays;

@@ -17,13 +17,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::held::HeldColumns;
 use super::storage::{Arrays, Storage, cast};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
 use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
 
 /// Lanes of a slice: those of a warp.
 const LANES: usize = 32;
@@ -100,11 +100,7 @@ fn sorted<T: Scalar>(rows: CsrView<'_, T>, window: Range<usize>) -> Vec<u32> {
 }
 
 /// Writes `rows` into the arrays of a slot.
-pub(super) fn write<T: Scalar>(
-    rows: CsrView<'_, T>,
-    held: &HeldColumns,
-    arrays: Arrays<'_, 5>,
-) -> Result<()> {
+pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 5>) -> Result<()> {
     let [slice_starts, lane_rows, lane_lengths, columns, values] = arrays;
     let slice_starts: &mut [u64] = cast(slice_starts)?;
     let (lane_rows, lane_lengths): (&mut [u32], &mut [u32]) = (cast(lane_rows)?, cast(lane_lengths)?);

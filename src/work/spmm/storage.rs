@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::held::HeldColumns;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::{CsrView, Scalar};
 use crate::work::Footprint;
+use crate::work::HeldRows;
 
 /// The bytes of each array of a chunk, in storage order.
 pub(super) type Arrays<'a, const N: usize> = [&'a mut [u8]; N];
@@ -127,7 +127,7 @@ pub(super) fn padded_entries(nnz: u64) -> u64 {
 /// Writes the columns, as local rows of X, and the values of `rows`; the rest of both arrays becomes zero.
 pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
-    held: &HeldColumns,
+    held: &HeldRows,
     columns: &mut [u32],
     values: &mut [T],
 ) -> Result<()> {
@@ -179,7 +179,7 @@ pub(super) mod tests {
     pub(in crate::work) fn written(storage: &Storage, rows: CsrView<'_, f64>) -> AlignedBuffer<u8> {
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         slot.fill(0xa5);
-        storage.write(rows, &HeldColumns::Whole { cols: rows.cols() }, &mut slot).unwrap();
+        storage.write(rows, &HeldRows::Whole { cols: rows.cols() }, &mut slot).unwrap();
         slot
     }
 
@@ -199,7 +199,7 @@ pub(super) mod tests {
         let rows = a.view().slice_rows(1..3);
         let storage = Storage::of(Layout::Csr, &Variant::PLAIN, rows).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
-        storage.write(rows, &HeldColumns::Range { first: 3, end: 6 }, &mut slot).unwrap();
+        storage.write(rows, &HeldRows::Range { first: 3, end: 6 }, &mut slot).unwrap();
         assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), [2, 2, 5]);
         assert_eq!(part::<u32>(&slot, &storage, "columns"), [0, 1, 2]);
         assert_eq!(part::<f64>(&slot, &storage, "values"), [3.0, 4.0, 5.0]);
@@ -210,7 +210,7 @@ pub(super) mod tests {
         let a = matrix();
         let storage = Storage::of(Layout::Ellpack, &Variant::PLAIN, a.view()).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
-        storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).unwrap();
+        storage.write(a.view(), &HeldRows::Whole { cols: 9 }, &mut slot).unwrap();
         let p = PADDING;
         assert_eq!(storage.width, 3);
         assert_eq!(part::<u32>(&slot, &storage, "columns"), [2, 7, p, p, p, p, 3, 4, 5]);
@@ -222,7 +222,7 @@ pub(super) mod tests {
         let a = matrix();
         let storage = Storage::of(Layout::Csr, &Variant::PLAIN, a.view()).unwrap();
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize - 1).unwrap();
-        assert!(storage.write(a.view(), &HeldColumns::Whole { cols: 9 }, &mut slot).is_err());
+        assert!(storage.write(a.view(), &HeldRows::Whole { cols: 9 }, &mut slot).is_err());
     }
 
     #[test]

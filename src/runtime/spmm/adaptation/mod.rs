@@ -11,7 +11,7 @@ use sharing::{BestShares, MAX_ROUNDS};
 
 use super::matrix::Matrix;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
-use super::{Prepared, Settings, WATCHDOG_TIMEOUT};
+use super::{PreparedProduct, Settings, WATCHDOG_TIMEOUT};
 use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::Processor;
@@ -46,7 +46,7 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     rounds: usize,
     considered_sharing: bool,
     course: Course,
-    prepared: Vec<(Processors, Prepared<'a, T>)>,
+    prepared: Vec<(Processors, PreparedProduct<'a, T>)>,
     /// Faults of plans that are no longer prepared.
     past_faults: Vec<FaultReport>,
     /// A plan that the caller gave.
@@ -185,7 +185,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
 
     /// The current plan: of the last product, or the first plan before it.
     pub fn plan(&self) -> &Plan {
-        self.current().map_or(&self.first_plan, Prepared::plan)
+        self.current().map_or(&self.first_plan, PreparedProduct::plan)
     }
 
     /// The prepared or proposed plan with these processors.
@@ -196,13 +196,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// The prepared plan of the last product.
-    pub fn current(&self) -> Option<&Prepared<'a, T>> {
+    pub fn current(&self) -> Option<&PreparedProduct<'a, T>> {
         let current = self.course.current()?;
         self.prepared.iter().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
     }
 
     /// The same, to be changed.
-    pub fn current_mut(&mut self) -> Option<&mut Prepared<'a, T>> {
+    pub fn current_mut(&mut self) -> Option<&mut PreparedProduct<'a, T>> {
         let current = self.course.current()?;
         self.prepared.iter_mut().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
     }
@@ -232,7 +232,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// The prepared plan for the next product.
-    pub fn next(&mut self) -> Result<&mut Prepared<'a, T>> {
+    pub fn next(&mut self) -> Result<&mut PreparedProduct<'a, T>> {
         let processors = loop {
             if self.given.is_none() {
                 self.propose_more();
@@ -280,12 +280,12 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
     }
 
-    fn prepare(&mut self, processors: Processors) -> Result<Prepared<'a, T>> {
+    fn prepare(&mut self, processors: Processors) -> Result<PreparedProduct<'a, T>> {
         let start = Instant::now();
         let settings = self.settings();
         let runtime = self.runtime.clone();
         let prepared = if let Some(plan) = &self.given {
-            Prepared::with_plan(&runtime, &self.matrix, plan.clone(), settings)?
+            PreparedProduct::with_plan(&runtime, &self.matrix, plan.clone(), &settings)?
         } else {
             let rates = match processors {
                 Processors::Cpu => self.cpu_rates.as_ref().or(self.rates.as_ref()),
@@ -302,7 +302,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             let view = self.matrix.view();
             let request = self.request(&view, rates, kind)?;
             let known = self.proposed.iter().find(|(of, _)| *of == processors).map(|(_, plan)| plan.clone());
-            Prepared::new(&runtime, &self.matrix, request, known, settings)?
+            PreparedProduct::of_request(&runtime, &self.matrix, request, known, &settings)?
         };
         self.proposed.retain(|(of, _)| *of != processors);
         let seconds = start.elapsed().as_secs_f64();

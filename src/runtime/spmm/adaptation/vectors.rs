@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, make};
-use crate::runtime::spmm::Prepared;
+use crate::runtime::spmm::PreparedProduct;
 use crate::runtime::spmm::vectors::VectorProduct;
 
 /// Products that are expected of vectors on devices where the caller does not say: they are made for iterations.
@@ -40,7 +40,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let product = match plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
             true => VectorProduct::simulated(&runtime, plan, &view)?,
             false => {
-                let prepared = Prepared::new(&runtime, &self.matrix, request, Some(plan), self.settings())?;
+                let prepared = PreparedProduct::of_request(
+                    &runtime,
+                    &self.matrix,
+                    request,
+                    Some(plan),
+                    &self.settings(),
+                )?;
                 self.plan_s += prepared.plan_s();
                 VectorProduct::new(&runtime, prepared)?
             }

@@ -12,12 +12,13 @@ use crate::graph::{TaskId, TaskKind};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVector, MultiVectorViewMut};
 use crate::plan::{Item, XPlan};
+use crate::runtime::job::Scaling;
 use crate::runtime::planned::Planned;
-use crate::runtime::spmm::{Prepared, Scaling, VectorOperands};
+use crate::runtime::spmm::{PreparedProduct, VectorOperands};
 
 /// The product that the tasks of one run compute.
 pub struct ProductRun<'r, 'a, T: Kernels> {
-    pub prepared: &'r Prepared<'a, T>,
+    pub prepared: &'r PreparedProduct<'a, T>,
     pub chunks: &'r [OwnedChunk],
     pub messages: &'r [MessageMemory],
     pub x: &'r Vectors<T>,

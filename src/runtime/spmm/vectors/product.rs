@@ -22,10 +22,11 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
 use crate::plan::{Item, Plan};
 use crate::runtime::Runtime;
+use crate::runtime::job::Scaling;
 use crate::runtime::operation_queue::COMPUTE;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::{FaultReport, Round, RunReport};
-use crate::runtime::spmm::{Prepared, Scaling};
+use crate::runtime::spmm::PreparedProduct;
 use crate::work::{Work, pitch_bytes};
 
 /// A product on [`Vectors`].
@@ -55,7 +56,7 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
 /// The devices of a product.
 enum Backing<'a, T: Kernels> {
     /// They compute.
-    Real(Box<Prepared<'a, T>>),
+    Real(Box<PreparedProduct<'a, T>>),
     /// They have times only.
     Simulated(Box<Plan>, Arc<SimulatedMachine>),
 }
@@ -78,7 +79,7 @@ impl<T: Kernels> Backing<'_, T> {
 
 impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product of a prepared resident plan without split rows.
-    pub fn new(runtime: &Runtime, prepared: Prepared<'a, T>) -> Result<Self> {
+    pub fn new(runtime: &Runtime, prepared: PreparedProduct<'a, T>) -> Result<Self> {
         let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
         let build = |x: &Layout, chunks: &[OwnedChunk]| {
             let view = prepared.matrix();
@@ -135,7 +136,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         self.x.machine.as_ref().map(|machine| machine.now_ns())
     }
 
-    fn prepared(&self) -> Result<&Prepared<'a, T>> {
+    fn prepared(&self) -> Result<&PreparedProduct<'a, T>> {
         match &self.backing {
             Backing::Real(prepared) => Ok(prepared),
             Backing::Simulated(..) => Err(Error::Internal("a simulated product computes nothing".into())),

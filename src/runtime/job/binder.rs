@@ -1,55 +1,46 @@
 //! Builds the operations of a plan's tasks: which bytes are staged, copied, computed and merged.
 
-use std::sync::{Mutex, PoisonError};
-
+use super::Job;
 use super::accelerator::Accelerator;
-use super::borrowed_inputs::BorrowedInputs;
-use super::job::Job;
 use super::outputs::Outputs;
-use super::settings::{Scaling, Settings};
-use crate::device::{Fault, Operation};
+use super::scaling::Scaling;
+use crate::device::{Fault, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
-use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::scaling::scaling;
 use crate::matrix::MultiVectorView;
 use crate::plan::{Item, Registered, XRows};
 use crate::runtime::planned::Planned;
 use crate::work::{ChunkRows, XOrder};
 
-/// A chunk's product on the host, prepared when it is first needed.
-pub type HostProduct<T> = Mutex<Option<PreparedKernel<T>>>;
-
 /// Data shared by the tasks of one run.
-pub struct Shared<'job, 'run, 'y, T: Kernels> {
-    /// The matrix and its plan.
-    pub job: &'run Job<'job, T>,
+pub struct Shared<'run, 'y, J: Job> {
+    /// A and its plan.
+    pub job: &'run J,
     /// For each accelerator its memory.
     pub accelerators: &'run [Option<Accelerator>],
-    /// For each chunk its product on the host.
-    pub products: &'run [HostProduct<T>],
-    /// How the host computes products.
-    pub settings: &'run Settings,
     /// The factors of A X and Y.
     pub scaling: Scaling,
     /// X.
-    pub x: MultiVectorView<'run, T>,
-    /// A and X, borrowed for copies in place.
-    pub inputs: &'run BorrowedInputs,
+    pub x: MultiVectorView<'run, J::Value>,
+    /// X, borrowed for copies in place.
+    pub x_pinned: &'run Pinned,
+    /// A, borrowed for copies in place.
+    pub a: &'run J::Borrowed,
     /// The slices of Y.
-    pub outputs: &'run Outputs<'y, T>,
+    pub outputs: &'run Outputs<'y, J::Value>,
 }
 
 /// Binds the tasks of one graph.
-pub struct SpmmBinder<'scope, 'job, 'run, 'y, 'graph, T: Kernels> {
+pub struct JobBinder<'scope, 'run, 'y, 'graph, J: Job> {
     /// Data shared by the tasks.
-    pub shared: &'scope Shared<'job, 'run, 'y, T>,
+    pub shared: &'scope Shared<'run, 'y, J>,
     /// Their graph.
     pub planned: &'graph Planned,
 }
 
-impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T> {
+impl<'scope, J: Job> Binder<'scope> for JobBinder<'scope, '_, '_, '_, J> {
     fn operation(&mut self, task: TaskId, slots: &HeldSlots) -> Result<Operation<'scope>> {
         let shared = self.shared;
         let (task, item, device) = self.planned.task(task)?;
@@ -61,7 +52,7 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
             (Item::X { block, rows, .. }, _) => {
                 let accelerator = shared.accelerator(device)?;
                 if shared.registered(device).x {
-                    accelerator.upload_x_in_place(shared.inputs.x(), shared.x, rows)
+                    accelerator.upload_x_in_place(shared.x_pinned, shared.x, rows)
                 } else {
                     accelerator.upload_x(block, rows)
                 }
@@ -70,7 +61,7 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
                 Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
             }
             (Item::Sent(_) | Item::Received(_), _) => {
-                Err(Error::Internal("a product on host memory exchanges no rows".into()))
+                Err(Error::Internal("a job on host memory exchanges no rows".into()))
             }
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {
                 Ok(Operation::Job(Box::new(move || shared.compute(chunk as usize))))
@@ -80,7 +71,7 @@ impl<'scope, T: Kernels> Binder<'scope> for SpmmBinder<'scope, '_, '_, '_, '_, T
     }
 }
 
-impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
+impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
     /// One step of a chunk on an accelerator.
     fn chunk_operation(
         &self,
@@ -99,46 +90,47 @@ impl<'scope, T: Kernels> SpmmBinder<'scope, '_, '_, '_, '_, T> {
                 Error::Internal(format!("chunk {chunk} holds no slot for its {} task", kind.name()))
             })
         };
-        let storage = shared.job.storage(chunk)?;
+        let job = shared.job;
+        let rows = job.chunk(chunk)?.slice_rows();
         match kind {
             TaskKind::Stage => {
                 let slot = held(pools.pinned_in)?;
                 Ok(Operation::Job(Box::new(move || {
                     let mut bytes = accelerator.staged(slot)?.write().map_err(misuse)?;
-                    storage.write(shared.job.rows(chunk)?, &accelerator.held, &mut bytes)
+                    job.stage(chunk, &accelerator.held, &mut bytes)
                 })))
             }
             TaskKind::Upload => {
-                let to = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
+                let to = accelerator.chunk_range(chunk, of(pools.a), job.chunk_bytes(chunk)?)?;
                 if shared.registered(device).a {
-                    return accelerator
-                        .upload_arrays(storage, to, |name| shared.inputs.array(shared.job, chunk, name));
+                    return Ok(Operation::Upload(job.copies_in_place(chunk, shared.a, to)?));
                 }
                 accelerator.upload_chunk(held(pools.pinned_in)?, to)
             }
             TaskKind::Kernel => {
-                let at = accelerator.chunk_range(chunk, of(pools.a), storage.bytes())?;
-                let alpha = shared.chunk_scaling(chunk)?.alpha;
-                let (chunk, uniform) = (shared.job.chunk(chunk)?, shared.job.is_uniform());
-                accelerator.launch(chunk, T::DTYPE, storage, at, held(pools.y)?, uniform, alpha)
+                let a = accelerator.chunk_range(chunk, of(pools.a), job.chunk_bytes(chunk)?)?;
+                let y = accelerator.slice_range(held(pools.y)?, rows)?;
+                job.launch(chunk, accelerator, a, y, shared.chunk_scaling(chunk)?.alpha)
             }
             TaskKind::Download if shared.registered(device).y => {
-                let from = accelerator.slice_range(held(pools.y)?, storage.rows)?;
-                Ok(shared.outputs.slice(chunk)?.download::<T>(from))
+                let from = accelerator.slice_range(held(pools.y)?, rows)?;
+                Ok(shared.outputs.slice(chunk)?.download::<J::Value>(from))
             }
-            TaskKind::Download => accelerator.download(held(pools.y)?, held(pools.pinned_out)?, storage.rows),
+            TaskKind::Download => {
+                accelerator.download(held(pools.y)?, held(pools.pinned_out)?, rows, job.packs_slices())
+            }
             TaskKind::Merge | TaskKind::CpuCompute => {
                 let slot = held(pools.pinned_out)?;
                 Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
             }
             TaskKind::PeerCopy => {
-                Err(Error::Internal("a product on host memory copies nothing between devices".into()))
+                Err(Error::Internal("a job on host memory copies nothing between devices".into()))
             }
         }
     }
 }
 
-impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
+impl<'run, J: Job> Shared<'run, '_, J> {
     fn accelerator(&self, device: DeviceId) -> Result<&'run Accelerator> {
         let accelerator = self.accelerators.get(device.index()).and_then(Option::as_ref);
         accelerator.ok_or_else(|| Error::Internal(format!("device {} of the plan is not open", device.0)))
@@ -165,16 +157,17 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
 
     fn merge_slice(&self, accelerator: &Accelerator, slot: u32, chunk: usize) -> Result<()> {
         let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
-        let values: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+        let values: &[J::Value] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
         let mut slice = slice.view()?;
-        let (k, pitch) = (slice.k(), accelerator.y_pitch() as usize);
+        let k = slice.k();
+        let pitch = if self.job.packs_slices() { k } else { accelerator.y_pitch() as usize };
         for row in 0..slice.rows() {
             let (row, computed) = (slice.row_mut(row), &values[row * pitch..row * pitch + k]);
             match self.chunk_scaling(chunk)?.reads_y() {
                 // The device has computed alpha A X.
                 true => {
-                    let scaling = scaling::<T>(1.0, self.scaling.beta);
+                    let scaling = scaling::<J::Value>(1.0, self.scaling.beta);
                     row.iter_mut().zip(computed).for_each(|(y, &sum)| *y = scaling.apply(sum, *y));
                 }
                 false => row.copy_from_slice(computed),
@@ -186,7 +179,7 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
     fn merge_split_row(&self, index: usize) -> Result<()> {
         let split = self.job.plan().split_rows.get(index);
         let split = split.ok_or_else(|| Error::Internal(format!("the plan has no split row {index}")))?;
-        self.outputs.merge_split_row(index, split, self.scaling)
+        self.job.merge_split_row(index, split, self.outputs, self.scaling)
     }
 
     /// The factors of a chunk: the segments of a divided row are scaled when they are added.
@@ -199,17 +192,8 @@ impl<'run, T: Kernels> Shared<'_, 'run, '_, T> {
 
     /// Computes a chunk on the current rayon pool.
     fn compute(&self, chunk: usize) -> Result<()> {
-        let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
-        let mut product =
-            self.products.get(chunk).ok_or_else(none)?.lock().unwrap_or_else(PoisonError::into_inner);
-        if product.is_none() {
-            // The chunk was planned for another device.
-            *product = Some(self.job.host_product(chunk, self.settings)?);
-        }
-        let product = product.as_mut().ok_or_else(none)?;
-        let Scaling { alpha, beta } = self.chunk_scaling(chunk)?;
         let mut slice = self.outputs.chunk(chunk)?;
-        product.run_scaled(self.job.rows(chunk)?, alpha, self.x, beta, slice.view()?)
+        self.job.compute(chunk, self.chunk_scaling(chunk)?, self.x, slice.view()?)
     }
 }
 

@@ -1,43 +1,42 @@
-//! A product that is prepared once and run repeatedly on any mix of devices, and that survives the loss of some of them.
+//! A job that is prepared once and run repeatedly on any mix of devices, and that survives the loss of some of them.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use super::accelerator::VectorOperands;
-use super::binder::{HostProduct, Shared, SpmmBinder};
-use super::borrowed_inputs::BorrowedInputs;
-use super::job::Job;
-use super::opened::{Opened, OpenedPlan, arrays, open, open_planned, registration_refused};
+use super::binder::{JobBinder, Shared};
+use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
-use super::settings::{Scaling, Settings};
-use crate::device::{Description, Operation, Registration, borrow_scope};
+use super::registrations::{register_borrowed, register_y};
+use super::scaling::Scaling;
+use super::{BorrowsA, Job};
+use crate::device::{Description, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
-use crate::kernel::cpu::{Kernels, PreparedKernel};
-use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut};
-use crate::plan::{Plan, PlanRequest, Remaining};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::plan::{Plan, Remaining};
 use crate::runtime::Runtime;
 use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
 use crate::runtime::shared_device::SharedDevice;
-use crate::runtime::spmm::matrix::Matrix;
-use crate::runtime::spmm::registrations::{register_borrowed, register_y};
 use crate::trace::Clock;
 use crate::work::ChunkRows;
 
-/// A product ready to run. It owns its devices' memory and shares the matrix, the pool and the open devices.
-pub struct Prepared<'a, T: Kernels> {
-    opened: Opened<'a, T>,
-    pool: Arc<Pool>,
-    job: Job<'a, T>,
-    settings: Settings,
+/// A job ready to run. It owns its devices' memory and shares the pool and the open devices.
+pub struct Prepared<J: Job> {
+    /// The open devices.
+    pub(in crate::runtime) opened: Opened<J>,
+    /// The threads of the host.
+    pub(in crate::runtime) pool: Arc<Pool>,
+    /// The job.
+    pub(in crate::runtime) job: J,
+    watchdog_timeout: Duration,
     chunk_rows: Vec<ChunkRows>,
-    products: Vec<HostProduct<T>>,
-    carries: Vec<MultiVector<T>>,
-    /// The graph of a whole product on the devices that are alive.
+    carries: Vec<MultiVector<J::Value>>,
+    /// The graph of the whole job on the devices that are alive.
     whole: Arc<Planned>,
     /// The set-up round, which uploads the resident parts of A.
     set_up: Option<Round>,
@@ -46,29 +45,9 @@ pub struct Prepared<'a, T: Kernels> {
     plan_s: f64,
 }
 
-impl<'a, T: Kernels> Prepared<'a, T> {
-    /// Makes the plan for `request`, unless it is `known`; opens its devices, prepares the host's chunks and uploads the resident parts of A.
-    pub fn new(
-        runtime: &Runtime,
-        matrix: &Matrix<'a, T>,
-        request: PlanRequest<'_>,
-        known: Option<Plan>,
-        settings: Settings,
-    ) -> Result<Self> {
-        Self::opened(runtime, open(runtime, matrix, request, known)?, settings)
-    }
-
-    /// The same for an existing plan.
-    pub fn with_plan(
-        runtime: &Runtime,
-        matrix: &Matrix<'a, T>,
-        plan: Plan,
-        settings: Settings,
-    ) -> Result<Self> {
-        Self::opened(runtime, open_planned(runtime, matrix, plan)?, settings)
-    }
-
-    fn opened(runtime: &Runtime, opened: OpenedPlan<'a, T>, settings: Settings) -> Result<Self> {
+impl<J: Job> Prepared<J> {
+    /// Prepares the chunks of the host and uploads the resident parts of A.
+    pub fn new(runtime: &Runtime, opened: OpenedPlan<J>, watchdog_timeout: Duration) -> Result<Self> {
         let OpenedPlan { job, opened, faults, plan_s } = opened;
         let plan = job.plan();
         let on_devices = plan.chunks.iter().any(|chunk| chunk.home != DeviceId::HOST.0);
@@ -82,10 +61,9 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         let mut prepared = Self {
             opened,
             pool,
-            settings,
+            watchdog_timeout,
             chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
             whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
-            products: plan.chunks.iter().map(|_| Mutex::new(None)).collect(),
             carries,
             set_up: None,
             faults,
@@ -97,58 +75,10 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         Ok(prepared)
     }
 
-    /// The matrix.
-    pub fn matrix(&self) -> CsrView<'_, T> {
-        self.job.matrix()
-    }
-
     /// Device number `index` of the plan; `None` for the host, and for a device that failed before the first product.
     pub fn device(&self, index: usize) -> Option<&Arc<SharedDevice>> {
         self.opened.devices.alive.get(index).filter(|alive| **alive)?;
         self.opened.devices.device(DeviceId(index as u32))
-    }
-
-    /// The launch of a chunk whose part of A is resident, on X and Y elsewhere in its device's memory.
-    pub fn chunk_launch(&self, chunk: usize, operands: &VectorOperands) -> Result<Operation<'static>> {
-        let (planned, storage) = (self.job.chunk(chunk)?, self.job.storage(chunk)?);
-        let accelerator = self.opened.accelerators.get(planned.home as usize).and_then(Option::as_ref);
-        let accelerator =
-            accelerator.ok_or_else(|| Error::Internal("a chunk's device is not open".into()))?;
-        let at = accelerator.chunk_range(chunk, None, storage.bytes())?;
-        accelerator.launch_on(planned, storage, at, operands, self.job.is_uniform())
-    }
-
-    /// Computes a chunk with X and Y of the caller, on the pool of the host.
-    pub fn run_on_host(
-        &self,
-        chunk: usize,
-        scaling: Scaling,
-        x: MultiVectorView<'_, T>,
-        y: MultiVectorViewMut<'_, T>,
-    ) -> Result<()> {
-        if self.is_serial(chunk) {
-            return self.compute_on_host(chunk, scaling, x, y);
-        }
-        self.pool.install_spinning(|| self.compute_on_host(chunk, scaling, x, y))
-    }
-
-    /// The same on the current rayon pool.
-    pub fn compute_on_host(
-        &self,
-        chunk: usize,
-        scaling: Scaling,
-        x: MultiVectorView<'_, T>,
-        y: MultiVectorViewMut<'_, T>,
-    ) -> Result<()> {
-        let none = || Error::Internal("a chunk has no product on the host".into());
-        let product = self.products.get(chunk).ok_or_else(none)?;
-        let mut product = product.lock().unwrap_or_else(PoisonError::into_inner);
-        if product.is_none() {
-            // The chunk was planned for a device that was lost.
-            *product = Some(self.job.host_product(chunk, &self.settings)?);
-        }
-        let (product, rows) = (product.as_mut().ok_or_else(none)?, self.job.rows(chunk)?);
-        product.run_scaled(rows, scaling.alpha, x, scaling.beta, y)
     }
 
     /// Runs a graph on the devices of the plan, with jobs on the pool of the host.
@@ -157,7 +87,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
     ) -> Result<Outcome> {
-        self.opened.devices.run(&self.pool, planned, binder, None, self.settings.watchdog_timeout)
+        self.opened.devices.run(&self.pool, planned, binder, None, self.watchdog_timeout)
     }
 
     /// The clock of all reported times.
@@ -195,35 +125,21 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         &self.faults
     }
 
-    /// The reason for the host's choice of kernel for a chunk.
-    pub fn host_reason(&self, chunk: usize) -> Option<String> {
-        let product = self.products.get(chunk)?.lock().ok()?;
-        product.as_ref().map(|product| product.reason().to_string())
-    }
-
-    /// Whether the product is one chunk on the host, which runs without the coordinator.
+    /// Whether the job is one chunk of rows on the host, which runs without the coordinator.
     fn is_direct(&self) -> bool {
-        self.opened.devices.alive.len() == 1 && self.products.len() == 1
-    }
-
-    /// Whether the product of a chunk is prepared on the host and uses one thread only.
-    fn is_serial(&self, chunk: usize) -> bool {
-        let product = self.products.get(chunk).and_then(|product| product.lock().ok());
-        product.is_some_and(|product| product.as_ref().is_some_and(PreparedKernel::is_serial))
+        self.opened.devices.alive.len() == 1 && matches!(self.chunk_rows[..], [ChunkRows::Rows { .. }])
     }
 
     /// Computes the only chunk on the current thread and its rayon pool.
     fn run_direct(
         &mut self,
         scaling: Scaling,
-        x: MultiVectorView<'_, T>,
-        y: MultiVectorViewMut<'_, T>,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
     ) -> Result<RunReport> {
         let clock = self.opened.devices.clock();
         let start_ns = clock.now_ns();
-        let product = self.products.first_mut().and_then(|product| product.get_mut().ok()?.as_mut());
-        let product = product.ok_or_else(|| Error::Internal("the only chunk has no product".into()))?;
-        product.run_scaled(self.job.rows(0)?, scaling.alpha, x, scaling.beta, y)?;
+        self.job.compute(0, scaling, x, y)?;
         let end_ns = clock.now_ns();
         Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
     }
@@ -233,8 +149,8 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     pub fn run(
         &mut self,
         scaling: Scaling,
-        x: MultiVectorView<'_, T>,
-        y: MultiVectorViewMut<'_, T>,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
         let in_place = self.plan().devices.iter().any(|device| device.registered.y);
@@ -245,7 +161,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         }
         if self.is_direct() {
             // To start another thread takes longer than a product that is too small for two.
-            if self.is_serial(0) {
+            if self.job.is_serial(0) {
                 return self.run_direct(scaling, x, y);
             }
             let pool = self.pool.clone();
@@ -257,17 +173,12 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
     pub fn register<'xy>(
         &mut self,
-        x: MultiVectorView<'xy, T>,
-        y: &mut MultiVectorViewMut<'xy, T>,
+        x: MultiVectorView<'xy, J::Value>,
+        y: &mut MultiVectorViewMut<'xy, J::Value>,
     ) -> Vec<Registration<'xy>>
     where
-        'a: 'xy,
+        J: BorrowsA<'xy>,
     {
-        let a = match self.job.shared_matrix() {
-            Matrix::Borrowed(view) => Some(view),
-            // Registered since the devices were opened.
-            Matrix::Shared(_) => None,
-        };
         let mut registrations = Vec::new();
         for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
             let (wants, alive) = (planned.registered, self.opened.devices.alive.get(index) == Some(&true));
@@ -275,7 +186,8 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 continue;
             };
             let mut device = device.lock();
-            let a = a.filter(|_| wants.a).map_or_else(Vec::new, |a| arrays(self.job.plan(), a, index));
+            // A shared A is registered since the devices were opened.
+            let a = if wants.a { self.job.borrowed_arrays(index) } else { Vec::new() };
             let mut all: Vec<_> = a.into_iter().map(|bytes| register_borrowed(&mut device, bytes)).collect();
             if wants.x && !x.data().is_empty() {
                 all.push(register_borrowed(&mut device, bytemuck::cast_slice(x.data())));
@@ -301,12 +213,12 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     fn run_graph(
         &mut self,
         scaling: Scaling,
-        x: MultiVectorView<'_, T>,
-        y: MultiVectorViewMut<'_, T>,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
         self.check_shapes(&x, &y)?;
-        let Self { pool, job, settings, chunk_rows, opened, products, carries, whole, .. } = self;
+        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
         let plan = job.plan();
         let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
@@ -314,7 +226,7 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         let mut rounds = Vec::new();
         let cancelled = borrow_scope(|scope| {
             let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
-            let inputs = BorrowedInputs::new(job, x, scope)?;
+            let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(bytemuck::cast_slice(x.data())));
             let mut planned = whole.clone();
             loop {
                 if let Err((device, fault)) = opened.hold_x(job, &planned, &recovery.remaining.alive)? {
@@ -326,16 +238,14 @@ impl<'a, T: Kernels> Prepared<'a, T> {
                 let shared = Shared {
                     job,
                     accelerators: &opened.accelerators,
-                    products,
-                    settings,
                     scaling,
                     x,
-                    inputs: &inputs,
+                    x_pinned: &x_pinned,
+                    a: &a,
                     outputs: &outputs,
                 };
-                let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-                let outcome =
-                    opened.devices.run(pool, &planned, &mut binder, cancel, settings.watchdog_timeout)?;
+                let mut binder = JobBinder { shared: &shared, planned: &planned };
+                let outcome = opened.devices.run(pool, &planned, &mut binder, cancel, *watchdog_timeout)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);
@@ -360,16 +270,18 @@ impl<'a, T: Kernels> Prepared<'a, T> {
         Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled })
     }
 
-    fn check_shapes(&self, x: &MultiVectorView<'_, T>, y: &MultiVectorViewMut<'_, T>) -> Result<()> {
-        let matrix = self.job.matrix();
-        let k = self.job.plan().k as usize;
-        if x.rows() == matrix.cols() && y.rows() == matrix.rows() && x.k() == k && y.k() == k {
+    fn check_shapes(
+        &self,
+        x: &MultiVectorView<'_, J::Value>,
+        y: &MultiVectorViewMut<'_, J::Value>,
+    ) -> Result<()> {
+        let plan = self.job.plan();
+        let (rows, cols, k) = (plan.matrix.rows, plan.matrix.cols, plan.k as usize);
+        if x.rows() as u64 == cols && y.rows() as u64 == rows && x.k() == k && y.k() == k {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "a {} x {} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
-            matrix.rows(),
-            matrix.cols(),
+            "a {rows} x {cols} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
             x.rows(),
             x.k(),
             y.rows(),
@@ -378,14 +290,12 @@ impl<'a, T: Kernels> Prepared<'a, T> {
     }
 
     /// Prepares the chunks that the host may compute.
-    fn prepare_host(&mut self) -> Result<()> {
-        let Self { pool, job, settings, products, .. } = self;
-        let job = &*job;
-        pool.install(|| {
+    fn prepare_host(&self) -> Result<()> {
+        let job = &self.job;
+        self.pool.install(|| {
             for (index, chunk) in job.plan().chunks.iter().enumerate() {
                 if chunk.home == DeviceId::HOST.0 || chunk.also.contains(&DeviceId::HOST.0) {
-                    let product = job.host_product(index, settings)?;
-                    products[index] = Mutex::new(Some(product));
+                    job.prepare_on_host(index)?;
                 }
             }
             Ok(())
@@ -399,24 +309,23 @@ impl<'a, T: Kernels> Prepared<'a, T> {
             return Ok(());
         }
         let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
-        let Self { pool, job, settings, opened, products, .. } = self;
+        let Self { pool, job, watchdog_timeout, opened, .. } = self;
         let plan = job.plan();
         let mut recovery = Recovery::new(plan, &opened.devices.alive);
         let round = borrow_scope(|scope| {
             let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[], scope)?;
-            let inputs = BorrowedInputs::new(job, nothing, scope)?;
+            let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(&[]));
             let shared = Shared {
                 job,
                 accelerators: &opened.accelerators,
-                products,
-                settings,
                 scaling: Scaling::NONE,
                 x: nothing,
-                inputs: &inputs,
+                x_pinned: &x_pinned,
+                a: &a,
                 outputs: &outputs,
             };
-            let mut binder = SpmmBinder { shared: &shared, planned: &planned };
-            let outcome = opened.devices.run(pool, &planned, &mut binder, None, settings.watchdog_timeout)?;
+            let mut binder = JobBinder { shared: &shared, planned: &planned };
+            let outcome = opened.devices.run(pool, &planned, &mut binder, None, *watchdog_timeout)?;
             let round = Round { planned: planned.clone(), outcome };
             let recorded = recovery.record_round(0, &round);
             opened.devices.close_dead(&recovery.remaining.alive);

@@ -1,16 +1,12 @@
-//! The memory of a product on an accelerator: rows of X, slots for chunks of A and slices of Y, and pinned host memory
+//! The memory of a job on an accelerator: rows of X, slots for chunks of A and slices of Y, and pinned host memory
 //! for staging. It is allocated once, when the devices are opened.
 
-use crate::device::{
-    DeviceRows, Fault, Memory, MemoryRange, Operands, Operation, Pinned, PinnedRange, RowBytes, Transfer,
-};
+use crate::device::{Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::cuda::CudaKernel;
-use crate::matrix::{Dtype, MultiVectorView, Scalar};
+use crate::matrix::{MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan, XPlan, XRows};
 use crate::runtime::shared_device::Allocations;
-use crate::work::XOrder;
-use crate::work::spmm::{Array, HeldColumns, Storage};
+use crate::work::{HeldRows, XOrder};
 
 /// Equal slots in one allocation.
 #[derive(Debug)]
@@ -39,10 +35,10 @@ impl SlotMemory {
     }
 }
 
-/// The memory of a product on one accelerator.
+/// The memory of a job on one accelerator.
 pub struct Accelerator {
     /// The rows of X it holds.
-    pub held: HeldColumns,
+    pub held: HeldRows,
     /// The part of X that they are.
     pub x_plan: XPlan,
     x: Memory,
@@ -72,7 +68,7 @@ impl Accelerator {
         mut memory: Allocations,
         plan: &Plan,
         index: usize,
-        held: HeldColumns,
+        held: HeldRows,
     ) -> std::result::Result<Self, Fault> {
         let (row_bytes, pitch_bytes) = (plan.row_bytes(), plan.pitch_bytes());
         let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
@@ -133,7 +129,7 @@ impl Accelerator {
     /// `blocks` are the numbers of rows of the blocks in which they are copied.
     pub fn hold(
         &mut self,
-        (held, x_plan): (HeldColumns, XPlan),
+        (held, x_plan): (HeldRows, XPlan),
         blocks: &[u64],
     ) -> std::result::Result<(), Fault> {
         let (order, k, value_bytes) = (self.x_order, self.k, self.value_bytes);
@@ -153,7 +149,8 @@ impl Accelerator {
         Ok(())
     }
 
-    fn x_range(&self) -> MemoryRange {
+    /// All of X on the device.
+    pub fn x_range(&self) -> MemoryRange {
         MemoryRange {
             memory: self.x,
             begin: 0,
@@ -162,7 +159,7 @@ impl Accelerator {
     }
 
     /// The rows of X on the device: all of them for a block that is not a range of held rows, such as a selection.
-    fn x_rows(&self, rows: XRows) -> MemoryRange {
+    pub fn x_rows(&self, rows: XRows) -> MemoryRange {
         let whole = self.x_range();
         let Some(first) = self.first_row().filter(|_| self.x_order == XOrder::Rows) else { return whole };
         let at = |row: u64| row.saturating_sub(first).saturating_mul(self.pitch_bytes).min(whole.end);
@@ -170,11 +167,11 @@ impl Accelerator {
     }
 
     /// The first row of X of those that it holds; `None` if they are a selection.
-    fn first_row(&self) -> Option<u64> {
+    pub fn first_row(&self) -> Option<u64> {
         match self.held {
-            HeldColumns::Whole { .. } => Some(0),
-            HeldColumns::Range { first, .. } => Some(u64::from(first)),
-            HeldColumns::Gather { .. } => None,
+            HeldRows::Whole { .. } => Some(0),
+            HeldRows::Range { first, .. } => Some(u64::from(first)),
+            HeldRows::Gather { .. } => None,
         }
     }
 
@@ -260,21 +257,6 @@ impl Accelerator {
         Ok(Operation::Upload(vec![Transfer { host, device, rows }]))
     }
 
-    /// The upload of a chunk's arrays to their places in `at`. `from` returns the host range of an array by its name.
-    pub fn upload_arrays(
-        &self,
-        storage: &Storage,
-        at: MemoryRange,
-        from: impl Fn(&str) -> Result<PinnedRange>,
-    ) -> Result<Operation<'static>> {
-        let copy = |array: &Array| {
-            let (begin, end) = (at.begin + array.range.start, at.begin + array.range.end);
-            Ok(Transfer::whole(from(array.name)?, MemoryRange { memory: at.memory, begin, end }))
-        };
-        let filled = storage.arrays.iter().filter(|array| !array.range.is_empty());
-        Ok(Operation::Upload(filled.map(copy).collect::<Result<_>>()?))
-    }
-
     /// The range of a slice of Y with `rows` rows.
     pub fn slice_range(&self, y_slot: u32, rows: u64) -> Result<MemoryRange> {
         self.y.range(y_slot, rows * self.pitch_bytes)
@@ -286,95 +268,33 @@ impl Accelerator {
         Ok(Operation::upload(from, to))
     }
 
-    /// The download of a slice of Y with `rows` rows.
-    pub fn download(&self, y_slot: u32, returned_to: u32, rows: u64) -> Result<Operation<'static>> {
-        let from = self.slice_range(y_slot, rows)?;
+    /// The download of a slice of Y with `rows` rows, which kernels write without padding between them if they are `packed`.
+    pub fn download(
+        &self,
+        y_slot: u32,
+        returned_to: u32,
+        rows: u64,
+        packed: bool,
+    ) -> Result<Operation<'static>> {
+        let from = self.y.range(y_slot, rows * if packed { self.row_bytes } else { self.pitch_bytes })?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
+        if packed {
+            return Ok(Operation::download(from, to));
+        }
         let (bytes, pitch_bytes) = (self.row_bytes, self.pitch_bytes);
         let rows = RowBytes { bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };
         Ok(Operation::Download(Transfer { host: to, device: from, rows }))
     }
 
-    /// The launch of the kernel of `chunk`, which is stored at `at`; its slice of Y is in `y_slot`
-    /// and becomes `alpha` A X.
-    #[expect(clippy::too_many_arguments, reason = "the binder has each of them from another place")]
-    pub fn launch(
-        &self,
-        chunk: &Chunk,
-        dtype: Dtype,
-        storage: &Storage,
-        at: MemoryRange,
-        y_slot: u32,
-        uniform: bool,
-        alpha: f64,
-    ) -> Result<Operation<'static>> {
-        let by = |order: XOrder| (self.x_order == order).then(|| self.x_range());
-        let by_rows = self.x_order == XOrder::Rows && self.first_row().is_some();
-        let operands = Operands {
-            dtype,
-            k: self.k,
-            a: at,
-            uniform,
-            x: by(XOrder::Rows),
-            x_part: chunk.x_rows.filter(|_| by_rows).map(|rows| self.x_rows(rows)),
-            x_transposed: by(XOrder::Columns),
-            ldx: self.x_pitch(),
-            alpha,
-            beta: 0.0,
-            y: self.y.range(y_slot, storage.rows * self.pitch_bytes)?,
-            ldy: self.y_pitch(),
-            scratch: self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)?,
-        };
-        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
-        Ok(Operation::Launch(operands.launch(kernel, chunk.gpu_variant, storage)?))
+    /// Columns of X and Y.
+    pub fn k(&self) -> u64 {
+        self.k
     }
 
-    /// The launch of the kernel of `chunk`, which is stored at `at`, on rows of X and Y elsewhere in the device's memory.
-    pub fn launch_on(
-        &self,
-        chunk: &Chunk,
-        storage: &Storage,
-        at: MemoryRange,
-        operands: &VectorOperands,
-        uniform: bool,
-    ) -> Result<Operation<'static>> {
-        let VectorOperands { x, x_part, y, alpha, beta } = *operands;
-        if self.x_order != XOrder::Rows {
-            return Err(Error::Internal("a kernel for vectors reads X by columns".into()));
-        }
-        let operands = Operands {
-            dtype: x.dtype,
-            k: self.k,
-            a: at,
-            uniform,
-            x: Some(x.memory),
-            x_part,
-            x_transposed: None,
-            ldx: x.leading_dimension,
-            alpha,
-            beta,
-            y: y.memory,
-            ldy: y.leading_dimension,
-            scratch: self.scratch.range(0, storage.scratch_rows * self.pitch_bytes)?,
-        };
-        let kernel = CudaKernel::of(chunk.gpu_kernel)?;
-        Ok(Operation::Launch(operands.launch(kernel, chunk.gpu_variant, storage)?))
+    /// The first `bytes` bytes of the scratch memory.
+    pub fn scratch(&self, bytes: u64) -> Result<MemoryRange> {
+        self.scratch.range(0, bytes)
     }
-}
-
-/// X and Y of a product in a device's memory.
-#[derive(Debug, Clone, Copy)]
-pub struct VectorOperands {
-    /// The rows of X that the device holds.
-    pub x: DeviceRows,
-    /// The rows that the chunk reads, if others may be written meanwhile.
-    pub x_part: Option<MemoryRange>,
-    /// The rows of Y of the chunk.
-    pub y: DeviceRows,
-    /// The factor of A X.
-    pub alpha: f64,
-    /// The factor of Y.
-    pub beta: f64,
 }
 
 fn pinned_slot(slots: &[Pinned], slot: u32) -> Result<&Pinned> {

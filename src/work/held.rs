@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 
-/// The rows of X that a device holds, given by columns of A. A row's index in device memory is its local row.
+/// The rows of X that a device holds, given by columns of a sparse A. A row's index in device memory is its local row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeldColumns {
+pub enum HeldRows {
     /// All rows.
     Whole {
         /// Columns of A.
@@ -31,7 +31,7 @@ pub enum HeldColumns {
     },
 }
 
-impl HeldColumns {
+impl HeldRows {
     /// Exactly the rows of X that the columns of `parts` refer to.
     pub fn gather<T: Scalar>(cols: usize, parts: &[CsrView<'_, T>]) -> Self {
         let mut local_rows = vec![u32::MAX; cols];
@@ -139,9 +139,8 @@ mod tests {
     fn the_local_row_of_a_column_is_where_its_row_of_x_was_copied() {
         let matrix = Csr::try_new(3, 9, vec![0, 2, 3, 5], vec![2, 7, 4, 2, 4], vec![1.0; 5]).unwrap();
         let x = MultiVector::from_fn(9, 2, |row, k| (10 * row + k) as f64).unwrap();
-        let gather =
-            HeldColumns::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
-        for held in [HeldColumns::Whole { cols: 9 }, HeldColumns::Range { first: 2, end: 8 }, gather] {
+        let gather = HeldRows::gather(9, &[matrix.view().slice_rows(0..1), matrix.view().slice_rows(2..3)]);
+        for held in [HeldRows::Whole { cols: 9 }, HeldRows::Range { first: 2, end: 8 }, gather] {
             let mut copied = vec![9.0; held.rows() * 4];
             let half = held.rows() / 2;
             let (first, second) = copied.split_at_mut(4 * half);
@@ -162,10 +161,10 @@ mod tests {
     #[test]
     fn a_column_that_is_not_held_is_an_error() {
         let matrix = Csr::try_new(1, 9, vec![0, 2], vec![2, 7], vec![1.0; 2]).unwrap();
-        let gather = HeldColumns::gather(9, &[matrix.view()]);
+        let gather = HeldRows::gather(9, &[matrix.view()]);
         assert_eq!(gather.rows(), 2);
         assert!(gather.local_row(3).is_err() && gather.local_row(9).is_err() && gather.local_row(7).is_ok());
-        let range = HeldColumns::Range { first: 2, end: 8 };
+        let range = HeldRows::Range { first: 2, end: 8 };
         assert!(range.local_row(1).is_err() && range.local_row(8).is_err() && range.local_row(2).is_ok());
     }
 }

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::settings::Scaling;
+use super::scaling::Scaling;
 use crate::device::{
     BorrowScope, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer,
 };

@@ -1,35 +1,32 @@
-//! The open devices of a plan, with all memory that its products need.
+//! The open devices of a plan, with all memory that its job needs.
 
 use std::time::Instant;
 
+use super::Job;
 use super::accelerator::Accelerator;
-use super::job::Job;
+use super::registrations::RegisteredA;
 use crate::device::Fault;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::kernel::cpu::Kernels;
-use crate::matrix::{CsrView, Scalar};
 use crate::plan::{Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::FaultReport;
 use crate::runtime::shared_device::Allocations;
-use crate::runtime::spmm::matrix::Matrix;
-use crate::runtime::spmm::registrations::RegisteredMatrix;
-use crate::work::spmm::HeldColumns;
-use crate::work::{ChunkRows, Work};
+use crate::work::HeldRows;
 
 /// The task of a fault report where a device has no memory.
 const ALLOCATION: &str = "allocation";
 
 /// Open devices and their allocated memory.
-pub(super) struct Opened<'a, T: Scalar> {
+pub struct Opened<J: Job> {
+    /// The devices.
     pub devices: OpenDevices,
     /// For each device of the plan its memory; `None` for the host.
     pub accelerators: Vec<Option<Accelerator>>,
     /// The parts of A that are copied in place.
-    _registered: RegisteredMatrix<'a, T>,
+    _registered: RegisteredA<J::Shared>,
 }
 
 /// A device that refused an allocation or a registration of its plan.
@@ -46,23 +43,25 @@ enum Refused {
 }
 
 /// A plan on open devices.
-pub(super) struct OpenedPlan<'a, T: Scalar> {
-    pub job: Job<'a, T>,
-    pub opened: Opened<'a, T>,
+pub struct OpenedPlan<J: Job> {
+    /// The job.
+    pub job: J,
+    /// The devices.
+    pub opened: Opened<J>,
     /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
     pub faults: Vec<FaultReport>,
     /// Seconds that planning took.
     pub plan_s: f64,
 }
 
-/// Opens the devices of the plan for `request`, which is made unless it is `known`. If a device runs out of memory, its budget is halved once; the
+/// Opens the devices of the plan for `request`, which is made unless it is `known`; `job` makes the job of a plan. If a device runs out of memory, its budget is halved once; the
 /// second time it is left out. If a device refuses to register A, A is staged instead.
-pub(super) fn open<'a, T: Kernels>(
+pub fn open<J: Job>(
     runtime: &Runtime,
-    matrix: &Matrix<'a, T>,
     mut request: PlanRequest<'_>,
     mut known: Option<Plan>,
-) -> Result<OpenedPlan<'a, T>> {
+    job: impl Fn(Plan) -> Result<J> + Sync,
+) -> Result<OpenedPlan<J>> {
     let mut faults: Vec<FaultReport> = Vec::new();
     let mut plan_s = 0.0;
     loop {
@@ -83,7 +82,7 @@ pub(super) fn open<'a, T: Kernels>(
                 continue;
             }
         };
-        let job = runtime.pool().install(|| Job::new(matrix.clone(), plan))?;
+        let job = runtime.pool().install(|| job(plan))?;
         let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
             Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
             Err(failure) => failure,
@@ -142,17 +141,12 @@ fn explain(error: Error, faults: &[FaultReport]) -> Error {
     }
 }
 
-/// Opens the devices of an existing plan.
-pub(super) fn open_planned<'a, T: Kernels>(
+/// Opens the devices of an existing plan; `job` checks it and makes its job.
+pub fn open_planned<J: Job>(
     runtime: &Runtime,
-    matrix: &Matrix<'a, T>,
-    plan: Plan,
-) -> Result<OpenedPlan<'a, T>> {
-    let job = runtime.pool().install(|| -> Result<Job<'a, T>> {
-        let view = matrix.view();
-        plan.check_matrix(&Work::spmm(&view, plan.k as usize)?)?;
-        Job::new(matrix.clone(), plan)
-    })?;
+    job: impl FnOnce() -> Result<J> + Send,
+) -> Result<OpenedPlan<J>> {
+    let job = runtime.pool().install(job)?;
     match Opened::new(&job, runtime)? {
         Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),
         Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
@@ -169,14 +163,14 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     }
 }
 
-impl<'a, T: Kernels> Opened<'a, T> {
-    fn new(job: &Job<'a, T>, runtime: &Runtime) -> Result<std::result::Result<Self, OpenFailure>> {
+impl<J: Job> Opened<J> {
+    fn new(job: &J, runtime: &Runtime) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
         let devices = OpenDevices::open(plan, runtime)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
-        let mut registered = RegisteredMatrix::new(job.shared_matrix());
+        let mut registered = RegisteredA::new(job.shared());
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
-            let held = held_columns(job, device, planned.x)?;
+            let held = held_rows(job, device, planned.x)?;
             let opened = devices.device(DeviceId(device as u32));
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
             match Accelerator::allocate(Allocations::on(opened), plan, device, held) {
@@ -184,7 +178,8 @@ impl<'a, T: Kernels> Opened<'a, T> {
                 Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
             if planned.registered.a {
-                let done = registered.register(&mut opened.lock(), |matrix| arrays(plan, matrix, device));
+                let done =
+                    registered.register(&mut opened.lock(), |shared| job.shared_arrays(shared, device));
                 if let Err(fault) = done {
                     return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
                 }
@@ -197,7 +192,7 @@ impl<'a, T: Kernels> Opened<'a, T> {
     /// The inner error is the device that has no memory for them.
     pub fn hold_x(
         &mut self,
-        job: &Job<'_, T>,
+        job: &J,
         planned: &Planned,
         alive: &[bool],
     ) -> Result<std::result::Result<(), (DeviceId, Fault)>> {
@@ -207,7 +202,7 @@ impl<'a, T: Kernels> Opened<'a, T> {
                 && accelerator.x_plan != *x
             {
                 let blocks: Vec<u64> = job.plan().x_block_rows(index, *x);
-                let held = held_columns(job, index, *x)?;
+                let held = held_rows(job, index, *x)?;
                 if let Err(fault) = accelerator.hold((held, *x), &blocks) {
                     return Ok(Err((DeviceId(index as u32), fault)));
                 }
@@ -217,40 +212,12 @@ impl<'a, T: Kernels> Opened<'a, T> {
     }
 }
 
-/// The parts of A's arrays that contain the chunks of device number `index`.
-pub(super) fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
-    let number = index as u32;
-    let own = plan.chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
-    let rows = own.map(|chunk| match chunk.rows {
-        ChunkRows::Rows { begin, end } => (begin, end),
-        ChunkRows::Segments { row, .. } => (row, row + 1),
-    });
-    let Some((begin, end)) = rows.reduce(|all, rows| (all.0.min(rows.0), all.1.max(rows.1))) else {
-        return Vec::new();
-    };
-    let pointers = matrix.row_pointers().get(begin..=end).unwrap_or_default();
-    let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else { return Vec::new() };
-    let entries = first as usize..last as usize;
-    let columns = matrix.columns().get(entries.clone()).unwrap_or_default();
-    let values = matrix.values().get(entries).unwrap_or_default();
-    let arrays: [&[u8]; 3] =
-        [bytemuck::cast_slice(pointers), bytemuck::cast_slice(columns), bytemuck::cast_slice(values)];
-    arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()
-}
-
 /// The rows of X that device number `index` holds.
-fn held_columns<T: Scalar>(job: &Job<'_, T>, index: usize, x: XPlan) -> Result<HeldColumns> {
-    let cols = job.matrix().cols();
+fn held_rows(job: &impl Job, index: usize, x: XPlan) -> Result<HeldRows> {
     Ok(match x {
-        XPlan::Nothing => HeldColumns::Range { first: 0, end: 0 },
-        XPlan::Whole => HeldColumns::Whole { cols },
-        XPlan::Columns { first, end } => HeldColumns::Range { first: first as u32, end: end as u32 },
-        XPlan::Gather { .. } => {
-            let number = index as u32;
-            let chunks = job.plan().chunks.iter().enumerate();
-            let taken = chunks.filter(|(_, chunk)| chunk.home == number || chunk.also.contains(&number));
-            let parts = taken.map(|(chunk, _)| job.rows(chunk)).collect::<Result<Vec<_>>>()?;
-            HeldColumns::gather(cols, &parts)
-        }
+        XPlan::Nothing => HeldRows::Range { first: 0, end: 0 },
+        XPlan::Whole => HeldRows::Whole { cols: job.plan().matrix.cols as usize },
+        XPlan::Columns { first, end } => HeldRows::Range { first: first as u32, end: end as u32 },
+        XPlan::Gather { .. } => job.gathered_rows(index)?,
     })
 }

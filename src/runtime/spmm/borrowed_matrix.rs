@@ -1,28 +1,24 @@
-//! A and X, borrowed for one run so that devices can copy them in place.
+//! A sparse A, borrowed for one run so that devices can copy it in place.
 
 use crate::device::{BorrowScope, Pinned, PinnedRange};
 use crate::error::{Error, Result};
-use crate::matrix::{MultiVectorView, Scalar};
-use crate::runtime::spmm::job::Job;
+use crate::kernel::cpu::Kernels;
+use crate::runtime::job::Job;
+use crate::runtime::spmm::spmm_job::SpmmJob;
 use crate::work::ChunkRows;
 
-/// The arrays of A and the values of X as pinned memory.
-pub struct BorrowedInputs {
+/// The arrays of A as pinned memory.
+pub struct BorrowedMatrix {
     row_pointers: Pinned,
     columns: Pinned,
     values: Pinned,
     /// For each chunk that is part of a row its segment boundaries.
     segments: Vec<Option<Pinned>>,
-    x: Pinned,
 }
 
-impl BorrowedInputs {
-    /// Borrows the matrix of `job` and `x` for the duration of `scope`.
-    pub fn new<'env, T: Scalar>(
-        job: &'env Job<'_, T>,
-        x: MultiVectorView<'env, T>,
-        scope: &BorrowScope<'env>,
-    ) -> Result<Self> {
+impl BorrowedMatrix {
+    /// Borrows the matrix of `job` for the duration of `scope`.
+    pub fn new<'env, T: Kernels>(job: &'env SpmmJob<'_, T>, scope: &BorrowScope<'env>) -> Result<Self> {
         let matrix = job.matrix();
         let chunks = job.plan().chunks.iter().enumerate();
         let segments = chunks.map(|(index, chunk)| match chunk.rows {
@@ -37,17 +33,11 @@ impl BorrowedInputs {
             row_pointers: scope.read_only(bytemuck::cast_slice(matrix.row_pointers())),
             columns: scope.read_only(bytemuck::cast_slice(matrix.columns())),
             values: scope.read_only(bytemuck::cast_slice(matrix.values())),
-            x: scope.read_only(bytemuck::cast_slice(x.data())),
         })
     }
 
-    /// X.
-    pub fn x(&self) -> &Pinned {
-        &self.x
-    }
-
     /// The host range of an array of a chunk, by its name in the chunk's storage.
-    pub fn array<T: Scalar>(&self, job: &Job<'_, T>, chunk: usize, name: &str) -> Result<PinnedRange> {
+    pub fn array<T: Kernels>(&self, job: &SpmmJob<'_, T>, chunk: usize, name: &str) -> Result<PinnedRange> {
         let rows = job.rows(chunk)?;
         let pointers = rows.row_pointers();
         let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else {

@@ -1,0 +1,118 @@
+//! Planned jobs of any kind of work on open devices: their memory, the operations of their tasks, runs, and recovery from faults.
+//!
+//! [`Job`] is what a kind of work adds: the bytes of its chunks, its launches, and its computation on the host.
+
+mod accelerator;
+mod binder;
+mod opened;
+mod outputs;
+mod prepared;
+mod registrations;
+mod scaling;
+
+use std::sync::Arc;
+
+pub use accelerator::Accelerator;
+pub use opened::{open, open_planned};
+pub use outputs::Outputs;
+pub use prepared::Prepared;
+pub use scaling::Scaling;
+
+use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
+use crate::error::{Error, Result};
+use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::plan::{Chunk, Plan, SplitRow};
+use crate::work::HeldRows;
+
+/// A planned job: A, and what devices and the host do with each chunk of it.
+pub trait Job: Send + Sync {
+    /// Value type.
+    type Value: Scalar;
+    /// The owner of A where the job shares it. It must keep the arrays of A in place.
+    type Shared: Send + Sync + 'static;
+    /// A as borrowed for one run, so that devices can copy it in place.
+    type Borrowed: Sync;
+
+    /// The plan.
+    fn plan(&self) -> &Plan;
+
+    /// The owner of A; `None` if A is borrowed.
+    fn shared(&self) -> Option<Arc<Self::Shared>>;
+
+    /// The parts of the arrays of A that contain the chunks of device number `device`.
+    fn shared_arrays<'m>(&self, shared: &'m Self::Shared, device: usize) -> Vec<&'m [u8]>;
+
+    /// Borrows A for the duration of `scope`.
+    fn borrow<'env>(&'env self, scope: &BorrowScope<'env>) -> Result<Self::Borrowed>;
+
+    /// The rows of X that device number `device` holds if it gets only those that its chunks need.
+    fn gathered_rows(&self, device: usize) -> Result<HeldRows> {
+        Err(Error::Internal(format!("device {device} gathers rows of X, which its kind of work does not")))
+    }
+
+    /// Bytes of a chunk of A in a device's memory.
+    fn chunk_bytes(&self, chunk: usize) -> Result<u64>;
+
+    /// Writes a chunk of A as a device with the rows `held` of X stores it.
+    fn stage(&self, chunk: usize, held: &HeldRows, to: &mut [u8]) -> Result<()>;
+
+    /// The copies of a chunk of a borrowed A to `to`.
+    fn copies_in_place(&self, chunk: usize, a: &Self::Borrowed, to: MemoryRange) -> Result<Vec<Transfer>>;
+
+    /// The launch of the kernel of a chunk, which is stored at `a`; its slice `y` of Y becomes `alpha` times the result.
+    fn launch(
+        &self,
+        chunk: usize,
+        accelerator: &Accelerator,
+        a: MemoryRange,
+        y: MemoryRange,
+        alpha: f64,
+    ) -> Result<Operation<'static>>;
+
+    /// Whether kernels write the rows of a slice of Y without padding between them.
+    fn packs_slices(&self) -> bool {
+        false
+    }
+
+    /// Prepares the host's computation of a chunk, on the current rayon pool.
+    fn prepare_on_host(&self, _chunk: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether the host's computation of a chunk is prepared and uses one thread only.
+    fn is_serial(&self, _chunk: usize) -> bool {
+        false
+    }
+
+    /// Computes a chunk on the current rayon pool.
+    fn compute(
+        &self,
+        chunk: usize,
+        scaling: Scaling,
+        x: MultiVectorView<'_, Self::Value>,
+        y: MultiVectorViewMut<'_, Self::Value>,
+    ) -> Result<()>;
+
+    /// Combines the partial results of a split row, first to last.
+    fn merge_split_row(
+        &self,
+        index: usize,
+        split: &SplitRow,
+        outputs: &Outputs<'_, Self::Value>,
+        scaling: Scaling,
+    ) -> Result<()> {
+        outputs.merge_split_row(index, split, scaling)
+    }
+
+    /// A chunk of the plan.
+    fn chunk(&self, chunk: usize) -> Result<&Chunk> {
+        let found = self.plan().chunks.get(chunk);
+        found.ok_or_else(|| Error::Internal(format!("the plan has no chunk {chunk}")))
+    }
+}
+
+/// A job whose A may be borrowed for `'m`.
+pub trait BorrowsA<'m>: Job {
+    /// The parts of the arrays of a borrowed A that contain the chunks of device number `device`; none if A is shared.
+    fn borrowed_arrays(&self, device: usize) -> Vec<&'m [u8]>;
+}

@@ -1,0 +1,53 @@
+//! Registered memory of products ends before the memory does.
+
+use std::sync::Arc;
+
+use crate::adapt::Resolved;
+use crate::cost::{emulated_profile, host_rates};
+use crate::matrix::{Csr, MultiVector, generate};
+use crate::plan::{DeviceSpec, Mode};
+use crate::runtime::{Matrix, ProductOptions, Runtime, Transfer};
+
+/// Allocations and registrations on the device of a product that copies in place: before, during and after a call of `bind`.
+fn resources_in_use(a: Matrix<'_, f64>) -> [usize; 3] {
+    let runtime = Runtime::builder().devices("emu:0").model("none").open().unwrap();
+    let mut profile = emulated_profile().unwrap();
+    profile.link.as_mut().unwrap().register_s_per_gb = Some(0.0);
+    let devices =
+        vec![DeviceSpec { name: "emu:0".into(), profile, memory_limit_bytes: None, required: true }];
+    let resolved = Resolved { devices, host: host_rates(2).unwrap(), refined: None, has_model: false };
+    let options = ProductOptions {
+        mode: Some(Mode::Stream),
+        transfer: Transfer::Registered,
+        bound: true,
+        fixed: true,
+        ..ProductOptions::default()
+    };
+    let (rows, columns) = (a.view().rows(), a.view().cols());
+    let mut product = runtime.product(a).columns(4).options(options).resolved(resolved).build().unwrap();
+    let device = runtime.device("emu:0").unwrap();
+    let in_use = || device.lock().device().resources_in_use();
+    product.prepare().unwrap();
+    let before = in_use();
+    let x = MultiVector::zeros(columns, 4).unwrap();
+    let mut y = MultiVector::zeros(rows, 4).unwrap();
+    let during = product.bind(&x, &mut y, |bound| bound.apply().map(|()| in_use())).unwrap();
+    let after = in_use();
+    // A program may leak the product and then free a borrowed A.
+    std::mem::forget(product);
+    assert_eq!(in_use(), after);
+    [before, during, after]
+}
+
+#[test]
+fn a_leaked_product_leaves_no_memory_of_the_caller_registered() {
+    let a: Csr<f64> = generate("stencil5,n=9", 5, u64::MAX).unwrap().matrix;
+    let [allocations, during, after] = resources_in_use((&a).into());
+    // The three arrays of A, X and Y.
+    assert_eq!((during, after), (allocations + 5, allocations));
+    // A shared matrix is leaked together with its product, and stays registered.
+    let shared = Arc::new(a);
+    let [before, during, after] = resources_in_use(shared.clone().into());
+    assert_eq!([before, during, after], [3, 5, 3].map(|registrations| allocations + registrations));
+    assert!(Arc::strong_count(&shared) > 1);
+}

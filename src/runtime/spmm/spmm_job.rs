@@ -1,0 +1,231 @@
+//! A planned product with a sparse A: each chunk's rows or segments as a matrix view, and their storage on devices.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::borrowed_matrix::BorrowedMatrix;
+use super::launch::launch;
+use super::matrix::Matrix;
+use super::settings::Settings;
+use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::{Kernels, PreparedKernel};
+use crate::kernel::cuda::CudaKernel;
+use crate::kernel::order::SEGMENT;
+use crate::matrix::{Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::plan::Plan;
+use crate::runtime::job::{Accelerator, BorrowsA, Job, Scaling};
+use crate::work::spmm::{Spmm, Storage};
+use crate::work::{ChunkRows, HeldRows, Kind};
+
+/// A chunk's product on the host, prepared when it is first needed.
+type HostProduct<T> = Mutex<Option<PreparedKernel<T>>>;
+
+/// A matrix and a plan for its products.
+pub struct SpmmJob<'a, T: Kernels> {
+    matrix: Matrix<'a, T>,
+    plan: Plan,
+    settings: Settings,
+    /// For each chunk that is part of a row its segment boundaries; empty for chunks of whole rows.
+    segments: Vec<Vec<u64>>,
+    /// For each chunk its storage in an accelerator's memory; empty without accelerators.
+    storages: Vec<Storage>,
+    /// Whether all values are equal, which some accelerator kernels exploit.
+    uniform: bool,
+    products: Vec<HostProduct<T>>,
+}
+
+impl<'a, T: Kernels> SpmmJob<'a, T> {
+    /// The product of `matrix` according to `plan`, which must have been made for it. Laid out in the rayon pool of the caller.
+    pub fn new(matrix: Matrix<'a, T>, plan: Plan, settings: Settings) -> Result<Self> {
+        let view = matrix.view();
+        let work = Spmm::new(&view, plan.k as usize)?;
+        plan.check_fits(&work.fingerprint(), plan.k, T::DTYPE)?;
+        let boundaries = |rows: &ChunkRows| match *rows {
+            ChunkRows::Rows { .. } => Vec::new(),
+            ChunkRows::Segments { .. } => {
+                let entries = work.entries(rows);
+                let end = entries.end;
+                entries.step_by(SEGMENT).chain(std::iter::once(end)).collect()
+            }
+        };
+        let segments = plan.chunks.iter().map(|chunk| boundaries(&chunk.rows)).collect();
+        let with_devices = plan.devices.len() > 1;
+        let uniform = with_devices && view.has_equal_values();
+        let products = plan.chunks.iter().map(|_| Mutex::new(None)).collect();
+        let mut job = Self { matrix, plan, settings, segments, storages: Vec::new(), uniform, products };
+        if with_devices {
+            let chunks = (0..job.plan.chunks.len()).into_par_iter();
+            job.storages = chunks.map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
+        }
+        Ok(job)
+    }
+
+    fn lay_out(&self, chunk: usize) -> Result<Storage> {
+        let planned = self.chunk(chunk)?;
+        let layout = CudaKernel::of(planned.gpu_kernel)?.layout;
+        Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?)
+    }
+
+    /// Whether all values of the matrix are equal.
+    pub fn is_uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// A chunk's storage in an accelerator's memory.
+    pub fn storage(&self, chunk: usize) -> Result<&Storage> {
+        self.storages.get(chunk).ok_or_else(|| missing_chunk(chunk))
+    }
+
+    /// The whole matrix.
+    pub fn matrix(&self) -> CsrView<'_, T> {
+        self.matrix.view()
+    }
+
+    /// The rows, or segments, of a chunk.
+    pub fn rows(&self, chunk: usize) -> Result<CsrView<'_, T>> {
+        match self.chunk(chunk)?.rows {
+            ChunkRows::Rows { begin, end } => Ok(self.matrix().slice_rows(begin..end)),
+            ChunkRows::Segments { .. } => {
+                self.matrix().with_row_pointers(self.segments.get(chunk).ok_or_else(|| missing_chunk(chunk))?)
+            }
+        }
+    }
+
+    /// The reason for the host's choice of kernel for a chunk.
+    pub fn host_reason(&self, chunk: usize) -> Option<String> {
+        let product = self.products.get(chunk)?.lock().ok()?;
+        product.as_ref().map(|product| product.reason().to_string())
+    }
+
+    fn prepared_on_host(&self, chunk: usize) -> Result<PreparedKernel<T>> {
+        let Settings { cpu, memory_limit_bytes, .. } = &self.settings;
+        PreparedKernel::new(self.rows(chunk)?, self.chunk(chunk)?.cpu_kernel, *cpu, *memory_limit_bytes)
+    }
+}
+
+impl<T: Kernels> Job for SpmmJob<'_, T> {
+    type Value = T;
+    type Shared = Csr<T>;
+    type Borrowed = BorrowedMatrix;
+
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn shared(&self) -> Option<Arc<Csr<T>>> {
+        match &self.matrix {
+            Matrix::Shared(matrix) => Some(matrix.clone()),
+            Matrix::Borrowed(_) => None,
+        }
+    }
+
+    fn shared_arrays<'m>(&self, shared: &'m Csr<T>, device: usize) -> Vec<&'m [u8]> {
+        arrays(&self.plan, shared.view(), device)
+    }
+
+    fn borrow<'env>(&'env self, scope: &BorrowScope<'env>) -> Result<BorrowedMatrix> {
+        BorrowedMatrix::new(self, scope)
+    }
+
+    fn gathered_rows(&self, device: usize) -> Result<HeldRows> {
+        let number = device as u32;
+        let chunks = self.plan.chunks.iter().enumerate();
+        let taken = chunks.filter(|(_, chunk)| chunk.home == number || chunk.also.contains(&number));
+        let parts = taken.map(|(chunk, _)| self.rows(chunk)).collect::<Result<Vec<_>>>()?;
+        Ok(HeldRows::gather(self.matrix().cols(), &parts))
+    }
+
+    fn chunk_bytes(&self, chunk: usize) -> Result<u64> {
+        Ok(self.storage(chunk)?.bytes())
+    }
+
+    fn stage(&self, chunk: usize, held: &HeldRows, to: &mut [u8]) -> Result<()> {
+        self.storage(chunk)?.write(self.rows(chunk)?, held, to)
+    }
+
+    fn copies_in_place(&self, chunk: usize, a: &BorrowedMatrix, to: MemoryRange) -> Result<Vec<Transfer>> {
+        let filled = self.storage(chunk)?.arrays.iter().filter(|array| !array.range.is_empty());
+        let copy = filled.map(|array| {
+            let (begin, end) = (to.begin + array.range.start, to.begin + array.range.end);
+            let device = MemoryRange { memory: to.memory, begin, end };
+            Ok(Transfer::whole(a.array(self, chunk, array.name)?, device))
+        });
+        copy.collect()
+    }
+
+    fn launch(
+        &self,
+        chunk: usize,
+        accelerator: &Accelerator,
+        a: MemoryRange,
+        y: MemoryRange,
+        alpha: f64,
+    ) -> Result<Operation<'static>> {
+        launch(self, chunk, accelerator, a, y, alpha)
+    }
+
+    fn prepare_on_host(&self, chunk: usize) -> Result<()> {
+        let product = self.products.get(chunk).ok_or_else(|| missing_chunk(chunk))?;
+        *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.prepared_on_host(chunk)?);
+        Ok(())
+    }
+
+    fn is_serial(&self, chunk: usize) -> bool {
+        let product = self.products.get(chunk).and_then(|product| product.lock().ok());
+        product.is_some_and(|product| product.as_ref().is_some_and(PreparedKernel::is_serial))
+    }
+
+    fn compute(
+        &self,
+        chunk: usize,
+        scaling: Scaling,
+        x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
+        let product = self.products.get(chunk).ok_or_else(none)?;
+        let mut product = product.lock().unwrap_or_else(PoisonError::into_inner);
+        if product.is_none() {
+            // The chunk was planned for another device.
+            *product = Some(self.prepared_on_host(chunk)?);
+        }
+        let product = product.as_mut().ok_or_else(none)?;
+        product.run_scaled(self.rows(chunk)?, scaling.alpha, x, scaling.beta, y)
+    }
+}
+
+impl<'m, 'a: 'm, T: Kernels> BorrowsA<'m> for SpmmJob<'a, T> {
+    fn borrowed_arrays(&self, device: usize) -> Vec<&'m [u8]> {
+        match self.matrix {
+            Matrix::Borrowed(view) => arrays(&self.plan, view, device),
+            Matrix::Shared(_) => Vec::new(),
+        }
+    }
+}
+
+/// The parts of A's arrays that contain the chunks of device number `index`.
+fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
+    let number = index as u32;
+    let own = plan.chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
+    let rows = own.map(|chunk| match chunk.rows {
+        ChunkRows::Rows { begin, end } => (begin, end),
+        ChunkRows::Segments { row, .. } => (row, row + 1),
+    });
+    let Some((begin, end)) = rows.reduce(|all, rows| (all.0.min(rows.0), all.1.max(rows.1))) else {
+        return Vec::new();
+    };
+    let pointers = matrix.row_pointers().get(begin..=end).unwrap_or_default();
+    let (Some(&first), Some(&last)) = (pointers.first(), pointers.last()) else { return Vec::new() };
+    let entries = first as usize..last as usize;
+    let columns = matrix.columns().get(entries.clone()).unwrap_or_default();
+    let values = matrix.values().get(entries).unwrap_or_default();
+    let arrays: [&[u8]; 3] =
+        [bytemuck::cast_slice(pointers), bytemuck::cast_slice(columns), bytemuck::cast_slice(values)];
+    arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()
+}
+
+fn missing_chunk(chunk: usize) -> Error {
+    Error::Internal(format!("the plan has no chunk {chunk}"))
+}

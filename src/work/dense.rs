@@ -1,0 +1,183 @@
+//! What kinds of work with a dense A have in common: rows of equal weight, and the choice among a few kernels.
+
+use std::ops::Range;
+
+use super::facts::Facts;
+use super::kind::{Forms, KernelRequest};
+use super::pitch::{XOrder, pitch_bytes};
+use super::rows::{ChunkRows, Position, PositionRange};
+use crate::cost::{Candidate, Choice, Form, Profile};
+use crate::error::{Error, Result};
+use crate::kernel::{KernelId, KindOfWork, Order, Processor};
+use crate::matrix::Dtype;
+
+/// Units of equal weight, between which a chunk may begin: the rows of Y, or the segments of its only row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Units {
+    /// Their number.
+    pub count: usize,
+    /// Whether they are segments of one row.
+    pub are_segments: bool,
+    /// The weight of each, in bytes accessed.
+    pub weight: u128,
+}
+
+impl Units {
+    /// Units before a position.
+    fn before(&self, position: Position) -> usize {
+        match self.are_segments {
+            true if position.row > 0 => self.count,
+            true => position.segment.min(self.count),
+            false => position.row.min(self.count),
+        }
+    }
+
+    /// Weight of the units before a position.
+    pub fn weight_before(&self, position: Position) -> u128 {
+        self.before(position) as u128 * self.weight
+    }
+
+    /// The position with a weight of about `weight` before it.
+    pub fn position_at(&self, weight: u128) -> Position {
+        let unit = (weight / self.weight.max(1)).min(self.count as u128) as usize;
+        match self.are_segments {
+            true if unit < self.count => Position { row: 0, segment: unit },
+            true => Position::of_row(1),
+            false => Position::of_row(unit),
+        }
+    }
+
+    /// A piece of some units.
+    pub fn piece(&self, units: Range<usize>) -> ChunkRows {
+        match self.are_segments {
+            true => ChunkRows::Segments { row: 0, begin: units.start, end: units.end },
+            false => ChunkRows::Rows { begin: units.start, end: units.end },
+        }
+    }
+
+    /// The units of a piece.
+    pub fn of(&self, piece: &ChunkRows) -> Range<usize> {
+        let (begin, end) = match *piece {
+            ChunkRows::Rows { begin, end } if self.are_segments => (begin * self.count, end * self.count),
+            ChunkRows::Rows { begin, end } | ChunkRows::Segments { begin, end, .. } => (begin, end),
+        };
+        begin.min(self.count)..end.min(self.count)
+    }
+
+    /// Divides a range into `pieces` pieces, or fewer if there are fewer units.
+    pub fn split(&self, span: PositionRange, pieces: usize) -> Vec<ChunkRows> {
+        let (begin, end) = (self.before(span.begin), self.before(span.end));
+        let units = end.saturating_sub(begin);
+        let pieces = pieces.max(1).min(units);
+        let at = |piece: usize| begin + (units as u128 * piece as u128 / pieces as u128) as usize;
+        (0..pieces).map(|piece| self.piece(at(piece)..at(piece + 1))).collect()
+    }
+}
+
+/// Bytes of `rows` rows of a dense matrix on a device: its rows have the pitch of X and Y.
+pub(super) fn device_bytes(rows: u64, columns: u64, dtype: Dtype) -> u64 {
+    rows.saturating_mul(pitch_bytes(columns.saturating_mul(dtype.bytes() as u64)))
+}
+
+/// The forms of a kind of work that a request allows, of the kernels that a planner chooses among.
+pub(super) fn forms(
+    work: KindOfWork,
+    request: &KernelRequest,
+    (cpu, gpu): (&[KernelId], &[KernelId]),
+) -> Result<Forms> {
+    if let Some(format) = request.format.filter(|format| *format != crate::kernel::Format::Dense) {
+        let name = format.name();
+        return Err(Error::Usage(format!("the matrix is dense, not {name}; leave out --format")));
+    }
+    let allowed = |kernel: &&KernelId| {
+        let is_installed = **kernel != KernelId::Cublas || request.cublas;
+        is_installed && (!request.reproducible || kernel.info().order == Order::Canonical)
+    };
+    let candidates = |kernels: &[KernelId]| -> Vec<Candidate> {
+        let form =
+            |kernel: &KernelId| Candidate { form: Form::cpu(*kernel), shape: None, nearest_shape: None };
+        kernels.iter().filter(allowed).map(form).collect()
+    };
+    let is_requested = request.kernel.is_some();
+    let mut forms = Forms { cpu: candidates(cpu), gpu: candidates(gpu), x_order: XOrder::Rows, is_requested };
+    let Some(kernel) = request.kernel else { return Ok(forms) };
+    let info = kernel.info();
+    if info.work != work || request.variant.is_some_and(|variant| variant != Form::cpu(kernel).variant) {
+        let command = work.command();
+        return Err(Error::Usage(format!(
+            "kernel {} cannot be used here; `rowloom {command} --help` lists the kernels",
+            info.name
+        )));
+    }
+    if request.reproducible && info.order != Order::Canonical {
+        return Err(Error::Usage(format!(
+            "the order of additions of kernel {} is not canonical; leave out --kernel or --reproducible",
+            info.name
+        )));
+    }
+    if kernel == KernelId::Cublas && request.has_gpu && !request.cublas {
+        return Err(Error::Usage("kernel cublas needs the library cuBLAS, which was not found".into()));
+    }
+    match info.runs_on {
+        Processor::Gpu if !request.has_gpu => {
+            return Err(Error::Usage(format!(
+                "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
+                info.name
+            )));
+        }
+        Processor::Cpu if !request.has_cpu => {
+            return Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)));
+        }
+        Processor::Gpu => forms.gpu = candidates(&[kernel]),
+        Processor::Cpu => forms.cpu = candidates(&[kernel]),
+    }
+    Ok(forms)
+}
+
+/// The fastest form for rows with these facts; the first of equally fast ones.
+pub(super) fn choose(device: &Profile, facts: &Facts, forms: &Forms, k: u64, dtype: Dtype) -> Result<Choice> {
+    let timed = forms
+        .of(device.processor)
+        .iter()
+        .map(|candidate| (candidate.form, facts.kernel_s(device, &candidate.form, k, dtype)));
+    let fastest = timed.reduce(|best, other| if other.1 < best.1 { other } else { best });
+    let (form, predicted_s) =
+        fastest.ok_or_else(|| Error::Internal("there is no kernel to choose from".into()))?;
+    Ok(Choice { form, predicted_s, reason: form.kernel.info().summary.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_cover_all_units_once(
+            count in 0usize..500,
+            pieces in 0usize..60,
+            are_segments: bool,
+            weight in 0u128..100,
+        ) {
+            let units = Units { count, are_segments, weight };
+            let all = PositionRange {
+                begin: Position::of_row(0),
+                end: Position::of_row(if are_segments { 1 } else { count }),
+            };
+            let split = units.split(all, pieces);
+            prop_assert_eq!(split.len(), pieces.max(1).min(count));
+            let mut next = 0;
+            for piece in &split {
+                let own = units.of(piece);
+                prop_assert!(own.start == next && own.end > next);
+                next = own.end;
+            }
+            prop_assert_eq!(next, count);
+            prop_assert_eq!(units.weight_before(all.end), count as u128 * weight);
+            for unit in 0..=count {
+                let position = units.position_at(unit as u128 * weight.max(1));
+                prop_assert_eq!(units.before(position), unit);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Dense products C = alpha A B + beta C. In the vocabulary of kinds of work, X is B and Y is C: every row of C needs all of B.
+
+mod cost;
+
+use std::ops::Range;
+
+pub(super) use cost::kernel_s;
+
+use super::dense::{self, Units, device_bytes};
+use super::{
+    ChunkRows, Facts, Fingerprint, Footprint, Forms, KernelRequest, Kind, Layouts, Output, Position,
+    PositionRange, SharedBytes, UniformRows, Work, XChoice, XOrder,
+};
+use crate::cost::{Choice, Form, Profile};
+use crate::error::{Error, Result};
+use crate::kernel::{KernelId, KindOfWork, Processor};
+use crate::matrix::Dtype;
+
+/// The kernels that a planner chooses among. Others are chosen by name only.
+const CPU: &[KernelId] = &[KernelId::CpuGemm, KernelId::CpuGemmRows];
+const GPU: &[KernelId] = &[KernelId::Cublas, KernelId::GemmBlocked];
+
+/// A dense product as a planner sees it: its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gemm {
+    /// Rows of A and C.
+    pub rows: usize,
+    /// Columns of A, which are the rows of B.
+    pub depth: usize,
+    /// Columns of B and C.
+    pub columns: usize,
+    /// Value type.
+    pub dtype: Dtype,
+    /// Whether the old C is read.
+    pub updated: bool,
+}
+
+impl From<Gemm> for Work<'static> {
+    fn from(product: Gemm) -> Self {
+        Self::new(product)
+    }
+}
+
+impl Gemm {
+    fn units(&self) -> Units {
+        let weight = ((self.depth + self.columns) * self.dtype.bytes()) as u128;
+        Units { count: self.rows, are_segments: false, weight }
+    }
+
+    fn facts_of(&self, piece: &ChunkRows) -> Facts {
+        let entries = self.piece_entries(piece);
+        let (rows, a_bytes) = (piece.slice_rows() as u64, self.piece_bytes(piece));
+        Facts::Uniform(UniformRows { rows, entries, a_bytes, x_bytes: self.x_bytes() })
+    }
+
+    fn x_choice(&self, order: XOrder) -> XChoice {
+        XChoice::whole(self, order, "all of B: every row of C needs it")
+    }
+}
+
+impl Kind for Gemm {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn x_rows(&self) -> usize {
+        self.depth
+    }
+
+    fn k(&self) -> usize {
+        self.columns
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn output(&self) -> Output {
+        Output { updated: self.updated, ..Output::default() }
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint {
+            kind: KindOfWork::Gemm.name().into(),
+            rows: self.rows as u64,
+            cols: self.depth as u64,
+            entries: self.rows as u64 * self.depth as u64,
+            hash: "dense".into(),
+        }
+    }
+
+    fn remembering(&self) -> Work<'_> {
+        Work::new(*self)
+    }
+
+    fn row_segments(&self, _row: usize) -> usize {
+        1
+    }
+
+    fn weight_before(&self, position: Position) -> u128 {
+        self.units().weight_before(position)
+    }
+
+    fn position_at(&self, weight: u128, _grain: u128) -> Position {
+        self.units().position_at(weight)
+    }
+
+    fn split(&self, span: PositionRange, pieces: usize) -> Vec<ChunkRows> {
+        self.units().split(span, pieces)
+    }
+
+    fn facts(&self, pieces: &[ChunkRows]) -> Vec<Facts> {
+        pieces.iter().map(|piece| self.facts_of(piece)).collect()
+    }
+
+    fn all_facts(&self) -> Facts {
+        self.facts_of(&ChunkRows::Rows { begin: 0, end: self.rows })
+    }
+
+    fn piece_entries(&self, piece: &ChunkRows) -> u64 {
+        piece.slice_rows() as u64 * self.depth as u64
+    }
+
+    fn a_bytes(&self) -> u64 {
+        self.rows as u64 * self.depth as u64 * self.dtype.bytes() as u64
+    }
+
+    fn piece_bytes(&self, piece: &ChunkRows) -> u64 {
+        self.piece_entries(piece) * self.dtype.bytes() as u64
+    }
+
+    fn x_part(&self, order: XOrder, _pieces: &[ChunkRows], _facts: &[Facts]) -> XChoice {
+        self.x_choice(order)
+    }
+
+    fn x_in_place(&self, order: XOrder, _pieces: &[ChunkRows]) -> XChoice {
+        self.x_choice(order)
+    }
+
+    fn x_by_share(&self, _samples: &[Facts], _devices: usize) -> SharedBytes {
+        SharedBytes { fixed: self.x_bytes(), shared: 0 }
+    }
+
+    fn x_spans(&self, pieces: &[ChunkRows]) -> Vec<Range<usize>> {
+        vec![0..self.depth; pieces.len()]
+    }
+
+    fn x_list(&self, _pieces: &[ChunkRows]) -> Vec<u32> {
+        (0..self.depth as u32).collect()
+    }
+
+    /// None: every row needs all of B.
+    fn interior(&self, rows: Range<usize>) -> Range<usize> {
+        rows.start..rows.start
+    }
+
+    fn kernels(&self, processor: Processor) -> &'static [KernelId] {
+        match processor {
+            Processor::Cpu => CPU,
+            Processor::Gpu => GPU,
+        }
+    }
+
+    fn gains_from_layouts(&self) -> bool {
+        false
+    }
+
+    fn forms(&self, request: &KernelRequest, _layouts: Layouts) -> Result<Forms> {
+        dense::forms(KindOfWork::Gemm, request, (CPU, GPU))
+    }
+
+    fn choose(&self, device: &Profile, _piece: &ChunkRows, facts: &Facts, forms: &Forms) -> Result<Choice> {
+        dense::choose(device, facts, forms, self.columns as u64, self.dtype)
+    }
+
+    fn footprint(&self, piece: &ChunkRows, _form: &Form, _facts: &Facts) -> Result<Footprint> {
+        let slot_bytes = device_bytes(piece.slice_rows() as u64, self.depth as u64, self.dtype);
+        Ok(Footprint { slot_bytes, scratch_bytes: 0 })
+    }
+
+    fn checked_footprint(&self, piece: &ChunkRows, form: &Form, facts: &Facts) -> Result<Footprint> {
+        if *facts != self.facts_of(piece) {
+            return Err(Error::Internal("a chunk has facts about other rows".into()));
+        }
+        self.footprint(piece, form, facts)
+    }
+}
