@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
 
-use super::args::{CalibrateArguments, PlanningArguments};
+use super::args::{CalibrateArguments, ExecutionArguments};
 use super::console::{Console, check_target};
 use super::no_effect;
-use super::planning::{options, runtime};
+use super::planning::{execution_options, runtime};
 use super::report::{Report, machine_report};
 use super::reported_cases::{self, Names};
 use super::session::Session;
@@ -36,7 +36,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         return fit_to_reports(arguments, &output, &session, console);
     }
     let planning =
-        PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
+        ExecutionArguments { model: "none".into(), ..ExecutionArguments::of(arguments.devices.clone()) };
     let runtime = runtime(&planning, &session, Clock::start())?;
     session.interrupt.defer();
     let start = Instant::now();
@@ -111,11 +111,11 @@ fn fit_to_reports(
     }
     let mut names = Names::default();
     let planning =
-        PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
+        ExecutionArguments { model: "none".into(), ..ExecutionArguments::of(arguments.devices.clone()) };
     let mut model = existing_model(output, console)?;
     let (mut fitted, mut references) = (Vec::new(), Vec::new());
     let runtime = runtime(&planning, session, Clock::start())?;
-    for spec in runtime.resolve(&options(&planning, 1)?)?.devices {
+    for spec in runtime.resolve(&execution_options(&planning, 1))?.devices {
         let of_cpu = spec.profile.processor == Processor::Cpu;
         let mut samples = Vec::new();
         for case in cases.iter().filter(|case| (case.device == "cpu") == of_cpu) {

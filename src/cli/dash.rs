@@ -12,10 +12,11 @@ pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == DASH
 }
 
-/// Whether the data of a command, a matrix or Y, goes to standard output.
+/// Whether the data of a command, a matrix, Y or C, goes to standard output.
 pub fn data_on_standard_output(command: &Command) -> bool {
     let path = match command {
         Command::Run(arguments) => arguments.output.as_deref(),
+        Command::Gemm(arguments) => arguments.output.as_deref(),
         Command::Convert(arguments) => arguments.output.as_deref(),
         Command::Generate(arguments) => Some(arguments.output.as_path()),
         _ => None,

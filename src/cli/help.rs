@@ -1,7 +1,7 @@
 //! Text behind the flags in help: examples, and tables of the kernels and generators.
 
 use crate::kernel::{KindOfWork, kernels_for};
-use crate::matrix::generate::KINDS;
+use crate::matrix::generate::{DENSE_KINDS, KINDS, Kind};
 
 /// Columns of the tables below; clap would wrap longer lines without an indent.
 const COLUMNS: usize = 78;
@@ -38,6 +38,41 @@ Examples:
 
 Ctrl-C stops after the current product and still writes the report; a second
 Ctrl-C stops at once.";
+
+/// Behind `rowloom gemm -h`.
+pub const GEMM_SHORT: &str = "\
+Examples:
+  rowloom gemm a.npy b.npy --output c.npy --verify
+  rowloom gemm gen:dense,rows=2000,cols=500 gen:dense,rows=500,cols=800
+
+`rowloom gemm --help` shows all flags, kernels and generated matrices.";
+
+const GEMM_EXAMPLES: &str = "\
+Examples:
+  rowloom gemm a.npy b.npy --output c.npy --verify
+  rowloom gemm a.npy b.npy --c c.npy --alpha 2 --beta -1 --output new.npy
+  rowloom gemm gen:dense,rows=2000,cols=500 gen:dense,rows=500,cols=800 \\
+    --devices cpu,cuda:0 --kernel gemm_tiled_t32 --trace trace.json
+
+--verify compares whole rows of C: all of them for small matrices, else rows
+at equal distances.";
+
+/// Behind `rowloom colmean -h`.
+pub const COLMEAN_SHORT: &str = "\
+Examples:
+  rowloom colmean recording.txt --output means.csv --plot means.svg
+  rowloom colmean recording.txt --samples 82 --channel 0-3 --window 20:60
+
+`rowloom colmean --help` shows all flags, kernels and generated matrices.";
+
+const COLMEAN_EXAMPLES: &str = "\
+Examples:
+  rowloom colmean recording.txt --output means.csv --plot means.svg
+  rowloom colmean recording.txt --samples 82 --channel 0-3 --window 20:60 \\
+    --statistics mean,variance --output window.npy
+  rowloom colmean gen:recording,rows=358 --samples 82 --plot waves.svg
+
+All columns are computed; --channel and --window choose what is reported.";
 
 /// Behind `rowloom plan -h`.
 pub const PLAN: &str = "\
@@ -146,11 +181,35 @@ Examples:
 
 /// Behind `rowloom run --help`: the kernels and examples.
 pub fn run() -> String {
+    format!("{}\n{RUN_EXAMPLES}", kernels(KindOfWork::Spmm))
+}
+
+/// Behind `rowloom gemm --help`: the kernels, generated matrices and examples.
+pub fn gemm() -> String {
+    format!("{}\n{}\n{GEMM_EXAMPLES}", kernels(KindOfWork::Gemm), generators(DENSE_KINDS))
+}
+
+/// Behind `rowloom colmean --help`: the same.
+pub fn colmean() -> String {
+    format!("{}\n{}\n{COLMEAN_EXAMPLES}", kernels(KindOfWork::Colmean), generators(DENSE_KINDS))
+}
+
+/// The kernels of a kind of work.
+fn kernels(work: KindOfWork) -> String {
     let mut text = String::from("Kernels:\n");
-    for kernel in kernels_for(KindOfWork::Spmm) {
+    for kernel in kernels_for(work) {
         text += &entry(kernel.name, kernel.summary);
     }
-    format!("{text}\n{RUN_EXAMPLES}")
+    text
+}
+
+/// Kinds of generated matrices with their keys.
+fn generators(kinds: &[Kind]) -> String {
+    let mut text = String::from("Kinds; keys in [brackets] are optional:\n");
+    for kind in kinds {
+        text += &entry(&kind.usage(), kind.about);
+    }
+    text
 }
 
 /// Behind `rowloom bench --help`: the method and examples.
@@ -169,11 +228,7 @@ pub fn generate_short() -> String {
 
 /// Behind `rowloom generate --help`: the kinds with their keys.
 pub fn generate() -> String {
-    let mut text = String::from("Kinds; keys in [brackets] are optional:\n");
-    for kind in KINDS {
-        text += &entry(&kind.usage(), kind.about);
-    }
-    format!("{text}\n{GENERATE_EXAMPLES}")
+    format!("{}\n{GENERATE_EXAMPLES}", generators(KINDS))
 }
 
 /// A name and, on the next lines, what it is.

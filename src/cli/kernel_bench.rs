@@ -1,6 +1,6 @@
 //! Measures single kernels on one matrix: the loop that `bench` and `study` share.
 
-use super::args::PlanningArguments;
+use super::args::ExecutionArguments;
 use super::console::Console;
 use super::options::{Devices, XSource};
 use super::planning::runtime;
@@ -29,7 +29,7 @@ pub const PEERS: [&str; 3] = ["cusparse", "mkl", "scipy"];
 
 /// Opens the named devices. `model` is as `--model` takes it.
 pub(super) fn open_devices(devices: &Devices, model: &str, session: &Session) -> Result<Vec<BenchDevice>> {
-    let planning = PlanningArguments { model: model.into(), ..PlanningArguments::of(devices.clone()) };
+    let planning = ExecutionArguments { model: model.into(), ..ExecutionArguments::of(devices.clone()) };
     BenchDevice::open_all(&runtime(&planning, session, Clock::start())?)
 }
 

@@ -6,16 +6,21 @@ mod bench;
 mod bench_report;
 mod bench_table;
 mod calibrate;
+mod colmean;
+mod colmean_output;
 mod completions;
 mod console;
 mod convert;
 mod convert_check;
 mod dash;
 mod demo;
+mod dense_input;
+mod dense_run;
 mod described;
 mod devices;
 mod fetch;
 mod files;
+mod gemm;
 mod generate;
 mod help;
 mod inspect;
@@ -33,6 +38,7 @@ mod plan_table;
 mod planning;
 mod reasons;
 mod recording;
+mod repeat;
 mod report;
 mod reported_cases;
 mod run;
@@ -43,11 +49,13 @@ mod standard_input;
 mod study;
 mod study_check;
 mod study_conversion;
+mod study_dense;
 mod study_estimate;
 mod study_kernels;
 mod study_output;
 mod study_run;
 mod study_solver;
+mod subject;
 mod table;
 mod trace;
 mod transfers;
@@ -111,6 +119,8 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     console.check_json_target()?;
     match command {
         Command::Run(arguments) => run::run(arguments, console),
+        Command::Gemm(arguments) => gemm::run(arguments, console),
+        Command::Colmean(arguments) => colmean::run(arguments, console),
         Command::Plan(arguments) => plan::run(arguments, console),
         Command::Bench(arguments) => bench::run(arguments, console),
         Command::Calibrate(arguments) => calibrate::run(arguments, console),

@@ -83,6 +83,17 @@ pub fn of_run(arguments: &RunArguments, devices: DeviceKinds) -> Vec<String> {
     notes(&arguments.common, &rules)
 }
 
+/// Notes on the flags of `gemm` and `colmean`, which read or generate matrices.
+pub fn of_dense(common: &CommonArguments, devices: DeviceKinds, reads: bool, generates: bool) -> Vec<String> {
+    let mut rules = planning(devices, false);
+    rules.extend([
+        ("warmup", devices.simulated, "simulated times do not vary"),
+        ("seed", !generates, "no matrix is generated"),
+        ("finite", !reads, "no matrix is read from a file"),
+    ]);
+    notes(common, &rules)
+}
+
 /// Notes on the flags of `plan`.
 pub fn of_plan(arguments: &PlanArguments, devices: DeviceKinds) -> Vec<String> {
     let mut rules = planning(devices, false);

@@ -1,7 +1,10 @@
-//! The values of the flags of `run` and `plan`.
+//! The values of flags.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 pub use crate::runtime::{DeviceWord, Devices};
 
@@ -85,9 +88,138 @@ impl From<OsString> for XSource {
     }
 }
 
+/// Channels, as ranges in the order that was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection(Vec<RangeInclusive<u64>>);
+
+impl Selection {
+    /// The numbers of `0,3,8-11`.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let wrong = || format!("'{text}' is no list of numbers and ranges such as 0,3,8-11");
+        let number = |word: &str| word.trim().parse::<u64>().map_err(|_| wrong());
+        let range = |word: &str| match word.split_once('-') {
+            Some((first, last)) => match (number(first)?, number(last)?) {
+                (first, last) if first <= last => Ok(first..=last),
+                _ => Err(wrong()),
+            },
+            None => number(word).map(|only| only..=only),
+        };
+        text.split(',').map(range).collect::<std::result::Result<_, _>>().map(Self)
+    }
+
+    /// The numbers, each once, ascending; an error names the first that is not below `count`.
+    pub fn numbers(&self, count: u64) -> std::result::Result<Vec<u64>, u64> {
+        let beyond = self.0.iter().find(|range| *range.end() >= count);
+        if let Some(range) = beyond {
+            return Err((*range.start()).max(count));
+        }
+        let mut numbers: Vec<u64> = self.0.iter().cloned().flatten().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers)
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |range: &RangeInclusive<u64>| match (range.start(), range.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        };
+        f.write_str(&self.0.iter().map(word).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Samples from one up to, but not including, another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The first sample.
+    pub begin: u64,
+    /// One past the last sample; the end of the channel without it.
+    pub end: Option<u64>,
+}
+
+impl Window {
+    /// The samples of `20:60`, `20:` or `:60`.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let wrong = || format!("'{text}' is no window such as 20:60, whose end is after its begin");
+        let (begin, end) = text.split_once(':').ok_or_else(wrong)?;
+        let number = |word: &str| match word.trim() {
+            "" => Ok(None),
+            word => word.parse::<u64>().map(Some).map_err(|_| wrong()),
+        };
+        let (begin, end) = (number(begin)?.unwrap_or(0), number(end)?);
+        if end.is_some_and(|end| end <= begin) { Err(wrong()) } else { Ok(Self { begin, end }) }
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.begin, self.end.map(|end| end.to_string()).unwrap_or_default())
+    }
+}
+
+/// A statistic of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// The sum divided by the number of rows.
+    Mean,
+    /// The sum.
+    Sum,
+    /// The squared deviations from the mean divided by the number of rows less one.
+    Variance,
+}
+
+impl Statistic {
+    /// All statistics.
+    pub const ALL: [Self; 3] = [Self::Mean, Self::Sum, Self::Variance];
+
+    /// The name for `--statistics`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Sum => "sum",
+            Self::Variance => "variance",
+        }
+    }
+}
+
+impl FromStr for Statistic {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        Self::ALL.into_iter().find(|statistic| statistic.name() == name).ok_or_else(|| name.to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_are_numbers_and_ranges_each_once() {
+        let numbers = |text: &str, count| Selection::parse(text).unwrap().numbers(count);
+        assert_eq!(numbers("8-10,0,3,9", 64), Ok(vec![0, 3, 8, 9, 10]));
+        assert_eq!(numbers("0,60-80", 64), Err(64));
+        assert_eq!(numbers("99", 64), Err(99));
+        // No list of that length is made.
+        assert_eq!(numbers("0-18446744073709551615", 64), Err(64));
+        assert_eq!(Selection::parse("8-10,0").unwrap().to_string(), "8-10,0");
+        for nonsense in ["", ",", "1,", "a", "3-1", "-1", "1.5", "1-2-3"] {
+            assert!(Selection::parse(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_an_end_after_its_begin() {
+        assert_eq!(Window::parse("20:60"), Ok(Window { begin: 20, end: Some(60) }));
+        assert_eq!(Window::parse(":"), Ok(Window { begin: 0, end: None }));
+        assert_eq!(Window::parse("20:").unwrap().to_string(), "20:");
+        for nonsense in ["", "20", "60:20", "5:5", "a:b", "-1:4", "1:2:3"] {
+            assert!(Window::parse(nonsense).is_err(), "{nonsense}");
+        }
+    }
 
     #[test]
     fn bytes_have_units() {

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::args::{Command, InspectArguments};
+use super::args::{ColmeanArguments, Command, InspectArguments};
 use super::dash::{data_on_standard_output, is_dash};
 use super::options::XSource;
 use super::overwrite::{self, Output};
@@ -50,15 +50,19 @@ pub fn check(command: &Command) -> Result<()> {
     check_picture(command)
 }
 
-/// An error where `--spy` names a file that picture viewers would not take for SVG.
+/// An error where `--spy` or `--plot` names a file that picture viewers would not take for SVG.
 fn check_picture(command: &Command) -> Result<()> {
-    let Command::Inspect(InspectArguments { spy: Some(path), .. }) = command else { return Ok(()) };
+    let (flag, path) = match command {
+        Command::Inspect(InspectArguments { spy: Some(path), .. }) => ("--spy", path),
+        Command::Colmean(ColmeanArguments { plot: Some(path), .. }) => ("--plot", path),
+        _ => return Ok(()),
+    };
     let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
     // A pipe or device has no ending.
     if is_svg || resolved(path).is_none() {
         return Ok(());
     }
-    Err(Error::Usage(format!("--spy writes SVG: {} must end in .svg", path.display())))
+    Err(Error::Usage(format!("{flag} writes SVG: {} must end in .svg", path.display())))
 }
 
 fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Written]) -> Result<()> {
@@ -71,9 +75,9 @@ fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Writ
         return refuse("'-' and --json both write to standard output; write --json=FILE".into());
     }
     match outputs.iter().find(|written| is_dash(&written.path)) {
-        Some(Written { flag, .. }) if !data => {
-            refuse(format!("{flag} needs a file: '-' is for --output of run and OUT of convert and generate"))
-        }
+        Some(Written { flag, .. }) if !data => refuse(format!(
+            "{flag} needs a file: '-' is for --output of run and gemm and OUT of convert and generate"
+        )),
         _ => Ok(()),
     }
 }
@@ -101,6 +105,14 @@ fn matrix(typed: &OsStr) -> Option<PathBuf> {
 
 fn inputs(command: &Command) -> Vec<PathBuf> {
     match command {
+        Command::Gemm(arguments) => {
+            let matrices = [Some(&arguments.a), Some(&arguments.b), arguments.c.as_ref()];
+            let files = matrices.into_iter().flatten().filter_map(|typed| matrix(typed));
+            files.chain(arguments.plan.clone()).collect()
+        }
+        Command::Colmean(arguments) => {
+            matrix(&arguments.table).into_iter().chain(arguments.plan.clone()).collect()
+        }
         Command::Run(arguments) => {
             let x = match &arguments.x {
                 XSource::File(path) => Some(path.clone()),
@@ -132,7 +144,21 @@ fn outputs(command: &Command) -> Vec<Written> {
     match command {
         Command::Run(arguments) => {
             all.extend(written("--output", arguments.output.as_ref(), Output::Array));
-            all.extend(written("--trace", arguments.trace.as_ref(), Output::Trace));
+            all.extend(written("--trace", arguments.repeated.trace.as_ref(), Output::Trace));
+        }
+        Command::Gemm(arguments) => {
+            all.extend(written("--output", arguments.output.as_ref(), Output::Array));
+            all.extend(written("--save", arguments.save.as_ref(), Output::Plan));
+            all.extend(written("--trace", arguments.repeated.trace.as_ref(), Output::Trace));
+        }
+        Command::Colmean(arguments) => {
+            let is_csv = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "csv");
+            let output = arguments.output.as_ref();
+            let kind = if output.as_ref().is_some_and(is_csv) { Output::Csv } else { Output::Array };
+            all.extend(written("--output", output, kind));
+            all.extend(written("--plot", arguments.plot.as_ref(), Output::Svg));
+            all.extend(written("--save", arguments.save.as_ref(), Output::Plan));
+            all.extend(written("--trace", arguments.repeated.trace.as_ref(), Output::Trace));
         }
         Command::Plan(arguments) => all.extend(written("--save", arguments.save.as_ref(), Output::Plan)),
         Command::Bench(arguments) => {

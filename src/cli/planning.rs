@@ -1,6 +1,6 @@
 //! The flags of `plan`, `run` and `study` in the words of the runtime: devices, options of a product, and the request for its plan.
 
-use super::args::PlanningArguments;
+use super::args::{ExecutionArguments, PlanningArguments};
 use super::console::Console;
 use super::no_effect::DeviceKinds;
 use super::options::{DeviceWord, Devices, FormatChoice};
@@ -27,7 +27,7 @@ pub struct Requested<'a> {
 }
 
 /// The runtime on the devices of the flags, with the threads of the session.
-pub fn runtime(arguments: &PlanningArguments, session: &Session, clock: Clock) -> Result<Runtime> {
+pub fn runtime(arguments: &ExecutionArguments, session: &Session, clock: Clock) -> Result<Runtime> {
     Runtime::builder()
         .devices(arguments.devices.name())
         .model(&arguments.model)
@@ -42,10 +42,6 @@ pub fn runtime(arguments: &PlanningArguments, session: &Session, clock: Clock) -
 pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOptions> {
     let (kernel, variant) = ProductOptions::kernel_named(&arguments.kernel)?;
     Ok(ProductOptions {
-        uses: Some(u64::from(products)),
-        mode: [Mode::Resident, Mode::Oneshot, Mode::Stream]
-            .into_iter()
-            .find(|mode| mode.name() == arguments.mode),
         kernel,
         variant,
         format: match arguments.format {
@@ -54,6 +50,17 @@ pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOp
             FormatChoice::Ell => Some(Format::EllPadded),
             FormatChoice::Sell => Some(Format::Sell),
         },
+        ..execution_options(arguments, products)
+    })
+}
+
+/// The options that all kinds of work have, for work that is done `times` times.
+pub fn execution_options(arguments: &ExecutionArguments, times: u32) -> ProductOptions {
+    ProductOptions {
+        uses: Some(u64::from(times)),
+        mode: [Mode::Resident, Mode::Oneshot, Mode::Stream]
+            .into_iter()
+            .find(|mode| mode.name() == arguments.mode),
         chunks: arguments.chunks.map(|chunks| chunks as usize),
         chunk_bytes: arguments.chunk_bytes,
         cpu_share: arguments.cpu_share,
@@ -66,7 +73,7 @@ pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOp
         reproducible: arguments.reproducible,
         bound: true,
         ..ProductOptions::default()
-    })
+    }
 }
 
 /// The devices of the flags, with `--tune` applied. `console` shows its progress.
@@ -113,7 +120,7 @@ pub fn is_simulated(devices: &Devices) -> bool {
 }
 
 /// Notes on devices that `auto` looked for and that are not there.
-fn notes(arguments: &PlanningArguments, resolved: &Resolved) -> Vec<String> {
+pub fn notes(arguments: &ExecutionArguments, resolved: &Resolved) -> Vec<String> {
     let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
     let mut notes = Vec::new();
     if arguments.devices == Devices::Auto && gpus == 0 {

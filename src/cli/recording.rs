@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::described::add_runs;
+use super::repeat::Phase;
 use super::report::machine_report;
-use super::run::Phase;
 use super::run_report::{Outcome, config};
 use crate::error::Result;
-use crate::matrix::Scalar;
 use crate::trace::{Clock, HostSpans, Trace};
 
 /// A timeline that is being recorded.
@@ -24,7 +23,7 @@ impl Recording {
 
     /// Adds the products of all plans, `last` being the last, and writes the file. A simulated run has virtual times, which begin at zero, so
     /// its file has no spans of the program.
-    pub fn finish<T: Scalar>(self, outcome: &Outcome<'_, T>, before: &[Phase], last: &Phase) -> Result<()> {
+    pub fn finish(self, outcome: &Outcome<'_>, before: &[Phase], last: &Phase) -> Result<()> {
         let (mut trace, mut program) = (Trace::default(), Trace::default());
         self.spans.finish(if outcome.simulated { &mut program } else { &mut trace })?;
         let mut first = 0;

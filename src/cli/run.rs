@@ -1,7 +1,7 @@
 //! `rowloom run`: computes Y = A X, measures it, verifies it with `--verify`, and reports.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,31 +13,25 @@ use super::no_effect::{self, DeviceKinds};
 use super::options::Devices;
 use super::planning;
 use super::recording::Recording;
+use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Repeated, repeat, simulated_s, verdict};
 use super::run_report::{self, Outcome};
 use super::run_simulated;
 use super::session::{MatrixSource, Session, check_intact, features, if_intact};
+use super::subject::Subject;
 use super::x;
 use crate::adapt::{Computation, device_ratios};
 use crate::cost::Refined;
 use crate::device::Description;
 use crate::error::{Error, Place, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::{Verification, verify};
+use crate::kernel::verify;
 use crate::matrix::io::Dense;
 use crate::matrix::{Dtype, Loaded, MultiVector};
 use crate::plan::Plan;
-use crate::runtime::{Computed, Product, ProductOptions, Round, RunReport, Runtime, Simulated};
+use crate::runtime::{Bound, Computed, Product, ProductOptions, Round, RunReport, Runtime};
 use crate::study::Times;
 use crate::trace::Clock;
 use crate::work::Work;
-
-/// Tasks that are kept for a trace, and without one for the description of the median product; of more products the first are kept,
-/// and the last.
-const MAX_TRACED_TASKS: usize = 1 << 20;
-const MAX_DESCRIBED_TASKS: usize = 1 << 16;
-
-/// Largest plan that is simulated in addition to being run.
-const MAX_SIMULATED_CHUNKS: usize = 4096;
 
 /// Multiplies and reports.
 pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
@@ -61,11 +55,12 @@ pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
 fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<()> {
     let planning = &arguments.planning;
     ProductOptions::kernel_named(&planning.kernel)?;
-    arguments.trace.as_deref().map(check_target).transpose()?;
+    arguments.repeated.trace.as_deref().map(check_target).transpose()?;
     let output = arguments.output.as_deref().map(DenseFile::new).transpose()?;
     let saved = arguments.plan.as_deref().map(Plan::load).transpose()?;
     let clock = Clock::start();
-    let recording = arguments.trace.as_deref().map(|path| Recording::start(path, &clock)).transpose()?;
+    let trace = arguments.repeated.trace.as_deref();
+    let recording = trace.map(|path| Recording::start(path, &clock)).transpose()?;
     let session = Session::open(&arguments.matrix_arguments)?;
     let runtime = planning::runtime(planning, &session, clock)?;
     // GPUs that were named are opened while the matrix is read.
@@ -125,12 +120,13 @@ fn multiply<T: Kernels>(
     let mut measured = {
         let _spinner = console.spinner("multiplying");
         let _span = tracing::info_span!("multiply").entered();
-        repeat(&session, console, &mut product, &x, &mut y, arguments, kept_tasks)?
+        session.interrupt.defer();
+        product.bind(&x, &mut y, |bound| repeat(&session, console, bound, &arguments.repeated, kept_tasks))?
     };
     let complete = measured.is_complete;
     let refined = runtime.refined_path();
     refine(product.plan(), product.last_report(), session.pool.threads() as u32, refined.as_deref());
-    let verification = if arguments.verify && complete && !session.interrupt.asked() {
+    let verification = if arguments.repeated.verify && complete && !session.interrupt.asked() {
         let _spinner = console.spinner("verifying");
         Some(session.pool.install(|| verify(matrix, x.view(), y.view()))?)
     } else {
@@ -146,10 +142,10 @@ fn multiply<T: Kernels>(
     let last = measured.phases.pop().ok_or_else(no_product)?;
     let described = describe(&last.plan, &last.descriptions, &last.reports)?;
     let outcome = Outcome {
-        arguments,
+        subject: Subject::product(arguments, &session, source, loaded, k as u64, &arguments.x.name()),
+        repeated: &arguments.repeated,
+        execution: &arguments.planning,
         session: &session,
-        source,
-        loaded,
         load_s,
         plan_s: Some(product.plan_s()),
         prepare_s: product.prepare_s(),
@@ -162,8 +158,9 @@ fn multiply<T: Kernels>(
         faults: product.faults(),
         simulated: false,
         verification: verification.as_ref(),
+        verified_part: None,
         // Rows are packed, and all supported machines are little-endian.
-        y_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
+        result_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
         interrupted: session.interrupt.asked(),
     };
     console.table(&run_report::table(&outcome))?;
@@ -175,7 +172,7 @@ fn multiply<T: Kernels>(
     // The program ends; to close devices and to free their memory first would take longer than many products.
     std::mem::forget((product, runtime));
     session.interrupt.check()?;
-    verdict(verification.as_ref())
+    verdict("Y", verification.as_ref())
 }
 
 /// Builds the product of the flags, or of the saved plan.
@@ -194,7 +191,7 @@ fn build<'a, T: Kernels>(
     let options = ProductOptions {
         schedule: arguments.schedule,
         host_memory_limit_bytes: Some(memory_limit_bytes),
-        ..planning::options(planning, arguments.repeat)?
+        ..planning::options(planning, arguments.repeated.repeat)?
     };
     let builder = runtime.product(matrix).columns(k).options(options).features(features(&loaded.info));
     let (builder, kinds) = match saved {
@@ -222,13 +219,6 @@ fn build<'a, T: Kernels>(
     Ok(product)
 }
 
-/// Seconds of the plan in virtual time, where several devices work together.
-fn simulated_s(plan: &Plan) -> Option<f64> {
-    let together = plan.devices.len() > 1 && plan.chunks.len() <= MAX_SIMULATED_CHUNKS;
-    together
-        .then(|| Simulated::new(plan).and_then(|simulated| simulated.run()).ok().map(|run| run.seconds()))?
-}
-
 /// Learns the ratio of measured to predicted kernel time of each device from the last product. A file that cannot be written is no error.
 fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
     let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
@@ -251,92 +241,32 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
     }
 }
 
-/// The products of one plan.
-pub struct Phase {
-    /// The plan.
-    pub plan: Plan,
-    /// Its devices, the host first.
-    pub descriptions: Vec<Description>,
-    /// The round that brought A to the devices.
-    pub set_up: Option<Round>,
-    /// The reports of measured products, the last one always.
-    pub reports: Vec<RunReport>,
-}
+impl<T: Kernels> Repeated for Bound<'_, '_, T> {
+    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
+        self.apply_until(Some(cancel))
+    }
 
-/// The measured products.
-struct Measured {
-    /// Seconds of each measured product.
-    seconds: Vec<f64>,
-    /// The plans in their order.
-    phases: Vec<Phase>,
-    /// Whether the last product computed all of Y.
-    is_complete: bool,
-}
+    fn plan(&mut self) -> &Plan {
+        self.product().plan()
+    }
 
-/// Runs the warm-up and the measured products, until a signal comes. Keeps reports of up to `kept_tasks` tasks, and the last one.
-fn repeat<T: Kernels>(
-    session: &Session,
-    console: &Console,
-    product: &mut Product<'_, T>,
-    x: &MultiVector<T>,
-    y: &mut MultiVector<T>,
-    arguments: &RunArguments,
-    kept_tasks: usize,
-) -> Result<Measured> {
-    session.interrupt.defer();
-    let (warmup, repeats) = (u64::from(arguments.warmup), u64::from(arguments.repeat));
-    let mut measured = Measured { seconds: Vec::new(), phases: Vec::new(), is_complete: false };
-    let (mut free_tasks, mut changes) = (kept_tasks, None);
-    let cancel = session.interrupt.flag();
-    product.bind(x, y, |bound| {
-        for run in 0..warmup + repeats {
-            if cancel.load(Ordering::SeqCst) {
-                break;
-            }
-            bound.apply_until(Some(cancel))?;
-            let product = bound.product();
-            product.take_notes().iter().for_each(|note| console.note(note));
-            if changes != Some(product.changes()) {
-                changes = Some(product.changes());
-                let (plan, descriptions) = (product.plan().clone(), product.descriptions());
-                let set_up = product.take_set_up();
-                measured.phases.push(Phase { plan, descriptions, set_up, reports: Vec::new() });
-            }
-            let Some(report) = product.last_report().cloned() else { continue };
-            measured.is_complete = !report.cancelled;
-            if run >= warmup && !report.cancelled {
-                measured.seconds.push(report.seconds());
-            }
-            let Some(phase) = measured.phases.last_mut() else { continue };
-            // The report before this one stays if it was measured and there is space.
-            if let Some(before) = phase.reports.last() {
-                let tasks = before.tasks();
-                if run > warmup && free_tasks >= tasks {
-                    free_tasks -= tasks;
-                } else {
-                    phase.reports.pop();
-                }
-            }
-            phase.reports.push(report);
-            if !measured.is_complete {
-                break;
-            }
-        }
-        Ok(())
-    })?;
-    Ok(measured)
-}
+    fn changes(&mut self) -> u64 {
+        self.product().changes()
+    }
 
-fn verdict(verification: Option<&Verification>) -> Result<()> {
-    match verification {
-        Some(verification) if !verification.passed => {
-            let place = verification.worst.map(|(row, column)| format!("row {row}, column {column} of "));
-            Err(Error::Verification(format!(
-                "{}Y is off by {:.3} times the rounding bound",
-                place.unwrap_or_default(),
-                verification.max_bound_ratio
-            )))
-        }
-        _ => Ok(()),
+    fn descriptions(&mut self) -> Vec<Description> {
+        self.product().descriptions()
+    }
+
+    fn take_set_up(&mut self) -> Option<Round> {
+        self.product().take_set_up()
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        self.product().take_notes()
+    }
+
+    fn last_report(&mut self) -> Option<&RunReport> {
+        self.product().last_report()
     }
 }

@@ -1,35 +1,37 @@
-//! The report of `rowloom run`: a short table, and the JSON object for scripts.
+//! The report of the commands that compute: a short table, and the JSON object for scripts.
+
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::args::RunArguments;
+use super::args::{ExecutionArguments, RepeatArguments};
 use super::dash::is_dash;
 use super::described::Described;
 use super::reasons;
-use super::report::{MatrixReport, Report, hash, machine_report};
-use super::session::{MatrixSource, Session, describe};
-use super::table::{Table, count, percent, seconds};
+use super::report::{Report, machine_report};
+use super::session::Session;
+use super::subject::Subject;
+use super::table::{Table, percent, seconds};
 use crate::error::{Counted, Seconds};
-use crate::kernel::{Format, Verification};
+use crate::kernel::{Format, KindOfWork, Verification};
 use crate::machine::peak_rss_bytes;
-use crate::matrix::{Loaded, Scalar};
 use crate::plan::Plan;
 use crate::runtime::{Computed, FaultReport, RunReport};
-use crate::study::{Times, compulsory_bytes, used_columns};
+use crate::study::Times;
 use crate::trace::{DeviceSummary, Summary};
 use crate::work::ChunkRows;
 
 /// The outcome of a run.
-pub struct Outcome<'a, T: Scalar> {
-    /// The flags.
-    pub arguments: &'a RunArguments,
+pub struct Outcome<'a> {
+    /// What was computed.
+    pub subject: Subject,
+    /// The flags of the repetition.
+    pub repeated: &'a RepeatArguments,
+    /// The flags of the execution.
+    pub execution: &'a ExecutionArguments,
     /// The machine and its threads.
     pub session: &'a Session,
-    /// The source of A.
-    pub source: &'a MatrixSource,
-    /// A.
-    pub loaded: &'a Loaded<T>,
-    /// Seconds to read or generate A.
+    /// Seconds to read or generate the operands.
     pub load_s: f64,
     /// Seconds of planning.
     pub plan_s: Option<f64>,
@@ -53,31 +55,36 @@ pub struct Outcome<'a, T: Scalar> {
     pub simulated: bool,
     /// The result of `--verify`.
     pub verification: Option<&'a Verification>,
-    /// Hash of Y; `None` where there is no Y.
-    pub y_hash: Option<String>,
+    /// The part of the result that was compared, where it is not all of it.
+    pub verified_part: Option<String>,
+    /// Hash of the result; `None` where there is none.
+    pub result_hash: Option<String>,
     /// Whether a signal ended the run early.
     pub interrupted: bool,
 }
 
-impl<T: Scalar> Outcome<'_, T> {
+impl Outcome<'_> {
     fn gflops(&self) -> Option<f64> {
-        let operations = 2.0 * self.loaded.matrix.nnz() as f64 * self.plan.k as f64;
+        let operations = self.subject.operations;
         // An empty product may take no measurable time.
         self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
     }
 
-    /// Compulsory bytes over time, as a share of the memory bandwidth of all devices with chunks.
+    /// Compulsory bytes over time, as a share of the memory bandwidth of all devices with chunks. A dense product is bound by arithmetic,
+    /// so there is none.
     fn roofline_fraction(&self) -> Option<f64> {
-        let matrix = self.loaded.matrix.view();
-        let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
-        let used = self.session.pool.install(|| used_columns(matrix));
-        let bytes = compulsory_bytes(rows, nnz, used, self.plan.k, T::DTYPE);
         let busy = self.plan.devices.iter().filter(|device| device.chunks > 0);
         let rate: f64 = busy.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
         self.times
             .median
-            .filter(|median| *median > 0.0 && rate > 0.0)
-            .map(|median| bytes as f64 / rate / median)
+            .filter(|median| *median > 0.0 && rate > 0.0 && self.subject.work != KindOfWork::Gemm)
+            .map(|median| self.subject.bytes as f64 / rate / median)
+    }
+
+    /// Compulsory bytes over time.
+    fn gb_per_s(&self) -> Option<f64> {
+        let median = self.times.median.filter(|median| *median > 0.0);
+        median.map(|median| self.subject.bytes as f64 / median / 1e9)
     }
 
     /// Predicted over measured time.
@@ -122,7 +129,10 @@ impl<T: Scalar> Outcome<'_, T> {
         for (chunk, done) in self.plan.chunks.iter().zip(self.computed()) {
             let device = done.map_or(chunk.home, |done| done.device.0);
             let kernel = self.plan.kernel_on(chunk, device).info();
-            let words = format!("{} on {}", kernel.name, kernel.format.name());
+            let words = match kernel.format {
+                Format::Dense => kernel.name.to_owned(),
+                format => format!("{} on {}", kernel.name, format.name()),
+            };
             let name = self.device_name(device);
             match kernels.iter_mut().find(|(known, _, _)| *known == words) {
                 Some((_, devices, chunks)) => {
@@ -150,12 +160,13 @@ pub fn named(devices: &[impl AsRef<str>]) -> String {
 }
 
 /// The table for people.
-pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
-    let Outcome { arguments, times, plan, .. } = outcome;
+pub fn table(outcome: &Outcome<'_>) -> Table {
+    let Outcome { subject, times, plan, .. } = outcome;
+    let (unit, result) = (subject.unit(), subject.result());
     let mut table = Table::facts();
-    table.fact("matrix", describe(&outcome.loaded.matrix.view(), &outcome.loaded.info));
-    let x = if outcome.simulated { "not needed".into() } else { arguments.x.name() };
-    table.fact("X", format!("{} columns, {}, {x}", count(plan.k), T::DTYPE));
+    for (name, value) in &subject.facts {
+        table.fact(name, value);
+    }
     for (kernel, devices, chunks) in outcome.kernels() {
         let chunks = Counted(chunks as u64, "chunk");
         table.fact("kernel", format!("{kernel}, {chunks} on {}", named(&devices)));
@@ -176,18 +187,22 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
     if let (Some(median), Some(min), Some(max)) = (times.median, times.min, times.max) {
         let predicted = Seconds(plan.predicted_s);
         if outcome.simulated {
-            table.fact("time", format!("{} per product in virtual time", Seconds(median)));
-            table.fact("predicted", format!("{predicted} per product, simulated {}", Seconds(median)));
+            table.fact("time", format!("{} per {unit} in virtual time", Seconds(median)));
+            table.fact("predicted", format!("{predicted} per {unit}, simulated {}", Seconds(median)));
         } else {
             let spread = format!("median {}, min {}, max {}", Seconds(median), Seconds(min), Seconds(max));
-            table.fact("time", format!("{spread} ({})", Counted(times.n as u64, "product")));
+            table.fact("time", format!("{spread} ({})", Counted(times.n as u64, unit)));
             let simulated = outcome.simulated_s.map(|s| format!(", simulated {}", Seconds(s)));
-            let words = format!("{predicted} per product, measured {}", Seconds(median));
+            let words = format!("{predicted} per {unit}, measured {}", Seconds(median));
             table.fact("predicted", format!("{words}{}", simulated.unwrap_or_default()));
         }
     }
-    if let Some(gflops) = outcome.gflops() {
-        table.fact("speed", format!("{gflops:.2} GFLOP/s on {}", computed_on(outcome)));
+    let speed = match subject.work {
+        KindOfWork::Colmean => outcome.gb_per_s().map(|rate| format!("{rate:.2} GB/s")),
+        KindOfWork::Spmm | KindOfWork::Gemm => outcome.gflops().map(|rate| format!("{rate:.2} GFLOP/s")),
+    };
+    if let Some(speed) = speed {
+        table.fact("speed", format!("{speed} on {}", computed_on(outcome)));
     }
     if plan.devices.len() > 1 {
         overlap(outcome, &mut table);
@@ -199,30 +214,36 @@ pub fn table<T: Scalar>(outcome: &Outcome<'_, T>) -> Table {
     }
     if let Some(verification) = outcome.verification {
         let largest = verification.max_bound_ratio;
+        let part = outcome.verified_part.as_ref().map_or(String::new(), |part| format!(", {part}"));
         let verdict = match verification.passed {
-            true => format!("yes: every error is within the rounding bound (largest {largest:.3} of it)"),
+            true => {
+                format!("yes: every error is within the rounding bound (largest {largest:.3} of it{part})")
+            }
             false => format!("NO: the largest error is {largest:.3} × the rounding bound"),
         };
         table.fact("verified", verdict);
     }
-    if outcome.simulated {
-        table.fact("Y", "none: simulated devices compute nothing");
+    for (name, value) in &subject.results {
+        table.fact(name, value);
     }
-    if let Some(hash) = &outcome.y_hash {
-        let file = arguments.output.as_ref().map(|path| match is_dash(path) {
+    if outcome.simulated {
+        table.fact(result, "none: simulated devices compute nothing");
+    }
+    if let Some(hash) = &outcome.result_hash {
+        let file = subject.output.as_ref().map(|path| match is_dash(path) {
             true => ", on standard output".into(),
             false => format!(", in {}", path.display()),
         });
-        table.fact("Y", format!("xxh3 {hash}{}", file.unwrap_or_default()));
+        table.fact(result, format!("xxh3 {hash}{}", file.unwrap_or_default()));
     }
-    if let Some(path) = &arguments.trace {
+    if let Some(path) = &outcome.repeated.trace {
         table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
     }
     table
 }
 
 /// The computing devices in words.
-fn computed_on<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
+fn computed_on(outcome: &Outcome<'_>) -> String {
     let threads = outcome.session.pool.threads();
     let name = |device: &str| match device {
         "cpu" if !outcome.simulated => Counted(threads as u64, "thread").to_string(),
@@ -233,7 +254,7 @@ fn computed_on<T: Scalar>(outcome: &Outcome<'_, T>) -> String {
     named(&computing)
 }
 
-fn overlap<T: Scalar>(outcome: &Outcome<'_, T>, table: &mut Table) {
+fn overlap(outcome: &Outcome<'_>, table: &mut Table) {
     let summary = outcome.summary();
     if let Some(hidden) = summary.hidden_fraction {
         table.fact(
@@ -247,24 +268,27 @@ fn overlap<T: Scalar>(outcome: &Outcome<'_, T>, table: &mut Table) {
 }
 
 /// The JSON object for scripts.
-pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
-    let Outcome { session, loaded, times, plan, .. } = outcome;
-    let matrix = loaded.matrix.view();
+pub fn json(outcome: &Outcome<'_>) -> Report {
+    let Outcome { subject, session, times, plan, .. } = outcome;
     let summary = outcome.summary();
     let computed = outcome.computed();
     let (up, down) = outcome.described.report.map_or((0, 0), RunReport::link_bytes);
-    let all_csr = computed.iter().zip(&plan.chunks).all(|(done, chunk)| {
+    let is_as_loaded = computed.iter().zip(&plan.chunks).all(|(done, chunk)| {
         let device = done.map_or(chunk.home, |done| done.device.0);
-        plan.kernel_on(chunk, device).info().format == Format::Csr
+        matches!(plan.kernel_on(chunk, device).info().format, Format::Csr | Format::Dense)
     });
-    Report::new("run")
+    let report = Report::new(subject.work.command())
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
-        .with("config", config(outcome))
-        .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
-        .with("matrix_hash", hash(&matrix))
-        .with("k", plan.k)
-        .with("dtype", T::DTYPE)
+        .with("config", config(outcome));
+    let operands = |report: Report, (key, value): &(&str, Value)| report.with(key, value);
+    let report = subject.keys.iter().fold(report, operands);
+    let report = match subject.work {
+        KindOfWork::Colmean => report.with("gb_per_s", outcome.gb_per_s()),
+        KindOfWork::Spmm | KindOfWork::Gemm => report,
+    };
+    report
+        .with("dtype", plan.dtype)
         .with("mode", plan.mode)
         .with("chunks", chunks(outcome, &computed))
         .with(
@@ -288,7 +312,7 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
             json!({
                 "h2d": up,
                 "d2h": down,
-                "a": all_csr.then(|| matrix.bytes()),
+                "a": is_as_loaded.then_some(subject.a_bytes),
                 "x": plan.matrix.cols.saturating_mul(plan.row_bytes()),
                 "y": plan.matrix.rows.saturating_mul(plan.row_bytes()),
             }),
@@ -301,15 +325,15 @@ pub fn json<T: Scalar>(outcome: &Outcome<'_, T>) -> Report {
         )
         .with("faults", &outcome.faults)
         .with("verify", outcome.verification)
-        .with("y_hash", &outcome.y_hash)
+        .with(&format!("{}_hash", subject.result().to_lowercase()), &outcome.result_hash)
         .with("simulated", outcome.simulated)
         .with("reasons", &plan.reasons)
         .with("interrupted", outcome.interrupted)
-        .with("notes", &loaded.notes)
+        .with("notes", &subject.notes)
 }
 
-fn chunks<T: Scalar>(outcome: &Outcome<'_, T>, computed: &[Option<Computed>]) -> Vec<Value> {
-    let plan = outcome.plan;
+fn chunks(outcome: &Outcome<'_>, computed: &[Option<Computed>]) -> Vec<Value> {
+    let (plan, entries) = (outcome.plan, outcome.subject.entries());
     let chunk_json = |(index, chunk): (usize, &crate::plan::Chunk)| {
         let done = computed.get(index).copied().flatten();
         let device = done.map_or(chunk.home, |done| done.device.0);
@@ -322,7 +346,7 @@ fn chunks<T: Scalar>(outcome: &Outcome<'_, T>, computed: &[Option<Computed>]) ->
             "row_start": row_start,
             "row_end": row_end,
             "segments": segments,
-            "nnz": chunk.size.entries,
+            (entries): chunk.size.entries,
             "device": outcome.device_name(device),
             "kernel": kernel.name,
             "format": kernel.format,
@@ -335,12 +359,8 @@ fn chunks<T: Scalar>(outcome: &Outcome<'_, T>, computed: &[Option<Computed>]) ->
     plan.chunks.iter().enumerate().map(chunk_json).collect()
 }
 
-fn devices<T: Scalar>(
-    outcome: &Outcome<'_, T>,
-    computed: &[Option<Computed>],
-    summaries: &[DeviceSummary],
-) -> Vec<Value> {
-    let plan = outcome.plan;
+fn devices(outcome: &Outcome<'_>, computed: &[Option<Computed>], summaries: &[DeviceSummary]) -> Vec<Value> {
+    let (plan, entries) = (outcome.plan, outcome.subject.entries());
     let device_json = |device: u32| {
         let name = outcome.device_name(device);
         let (mut rows, mut nnz) = (0, 0);
@@ -354,7 +374,7 @@ fn devices<T: Scalar>(
         json!({
             "name": name,
             "rows": rows,
-            "nnz": nnz,
+            (entries): nnz,
             "busy_s": summary.map_or(0.0, |summary| summary.busy_s),
             "compute_s": summary.map_or(0.0, |summary| summary.compute_s),
             "copy_s": summary.map_or(0.0, |summary| summary.copy_s),
@@ -364,39 +384,34 @@ fn devices<T: Scalar>(
 }
 
 /// Every flag as resolved.
-pub fn config<T: Scalar>(outcome: &Outcome<'_, T>) -> Value {
-    let Outcome { arguments, session, plan, .. } = outcome;
-    let planning = &arguments.planning;
-    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+pub fn config(outcome: &Outcome<'_>) -> Value {
+    let Outcome { subject, repeated, execution, session, plan, .. } = outcome;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
-    json!({
-        "matrix": outcome.source.name(),
-        "k": plan.k,
-        "x": arguments.x.name(),
-        "output": path(&arguments.output),
-        "verify": arguments.verify,
-        "finite": arguments.finite,
-        "repeat": arguments.repeat,
-        "warmup": arguments.warmup,
+    let mut config = json!({
+        "output": path(&subject.output),
+        "verify": repeated.verify,
+        "repeat": repeated.repeat,
+        "warmup": repeated.warmup,
         "seed": session.seed,
         "devices": used.join(","),
-        "devices_asked_for": planning.devices.name(),
+        "devices_asked_for": execution.devices.name(),
         "threads": session.pool.threads(),
-        "dtype": T::DTYPE,
+        "dtype": plan.dtype,
         "mode": plan.mode,
         "chunks": plan.chunks.len(),
-        "chunk_bytes": planning.chunk_bytes,
-        "cpu_share": planning.cpu_share,
-        "transfer": planning.transfer,
-        "mem_limit": planning.mem_limit,
-        "kernel": planning.kernel,
-        "format": planning.format,
-        "reproducible": planning.reproducible,
-        "model": planning.model,
-        "no_refine": planning.no_refine,
-        "tune": planning.tune,
-        "schedule": arguments.schedule,
-        "plan": path(&arguments.plan),
-        "trace": path(&arguments.trace),
-    })
+        "chunk_bytes": execution.chunk_bytes,
+        "cpu_share": execution.cpu_share,
+        "transfer": execution.transfer,
+        "mem_limit": execution.mem_limit,
+        "kernel": subject.kernel,
+        "reproducible": execution.reproducible,
+        "model": execution.model,
+        "no_refine": execution.no_refine,
+        "trace": path(&repeated.trace),
+    });
+    if let (Value::Object(config), Value::Object(own)) = (&mut config, &subject.config) {
+        config.extend(own.clone());
+    }
+    config
 }

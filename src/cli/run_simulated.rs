@@ -8,9 +8,10 @@ use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
 use super::planning::{Requested, is_simulated, plan_request};
 use super::recording::Recording;
-use super::run::Phase;
+use super::repeat::Phase;
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session, work};
+use super::subject::Subject;
 use super::x;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -39,7 +40,7 @@ pub fn run<T: Kernels>(
     saved: Option<Plan>,
     recording: Option<Recording>,
 ) -> Result<()> {
-    if arguments.verify || arguments.output.is_some() {
+    if arguments.repeated.verify || arguments.output.is_some() {
         return Err(Error::Usage(
             "simulated devices compute no Y: leave out --verify and --output, or use other devices".into(),
         ));
@@ -62,8 +63,14 @@ pub fn run<T: Kernels>(
             }
             None => {
                 let planning = &arguments.planning;
-                let Requested { request, mut notes, kinds, .. } =
-                    plan_request(planning, session, Some(console), matrix, work.clone(), arguments.repeat)?;
+                let Requested { request, mut notes, kinds, .. } = plan_request(
+                    planning,
+                    session,
+                    Some(console),
+                    matrix,
+                    work.clone(),
+                    arguments.repeated.repeat,
+                )?;
                 notes.extend(no_effect::of_run(arguments, kinds));
                 let plan = session.pool.install(|| make(&request))?;
                 notes.iter().for_each(|note| console.note(note));
@@ -84,10 +91,10 @@ pub fn run<T: Kernels>(
     let descriptions = simulated.descriptions();
     let described = describe(&plan, &descriptions, &reports)?;
     let outcome = Outcome {
-        arguments,
+        subject: Subject::product(arguments, session, source, loaded, k as u64, "not needed"),
+        repeated: &arguments.repeated,
+        execution: &arguments.planning,
         session,
-        source,
-        loaded,
         load_s,
         plan_s: Some(plan_s),
         prepare_s,
@@ -101,7 +108,8 @@ pub fn run<T: Kernels>(
         faults: Vec::new(),
         simulated: true,
         verification: None,
-        y_hash: None,
+        verified_part: None,
+        result_hash: None,
         interrupted: session.interrupt.asked(),
     };
     console.table(&run_report::table(&outcome))?;

@@ -16,7 +16,7 @@ use crate::device::cuda::Driver;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
 use crate::matrix::array::limit_memory;
-use crate::matrix::generate::generate;
+use crate::matrix::generate::{generate, generate_dense};
 use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
@@ -58,6 +58,18 @@ impl MatrixSource {
                 Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
                 Err(error) => Err(error),
             },
+        }
+    }
+
+    /// The same for a dense matrix.
+    pub fn check_dense(&self) -> Result<()> {
+        match self {
+            Self::Generated(spec) => match generate_dense::<f64>(spec, 1, 0) {
+                Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Self::Collection(name) => Err(Error::Usage(format!("suitesparse:{name} is a sparse matrix"))),
+            Self::File(_) => self.check(),
         }
     }
 

@@ -14,8 +14,9 @@ use super::overwrite::Output;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_kernels::KernelCases;
 use super::study_output::{self, Finished};
+use super::study_run::CaseRun;
 use super::table::count_of;
-use super::{study_check, study_conversion, study_estimate, study_run, study_solver};
+use super::{study_check, study_conversion, study_dense, study_estimate, study_run, study_solver};
 use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::files::read_text;
@@ -156,7 +157,9 @@ fn count_devices(devices: &str) -> usize {
 /// The runs whose timelines the report shows: the one on most devices of the real runs, and likewise of the simulated runs.
 fn timeline_cases(cases: &[Case]) -> Vec<&Case> {
     let is_simulated = |case: &&Case| case.devices.contains("sim:");
-    let runs = || cases.iter().filter(|case| case.subject == StudySubject::Run);
+    let is_run =
+        |case: &&Case| matches!(case.subject, StudySubject::Run | StudySubject::Gemm | StudySubject::Colmean);
+    let runs = || cases.iter().filter(is_run);
     let devices = |case: &&Case| count_devices(&case.devices);
     let real = runs().filter(|case| !is_simulated(case)).max_by_key(devices);
     let simulated = runs().filter(is_simulated).max_by_key(devices);
@@ -248,7 +251,9 @@ impl Study<'_> {
             match self.group(group, &timeline_keys) {
                 Ok(()) => {}
                 // A matrix that cannot be loaded is a mistake in the study; a product that cannot be computed is a result.
-                Err(error @ Error::Usage(_)) if self.loaded.is_none() => return Err(error),
+                Err(error @ Error::Usage(_)) if self.loaded.is_none() && first.subject.is_sparse() => {
+                    return Err(error);
+                }
                 Err(error @ (Error::Usage(_) | Error::Device { .. } | Error::DoesNotFit { .. })) => {
                     // Not kept in the journal: with another driver or more memory the case may work.
                     let facts =
@@ -289,12 +294,19 @@ impl Study<'_> {
             self.session = Session::with(Some(first.threads), self.config.seed)?;
         }
         self.session.interrupt.defer();
+        if !first.subject.is_sparse() {
+            self.loaded = None;
+            return self.dense(first, timeline_keys);
+        }
         self.load(first)?;
         let measured = match first.subject {
             StudySubject::Kernel => self.kernels(&open),
             StudySubject::Run => self.run(first, timeline_keys),
             StudySubject::Conversion => self.conversions(first),
             StudySubject::PowerIteration | StudySubject::SubspaceIteration => self.solve(first),
+            StudySubject::Gemm | StudySubject::Colmean | StudySubject::Transfers => {
+                Err(Error::Internal("a case without a sparse matrix was given one".into()))
+            }
         };
         measured.or_else(|error| self.loaded()?.check().and(Err(error)))
     }
@@ -346,7 +358,9 @@ impl Study<'_> {
 
     /// Adds a finished case to the journal and the results.
     fn keep(&mut self, case: &Case, records: Vec<Record>) -> Result<()> {
-        self.loaded()?.check()?;
+        if let Some(loaded) = &self.loaded {
+            loaded.check()?;
+        }
         self.journal.append(&self.key(case), &records)?;
         self.records.extend(records);
         self.finished += 1;
@@ -359,11 +373,28 @@ impl Study<'_> {
             (Some(single), Dtype::F32) => study_run::run(case, self.config, &self.session, single, &base)?,
             _ => study_run::run(case, self.config, &self.session, &loaded.double, &base)?,
         };
+        self.keep_run(case, ran, timeline_keys)
+    }
+
+    fn keep_run(&mut self, case: &Case, ran: CaseRun, timeline_keys: &[String]) -> Result<()> {
         let key = self.key(case);
         if timeline_keys.contains(&key) {
             self.journal.append(&timeline_key(&key), &ran.timeline)?;
         }
         self.keep(case, vec![ran.record])
+    }
+
+    /// A case without a sparse matrix.
+    fn dense(&mut self, case: &Case, timeline_keys: &[String]) -> Result<()> {
+        if case.subject == StudySubject::Transfers {
+            let records = study_dense::transfers(case, &self.session)?;
+            return self.keep(case, records);
+        }
+        let ran = match case.dtype {
+            Dtype::F64 => study_dense::run::<f64>(case, self.config, &self.session, self.console)?,
+            Dtype::F32 => study_dense::run::<f32>(case, self.config, &self.session, self.console)?,
+        };
+        self.keep_run(case, ran, timeline_keys)
     }
 
     fn solve(&mut self, case: &Case) -> Result<()> {
@@ -424,7 +455,7 @@ impl Study<'_> {
 /// The record of a case that could not be measured. `loaded` is the matrix in memory, which names it as other records do.
 fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -> Record {
     let facts = loaded.filter(|(name, _)| *name == case.matrix).map(|(_, facts)| facts.clone());
-    let is_run = case.subject == StudySubject::Run;
+    let is_run = matches!(case.subject, StudySubject::Run | StudySubject::Gemm | StudySubject::Colmean);
     Record {
         sweep: case.sweep.clone(),
         measured: Measured::of(case.subject),

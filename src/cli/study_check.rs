@@ -6,6 +6,7 @@ use super::args::TRANSFERS;
 use super::kernel_bench::PEERS;
 use super::options::{Devices, parse_bytes};
 use super::session::MatrixSource;
+use super::study_dense;
 use crate::error::{Error, Result};
 use crate::runtime::ProductOptions;
 use crate::study::{Case, KernelNames, StudyConfig, StudySubject};
@@ -46,7 +47,11 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
                 StudySubject::Run | StudySubject::PowerIteration | StudySubject::SubspaceIteration => {
                     ProductOptions::kernel_named(name).map(drop)
                 }
-                StudySubject::Conversion => Ok(()),
+                StudySubject::Gemm | StudySubject::Colmean => match study_dense::kind_of(sweep.subject) {
+                    Some(kind) if name != "auto" => kind.kernel(name).map(drop),
+                    _ => Ok(()),
+                },
+                StudySubject::Conversion | StudySubject::Transfers => Ok(()),
             }
             .map_err(|error| wrong("kernels", index, error.to_string()))?;
         }
@@ -57,7 +62,13 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
 /// An error for the first case whose matrix is a missing file or an unknown generator.
 pub fn check_matrices(config: &StudyConfig, file: &TomlFile, cases: &[Case]) -> Result<()> {
     for case in cases {
-        let Err(error) = MatrixSource::new(case.matrix.as_ref()).check() else { continue };
+        let source = MatrixSource::new(case.matrix.as_ref());
+        let checked = match case.subject {
+            StudySubject::Transfers => continue,
+            StudySubject::Gemm | StudySubject::Colmean => source.check_dense(),
+            _ => source.check(),
+        };
+        let Err(error) = checked else { continue };
         let number = config.sweep.iter().position(|sweep| sweep.name == case.sweep).unwrap_or(0);
         let names = config.sweep.get(number).map_or(&[][..], |sweep| &sweep.matrices);
         let index = names.iter().position(|name| *name == case.matrix).unwrap_or(0);

@@ -9,7 +9,7 @@ use crate::kernel::Processor;
 use crate::kernel::cuda::CUDA_KERNELS;
 use crate::kernel::{KindOfWork, kernels_of};
 use crate::matrix::Dtype;
-use crate::matrix::generate::generate;
+use crate::matrix::generate::{generate, generate_dense};
 use crate::study::{BenchSettings, Case, KernelNames, StudySubject};
 
 /// By how much a run may be faster or slower than predicted here.
@@ -30,6 +30,13 @@ const VERIFY_S_PER_PRODUCT: f64 = 5e-9;
 
 /// How many times slower a serial kernel is than the vectorized one on one thread.
 const SERIAL_SLOWDOWN: f64 = 8.0;
+
+/// Arithmetic rates of dense products, about.
+const CPU_GFLOPS: f64 = 30.0;
+const GPU_GFLOPS: f64 = 3000.0;
+
+/// Least and most seconds of all copies of one size.
+const TRANSFERS_S: (f64, f64) = (0.1, 10.0);
 
 /// Least and most seconds to plan, open and close the devices of a case.
 const CASE_OVERHEAD_S: (f64, f64) = (0.005, 0.05);
@@ -68,7 +75,10 @@ pub fn estimate<'a>(
             // The case will be refused, which takes no time.
             continue;
         }
-        let nnz = nonzeros(&case.matrix);
+        let nnz = match case.subject.is_sparse() {
+            true => nonzeros(&case.matrix),
+            false => dense_entries(&case.matrix),
+        };
         if loaded != Some(&case.matrix) {
             loaded = Some(&case.matrix);
             total.add(around(LOAD_S_PER_NONZERO * nnz as f64), 1.0);
@@ -109,16 +119,63 @@ pub fn estimate<'a>(
                 let peer = measured(settings, profiles.first().map_or(0.0, |cpu| cpu.kernel_s(&load)));
                 total.add(peer, case.against.len() as f64);
             }
+            StudySubject::Gemm | StudySubject::Colmean => {
+                let dense = dense_load(nnz, case);
+                let one_s =
+                    profiles.iter().map(|profile| dense.seconds(profile)).fold(f64::INFINITY, f64::min);
+                total.add(measured(settings, if case.devices.contains("sim:") { 0.0 } else { one_s }), 1.0);
+            }
+            StudySubject::Transfers => total.add(Span::new(TRANSFERS_S), 1.0),
             // Three conversions, each serial and parallel.
             StudySubject::Conversion => {
                 total.add(measured(settings, CONVERT_S_PER_NONZERO * nnz as f64), 6.0);
             }
         }
-        if verify && case.subject != StudySubject::Conversion && !case.devices.contains("sim:") {
+        if verify && verified(case.subject) && !case.devices.contains("sim:") {
             total.add(around(VERIFY_S_PER_PRODUCT * nnz as f64 * k as f64 / case.threads as f64), 1.0);
         }
     }
     total
+}
+
+fn verified(subject: StudySubject) -> bool {
+    !matches!(subject, StudySubject::Conversion | StudySubject::Transfers | StudySubject::Gemm)
+}
+
+/// The entries of a dense matrix, without reading or generating it.
+fn dense_entries(name: &str) -> u64 {
+    match MatrixSource::new(name.as_ref()) {
+        MatrixSource::Generated(spec) => match generate_dense::<f64>(&spec, 1, 0) {
+            Err(Error::DoesNotFit { needed_bytes, .. }) => needed_bytes / 8,
+            _ => 0,
+        },
+        MatrixSource::Collection(_) => 0,
+        // A number of a text has about as many bytes as one in memory.
+        MatrixSource::File(path) => path.metadata().map_or(0, |file| file.len() / 8),
+    }
+}
+
+/// Operations and bytes of one repetition.
+struct DenseLoad {
+    operations: f64,
+    bytes: f64,
+}
+
+fn dense_load(entries: u64, case: &Case) -> DenseLoad {
+    let columns = case.k.unwrap_or(0) as f64;
+    let bytes = entries as f64 * case.dtype.bytes() as f64;
+    DenseLoad { operations: 2.0 * entries as f64 * columns, bytes }
+}
+
+impl DenseLoad {
+    /// Bound by memory or by arithmetic.
+    fn seconds(&self, profile: &Profile) -> f64 {
+        let gflops = match profile.processor {
+            Processor::Cpu => CPU_GFLOPS,
+            Processor::Gpu => GPU_GFLOPS,
+        };
+        (self.bytes / (profile.stream_gb_per_s * 1e9)).max(self.operations / (gflops * 1e9))
+    }
 }
 
 fn around(seconds: f64) -> Span {

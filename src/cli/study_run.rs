@@ -1,8 +1,11 @@
 //! A whole product as a case of a study: planned, run until its time is known, verified.
 
-use super::args::PlanningArguments;
-use super::options::{Devices, FormatChoice, XSource, parse_bytes};
+use std::sync::atomic::AtomicBool;
+
+use super::args::{ExecutionArguments, PlanningArguments};
+use super::options::{Devices, XSource, parse_bytes};
 use super::planning::{self, Requested, plan_request};
+use super::repeat::Repeated;
 use super::session::Session;
 use super::x;
 use crate::error::{Error, Result};
@@ -11,7 +14,7 @@ use crate::kernel::{Schedule, verify};
 use crate::matrix::{Csr, MultiVector};
 use crate::plan::{Plan, make};
 use crate::report;
-use crate::runtime::{Product, ProductOptions, RunReport, Simulated, Timeline};
+use crate::runtime::{ProductOptions, RunReport, Simulated, Timeline};
 use crate::study::{BenchSettings, Case, Checked, Record, Sampler, StudyConfig, Times, doubts, timeline};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
@@ -90,7 +93,7 @@ pub fn run<T: Kernels>(
     let resolved = runtime.resolve(&options)?;
     let builder = runtime.product(view).columns(k).options(options).resolved(resolved);
     let mut product = builder.build()?;
-    let (times, last) = repeat_until_known(config, session, &mut product, &x, &mut y)?;
+    let (times, last) = product.bind(&x, &mut y, |bound| repeat_until_known(config, session, bound))?;
     record.doubts = doubts(&times);
     record.times = times;
     let faults = product.faults();
@@ -111,15 +114,22 @@ pub fn run<T: Kernels>(
 
 /// The planning flags of a case.
 pub fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
-    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
     Ok(PlanningArguments {
+        execution: execution(case, devices)?,
+        kernel: case.kernels.first().cloned().unwrap_or_else(|| "auto".into()),
+        ..PlanningArguments::of(Devices::Auto)
+    })
+}
+
+/// The flags of a case that all kinds of work have.
+pub fn execution(case: &Case, devices: Devices) -> Result<ExecutionArguments> {
+    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
+    Ok(ExecutionArguments {
         mode: case.mode.clone(),
         chunk_bytes,
         cpu_share: case.cpu_share,
         transfer: case.transfer.clone(),
-        kernel: case.kernels.first().cloned().unwrap_or_else(|| "auto".into()),
-        format: FormatChoice::Auto,
-        ..PlanningArguments::of(devices)
+        ..ExecutionArguments::of(devices)
     })
 }
 
@@ -143,33 +153,31 @@ pub fn settings(config: &StudyConfig) -> BenchSettings {
     }
 }
 
-/// Repeats the product until its time is known; an error where a signal came first.
-fn repeat_until_known<T: Kernels>(
+/// Repeats the work until its time is known; an error where a signal came first.
+pub fn repeat_until_known(
     config: &StudyConfig,
     session: &Session,
-    product: &mut Product<'_, T>,
-    x: &MultiVector<T>,
-    y: &mut MultiVector<T>,
+    work: &mut dyn Repeated,
 ) -> Result<(Times, RunReport)> {
     let settings = settings(config);
     let mut sampler = Sampler::new(settings, f64::INFINITY);
-    product.bind(x, y, |bound| {
-        let mut run = 0;
-        while !sampler.is_enough() && !session.interrupt.asked() {
-            bound.apply()?;
-            if run >= settings.warmup {
-                sampler.push(bound.product().last_report().map_or(0.0, RunReport::seconds));
-            }
-            run += 1;
+    // A signal ends the case after the current repetition.
+    let never = AtomicBool::new(false);
+    let mut run = 0;
+    while !sampler.is_enough() && !session.interrupt.asked() {
+        work.apply(&never)?;
+        if run >= settings.warmup {
+            sampler.push(work.last_report().map_or(0.0, RunReport::seconds));
         }
-        session.interrupt.check()
-    })?;
-    let last = product.take_report().ok_or_else(|| Error::Internal("no product was run".into()))?;
+        run += 1;
+    }
+    session.interrupt.check()?;
+    let last = work.last_report().cloned().ok_or_else(|| Error::Internal("nothing was computed".into()))?;
     Ok((Times::new(&sampler.into_seconds()), last))
 }
 
 /// One product as a trace.
-fn traced(plan: &Plan, descriptions: &[crate::device::Description], report: &RunReport) -> Trace {
+pub fn traced(plan: &Plan, descriptions: &[crate::device::Description], report: &RunReport) -> Trace {
     let mut trace = Trace::default();
     Timeline::new(&mut trace, plan, descriptions).add_run(&mut trace, report, 0);
     trace
@@ -185,7 +193,7 @@ pub fn chosen_kernels(plan: &Plan) -> String {
 }
 
 /// Fills in the plan and the trace of a run.
-fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
+pub fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     let summary = trace.summary();
     record.device_count = plan.computing().count();
     record.chunks = Some(plan.chunks.len());
@@ -198,7 +206,7 @@ fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
 }
 
 /// The timeline that the report shows.
-fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> report::Timeline {
+pub fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> report::Timeline {
     let k = case.k.unwrap_or(1);
     let title = format!("{} with K = {k} on {}", case.matrix, case.devices);
     let caption = match predicted {

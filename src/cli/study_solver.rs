@@ -32,7 +32,7 @@ pub fn products(subject: StudySubject) -> u64 {
     match subject {
         StudySubject::PowerIteration => POWER_ITERATIONS,
         StudySubject::SubspaceIteration => SUBSPACE_ITERATIONS * DEGREE + 1,
-        StudySubject::Run | StudySubject::Kernel | StudySubject::Conversion => 1,
+        _ => 1,
     }
 }
 

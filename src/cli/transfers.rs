@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::args::{BenchArguments, PlanningArguments};
+use super::args::{BenchArguments, ExecutionArguments};
 use super::console::{Console, check_target, write_file};
 use super::options::{DeviceWord, Devices};
 use super::planning::runtime;
@@ -60,7 +60,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     }
     let session = Session::with(arguments.threads, arguments.seed)?;
     let planning =
-        PlanningArguments { model: "none".into(), ..PlanningArguments::of(arguments.devices.clone()) };
+        ExecutionArguments { model: "none".into(), ..ExecutionArguments::of(arguments.devices.clone()) };
     let runtime = runtime(&planning, &session, Clock::start())?;
     let devices = runtime.resolve(&ProductOptions::default())?.devices;
     let gpus: Vec<String> =

@@ -83,14 +83,16 @@ impl Sweep {
     fn count(&self, most_threads: usize) -> u64 {
         let optional = |list: usize| list.max(1);
         let inner = match self.subject {
-            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration => {
+            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration | Subject::Gemm => {
                 vec![optional(self.kernels.len()), self.k.len(), optional(self.chunk_bytes.len())]
             }
             Subject::Kernel => vec![self.k.len()],
+            Subject::Colmean => vec![optional(self.kernels.len()), optional(self.chunk_bytes.len())],
+            Subject::Transfers => vec![optional(self.chunk_bytes.len())],
             Subject::Conversion => Vec::new(),
         };
         let outer = [
-            self.matrices.len(),
+            optional(self.matrices.len()),
             self.dtype.len(),
             self.threads.numbers(most_threads).len(),
             self.devices.len(),
@@ -122,14 +124,21 @@ impl Sweep {
             names => names.to_vec(),
         };
         let (kernels, ks, chunk_bytes) = match self.subject {
-            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration => {
+            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration | Subject::Gemm => {
                 let kernels = named("auto").into_iter().map(|kernel| vec![kernel]).collect();
                 (kernels, self.k.iter().copied().map(Some).collect(), optional(&self.chunk_bytes))
             }
+            Subject::Colmean => {
+                let kernels = named("auto").into_iter().map(|kernel| vec![kernel]).collect();
+                (kernels, vec![None], optional(&self.chunk_bytes))
+            }
+            Subject::Transfers => (vec![Vec::new()], vec![None], optional(&self.chunk_bytes)),
             Subject::Kernel => (vec![named("all")], self.k.iter().copied().map(Some).collect(), vec![None]),
             Subject::Conversion => (vec![Vec::new()], vec![None], vec![None]),
         };
-        for matrix in &self.matrices {
+        // Copies have no matrix.
+        let matrices = if self.matrices.is_empty() { vec![String::new()] } else { self.matrices.clone() };
+        for matrix in &matrices {
             for &dtype in &self.dtype {
                 for threads in self.threads.numbers(most_threads) {
                     for devices in &self.devices {

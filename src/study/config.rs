@@ -73,12 +73,23 @@ pub enum Subject {
     /// A whole solve by Chebyshev-filtered subspace iteration, with a fixed number of iterations.
     #[serde(rename = "subspace_iteration")]
     SubspaceIteration,
+    /// A dense product of the matrix with one of K columns: planned, run, verified.
+    Gemm,
+    /// The sums of the columns of a dense matrix: planned, run, verified.
+    Colmean,
+    /// Copies between the memories of host and device.
+    Transfers,
 }
 
 impl Subject {
     /// Whether a case is a whole solve.
     pub fn is_solver(self) -> bool {
         matches!(self, Self::PowerIteration | Self::SubspaceIteration)
+    }
+
+    /// Whether the matrices of its cases are sparse.
+    pub fn is_sparse(self) -> bool {
+        !matches!(self, Self::Gemm | Self::Colmean | Self::Transfers)
     }
 }
 
@@ -142,10 +153,10 @@ pub struct Sweep {
     #[serde(default)]
     pub subject: Subject,
     /// Files, or `gen:KIND,...`. `{1000*threads}` and `{1000*devices}` in a name stand for numbers that grow with the
-    /// threads or devices of the case.
-    #[serde(deserialize_with = "one_or_many")]
+    /// threads or devices of the case. Copies have none.
+    #[serde(default, deserialize_with = "one_or_many")]
     pub matrices: Vec<String>,
-    /// Columns of X.
+    /// Columns of X, or of B.
     #[serde(default = "k", deserialize_with = "one_or_many")]
     pub k: Vec<usize>,
     /// Value types.
@@ -256,7 +267,7 @@ impl Sweep {
     /// The key that is wrong, and the reason.
     fn check(&self) -> std::result::Result<(), (&'static str, String)> {
         for (key, is_empty) in [
-            ("matrices", self.matrices.is_empty()),
+            ("matrices", self.matrices.is_empty() && self.subject != Subject::Transfers),
             ("k", self.k.is_empty()),
             ("dtype", self.dtype.is_empty()),
             ("devices", self.devices.is_empty()),
@@ -286,18 +297,22 @@ impl Sweep {
             }
             _ => {}
         }
-        if self.subject.is_solver() {
-            // A and all vectors stay on the devices.
-            for (key, is_set) in [
-                ("mode", self.mode != auto()),
-                ("transfer", self.transfer != auto()),
-                ("chunk_bytes", !self.chunk_bytes.is_empty()),
-                ("against", !self.against.is_empty()),
-            ] {
-                if is_set {
-                    return Err((key, format!("{key} has no effect on a solver; remove it")));
-                }
-            }
+        if let Some(key) = self.key_without_effect() {
+            let subject = match self.subject {
+                Subject::Gemm => "a dense product",
+                Subject::Colmean => "sums of columns",
+                Subject::Transfers => "copies",
+                _ => "a solver",
+            };
+            return Err((key, format!("{key} has no effect on {subject}; remove it")));
+        }
+        let copies_nothing = |devices: &&String| {
+            devices.split(',').any(|device| device == "cpu" || device == "auto" || device.starts_with("sim:"))
+        };
+        if self.subject == Subject::Transfers
+            && let Some(devices) = self.devices.iter().find(copies_nothing)
+        {
+            return Err(("devices", format!("nothing is copied to {devices}; name cuda:0 or emu:0")));
         }
         if let Some(devices) =
             self.devices.iter().find(|devices| self.subject.is_solver() && devices.contains("sim:"))
@@ -312,6 +327,39 @@ impl Sweep {
             with_counts(matrix, 1, 1).map_err(|reason| ("matrices", reason))?;
         }
         Ok(())
+    }
+}
+
+impl Sweep {
+    /// The first key that is set and has no effect on the subject.
+    fn key_without_effect(&self) -> Option<&'static str> {
+        let mode = ("mode", self.mode != auto());
+        let transfer = ("transfer", self.transfer != auto());
+        let chunk_bytes = ("chunk_bytes", !self.chunk_bytes.is_empty());
+        let against = ("against", !self.against.is_empty());
+        let schedule = ("schedule", self.schedule != balanced());
+        let k = ("k", self.k != k());
+        let keys = match self.subject {
+            // A and all vectors stay on the devices.
+            Subject::PowerIteration | Subject::SubspaceIteration => {
+                vec![mode, transfer, chunk_bytes, against]
+            }
+            Subject::Gemm => vec![schedule, against],
+            Subject::Colmean => vec![k, schedule, against],
+            Subject::Transfers => vec![
+                ("matrices", !self.matrices.is_empty()),
+                k,
+                ("dtype", self.dtype != dtype()),
+                ("kernels", !self.kernels.is_empty()),
+                mode,
+                transfer,
+                schedule,
+                ("cpu_share", !self.cpu_share.is_empty()),
+                against,
+            ],
+            Subject::Run | Subject::Kernel | Subject::Conversion => Vec::new(),
+        };
+        keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
 }
 

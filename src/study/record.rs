@@ -32,6 +32,12 @@ pub enum Measured {
     /// A whole solve by Chebyshev-filtered subspace iteration.
     #[serde(rename = "subspace_iteration")]
     SubspaceIteration,
+    /// A dense product, as planned and run.
+    Gemm,
+    /// Sums of columns, as planned and run.
+    Colmean,
+    /// Copies between the memories of host and device.
+    Transfers,
 }
 
 impl Measured {
@@ -43,6 +49,9 @@ impl Measured {
             Subject::Conversion => Self::Conversion,
             Subject::PowerIteration => Self::PowerIteration,
             Subject::SubspaceIteration => Self::SubspaceIteration,
+            Subject::Gemm => Self::Gemm,
+            Subject::Colmean => Self::Colmean,
+            Subject::Transfers => Self::Transfers,
         }
     }
 
@@ -55,6 +64,9 @@ impl Measured {
             Self::Conversion => "conversion",
             Self::PowerIteration => "power_iteration",
             Self::SubspaceIteration => "subspace_iteration",
+            Self::Gemm => "gemm",
+            Self::Colmean => "colmean",
+            Self::Transfers => "transfers",
         }
     }
 }

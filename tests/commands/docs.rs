@@ -186,6 +186,8 @@ fn every_key_of_the_json_outputs_is_in_the_documents() {
         "trace t.json --json",
         "bench a.mtx -k 4 --kernels serial_csr,cpu_csr --repeat 3 --devices cpu --json",
         "devices --json",
+        "gemm gen:dense,rows=9,cols=5 gen:dense,rows=5,cols=4 --repeat 1 --json",
+        "colmean gen:recording,rows=9,channels=2,samples=3 --repeat 1 --json",
     ] {
         let report = place.json(words);
         let row = format!("| `{}` |", report["command"].as_str().unwrap());

@@ -5,6 +5,7 @@ mod changed_files;
 mod choose;
 mod claims;
 mod demo;
+mod dense;
 mod devices;
 mod docs;
 mod failing_calls;

@@ -149,6 +149,95 @@ fn a_study_measures_whole_solves() {
     assert_eq!(again["cases"]["kept"], report["cases"]["all"]);
 }
 
+/// Dense products, sums of columns and copies.
+const DENSE: &str = "
+title = 'dense'
+[measure]
+warmup = 0
+repeat = 2
+[[sweep]]
+name = 'tiles'
+subject = 'gemm'
+matrices = ['gen:dense,rows=20,cols=12']
+k = 9
+devices = ['emu:0']
+kernels = ['gemm_naive', 'gemm_tiled_t8', 'gemm_tiled_t16']
+[[sweep]]
+name = 'shares'
+subject = 'gemm'
+matrices = ['gen:dense,rows=300,cols=200']
+k = 100
+devices = ['cpu,sim:h200']
+mode = ['oneshot', 'resident']
+cpu_share = [0.0, 0.5]
+[[sweep]]
+name = 'threads'
+subject = 'colmean'
+matrices = ['gen:recording,rows=40,channels=2']
+dtype = ['f64', 'f32']
+threads = [1, 2]
+[[sweep]]
+name = 'copies'
+subject = 'transfers'
+devices = ['emu:0']
+chunk_bytes = ['4KiB', '64KiB']
+";
+
+#[test]
+fn a_study_measures_dense_work_and_copies() {
+    let place = Place::new();
+    place.write("dense.toml", DENSE);
+    let report = place.json("study dense.toml --json");
+    assert_eq!((&report["cases"]["all"], &report["cases"]["finished"]), (&13.into(), &13.into()));
+    let records = report["records"].as_array().unwrap();
+    let of = |sweep: &str| -> Vec<&Value> { records.iter().filter(|r| r["sweep"] == sweep).collect() };
+    assert!(records.iter().all(|record| record["times"]["median"].as_f64() > Some(0.0)), "{records:?}");
+    let verified = |record: &&Value| record["checked"]["passed"] == true;
+    assert!(of("tiles").iter().all(verified) && of("threads").iter().all(verified));
+    assert!(of("tiles").iter().all(|r| r["flops"] == 2.0 * 20.0 * 12.0 * 9.0 && r["measured"] == "gemm"));
+    assert!(of("shares").iter().all(|record| record["simulated"] == true));
+    // Four kinds of memory, three directions and two sizes.
+    assert_eq!((of("shares").len(), of("threads").len(), of("copies").len()), (4, 4, 24));
+    assert!(of("copies").iter().all(|record| record["gb_per_s"].as_f64() > Some(0.0)));
+    validate("study.json", &place.path("rowloom-dense/results.json"));
+    let names = place.names_in("rowloom-dense");
+    for figure in ["tiles-rate-by-kernel.svg", "shares-time-by-share.svg", "copies-rate-by-chunk-bytes.svg"] {
+        assert!(names.iter().any(|name| name == figure), "{figure} is not in {names:?}");
+    }
+    assert_eq!(place.json("study dense.toml --json")["cases"]["kept"], 13);
+}
+
+#[test]
+fn keys_without_effect_on_dense_work_are_named() {
+    let place = Place::new();
+    for (name, from, to, part) in [
+        (
+            "a",
+            "kernels = ['gemm_naive'",
+            "schedule = 'equal-rows'\nkernels = ['gemm_naive'",
+            "a.toml:12: sweep tiles: schedule has no effect on a dense product",
+        ),
+        (
+            "b",
+            "threads = [1, 2]",
+            "k = 3\nthreads = [1, 2]",
+            "sweep threads: k has no effect on sums of columns",
+        ),
+        (
+            "c",
+            "chunk_bytes",
+            "matrices = 'a.npy'\nchunk_bytes",
+            "sweep copies: matrices has no effect on copies",
+        ),
+        ("d", "devices = ['emu:0']\nchunk", "chunk", "sweep copies: nothing is copied to cpu"),
+        ("e", "'gemm_naive'", "'gemm_naif'", "unknown kernel 'gemm_naif' (did you mean 'gemm_naive'?)"),
+        ("f", "gen:recording", "gen:recordin", "unknown generator 'recordin'"),
+    ] {
+        place.write(&format!("{name}.toml"), DENSE.replace(from, to));
+        place.fail(&format!("study {name}.toml"), 2, part);
+    }
+}
+
 #[test]
 fn solves_that_cannot_be_measured_are_named() {
     let place = Place::new();

@@ -4,8 +4,10 @@ use std::process::Command;
 
 use crate::support::Place;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "run",
+    "gemm",
+    "colmean",
     "plan",
     "bench",
     "study",

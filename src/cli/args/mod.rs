@@ -1,5 +1,7 @@
 //! The command line's grammar: every command, flag and help text.
 
+mod dense;
+mod execution;
 mod measure;
 mod names;
 mod parse;
@@ -13,6 +15,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub use dense::{ColmeanArguments, GemmArguments};
+pub use execution::{ExecutionArguments, RepeatArguments};
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
 pub use names::GENERATORS;
 pub use parse::TRANSFERS;
@@ -65,6 +69,10 @@ impl Arguments {
 pub enum Command {
     /// Compute Y = A X; report time, speed and (--verify) error
     Run(RunArguments),
+    /// Compute C = alpha A B + beta C of dense matrices
+    Gemm(GemmArguments),
+    /// Compute means, sums or variances of the columns of a table
+    Colmean(ColmeanArguments),
     /// Show the plan of run and its reasons; compute nothing
     Plan(PlanArguments),
     /// Time every kernel alone, check it, compare with other libraries
@@ -98,6 +106,8 @@ impl Command {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
+            Self::Gemm(_) => "gemm",
+            Self::Colmean(_) => "colmean",
             Self::Plan(_) => "plan",
             Self::Bench(_) => "bench",
             Self::Calibrate(_) => "calibrate",
@@ -118,6 +128,8 @@ impl Command {
     pub fn common(&self) -> &CommonArguments {
         match self {
             Self::Run(arguments) => &arguments.common,
+            Self::Gemm(arguments) => &arguments.common,
+            Self::Colmean(arguments) => &arguments.common,
             Self::Plan(arguments) => &arguments.common,
             Self::Bench(arguments) => &arguments.common,
             Self::Calibrate(arguments) => &arguments.common,
@@ -138,6 +150,8 @@ impl Command {
     fn common_mut(&mut self) -> &mut CommonArguments {
         match self {
             Self::Run(arguments) => &mut arguments.common,
+            Self::Gemm(arguments) => &mut arguments.common,
+            Self::Colmean(arguments) => &mut arguments.common,
             Self::Plan(arguments) => &mut arguments.common,
             Self::Bench(arguments) => &mut arguments.common,
             Self::Calibrate(arguments) => &mut arguments.common,

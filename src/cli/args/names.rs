@@ -43,11 +43,13 @@ static DEVICES: LazyLock<Vec<String>> = LazyLock::new(|| {
     real.into_iter().chain(preset_names().map(|machine| format!("sim:{machine}"))).collect()
 });
 
-static KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto"));
-static KERNELS: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("all"));
+static KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto", KindOfWork::Spmm));
+static KERNELS: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("all", KindOfWork::Spmm));
+static GEMM_KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto", KindOfWork::Gemm));
+static COLMEAN_KERNEL: LazyLock<Vec<String>> = LazyLock::new(|| kernel_names("auto", KindOfWork::Colmean));
 
-fn kernel_names(first: &str) -> Vec<String> {
-    let names = kernels_for(KindOfWork::Spmm).map(|kernel| kernel.name);
+fn kernel_names(first: &str, work: KindOfWork) -> Vec<String> {
+    let names = kernels_for(work).map(|kernel| kernel.name);
     std::iter::once(first).chain(names).map(String::from).collect()
 }
 
@@ -69,6 +71,14 @@ pub(super) fn devices() -> Offering<DevicesParser> {
 
 pub(super) fn kernel() -> Offering<StringValueParser> {
     Offering { parser: StringValueParser::new(), names: &KERNEL }
+}
+
+pub(super) fn gemm_kernel() -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), names: &GEMM_KERNEL }
+}
+
+pub(super) fn colmean_kernel() -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), names: &COLMEAN_KERNEL }
 }
 
 pub(super) fn kernels() -> Offering<StringValueParser> {

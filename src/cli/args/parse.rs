@@ -1,6 +1,6 @@
 //! Parsers of the values of flags.
 
-use crate::cli::options::FormatChoice;
+use crate::cli::options::{FormatChoice, Selection, Window};
 use crate::kernel::Schedule;
 
 pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
@@ -30,6 +30,21 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("the share must be a number from 0 to 1, such as 0.25".into()),
     }
+}
+
+pub(super) fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() => Ok(factor),
+        _ => Err("the factor must be a finite number, such as 1, -0.5 or 1e-3".into()),
+    }
+}
+
+pub(super) fn parse_list(text: &str) -> Result<Selection, String> {
+    Selection::parse(text)
+}
+
+pub(super) fn parse_window(text: &str) -> Result<Window, String> {
+    Window::parse(text)
 }
 
 /// The values of `--transfer`.

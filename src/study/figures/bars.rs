@@ -1,5 +1,6 @@
 //! Figures with names on the horizontal axis.
 
+use super::super::config::Subject;
 use super::super::record::Record;
 use super::series::{Unit, by_matrix, figure};
 use super::{Swept, is_serial};
@@ -8,18 +9,26 @@ use crate::report::{Axis, Bars, Figure, Panel, Plot, Scale};
 /// The name of a series, and its value in each category.
 type Values = (String, Vec<Option<f64>>);
 
-/// GFLOP/s of each choice of the attribute `name`.
+/// The rate of each choice of the attribute `name`: GFLOP/s, or GB/s of work that is bound by memory.
 pub fn choices(swept: &Swept<'_>, name: &str, of: impl Fn(&Record) -> String) -> Option<Figure> {
     let categories = distinct(swept, &of);
+    let in_bytes = matches!(swept.sweep.subject, Subject::Colmean | Subject::Transfers);
     let panels = by_matrix(swept, &[name], |label, members| {
-        let value = |category: &String| members.iter().find(|record| of(record) == *category)?.gflops();
+        let rate = |record: &Record| if in_bytes { record.gb_per_s() } else { record.gflops() };
+        let value = |category: &String| rate(members.iter().find(|record| of(record) == *category)?);
         Ok::<Values, String>((label.into(), categories.iter().map(value).collect()))
     });
-    let caption = format!("2 × nonzeros × K operations over the {}.", swept.time_noun());
+    let amount = match swept.sweep.subject {
+        Subject::Gemm => "2 × entries of A × columns of B operations",
+        Subject::Colmean => "Bytes of the table",
+        Subject::Transfers => "Bytes of all directions",
+        _ => "2 × nonzeros × K operations",
+    };
+    let caption = format!("{amount} over the {}.", swept.time_noun());
     figure(
         swept,
         (&format!("rate by {name}"), format!("Which {} is fastest?", noun(name)), caption),
-        bar_panels(panels.units, "rate (GFLOP/s)", &categories),
+        bar_panels(panels.units, if in_bytes { "rate (GB/s)" } else { "rate (GFLOP/s)" }, &categories),
         panels.missing,
     )
 }
@@ -28,6 +37,7 @@ pub fn choices(swept: &Swept<'_>, name: &str, of: impl Fn(&Record) -> String) ->
 fn noun(name: &str) -> &str {
     match name {
         "devices" => "set of devices",
+        "chunk_bytes" => "size of a copy",
         other => other,
     }
 }

@@ -56,12 +56,17 @@ impl<'a> Swept<'a> {
         format!("{}-{}", word(&self.sweep.name), word(question))
     }
 
-    /// The number of distinct values in the records with times.
     /// The noun for what a time is of.
     fn unit(&self) -> &'static str {
-        if self.sweep.subject.is_solver() { "solve" } else { "product" }
+        match self.sweep.subject {
+            Subject::PowerIteration | Subject::SubspaceIteration => "solve",
+            Subject::Colmean => "run",
+            Subject::Transfers => "copy",
+            _ => "product",
+        }
     }
 
+    /// The number of distinct values in the records with times.
     fn values<K: PartialEq>(&self, of: impl Fn(&Record) -> K) -> usize {
         let mut known: Vec<K> = Vec::new();
         for record in self.timed() {
@@ -91,6 +96,11 @@ pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
             figures.extend(lines::speedup_by_threads(&swept));
             continue;
         }
+        if sweep.subject == Subject::Transfers {
+            let bytes = |record: &Record| record.chunk_bytes.map_or_else(String::new, size);
+            figures.extend(bars::choices(&swept, "chunk_bytes", bytes));
+            continue;
+        }
         if swept.values(|record| record.threads) > 1 {
             figures.extend(lines::scaling_by_threads(&swept));
             figures.extend(lines::speedup_by_threads(&swept));
@@ -106,6 +116,9 @@ pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
         if sweep.subject == Subject::Kernel {
             figures.extend(kernels::roofline(&swept));
             figures.extend(kernels::heat_maps(&swept));
+        }
+        if !sweep.subject.is_sparse() && swept.values(|record| record.kernel.clone()) > 1 {
+            figures.extend(bars::choices(&swept, "kernel", |record| record.kernel.clone()));
         }
         if swept.values(|record| record.chunk_bytes) > 1 {
             figures.extend(lines::overlap_by_chunk(&swept));

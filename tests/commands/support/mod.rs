@@ -46,7 +46,12 @@ impl Place {
 
     /// Names of all files here, sorted.
     pub fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        self.names_in("")
+    }
+
+    /// Names of all files in a folder here, sorted.
+    pub fn names_in(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(folder)).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();

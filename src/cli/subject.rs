@@ -1,0 +1,111 @@
+//! What a command computes, in the words of its kind of work.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::args::RunArguments;
+use super::report::{MatrixReport, hash};
+use super::session::{MatrixSource, Session, describe};
+use super::table::count;
+use crate::kernel::KindOfWork;
+use crate::matrix::{Loaded, Scalar};
+use crate::study::{compulsory_bytes, used_columns};
+
+/// What a command computes, in the words of its kind of work.
+#[derive(Debug)]
+pub struct Subject {
+    /// The kind of work.
+    pub work: KindOfWork,
+    /// The first lines of the table: names and values.
+    pub facts: Vec<(&'static str, String)>,
+    /// Lines of the table about the result.
+    pub results: Vec<(&'static str, String)>,
+    /// Keys of the JSON object that describe the operands.
+    pub keys: Vec<(&'static str, Value)>,
+    /// The flags that only this command has, as resolved.
+    pub config: Value,
+    /// The kernel that was asked for.
+    pub kernel: String,
+    /// Floating-point operations of one repetition.
+    pub operations: f64,
+    /// Bytes that one repetition must at least read and write.
+    pub bytes: u64,
+    /// Bytes of A as it was loaded.
+    pub a_bytes: u64,
+    /// The file of the result.
+    pub output: Option<PathBuf>,
+    /// Notes on the operands.
+    pub notes: Vec<String>,
+}
+
+impl Subject {
+    /// What one repetition computes.
+    pub fn unit(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm | KindOfWork::Gemm => "product",
+            KindOfWork::Colmean => "run",
+        }
+    }
+
+    /// The key of the number of entries of A.
+    pub fn entries(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm => "nnz",
+            KindOfWork::Gemm | KindOfWork::Colmean => "entries",
+        }
+    }
+
+    /// The name of the result.
+    pub fn result(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm => "Y",
+            KindOfWork::Gemm => "C",
+            KindOfWork::Colmean => "sums",
+        }
+    }
+
+    /// A product of `rowloom run` with `k` columns. `x` describes X.
+    pub fn product<T: Scalar>(
+        arguments: &RunArguments,
+        session: &Session,
+        source: &MatrixSource,
+        loaded: &Loaded<T>,
+        k: u64,
+        x: &str,
+    ) -> Self {
+        let (matrix, planning) = (loaded.matrix.view(), &arguments.planning);
+        let (rows, cols, nnz) = (matrix.rows(), matrix.cols(), matrix.nnz());
+        let used = session.pool.install(|| used_columns(matrix));
+        let plan = arguments.plan.as_ref().map(|path| path.display().to_string());
+        Self {
+            work: KindOfWork::Spmm,
+            facts: vec![
+                ("matrix", describe(&matrix, &loaded.info)),
+                ("X", format!("{} columns, {}, {x}", count(k), T::DTYPE)),
+            ],
+            results: Vec::new(),
+            keys: vec![
+                ("matrix", json!(MatrixReport::new(&loaded.info, rows, cols, nnz))),
+                ("matrix_hash", json!(hash(&matrix))),
+                ("k", json!(k)),
+            ],
+            config: json!({
+                "matrix": source.name(),
+                "k": k,
+                "x": arguments.x.name(),
+                "finite": arguments.finite,
+                "format": planning.format,
+                "tune": planning.tune,
+                "schedule": arguments.schedule,
+                "plan": plan,
+            }),
+            kernel: planning.kernel.clone(),
+            operations: 2.0 * nnz as f64 * k as f64,
+            bytes: compulsory_bytes(rows as u64, nnz as u64, used, k, T::DTYPE),
+            a_bytes: matrix.bytes(),
+            output: arguments.output.clone(),
+            notes: loaded.notes.clone(),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `rowloom gemm` and `rowloom colmean` on dense inputs of every kind.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+/// 2 x 3.
+const A: &str = "%%MatrixMarket matrix array real general\n2 3\n1\n4\n2\n5\n3\n6\n";
+/// A place with A, a 3 x 2 B as text, and a 2 x 2 C.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("a.mtx", A);
+    place.write("b.txt", "# B\n1 0.0e0\n-1  2.5E-01\n0 1\n");
+    place.write("c.csv", "10,20\n30,40\n");
+    place
+}
+
+/// The numbers of a Matrix Market array, column by column.
+fn array(text: &str) -> Vec<f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('%')).skip(1);
+    lines.map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_product_of_files_of_three_formats_is_written_and_verified() {
+    let place = place();
+    // A B = [[-1, 3.5], [-1, 7.25]].
+    let output = place.succeed("gemm a.mtx b.txt --devices cpu --output out.mtx --verify --repeat 2");
+    assert!(output.stdout.contains("verified") && output.stdout.contains("yes:"), "{}", output.stdout);
+    assert_eq!(array(&place.read("out.mtx")), [-1.0, -1.0, 3.5, 7.25]);
+    place.succeed(
+        "gemm a.mtx b.txt --c c.csv --alpha 2 --beta -1 --devices cpu --output new.npy --verify --repeat 3",
+    );
+    place
+        .succeed("gemm new.npy gen:dense,rows=2,cols=1 --devices cpu --repeat 1 --alpha 0 --output zero.mtx");
+    // Every repetition begins with the same old C: 2 A B - C.
+    place.write("identity.txt", "1 0\n0 1\n");
+    place.succeed("gemm new.npy identity.txt --devices cpu --repeat 1 --output again.mtx");
+    assert_eq!(array(&place.read("again.mtx")), [-12.0, -32.0, -13.0, -25.5]);
+    assert_eq!(array(&place.read("zero.mtx")), [0.0, 0.0]);
+}
+
+#[test]
+fn every_device_and_split_gives_one_hash_of_a_reproducible_product() {
+    let place = Place::new();
+    let operands = "gen:dense,rows=97,cols=33 gen:dense,rows=33,cols=41";
+    let hash = |flags: &str| {
+        let report =
+            place.json(&format!("gemm {operands} --reproducible --verify --repeat 1 --json {flags}"));
+        assert_eq!(report["verify"]["passed"], Value::Bool(true), "{flags}");
+        report["c_hash"].as_str().unwrap().to_owned()
+    };
+    let first = hash("--devices cpu");
+    for flags in [
+        "--devices cpu --chunks 7",
+        "--devices emu:0",
+        "--devices cpu,emu:0 --mode stream --chunks 5",
+        "--devices emu:0 --kernel gemm_naive",
+        "--devices emu:0 --kernel gemm_tiled_t16 --mode oneshot",
+    ] {
+        assert_eq!(hash(flags), first, "{flags}");
+    }
+}
+
+#[test]
+fn a_report_of_a_dense_product_has_its_operands_plan_and_speed() {
+    let place = Place::new();
+    let words = "gemm gen:dense,rows=60,cols=50 gen:dense,rows=50,cols=40 --devices cpu --repeat 3";
+    let report = place.json(&format!("{words} --json --trace trace.json"));
+    assert_eq!((&report["command"], &report["a"]["rows"]), (&"gemm".into(), &60.into()));
+    assert_eq!((&report["b"]["cols"], &report["beta"]), (&40.into(), &0.0.into()));
+    assert!(report["gflops"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["timing"]["run_s"]["n"], 3);
+    assert!(report["chunks"].as_array().unwrap().iter().all(|chunk| chunk["kernel"] == "cpu_gemm"));
+    let entries: u64 =
+        report["chunks"].as_array().unwrap().iter().map(|chunk| chunk["entries"].as_u64().unwrap()).sum();
+    assert_eq!(entries, 60 * 50);
+    assert_eq!(report["config"]["kernel"], "auto");
+    assert!(place.succeed("trace trace.json").stdout.contains("cpu"));
+}
+
+#[test]
+fn a_saved_plan_of_a_dense_product_runs_and_fits_only_its_shape() {
+    let place = Place::new();
+    let operands = "gen:dense,rows=64,cols=20 gen:dense,rows=20,cols=10";
+    place.succeed(&format!("gemm {operands} --devices cpu,emu:0 --chunks 4 --repeat 1 --save plan.json"));
+    place.succeed(&format!("gemm {operands} --plan plan.json --repeat 1 --verify"));
+    let other = "gemm gen:dense,rows=64,cols=20 gen:dense,rows=20,cols=11 --plan plan.json";
+    place.fail(other, 2, "the plan was made for");
+    place.fail(&format!("gemm {operands} --plan plan.json --devices cpu"), 2, "cannot be used with");
+}
+
+#[test]
+fn simulated_devices_predict_dense_work_and_compute_none() {
+    let place = Place::new();
+    let gemm = "gemm gen:dense,rows=4000,cols=300 gen:dense,rows=300,cols=300 --devices sim:h200x4";
+    let report = place.json(&format!("{gemm} --json"));
+    assert!(report["simulated"].as_bool().unwrap() && report["c_hash"].is_null());
+    place.fail(&format!("{gemm} --verify"), 2, "simulated devices compute nothing");
+    let colmean = "colmean gen:dense,rows=5000,cols=300 --devices sim:h200";
+    assert!(place.succeed(colmean).stdout.contains("in virtual time"));
+    place.fail(&format!("{colmean} --plot a.svg"), 2, "simulated devices compute nothing");
+}
+
+#[test]
+fn wrong_operands_of_a_dense_product_are_refused_by_name() {
+    let place = place();
+    place.write("sparse.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 1\n");
+    place.write("nan.txt", "1 nan\n2 3\n");
+    place.write("ragged.txt", "1 2\n3\n");
+    for (words, code, part) in [
+        ("gemm a.mtx", 2, "<B>"),
+        ("gemm a.mtx c.csv", 3, "c.csv: B has 2 rows but A has 3 columns"),
+        ("gemm a.mtx b.txt --c b.txt", 3, "b.txt: C is 3 x 2, but A B is 2 x 2"),
+        ("gemm a.mtx b.txt --beta 2", 2, "--beta needs the old C"),
+        ("gemm a.mtx b.txt --alpha nan", 2, "finite number"),
+        ("gemm a.mtx missing.npy", 3, "missing.npy"),
+        ("gemm sparse.mtx c.csv", 3, "sparse.mtx:1: a dense"),
+        ("gemm ragged.txt c.csv", 3, "ragged.txt:2: the line has 1 number"),
+        ("gemm nan.txt c.csv --finite", 3, "nan.txt:1"),
+        ("gemm gen:dens,rows=2,cols=2 c.csv", 2, "did you mean 'dense'?"),
+        ("gemm gen:dense,rows=99999999,cols=99999999 c.csv", 3, "99999999 x 99999999"),
+        ("gemm suitesparse:HB/bcsstk01 c.csv", 2, "a dense one is needed"),
+        ("gemm a.mtx b.txt --kernel gemm_tild_t16", 2, "did you mean 'gemm_tiled_t16'?"),
+        ("gemm a.mtx b.txt --kernel cpu_csr", 2, "unknown kernel 'cpu_csr'"),
+        ("gemm a.mtx b.txt --output c.txt", 2, "the ending must be .mtx or .npy"),
+        ("gemm - -", 2, "'-' is named twice"),
+    ] {
+        let outcome = place.run(words);
+        assert_eq!(outcome.code, code, "{words}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(part), "{words}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{words}");
+    }
+    let output = place.succeed("gemm nan.txt c.csv --devices cpu --repeat 1 --verify");
+    assert!(output.stderr.contains("nan.txt: 1 value is not finite"), "{}", output.stderr);
+}
+
+#[test]
+fn asking_for_cublas_without_it_is_a_device_error() {
+    let place = place();
+    let outcome = place.run("gemm a.mtx b.txt --devices emu:0 --kernel cublas");
+    assert!([2, 4].contains(&outcome.code), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("cuBLAS"), "{}", outcome.stderr);
+}
+
+#[test]
+fn means_of_a_recording_are_those_of_its_columns() {
+    let place = Place::new();
+    // Two channels of three samples; the numbers have exponents of varying precision.
+    place.write(
+        "eeg.txt",
+        "   1.0e+00 2.00E+0 3e0 1.0000000e+001 20 3.0e1\n   3e+00 4 5.0E+00 1.0e1 40 3.00e+01\n",
+    );
+    let output = place.succeed(
+        "colmean eeg.txt --samples 3 --devices cpu --repeat 2 --statistics mean,sum,variance \
+         --output all.csv --plot all.svg --verify",
+    );
+    assert!(output.stdout.contains("yes:"), "{}", output.stdout);
+    let csv = place.read("all.csv");
+    let lines: Vec<&str> = csv.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(
+        lines,
+        [
+            "channel,sample,column,mean,sum,variance",
+            "0,0,0,2.0,4.0,2.0",
+            "0,1,1,3.0,6.0,2.0",
+            "0,2,2,4.0,8.0,2.0",
+            "1,0,3,10.0,20.0,0.0",
+            "1,1,4,30.0,60.0,200.0",
+            "1,2,5,30.0,60.0,0.0",
+        ]
+    );
+    let svg = place.read("all.svg");
+    assert!(svg.contains("channel 0") && svg.contains("channel 1") && svg.contains("eeg.txt"));
+    place.succeed(
+        "colmean eeg.txt --samples 3 --channel 1 --window 1: --devices cpu --repeat 1 --output part.mtx",
+    );
+    assert_eq!(array(&place.read("part.mtx")), [30.0, 30.0]);
+    let report = place.json("colmean eeg.txt --devices cpu --repeat 1 --json");
+    assert_eq!((&report["command"], &report["columns_reported"]), (&"colmean".into(), &6.into()));
+    assert_eq!((&report["means"]["smallest"], &report["means"]["largest"]), (&2.0.into(), &30.0.into()));
+}
+
+#[test]
+fn every_device_and_split_gives_one_hash_of_sums() {
+    let place = Place::new();
+    let words =
+        "colmean gen:recording,rows=358,channels=4,samples=20 --statistics variance --repeat 1 --json";
+    let hash = |flags: &str| {
+        let report = place.json(&format!("{words} {flags} --verify"));
+        assert_eq!(report["verify"]["passed"], Value::Bool(true), "{flags}");
+        report["sums_hash"].as_str().unwrap().to_owned()
+    };
+    let first = hash("--devices cpu");
+    for flags in [
+        "--devices cpu --chunks 3",
+        "--devices emu:0 --kernel colmean_loop",
+        "--devices emu:0 --kernel colmean_reduce",
+        "--devices cpu,emu:0 --mode stream",
+    ] {
+        assert_eq!(hash(flags), first, "{flags}");
+    }
+}
+
+#[test]
+fn wrong_flags_of_column_means_are_refused() {
+    let place = Place::new();
+    let table = "gen:recording,rows=9,channels=3,samples=4";
+    for (flags, code, part) in [
+        ("--samples 5", 2, "--samples 5 does not divide the 12 columns"),
+        ("--samples 0", 2, "--samples"),
+        ("--samples 4 --channel 3", 2, "--channel 3: the table has 3 channels"),
+        ("--channel 1", 2, "--samples N divides a row"),
+        ("--samples 4 --channel a", 2, "'a' is no list"),
+        ("--samples 4 --window 2:9", 2, "--window 2:9: a channel has 4 samples"),
+        ("--samples 4 --window 3", 2, "'3' is no window"),
+        ("--statistics median", 2, "median"),
+        ("--output means.txt", 2, "the ending must be .csv, .npy or .mtx"),
+        ("--plot means.png", 2, "must end in .svg"),
+        ("--kernel gemm_naive", 2, "unknown kernel 'gemm_naive'"),
+        ("--output a.csv --plot a.csv", 2, "a.csv"),
+    ] {
+        let outcome = place.run(&format!("colmean {table} {flags}"));
+        assert_eq!(outcome.code, code, "{flags}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(part), "{flags}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{flags}");
+    }
+}
