@@ -356,7 +356,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Dense,
         order: Order::Canonical,
-        summary: "one GPU thread per column of a block of rows; suits many columns",
+        summary: "one GPU thread per column of a block of rows; suits sums without deviations",
     },
     KernelInfo {
         id: KernelId::ColmeanReduce,
@@ -365,7 +365,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Dense,
         order: Order::Canonical,
-        summary: "eight GPU threads per column of a block of rows, a tree in shared memory; for comparison",
+        summary: "eight GPU threads per column of a block of rows, a tree in shared memory; the default GPU kernel",
     },
     KernelInfo {
         id: KernelId::ColmeanWarp,
@@ -374,7 +374,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Dense,
         order: Order::Canonical,
-        summary: "one warp per 64 bytes of columns of a block of rows, eight loads of 16 bytes in flight, shuffles; suits any shape",
+        summary: "one warp per 64 bytes of columns of a block of rows, eight loads of 16 bytes in flight, shuffles; for comparison",
     },
 ];
 
