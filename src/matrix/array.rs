@@ -166,13 +166,22 @@ pub trait SharedBytes: Send + Sync {
     }
 }
 
+/// Shared bytes that never change, such as an array of another library that is locked against writing.
+///
+/// # Safety
+///
+/// Every call of `bytes` returns the same memory, and nothing writes to this memory while the object lives. Kernels use column
+/// indices from it without a check of their bounds.
+#[allow(unsafe_code)] // A promise of the implementor; this module has no unsafe block.
+pub unsafe trait ConstantBytes: SharedBytes {}
+
 /// A read-only array: a vector, an aligned buffer, or a window of shared bytes.
 pub enum Array<T> {
     /// A plain vector.
     Vector(Vec<T>),
     /// An aligned buffer.
     Aligned(AlignedBuffer<T>),
-    /// A window of a mapped file.
+    /// A window of a mapped file, or of another library's array.
     Window(Window<T>),
 }
 
@@ -180,6 +189,7 @@ pub enum Array<T> {
 pub struct Window<T> {
     owner: Arc<dyn SharedBytes>,
     range: Range<usize>,
+    is_constant: bool,
     element: PhantomData<T>,
 }
 
@@ -187,14 +197,24 @@ impl<T: Pod> Array<T> {
     /// The elements at `range` (in bytes) of `owner`; `None` if the range is outside, misaligned, or not a multiple of the
     /// element size.
     pub fn window(owner: Arc<dyn SharedBytes>, range: Range<usize>) -> Option<Self> {
-        let bytes = owner.bytes().get(range.clone())?;
-        bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
-        Some(Self::Window(Window { owner, range, element: PhantomData }))
+        Self::checked_window(owner, range, false)
     }
 
-    /// Whether the elements are in shared bytes, which may change at any moment.
-    pub fn is_window(&self) -> bool {
-        matches!(self, Self::Window(_))
+    /// All elements of `owner`, which is kept alive; `None` if its bytes are misaligned or not a multiple of the element size.
+    pub fn constant(owner: Arc<dyn ConstantBytes>) -> Option<Self> {
+        let range = 0..owner.bytes().len();
+        Self::checked_window(owner, range, true)
+    }
+
+    fn checked_window(owner: Arc<dyn SharedBytes>, range: Range<usize>, is_constant: bool) -> Option<Self> {
+        let bytes = owner.bytes().get(range.clone())?;
+        bytemuck::try_cast_slice::<u8, T>(bytes).ok()?;
+        Some(Self::Window(Window { owner, range, is_constant, element: PhantomData }))
+    }
+
+    /// Whether the elements may change at any moment, as those of a mapped file.
+    pub fn may_change(&self) -> bool {
+        matches!(self, Self::Window(window) if !window.is_constant)
     }
 
     /// Whether the elements are unchanged since the beginning; only those of a mapped file can change.
@@ -246,6 +266,7 @@ impl<T: Pod + PartialEq> PartialEq for Array<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::Csr;
 
     #[test]
     fn buffers_of_any_size_are_zero_and_start_on_a_cache_line() {
@@ -276,5 +297,27 @@ mod tests {
         assert!(Array::<u64>::window(owner.clone(), 4..12).is_none());
         assert!(Array::<u64>::window(owner.clone(), 0..7).is_none());
         assert!(Array::<u64>::window(owner, 0..32).is_none());
+    }
+
+    #[test]
+    fn only_constant_bytes_can_be_columns() {
+        struct Fixed(Vec<u32>);
+        impl SharedBytes for Fixed {
+            fn bytes(&self) -> &[u8] {
+                bytemuck::cast_slice(&self.0)
+            }
+        }
+        // Safety: the vector is private and never written.
+        #[allow(unsafe_code)]
+        unsafe impl ConstantBytes for Fixed {}
+        let owner = Arc::new(Fixed(vec![0, 2]));
+        let make = |columns: Array<u32>| Csr::try_new(1, 3, vec![0u64, 2], columns, vec![1.0f64, 2.0]);
+        assert!(make(Array::window(owner.clone(), 0..8).unwrap()).is_err());
+        let matrix = make(Array::constant(owner.clone()).unwrap()).unwrap();
+        assert_eq!(matrix.view().row(0), (&[0, 2][..], &[1.0, 2.0][..]));
+        assert_eq!(matrix.view().columns().as_ptr(), owner.0.as_ptr(), "the columns were copied");
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(matrix);
+        assert_eq!(Arc::strong_count(&owner), 1, "the owner outlives the matrix");
     }
 }

@@ -1,7 +1,7 @@
 //! Compressed sparse rows (CSR), from which all other formats are converted.
 //!
 //! Invariant of every `Csr`: row pointers start at zero, do not decrease and end at the number of nonzeros; every column is
-//! inside the matrix. Kernels rely on it without further checks, so row pointers and columns are in memory that cannot change;
+//! inside the matrix. Kernels rely on it without further checks, so row pointers and columns are in memory that does not change;
 //! values may be in a mapped file.
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
-/// A sparse matrix in CSR, in owned memory or in a mapped file.
+/// A sparse matrix in CSR: in owned memory, in a mapped file, or in the arrays of another library.
 #[derive(Debug, PartialEq)]
 pub struct Csr<T: Scalar> {
     rows: usize,
@@ -35,7 +35,7 @@ impl<T: Scalar> Csr<T> {
         values: impl Into<Array<T>>,
     ) -> Result<Self> {
         let (row_pointers, columns, values) = (row_pointers.into(), columns.into(), values.into());
-        if row_pointers.is_window() || columns.is_window() {
+        if row_pointers.may_change() || columns.may_change() {
             return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
         }
         let matrix = Self { rows, cols, row_pointers, columns, values };

@@ -197,6 +197,15 @@ impl Runtime {
         }
     }
 
+    /// Waits until no thread of the runtime opens a card. A process must not end meanwhile: the CUDA driver may crash. A program
+    /// that keeps its runtimes in static variables, which are never dropped, calls this at its end.
+    pub fn finish_opening(&self) {
+        let thread = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
     /// The profiles of all devices. Opens the CUDA driver if cards may be among them.
     pub fn resolve(&self, options: &ProductOptions) -> Result<Resolved> {
         let mut resolved = self.resolving(options).all()?;

@@ -1,0 +1,396 @@
+"""The operator ``CSR`` and ``csr``, which makes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _rowloom
+from ._lease import Lease, belongs_to_numpy
+from ._report import Fault, Report
+from ._vectors import Vectors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator
+
+    Array = np.ndarray[Any, Any]
+    Path = str | os.PathLike[str]
+
+
+def csr(
+    a: Any,
+    *,
+    shape: tuple[int, int] | None = None,
+    dtype: Any = None,
+    copy: bool = False,
+    devices: str = "auto",
+    threads: int | None = None,
+    uses: int | None = None,
+    reproducible: bool = False,
+) -> CSR:
+    """Make an operator from a sparse matrix.
+
+    Parameters
+    ----------
+    a
+        A SciPy sparse array or matrix of any format; a tuple ``(data, indices, indptr)``; or the path of a file: Matrix Market,
+        SciPy's ``.npz``, SuiteSparse's ``.tar.gz`` or Rowloom's ``.rlm``. ``"gen:stencil27,n=64"`` names a generated matrix.
+    shape
+        Rows and columns, for a tuple. Without it the largest index decides.
+    dtype
+        ``float64`` or ``float32``. Without it these two types stay; integers and booleans become ``float64``.
+    copy
+        Copy the arrays. Without it, values and 32-bit indices of a CSR matrix are used in place, and are read-only while the
+        operator lives.
+    devices
+        ``"auto"`` (the CPU, and every GPU that makes products faster) or a list such as ``"cpu,cuda:0"``.
+    threads
+        Worker threads; one for each hardware thread without it.
+    uses
+        The number of products that will be computed, if it is known.
+    reproducible
+        Whether results have the same bits for any devices and threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> a = csr((np.array([1.0, 2.0, 3.0]), np.array([0, 2, 1]), np.array([0, 2, 3])), shape=(2, 3))
+    >>> a @ np.array([1.0, 10.0, 100.0])
+    array([201.,  30.])
+    """
+    options = {"devices": devices, "threads": threads, "uses": uses, "reproducible": reproducible}
+    if isinstance(a, str | os.PathLike):
+        if shape is not None:
+            raise TypeError("shape is for a tuple of arrays; a file has its own shape")
+        native = _rowloom.from_file(a, _is_single(dtype), **_checked(options))
+        return CSR(native, options)
+    return CSR(_from_arrays(*_arrays_of(a, shape), dtype, copy, options), options)
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    for name in ("threads", "uses"):
+        if options[name] is not None and options[name] < 1:
+            raise ValueError(f"{name} must be at least 1")
+    return options
+
+
+def _is_single(dtype: Any) -> bool:
+    import numpy as np
+
+    given = np.dtype(np.float64 if dtype is None else dtype)
+    if given not in (np.float64, np.float32):
+        raise ValueError(f"dtype {given} is unsupported; float64 and float32 are supported")
+    return bool(given == np.float32)
+
+
+def _arrays_of(a: Any, shape: tuple[int, int] | None) -> tuple[Array, Array, Array, tuple[int, int]]:
+    """The arrays of CSR: values, columns, row pointers, and the shape."""
+    import numpy as np
+
+    if hasattr(a, "tocsr"):
+        if shape is not None:
+            raise TypeError("shape is for a tuple of arrays; a sparse matrix has its own shape")
+        if len(a.shape) != 2:
+            raise ValueError(f"the sparse array has {len(a.shape)} dimension(s); a matrix has two")
+        a = a.tocsr()
+        return a.data, a.indices, a.indptr, a.shape
+    if not isinstance(a, tuple) or len(a) != 3:
+        raise TypeError(
+            f"a {type(a).__name__} is no sparse matrix; pass a SciPy sparse matrix, (data, indices, indptr), or a path"
+        )
+    data, indices, indptr = (np.asarray(part) for part in a)
+    if any(part.ndim != 1 for part in (data, indices, indptr)):
+        raise ValueError("data, indices and indptr must have one dimension each")
+    if shape is None:
+        shape = (max(len(indptr) - 1, 0), int(indices.max()) + 1 if len(indices) else 0)
+    return data, indices, indptr, shape
+
+
+def _from_arrays(
+    data: Array,
+    indices: Array,
+    indptr: Array,
+    shape: tuple[int, int],
+    dtype: Any,
+    copy: bool,
+    options: dict[str, Any],
+) -> _rowloom.Operator:
+    import numpy as np
+
+    values = _values(data, dtype)
+    indices, indptr = _indices("indices", indices), _indices("indptr", indptr)
+    if len(shape) != 2 or any(not 0 <= length < 2**63 for length in shape):
+        raise ValueError(f"{shape} is no shape of a matrix")
+    if not belongs_to_numpy(indices):
+        # Another library could write indices outside the matrix at any moment.
+        indices = indices.copy()
+    lease = None if copy else Lease(values, indices)
+    return _rowloom.from_arrays(
+        np.ascontiguousarray(values),
+        np.ascontiguousarray(indices),
+        np.ascontiguousarray(indptr),
+        (int(shape[0]), int(shape[1])),
+        lease,
+        **_checked(options),
+    )
+
+
+def _values(data: Array, dtype: Any) -> Array:
+    import numpy as np
+
+    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
+        raise ValueError(f"values of dtype {data.dtype} are unsupported; float64 and float32 are supported")
+    if dtype is None and data.dtype.kind == "f" and data.dtype.itemsize < 8:
+        dtype = np.float32
+    single = _is_single(dtype)
+    return np.require(data, np.float32 if single else np.float64, ["C", "A"])
+
+
+def _indices(name: str, indices: Array) -> Array:
+    import numpy as np
+
+    if indices.dtype.kind not in "iu" and len(indices) > 0:
+        raise ValueError(f"{name} has the dtype {indices.dtype}; it must have an integer type")
+    if indices.dtype == np.uint64 and len(indices) > 0 and indices.max() >= 2**63:
+        raise ValueError(f"{name} has an element beyond 2**63")
+    narrow = indices.dtype.kind == "i" and indices.dtype.itemsize == 4
+    return np.require(indices, np.int32 if narrow else np.int64, ["C", "A"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of products with a number of columns; ``str(plan)`` has its reasons in words."""
+
+    #: The whole plan, as ``rowloom plan --save`` writes it.
+    data: dict[str, Any]
+
+    @property
+    def k(self) -> int:
+        """Columns of X and Y."""
+        return int(self.data["k"])
+
+    @property
+    def predicted_seconds(self) -> float:
+        """The predicted duration of a product."""
+        return float(self.data["predicted_s"])
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that compute."""
+        return [device["name"] for device in self.data["devices"] if device["computes"]]
+
+    @property
+    def reasons(self) -> list[str]:
+        """The decisions in words."""
+        return list(self.data["reasons"])
+
+    def __str__(self) -> str:
+        return "\n".join(self.reasons)
+
+
+class CSR:
+    """A sparse matrix that is multiplied by dense arrays; :func:`csr` makes one.
+
+    Products of several threads may use one operator. The interpreter's lock is released while a product runs.
+    """
+
+    __slots__ = ("__weakref__", "_multiply", "_native", "_options", "_other_type", "_transposed", "dtype", "nnz", "shape")
+
+    #: NumPy leaves ``X @ A`` to this class.
+    __array_ufunc__ = None
+    ndim = 2
+
+    def __init__(self, native: _rowloom.Operator, options: dict[str, Any]) -> None:
+        self._native = native
+        self._multiply = native.multiply
+        self._options = options
+        self._other_type: CSR | None = None
+        self._transposed: CSR | weakref.ref[CSR] | None = None
+        self.shape: tuple[int, int] = native.shape
+        self.dtype: np.dtype[Any] = native.dtype
+        self.nnz: int = native.nnz
+
+    def __matmul__(self, x: Any) -> Any:
+        y = self._multiply(x)
+        return self._converted(x, 1.0, 0.0, None) if y is None else y
+
+    def __rmatmul__(self, x: Any) -> Any:
+        import numpy as np
+
+        return (self.T @ np.asarray(x).T).T
+
+    def dot(self, x: Any, out: Any = None) -> Any:
+        """``A @ x``, in ``out`` if it is given.
+
+        >>> import numpy as np
+        >>> a = csr("gen:stencil5,n=2")
+        >>> y = np.empty(4)
+        >>> a.dot(np.ones(4), out=y) is y
+        True
+        """
+        y = self._multiply(x, 1.0, 0.0, out)
+        return self._converted(x, 1.0, 0.0, out) if y is None else y
+
+    def matmul(self, x: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None) -> Any:
+        """``alpha * A @ x + beta * out``, in ``out`` if it is given.
+
+        With ``beta=0`` the old ``out`` has no effect. ``x`` and ``out`` are arrays, or both are :class:`Vectors`.
+
+        >>> import numpy as np
+        >>> a = csr((np.array([2.0, 3.0]), np.array([0, 1]), np.array([0, 1, 2])))
+        >>> y = np.array([10.0, 20.0])
+        >>> a.matmul(np.array([1.0, 1.0]), alpha=2.0, beta=-1.0, out=y)
+        array([ -6., -14.])
+        """
+        if out is None and beta != 0.0:
+            raise ValueError("beta is for out, which is missing")
+        y = self._multiply(x, alpha, beta, out)
+        return self._converted(x, alpha, beta, out) if y is None else y
+
+    def _converted(self, x: Any, alpha: float, beta: float, out: Any) -> Any:
+        """The product with an ``x`` that is no aligned array of the matrix's type."""
+        import numpy as np
+
+        if isinstance(x, Vectors):
+            y = out if out is not None else self.vectors(x.shape[1])
+            if not isinstance(y, Vectors):
+                raise TypeError("x is Vectors, so out must be Vectors too")
+            self._native.multiply_vectors(x._native, y._native, alpha, beta)
+            return y
+        if hasattr(x, "tocsr"):
+            raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
+        if hasattr(x, "__cuda_array_interface__"):
+            raise TypeError("x is in the memory of a GPU; copy it to the host, or use rowloom.Vectors")
+        array = np.asarray(x)
+        dtype = np.result_type(self.dtype, array.dtype)
+        if dtype.kind == "c":
+            return self._complex(array, dtype, alpha, beta, out)
+        if dtype not in (np.float64, np.float32):
+            raise TypeError(f"x has the dtype {array.dtype}; a product has float64 or float32")
+        return self._in(dtype)._multiply(np.require(array, dtype, ["A"]), alpha, beta, out)
+
+    def _complex(self, x: Array, dtype: np.dtype[Any], alpha: float, beta: float, out: Any) -> Array:
+        """The product with a complex x: the real and imaginary parts are columns of their own."""
+        import numpy as np
+
+        if dtype not in (np.complex128, np.complex64):
+            raise TypeError(f"x has the dtype {x.dtype}; a product has complex128 or complex64")
+        if x.ndim not in (1, 2):
+            raise ValueError(f"x has {x.ndim} dimensions; it must have one or two")
+        real = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
+        shape = self.shape[:1] + x.shape[1:]
+        if out is not None and (not isinstance(out, np.ndarray) or out.dtype != dtype or out.shape != shape):
+            raise ValueError(f"out must be an array of {dtype} with the shape {shape}")
+        k = 1 if x.ndim == 1 else x.shape[1]
+        columns = np.ascontiguousarray(x, dtype).reshape(len(x), k).view(real)
+        y = np.array(out, dtype, order="C") if beta != 0.0 else np.empty(shape, dtype)
+        self._in(real)._multiply(columns, alpha, beta, y.reshape(len(y), k).view(real))
+        if out is None:
+            return y
+        out[...] = y
+        return out
+
+    def _in(self, dtype: np.dtype[Any]) -> CSR:
+        """The operator whose values have this type."""
+        if dtype == self.dtype:
+            return self
+        if self._other_type is None:
+            self._other_type = CSR(self._native.cast(dtype.itemsize == 4), self._options)
+        return self._other_type
+
+    @property
+    def T(self) -> CSR:  # noqa: N802 (NumPy's name)
+        """The transposed operator; it is made once."""
+        known = self._transposed() if isinstance(self._transposed, weakref.ref) else self._transposed
+        if known is None:
+            known = CSR(self._native.transposed(), self._options)
+            known._transposed = weakref.ref(self)
+            self._transposed = known
+        return known
+
+    def transpose(self) -> CSR:
+        """The transposed operator."""
+        return self.T
+
+    def vectors(self, k: int = 1) -> Vectors:
+        """Vectors of zeros with the rows of Y and ``k`` columns, which stay on the devices of the product."""
+        return Vectors(self._native.vectors(_columns(k), False))
+
+    def x_vectors(self, k: int = 1) -> Vectors:
+        """The same with the rows of X, for a matrix that is not square."""
+        return Vectors(self._native.vectors(_columns(k), True))
+
+    def plan(self, k: int = 1) -> Plan:
+        """The plan of products with ``k`` columns.
+
+        >>> csr("gen:stencil5,n=10", devices="cpu").plan(8).devices
+        ['cpu']
+        """
+        return Plan(json.loads(self._native.plan(_columns(k))))
+
+    def explain(self, k: int | None = None) -> str:
+        """The decisions in words: of products with ``k`` columns, or of the last product."""
+        text = self._native.explain(None if k is None else _columns(k))
+        return text if text is not None else self.explain(1)
+
+    @property
+    def last_report(self) -> Report | None:
+        """The times of the last product; ``None`` before the first."""
+        report = self._native.last_report()
+        if report is None:
+            return None
+        seconds, devices, faults = report
+        return Report(seconds, dict(devices), tuple(Fault(*fault) for fault in faults))
+
+    def trace(self, path: Path) -> None:
+        """Write the timeline of the last product as a Chrome trace, which https://ui.perfetto.dev opens."""
+        self._native.trace(path)
+
+    def clear(self) -> None:
+        """Free the plans and device memory of all products; later products make them anew."""
+        self._native.clear()
+
+    def to_scipy(self) -> csr_array:
+        """A copy as a SciPy sparse array."""
+        from scipy.sparse import csr_array
+
+        return csr_array(self._native.arrays(), shape=self.shape)
+
+    def as_linear_operator(self) -> LinearOperator:
+        """The operator for the solvers of ``scipy.sparse.linalg``.
+
+        >>> from scipy.sparse.linalg import cg
+        >>> import numpy as np
+        >>> a = csr("gen:stencil5,n=10")
+        >>> x, failed = cg(a.as_linear_operator(), np.ones(100), rtol=1e-10)
+        >>> failed, bool(np.allclose(a @ x, 1.0))
+        (0, True)
+        """
+        from ._linear_operator import RowloomOperator
+
+        return RowloomOperator(self)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<rowloom.CSR {rows} x {columns}, {self.nnz} nonzeros, {self.dtype}, devices={self._options['devices']!r}>"
+
+    def _repr_svg_(self) -> str:
+        return self._native.spy(repr(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (*self._native.arrays(), self.shape, self._options)
+
+
+def _columns(k: int) -> int:
+    if k < 1:
+        raise ValueError("a product has at least one column")
+    return k
+
+
+def _rebuilt(data: Array, indices: Array, indptr: Array, shape: tuple[int, int], options: dict[str, Any]) -> CSR:
+    return CSR(_from_arrays(data, indices, indptr, shape, data.dtype, False, options), options)

@@ -1,0 +1,110 @@
+"""Multivectors that stay on the devices of a product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from . import _rowloom
+
+    Array = np.ndarray[Any, Any]
+
+
+class Vectors:
+    """A multivector whose rows stay where products with it are computed; :meth:`CSR.vectors` makes one.
+
+    Products and operations on vectors run where the rows are. Operands must have been made by one operator and have the same
+    number of columns.
+
+    >>> import numpy as np, rowloom
+    >>> a = rowloom.csr("gen:stencil5,n=10")
+    >>> x, y = a.vectors(2), a.vectors(2)
+    >>> x.copy_from(np.ones((100, 2)))
+    >>> y = a.matmul(x, alpha=2.0, out=y)
+    >>> bool(np.allclose(y.to_numpy(), 2.0 * (a @ np.ones((100, 2)))))
+    True
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _rowloom.Vectors) -> None:
+        self._native = native
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._native.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """``float64`` or ``float32``."""
+        import numpy as np
+
+        return np.dtype(np.float32 if self._native.is_single_precision else np.float64)
+
+    def copy_from(self, x: Any) -> None:
+        """Copy all rows from an array of the same shape."""
+        import numpy as np
+
+        array = np.require(x, self.dtype, ["A"])
+        if array.shape != self.shape and not (array.ndim == 1 and (len(array), 1) == self.shape):
+            raise ValueError(f"the array has the shape {array.shape}; the vectors have {self.shape}")
+        self._native.copy_from(array)
+
+    def to_numpy(self) -> Array:
+        """A copy of all rows as a NumPy array."""
+        return self._native.to_numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        import numpy as np
+
+        if copy is False:
+            raise ValueError("the rows may be on several devices, so an array is always a copy")
+        return np.asarray(self.to_numpy(), dtype)
+
+    def fill(self, value: float) -> None:
+        """Set all elements."""
+        self._native.fill(value)
+
+    def axpby(self, alpha: float, x: Vectors, beta: float) -> None:
+        """``self = alpha * x + beta * self``."""
+        self._native.axpby(alpha, x._native, beta)
+
+    def scale(self, factors: Any) -> None:
+        """Multiply all elements by a number, or each column by its own."""
+        import numpy as np
+
+        columns = np.broadcast_to(np.asarray(factors, np.float64), (self.shape[1],))
+        self._native.scale_columns(columns.tolist())
+
+    def dot(self, other: Vectors) -> Array:
+        """For each column the inner product with the same column of ``other``."""
+        return self._native.dot(other._native)
+
+    def norm(self) -> Array:
+        """The Euclidean norm of each column."""
+        return self._native.norm()
+
+    def gram(self, other: Vectors) -> Array:
+        """``self.T @ other``, a small square matrix."""
+        return self._native.gram(other._native)
+
+    def times(self, s: Any, out: Vectors) -> Vectors:
+        """``self @ s`` with a small square matrix, in ``out``."""
+        import numpy as np
+
+        self._native.times(np.asarray(s, np.float64).tolist(), out._native)
+        return out
+
+    def synchronize(self) -> None:
+        """Wait for all operations on the devices."""
+        self._native.synchronize()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("vectors belong to the devices of this process; pickle to_numpy() instead")
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<rowloom.Vectors {rows} x {columns}, {self.dtype}>"

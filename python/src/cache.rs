@@ -1,0 +1,101 @@
+//! The products of one matrix: one for each number of columns, made when it is first needed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use numpy::Element;
+use rowloom::kernel::cpu::Kernels;
+use rowloom::matrix::MultiVector;
+use rowloom::runtime::Product;
+use rowloom::{Csr, Result, Runtime};
+
+use crate::per_process::PerProcess;
+use crate::runtimes::runtime;
+
+/// Products that are kept. A solver with shrinking blocks uses two or three numbers of columns at a time; each product may have a
+/// layout of A of its own.
+const MAX_PRODUCTS: usize = 8;
+
+/// The value types of operators.
+pub trait Value: Kernels + Element {}
+impl Value for f64 {}
+impl Value for f32 {}
+
+/// How products are made.
+#[derive(Clone)]
+pub struct Options {
+    pub devices: String,
+    pub threads: Option<usize>,
+    pub uses: Option<u64>,
+    pub reproducible: bool,
+}
+
+impl Options {
+    /// The runtime of this process for these options.
+    pub fn runtime(&self) -> Result<Runtime> {
+        runtime(&self.devices, self.threads)
+    }
+}
+
+/// A matrix and its products.
+pub struct Typed<T: Value> {
+    pub matrix: Arc<Csr<T>>,
+    pub options: Options,
+    /// The most recently used first.
+    products: PerProcess<Mutex<Vec<Arc<Cached<T>>>>>,
+}
+
+/// A product and buffers for X and Y whose rows are not contiguous.
+pub struct Cached<T: Value> {
+    pub columns: usize,
+    pub entry: Mutex<Entry<T>>,
+}
+
+pub struct Entry<T: Value> {
+    pub product: Product<'static, T>,
+    pub packed_x: Option<MultiVector<T>>,
+    pub packed_y: Option<MultiVector<T>>,
+}
+
+impl<T: Value> Typed<T> {
+    pub fn new(matrix: Arc<Csr<T>>, options: Options) -> Self {
+        Self { matrix, options, products: PerProcess::new() }
+    }
+
+    /// The product with `columns` columns.
+    pub fn product(&self, columns: usize) -> Result<Arc<Cached<T>>> {
+        let mut products = lock(self.products.get());
+        if let Some(position) = products.iter().position(|cached| cached.columns == columns) {
+            products[..=position].rotate_right(1);
+            return Ok(products[0].clone());
+        }
+        // The lock is held meanwhile, so that threads that need the same product wait for it.
+        let runtime = self.options.runtime()?;
+        let mut builder = runtime.product(self.matrix.clone()).columns(columns);
+        builder = builder.reproducible(self.options.reproducible);
+        if let Some(uses) = self.options.uses {
+            builder = builder.uses(uses);
+        }
+        let product = builder.build()?;
+        let entry = Mutex::new(Entry { product, packed_x: None, packed_y: None });
+        let cached = Arc::new(Cached { columns, entry });
+        products.insert(0, cached.clone());
+        products.truncate(MAX_PRODUCTS);
+        Ok(cached)
+    }
+
+    /// The most recently used product; `None` before the first.
+    pub fn last_product(&self) -> Option<Arc<Cached<T>>> {
+        lock(self.products.get()).first().cloned()
+    }
+
+    /// Drops all products; the next one is made anew.
+    pub fn clear(&self) {
+        let products = std::mem::take(&mut *lock(self.products.get()));
+        drop(products);
+    }
+}
+
+/// Locks also where a thread panicked: a product that failed is refused or replaced by its own methods.
+pub fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

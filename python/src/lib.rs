@@ -1,0 +1,30 @@
+//! The native part of the Python package `rowloom`: operators made from NumPy's arrays, products, and vectors on devices.
+//!
+//! The Python layer, `rowloom/`, converts what callers pass and documents it; this module decides nothing of its own.
+//! Everything that takes time runs with the interpreter's lock released.
+
+mod arrays;
+mod borrowed;
+mod cache;
+mod error;
+mod matrix;
+mod operator;
+mod per_process;
+mod product;
+mod runtimes;
+mod vectors;
+
+use pyo3::prelude::*;
+
+/// The native part of `rowloom`.
+#[pymodule(gil_used = false)]
+mod _rowloom {
+    #[pymodule_export]
+    use super::error::DeviceError;
+    #[pymodule_export]
+    use super::operator::{Operator, from_arrays, from_file};
+    #[pymodule_export]
+    use super::runtimes::close;
+    #[pymodule_export]
+    use super::vectors::Vectors;
+}

@@ -1,0 +1,206 @@
+//! Matrices from the three arrays of CSR, and from files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use rayon::prelude::*;
+use rowloom::matrix::Scalar;
+use rowloom::matrix::array::{AlignedBuffer, Array};
+use rowloom::matrix::csr::MOST_COLUMNS;
+use rowloom::{Csr, Result, Runtime};
+
+use crate::borrowed::Borrowed;
+use crate::error::detached;
+
+/// Elements of a parallel task.
+const STEP: usize = 1 << 16;
+
+/// Reads or generates a matrix.
+pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
+    let load = || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
+        Some(spec) => Csr::generate(spec),
+        None => Csr::read(source),
+    };
+    detached(py, || runtime.pool().install(load)).map(Arc::new)
+}
+
+/// The arrays of CSR as a caller passes them: contiguous and aligned.
+pub struct Parts<'a, 'py> {
+    pub shape: (usize, usize),
+    pub values: &'a Bound<'py, PyAny>,
+    pub columns: Indices<'a, 'py>,
+    pub row_pointers: Indices<'a, 'py>,
+    /// Holds the arrays, locked against writing; without it they are copied.
+    pub lease: Option<Py<PyAny>>,
+}
+
+/// An array of indices, as SciPy stores them.
+pub enum Indices<'a, 'py> {
+    Narrow(&'a Bound<'py, PyArray1<i32>>),
+    Wide(&'a Bound<'py, PyArray1<i64>>),
+}
+
+impl<'a, 'py> Indices<'a, 'py> {
+    /// The array, if it is one of 32 or 64 bits.
+    pub fn new(array: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = array.cast::<PyArray1<i32>>() {
+            return Ok(Self::Narrow(array));
+        }
+        array.cast().map(Self::Wide).map_err(|_| PyTypeError::new_err("indices must be int32 or int64"))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Narrow(array) => array.len(),
+            Self::Wide(array) => array.len(),
+        }
+    }
+
+    fn get(&self, position: usize) -> Option<i64> {
+        match self {
+            Self::Narrow(array) => slice(array).ok()?.get(position).map(|&index| i64::from(index)),
+            Self::Wide(array) => slice(array).ok()?.get(position).copied(),
+        }
+    }
+
+    fn position(&self, matches: impl Fn(i64) -> bool) -> PyResult<Option<usize>> {
+        Ok(match self {
+            Self::Narrow(array) => slice(array)?.iter().position(|&index| matches(i64::from(index))),
+            Self::Wide(array) => slice(array)?.iter().position(|&index| matches(index)),
+        })
+    }
+}
+
+impl Parts<'_, '_> {
+    /// The matrix. Values and 32-bit columns are used in place if there is a lease.
+    pub fn matrix<T: Scalar + Element>(&self, py: Python<'_>, runtime: &Runtime) -> PyResult<Arc<Csr<T>>> {
+        let values = self.values.cast::<PyArray1<T>>()?;
+        let entries = self.check_lengths(values.len())?;
+        let lease = self.lease.as_ref().map(|lease| Arc::new(lease.clone_ref(py)));
+        let borrowed_values = lease.clone().and_then(|lease| Borrowed::new(values, entries, lease));
+        let borrowed_columns = match &self.columns {
+            // Where negative numbers would be valid columns, they are looked for in a copy.
+            Indices::Narrow(array) if self.shape.1 <= i32::MAX as usize => {
+                lease.and_then(|lease| Borrowed::new(array, entries, lease))
+            }
+            _ => None,
+        };
+        let (columns, row_pointers) = (Indexed::of(&self.columns)?, Indexed::of(&self.row_pointers)?);
+        let values = slice(values)?;
+        let (rows, cols) = self.shape;
+        let make = || -> Result<Csr<T>> {
+            let values = match borrowed_values.and_then(|bytes| Array::constant(Arc::new(bytes))) {
+                Some(values) => values,
+                None => copied(&values[..entries], |value| value)?.into(),
+            };
+            let columns = match borrowed_columns.and_then(|bytes| Array::constant(Arc::new(bytes))) {
+                Some(columns) => columns,
+                // No matrix has this many columns, so the check refuses it.
+                None => {
+                    columns.converted(entries, |column| u32::try_from(column).unwrap_or(u32::MAX))?.into()
+                }
+            };
+            // A negative number becomes a large one, which the check refuses.
+            let row_pointers = row_pointers.converted(rows + 1, |pointer| pointer as u64)?;
+            Csr::try_new(rows, cols, row_pointers, columns, values)
+        };
+        // `try_new` checks all indices; the reason is looked for only if it refuses them.
+        match detached(py, || runtime.pool().install(make)) {
+            Ok(matrix) => Ok(Arc::new(matrix)),
+            Err(error) => Err(self.wrong_index(entries)?.unwrap_or(error)),
+        }
+    }
+
+    /// The number of entries; an error if the lengths of the arrays do not fit.
+    fn check_lengths(&self, values: usize) -> PyResult<usize> {
+        let wrong = |reason: String| Err(PyValueError::new_err(reason));
+        let (rows, cols) = self.shape;
+        if cols > MOST_COLUMNS {
+            return wrong(format!("the matrix has {cols} columns; at most {MOST_COLUMNS} are supported"));
+        }
+        let pointers = self.row_pointers.len();
+        if rows.checked_add(1) != Some(pointers) {
+            return wrong(format!("indptr has length {pointers}; a matrix of {rows} rows needs {rows} + 1"));
+        }
+        let end = self.row_pointers.get(rows).unwrap_or(0);
+        let columns = self.columns.len();
+        match usize::try_from(end) {
+            Ok(entries) if entries <= columns && entries <= values => Ok(entries),
+            _ => wrong(format!("indptr ends at {end}, but there are {columns} indices and {values} values")),
+        }
+    }
+
+    /// The first index that is refused, in words.
+    fn wrong_index(&self, entries: usize) -> PyResult<Option<PyErr>> {
+        let (rows, cols) = self.shape;
+        let pointer = |row| self.row_pointers.get(row).unwrap_or(0);
+        let wrong = |reason: String| Ok(Some(PyValueError::new_err(reason)));
+        if pointer(0) != 0 {
+            return wrong(format!("indptr starts at {} instead of 0", pointer(0)));
+        }
+        if let Some(row) = (0..rows).find(|&row| pointer(row) > pointer(row + 1)) {
+            return wrong(format!(
+                "indptr decreases from {} to {} in row {row}",
+                pointer(row),
+                pointer(row + 1)
+            ));
+        }
+        match self.columns.position(|column| column < 0 || column as u64 >= cols as u64)? {
+            Some(position) if position < entries => {
+                let column = self.columns.get(position).unwrap_or(0);
+                wrong(format!("indices[{position}] is {column}; the matrix has {cols} columns"))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The elements of [`Indices`], which other threads may read.
+enum Indexed<'a> {
+    Narrow(&'a [i32]),
+    Wide(&'a [i64]),
+}
+
+impl<'a> Indexed<'a> {
+    fn of(indices: &'a Indices<'_, '_>) -> PyResult<Self> {
+        Ok(match indices {
+            Indices::Narrow(array) => Self::Narrow(slice(array)?),
+            Indices::Wide(array) => Self::Wide(slice(array)?),
+        })
+    }
+
+    fn converted<T: Pod + Send + Sync>(
+        &self,
+        length: usize,
+        to: impl Fn(i64) -> T + Sync,
+    ) -> Result<AlignedBuffer<T>> {
+        match self {
+            Self::Narrow(from) => copied(&from[..length], |index| to(i64::from(index))),
+            Self::Wide(from) => copied(&from[..length], to),
+        }
+    }
+}
+
+/// The elements of a contiguous array.
+fn slice<'a, T: Element>(array: &'a Bound<'_, PyArray1<T>>) -> PyResult<&'a [T]> {
+    // Safety: the array is alive as long as the reference. Threads of the interpreter that write to it meanwhile change numbers
+    // that are checked after they were copied.
+    unsafe { array.as_slice() }
+        .map_err(|_| PyValueError::new_err("the arrays of the matrix must be contiguous"))
+}
+
+/// A converted copy, made in parallel.
+fn copied<F: Copy + Sync, T: Pod + Send + Sync>(
+    from: &[F],
+    convert: impl Fn(F) -> T + Sync,
+) -> Result<AlignedBuffer<T>> {
+    let mut to = AlignedBuffer::<T>::zeroed(from.len())?;
+    to.par_chunks_mut(STEP).zip(from.par_chunks(STEP)).for_each(|(to, from)| {
+        to.iter_mut().zip(from).for_each(|(to, &from)| *to = convert(from));
+    });
+    Ok(to)
+}

@@ -1,0 +1,265 @@
+//! The native operator: a matrix of either value type, and its products.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{PyArray1, PyArrayDescr};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rowloom::Error;
+use rowloom::matrix::spy::spy_svg;
+use rowloom::matrix::transpose;
+use rowloom::runtime::{Product, RunReport, Timeline};
+use rowloom::trace::Trace;
+
+use crate::cache::{Options, Typed, Value, lock};
+use crate::error::detached;
+use crate::matrix::{Indices, Parts, load};
+use crate::product::multiply;
+use crate::vectors::{self, Vectors};
+
+/// The operator of one value type.
+#[derive(Clone)]
+pub enum Either {
+    F64(Arc<Typed<f64>>),
+    F32(Arc<Typed<f32>>),
+}
+
+/// Runs an expression with the operator of either type.
+macro_rules! with_type {
+    ($either:expr, $typed:ident => $body:expr) => {
+        match $either {
+            Either::F64($typed) => $body,
+            Either::F32($typed) => $body,
+        }
+    };
+}
+
+/// A sparse matrix and its products.
+#[pyclass(frozen, module = "rowloom._rowloom")]
+pub struct Operator {
+    either: Either,
+}
+
+/// An operator from the arrays of CSR, which are contiguous; `lease` holds them locked against writing, or is `None` to copy them.
+#[pyfunction]
+#[pyo3(signature = (values, columns, row_pointers, shape, lease, devices, threads, uses, reproducible))]
+#[allow(clippy::too_many_arguments)] // The options of one call.
+pub fn from_arrays(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    columns: &Bound<'_, PyAny>,
+    row_pointers: &Bound<'_, PyAny>,
+    shape: (usize, usize),
+    lease: Option<Py<PyAny>>,
+    devices: String,
+    threads: Option<usize>,
+    uses: Option<u64>,
+    reproducible: bool,
+) -> PyResult<Operator> {
+    let options = Options { devices, threads, uses, reproducible };
+    let runtime = detached(py, || options.runtime())?;
+    let (columns, row_pointers) = (Indices::new(columns)?, Indices::new(row_pointers)?);
+    let parts = Parts { shape, values, columns, row_pointers, lease };
+    let either = if values.cast::<PyArray1<f32>>().is_ok() {
+        Either::F32(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
+    } else {
+        Either::F64(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
+    };
+    Ok(Operator { either })
+}
+
+/// An operator from a matrix file, or from a generator named `gen:...`.
+#[pyfunction]
+pub fn from_file(
+    py: Python<'_>,
+    source: PathBuf,
+    single_precision: bool,
+    devices: String,
+    threads: Option<usize>,
+    uses: Option<u64>,
+    reproducible: bool,
+) -> PyResult<Operator> {
+    let options = Options { devices, threads, uses, reproducible };
+    let runtime = detached(py, || options.runtime())?;
+    let either = if single_precision {
+        Either::F32(Arc::new(Typed::new(load(py, &runtime, &source)?, options)))
+    } else {
+        Either::F64(Arc::new(Typed::new(load(py, &runtime, &source)?, options)))
+    };
+    Ok(Operator { either })
+}
+
+#[pymethods]
+impl Operator {
+    #[getter]
+    fn shape(&self) -> (usize, usize) {
+        with_type!(&self.either, typed => (typed.matrix.rows(), typed.matrix.cols()))
+    }
+
+    #[getter]
+    fn nnz(&self) -> usize {
+        with_type!(&self.either, typed => typed.matrix.nnz())
+    }
+
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> Bound<'py, PyArrayDescr> {
+        match &self.either {
+            Either::F64(_) => numpy::dtype::<f64>(py),
+            Either::F32(_) => numpy::dtype::<f32>(py),
+        }
+    }
+
+    /// `alpha A x + beta out`, in `out` or in a new array; `None` if X is no aligned array of the matrix's type.
+    #[pyo3(signature = (x, alpha = 1.0, beta = 0.0, out = None))]
+    fn multiply<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        alpha: f64,
+        beta: f64,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        with_type!(&self.either, typed => multiply(typed, x, alpha, beta, out))
+    }
+
+    /// `y = alpha A x + beta y` on vectors of one product.
+    fn multiply_vectors(
+        &self,
+        py: Python<'_>,
+        x: &Vectors,
+        y: &Vectors,
+        alpha: f64,
+        beta: f64,
+    ) -> PyResult<()> {
+        vectors::multiply(py, &self.either, x, y, alpha, beta)
+    }
+
+    /// New vectors of zeros with the rows of Y, or of X.
+    fn vectors(&self, py: Python<'_>, columns: usize, of_x: bool) -> PyResult<Vectors> {
+        vectors::make(py, &self.either, columns, of_x)
+    }
+
+    /// The operator of the transposed matrix.
+    fn transposed(&self, py: Python<'_>) -> PyResult<Self> {
+        fn of<T: Value>(py: Python<'_>, typed: &Typed<T>) -> PyResult<Arc<Typed<T>>> {
+            let matrix = detached(py, || {
+                let runtime = typed.options.runtime()?;
+                runtime.pool().install(|| transpose(&typed.matrix.view()))
+            })?;
+            Ok(Arc::new(Typed::new(Arc::new(matrix), typed.options.clone())))
+        }
+        let either = match &self.either {
+            Either::F64(typed) => Either::F64(of(py, typed)?),
+            Either::F32(typed) => Either::F32(of(py, typed)?),
+        };
+        Ok(Self { either })
+    }
+
+    /// The operator of the same matrix in double precision, or in single.
+    fn cast(&self, py: Python<'_>, single_precision: bool) -> PyResult<Self> {
+        let either = match (&self.either, single_precision) {
+            (Either::F64(typed), true) => {
+                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
+                Either::F32(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
+            }
+            (Either::F32(typed), false) => {
+                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
+                Either::F64(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
+            }
+            (same, _) => same.clone(),
+        };
+        Ok(Self { either })
+    }
+
+    /// Copies of the values, columns and row pointers.
+    fn arrays<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>) {
+        with_type!(&self.either, typed => {
+            let view = typed.matrix.view();
+            let columns = view.columns().iter().map(|&column| i64::from(column));
+            let pointers = view.row_pointers().iter().map(|&pointer| pointer as i64);
+            let values = PyArray1::from_slice(py, view.values()).into_any();
+            (values, PyArray1::from_iter(py, columns), PyArray1::from_iter(py, pointers))
+        })
+    }
+
+    /// The plan for `columns` columns as JSON.
+    fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
+        with_type!(&self.either, typed => detached(py, || {
+            let cached = typed.product(columns)?;
+            let entry = lock(&cached.entry);
+            serde_json::to_string(entry.product.plan()).map_err(|error| Error::Internal(error.to_string()))
+        }))
+    }
+
+    /// The decisions of a plan in words: for `columns` columns, or of the last product.
+    #[pyo3(signature = (columns = None))]
+    fn explain(&self, py: Python<'_>, columns: Option<usize>) -> PyResult<Option<String>> {
+        with_type!(&self.either, typed => detached(py, || {
+            let cached = match columns {
+                Some(columns) => Some(typed.product(columns)?),
+                None => typed.last_product(),
+            };
+            Ok(cached.map(|cached| lock(&cached.entry).product.explain()))
+        }))
+    }
+
+    /// The seconds of the last product, the seconds that each device computed, and the faults as (device, task, error, recovered on).
+    #[allow(clippy::type_complexity)] // Plain data for a class of the Python layer.
+    fn last_report(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<Option<(f64, Vec<(String, f64)>, Vec<(String, String, String, Option<String>)>)>> {
+        with_type!(&self.either, typed => detached(py, || {
+            let Some(cached) = typed.last_product() else { return Ok(None) };
+            let entry = lock(&cached.entry);
+            let Some(report) = entry.product.last_report() else { return Ok(None) };
+            let faults = report.faults.iter().map(|fault| {
+                let fault = fault.clone();
+                (fault.device, fault.task, fault.error, fault.recovered_on)
+            });
+            Ok(Some((report.seconds(), seconds_by_device(&entry.product, report), faults.collect())))
+        }))
+    }
+
+    /// Writes the timeline of the last product.
+    fn trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        with_type!(&self.either, typed => {
+            let written = detached(py, || {
+                let Some(cached) = typed.last_product() else { return Ok(false) };
+                let product = &lock(&cached.entry).product;
+                let Some(report) = product.last_report() else { return Ok(false) };
+                let mut trace = Trace::default();
+                Timeline::new(&mut trace, product.plan(), &product.descriptions()).add_run(&mut trace, report, 0);
+                for (clock, error_ns) in product.clock_errors() {
+                    trace.clock_error(&clock, error_ns);
+                }
+                trace.write(&path).map(|()| true)
+            })?;
+            written.then_some(()).ok_or_else(|| PyValueError::new_err("there is no product to trace yet"))
+        })
+    }
+
+    /// The spy plot as SVG.
+    fn spy(&self, py: Python<'_>, title: String) -> PyResult<String> {
+        with_type!(&self.either, typed => detached(py, || {
+            let runtime = typed.options.runtime()?;
+            Ok(runtime.pool().install(|| spy_svg(&typed.matrix.view(), &title)))
+        }))
+    }
+
+    /// Drops all products and their memory on devices; later products make them anew.
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| with_type!(&self.either, typed => typed.clear()));
+    }
+}
+
+fn seconds_by_device<T: Value>(product: &Product<'_, T>, report: &RunReport) -> Vec<(String, f64)> {
+    let devices = product.plan().devices.iter().enumerate().map(|(index, device)| {
+        let computed = report.computed().filter(|computed| computed.device.index() == index);
+        (device.name.clone(), computed.map(|computed| computed.ns).sum::<u64>() as f64 / 1e9)
+    });
+    devices.filter(|(_, seconds)| *seconds > 0.0).collect()
+}

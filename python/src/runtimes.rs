@@ -1,0 +1,52 @@
+//! The runtimes of the process: one for each list of devices and number of threads, shared by all operators.
+
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use pyo3::prelude::*;
+use rowloom::machine::Machine;
+use rowloom::matrix::array::limit_memory;
+use rowloom::runtime::Pool;
+use rowloom::{Result, Runtime};
+
+use crate::per_process::PerProcess;
+
+static RUNTIMES: PerProcess<Mutex<Vec<Opened>>> = PerProcess::new();
+
+struct Opened {
+    devices: String,
+    threads: Option<usize>,
+    runtime: Runtime,
+}
+
+/// The runtime on `devices` with `threads` worker threads, which is opened unless it is open.
+pub fn runtime(devices: &str, threads: Option<usize>) -> Result<Runtime> {
+    static LIMIT: Once = Once::new();
+    LIMIT.call_once(|| limit_memory(rowloom::machine::memory_limit_bytes()));
+    let mut runtimes = RUNTIMES.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let of_threads = || runtimes.iter().filter(|opened| opened.threads == threads);
+    if let Some(opened) = of_threads().find(|opened| opened.devices == devices) {
+        return Ok(opened.runtime.clone());
+    }
+    // Runtimes on other devices use the same worker threads.
+    let workers = of_threads().next().map(|opened| opened.runtime.pool().clone());
+    let (machine, pool): (Machine, Arc<Pool>) = match workers {
+        Some(pool) => (Machine::detect(), pool),
+        None => {
+            let machine = Machine::detect();
+            let pool = Arc::new(Pool::new(&machine, threads)?);
+            (machine, pool)
+        }
+    };
+    let runtime = Runtime::builder().devices(devices).pool(machine, pool).open()?;
+    runtimes.push(Opened { devices: devices.into(), threads, runtime: runtime.clone() });
+    Ok(runtime)
+}
+
+/// Ends what must not run when the process ends.
+#[pyfunction]
+pub fn close(py: Python<'_>) {
+    py.detach(|| {
+        let runtimes = RUNTIMES.get().lock().unwrap_or_else(PoisonError::into_inner);
+        runtimes.iter().for_each(|opened| opened.runtime.finish_opening());
+    });
+}

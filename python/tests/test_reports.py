@@ -1,0 +1,63 @@
+"""Plans, reports, traces and pictures."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import rowloom
+
+
+@pytest.fixture
+def a():
+    return rowloom.csr("gen:stencil5,n=30", devices="cpu")
+
+
+def test_a_plan_has_its_devices_and_reasons(a):
+    plan = a.plan(8)
+    assert plan.k == 8 and plan.devices == ["cpu"] and plan.predicted_seconds > 0.0
+    assert plan.reasons and str(plan) == "\n".join(plan.reasons)
+    assert plan.data["matrix"]["rows"] == 900
+    with pytest.raises(ValueError):
+        a.plan(0)
+
+
+def test_a_plan_is_explained_before_and_after_products(a):
+    assert "cpu" in a.explain().lower()
+    a @ np.ones((900, 3))
+    assert a.explain() == a.explain(3)
+
+
+def test_the_last_report_has_the_times_of_the_product(a):
+    assert a.last_report is None
+    a @ np.ones((900, 3))
+    report = a.last_report
+    assert report.seconds > 0.0 and report.faults == ()
+    assert set(report.devices) == {"cpu"} and 0.0 < report.devices["cpu"] <= report.seconds
+
+
+def test_a_trace_has_the_last_product(a, tmp_path):
+    with pytest.raises(ValueError, match="no product"):
+        a.trace(tmp_path / "none.json")
+    a @ np.ones((900, 3))
+    a.trace(tmp_path / "one.json")
+    events = json.loads((tmp_path / "one.json").read_text())["traceEvents"]
+    assert any(event.get("ph") == "X" and "compute" in event["name"] for event in events)
+    with pytest.raises(OSError):
+        a.trace(tmp_path / "missing" / "one.json")
+
+
+def test_the_representation_names_shape_type_and_devices(a):
+    assert repr(a) == "<rowloom.CSR 900 x 900, 4380 nonzeros, float64, devices='cpu'>"
+
+
+def test_notebooks_show_a_spy_plot(a):
+    root = ElementTree.fromstring(a._repr_svg_())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_cleared_operators_still_multiply(a):
+    y = a @ np.ones(900)
+    a.clear()
+    np.testing.assert_array_equal(a @ np.ones(900), y)
+    assert a.last_report is not None

@@ -1,0 +1,99 @@
+"""Multivectors on devices against NumPy."""
+
+import numpy as np
+import pytest
+import rowloom
+
+
+@pytest.fixture(params=["cpu", "emu:0", "cpu,emu:0"])
+def a(request):
+    try:
+        a = rowloom.csr("gen:stencil5,n=12", devices=request.param)
+        a.vectors(1)
+    except (ValueError, rowloom.DeviceError) as error:
+        if "emu" in request.param and "emulat" in str(error):
+            pytest.skip("built without the emulator")
+        raise
+    return a
+
+
+@pytest.fixture(params=["C", "F", "strided"])
+def pair(a, request):
+    random = np.random.default_rng(0)
+    host = [random.random((288, 6)) for _ in range(2)]
+    host = [values[::2, ::2] if request.param == "strided" else np.array(values[:144, :3], order=request.param) for values in host]
+    both = a.vectors(3), a.vectors(3)
+    for vectors, values in zip(both, host):
+        vectors.copy_from(values)
+    return both, host
+
+
+def test_copies_have_the_same_values(pair):
+    (x, _), (host, _) = pair
+    np.testing.assert_array_equal(x.to_numpy(), host)
+    np.testing.assert_array_equal(np.asarray(x), host)
+    assert x.shape == (144, 3) and x.dtype == np.float64
+
+
+def test_products_equal_scipys(a, pair):
+    (x, y), (host_x, host_y) = pair
+    matrix = a.to_scipy()
+    assert a.matmul(x, alpha=2.0, beta=-0.5, out=y) is y
+    np.testing.assert_allclose(y.to_numpy(), 2.0 * (matrix @ host_x) - 0.5 * host_y, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose((a @ x).to_numpy(), matrix @ host_x, rtol=1e-13)
+
+
+def test_operations_equal_numpys(pair):
+    (x, y), (host_x, host_y) = pair
+    np.testing.assert_allclose(x.dot(y), (host_x * host_y).sum(0), rtol=1e-13)
+    np.testing.assert_allclose(x.dot(x), (host_x**2).sum(0), rtol=1e-13)
+    np.testing.assert_allclose(x.norm(), np.linalg.norm(host_x, axis=0), rtol=1e-13)
+    np.testing.assert_allclose(x.gram(y), host_x.T @ host_y, rtol=1e-13)
+    np.testing.assert_allclose(x.gram(x), host_x.T @ host_x, rtol=1e-13)
+    y.axpby(3.0, x, -1.0)
+    np.testing.assert_allclose(y.to_numpy(), 3.0 * host_x - host_y, rtol=1e-12, atol=1e-12)
+    y.copy_from(host_y)
+    y.scale(2.0)
+    y.scale([1.0, -1.0, 0.5])
+    np.testing.assert_allclose(y.to_numpy(), 2.0 * host_y * [1.0, -1.0, 0.5], rtol=1e-13)
+    s = np.arange(9.0).reshape(3, 3)
+    np.testing.assert_allclose(x.times(s, out=y).to_numpy(), host_x @ s, rtol=1e-13)
+    y.fill(4.0)
+    y.synchronize()
+    np.testing.assert_array_equal(y.to_numpy(), np.full((144, 3), 4.0))
+
+
+def test_rectangular_matrices_have_vectors_of_x_and_y():
+    a = rowloom.csr((np.array([1.0, 2.0]), np.array([2, 0]), np.array([0, 1, 2])), shape=(2, 3))
+    x = a.x_vectors(1)
+    x.copy_from(np.array([1.0, 10.0, 100.0]))
+    np.testing.assert_array_equal((a @ x).to_numpy(), [[100.0], [2.0]])
+
+
+def test_wrong_operands_are_refused(a):
+    x, y = a.vectors(2), a.vectors(3)
+    other = rowloom.csr("gen:stencil5,n=12", devices="cpu").vectors(2)
+    for use in (
+        lambda: a.matmul(x, out=y),
+        lambda: a.matmul(x, out=x),
+        lambda: a.matmul(other),
+        lambda: a.T @ x,
+        lambda: x.axpby(1.0, x, 1.0),
+        lambda: x.dot(y),
+        lambda: x.copy_from(np.ones((5, 2))),
+        lambda: x.scale([1.0, 2.0, 3.0]),
+        lambda: x.times(np.eye(3), out=a.vectors(2)),
+        lambda: a.vectors(0),
+    ):
+        with pytest.raises(ValueError):
+            use()
+    with pytest.raises(TypeError):
+        a.matmul(x, out=np.ones((144, 2)))
+    with pytest.raises(TypeError):
+        a.matmul(np.ones((144, 2)), out=x)
+
+
+def test_vectors_outlive_their_operator():
+    x = rowloom.csr("gen:stencil5,n=12").vectors(2)
+    x.fill(2.0)
+    np.testing.assert_array_equal(x.to_numpy(), np.full((144, 2), 2.0))
