@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::operands::XRows;
 use super::spmm::Features;
@@ -13,13 +15,25 @@ use crate::kernel::KindOfWork;
 use crate::matrix::Dtype;
 
 /// The facts about the rows, or segments, of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Facts {
     /// Rows of a sparse matrix.
     Spmm(Features),
     /// Rows that all weigh the same.
     Uniform(UniformRows),
+}
+
+/// The variant is the one whose number of entries is there, so that an error names the field that is missing or wrong.
+impl<'de> Deserialize<'de> for Facts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let facts = match value.get("entries") {
+            Some(_) => UniformRows::deserialize(value).map(Self::Uniform),
+            None => Features::deserialize(value).map(Self::Spmm),
+        };
+        facts.map_err(D::Error::custom)
+    }
 }
 
 /// The number of entries of A in a part of the work. In JSON it has the name that scripts rely on.
@@ -114,5 +128,22 @@ impl Facts {
 impl From<Features> for Facts {
     fn from(features: Features) -> Self {
         Self::Spmm(features)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_from_a_file_are_the_same_and_an_error_names_the_field() {
+        let uniform = Facts::Uniform(UniformRows { rows: 2, entries: 6, a_bytes: 48, x_bytes: 24 });
+        for (facts, field) in [(Facts::from(Features::default()), "nnz"), (uniform, "a_bytes")] {
+            let mut value = serde_json::to_value(facts).unwrap();
+            assert_eq!(serde_json::from_value::<Facts>(value.clone()).unwrap(), facts);
+            value.as_object_mut().unwrap().remove(field);
+            let error = serde_json::from_value::<Facts>(value).unwrap_err().to_string();
+            assert!(error.contains(&format!("missing field `{field}`")), "{error}");
+        }
     }
 }
