@@ -2,16 +2,49 @@
 //!
 //! clap writes the script; names with colons, lists with commas and `gen:KIND` beside files are added here.
 
+use std::sync::LazyLock;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::args::{Arguments, CompletionsArguments, GENERATORS};
+use super::args::{Arguments, CompletionsArguments, DENSE_GENERATORS, GENERATORS};
 use super::console::Console;
 use super::report::Report;
 use crate::error::Result;
 
-/// Commands that take a matrix.
-const MATRIX_COMMANDS: &str = "run plan bench inspect convert";
+/// Commands that take matrices, which may be generated.
+struct Inputs {
+    commands: &'static str,
+    /// The names of the arguments.
+    arguments: &'static [&'static str],
+    /// The function of the zsh script.
+    function: &'static str,
+    /// The kinds of generated matrices.
+    generators: &'static LazyLock<Vec<String>>,
+}
+
+const INPUTS: [Inputs; 2] = [
+    Inputs {
+        commands: "run plan bench inspect convert",
+        arguments: &["matrix", "matrices", "input"],
+        function: "_rowloom_matrix",
+        generators: &GENERATORS,
+    },
+    Inputs {
+        commands: "gemm colmean",
+        arguments: &["a", "b", "table"],
+        function: "_rowloom_dense_matrix",
+        generators: &DENSE_GENERATORS,
+    },
+];
+
+impl Inputs {
+    /// Generated matrices as the commands take them.
+    fn names(&self) -> String {
+        let names: Vec<String> = self.generators.iter().map(|name| format!("gen:{name}")).collect();
+        names.join(" ")
+    }
+}
 
 /// Flags whose values are names: those that bash completes inside lists and behind colons.
 const NAME_FLAGS: [&str; 3] = ["devices", "kernel", "kernels"];
@@ -32,57 +65,66 @@ fn script(shell: Shell) -> String {
         Shell::Bash => format!("{script}{}", bash_names()),
         Shell::Zsh => zsh_matrices(&script),
         Shell::Fish => {
-            let names = matrix_names().join(" ");
-            let condition = format!("__fish_seen_subcommand_from {MATRIX_COMMANDS}");
-            format!("{script}complete -c rowloom -n \"{condition}\" -a \"{names}\"\n")
+            let complete = |inputs: &Inputs| {
+                let condition = format!("__fish_seen_subcommand_from {}", inputs.commands);
+                format!("complete -c rowloom -n \"{condition}\" -a \"{}\"\n", inputs.names())
+            };
+            script + &INPUTS.iter().map(complete).collect::<String>()
         }
         _ => script,
     }
 }
 
-/// Generated matrices as MATRIX takes them.
-fn matrix_names() -> Vec<String> {
-    GENERATORS.iter().map(|name| format!("gen:{name}")).collect()
-}
-
-/// The names that a flag offers, in any command that has it.
-fn names_of(flag: &str) -> Vec<String> {
+/// The names that a flag offers in each command that has it.
+fn names_of(flag: &str) -> Vec<(String, Vec<String>)> {
     let program = Arguments::command();
     let argument = |command: &clap::Command| {
         let own = command.get_arguments().find(|argument| argument.get_long() == Some(flag))?;
-        Some(own.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect())
+        let names = own.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+        Some((command.get_name().to_owned(), names))
     };
-    program.get_subcommands().find_map(argument).unwrap_or_default()
+    program.get_subcommands().filter_map(argument).collect()
 }
 
 /// A function around clap's that completes names: bash splits words at colons, and clap takes no lists.
 fn bash_names() -> String {
-    let cases: Vec<String> = NAME_FLAGS
+    let mut cases = Vec::new();
+    for flag in NAME_FLAGS {
+        let mut lists = names_of(flag).into_iter();
+        let Some((_, usual)) = lists.next() else { continue };
+        for (command, names) in lists.filter(|(_, names)| *names != usual) {
+            cases.push(format!("        \"{command} --{flag}\") names=\"{}\" ;;", names.join(" ")));
+        }
+        cases.push(format!("        *\" --{flag}\") names=\"{}\" ;;", usual.join(" ")));
+    }
+    let generated: Vec<String> = INPUTS
         .iter()
-        .map(|flag| format!("        --{flag}) names=\"{}\" ;;", names_of(flag).join(" ")))
+        .map(|inputs| {
+            format!("        {}) generated=\"{}\" ;;", inputs.commands.replace(' ', "|"), inputs.names())
+        })
         .collect();
-    BASH_NAMES
-        .replace("FLAG_CASES", &cases.join("\n"))
-        .replace("MATRIX_COMMANDS", &MATRIX_COMMANDS.replace(' ', "|"))
-        .replace("MATRIX_NAMES", &matrix_names().join(" "))
+    BASH_NAMES.replace("FLAG_CASES", &cases.join("\n")).replace("INPUT_CASES", &generated.join("\n"))
 }
 
 const BASH_NAMES: &str = r#"
 _rowloom_names() {
-    local line="${COMP_LINE:0:COMP_POINT}" words cur prev names="" list="" reply
+    local line="${COMP_LINE:0:COMP_POINT}" words cur prev names="" generated="" list="" reply
     read -ra words <<< "$line"
     [[ "$line" == *[[:space:]] ]] && words+=("")
     cur="${words[${#words[@]}-1]}"
     prev="${words[${#words[@]}-2]}"
-    case "$prev" in
+    case "${words[1]} $prev" in
 FLAG_CASES
+    esac
+    case "${words[1]}" in
+INPUT_CASES
     esac
     if [[ -n "$names" ]]; then
         # Complete the part of a list behind its last comma.
         [[ "$cur" == *,* ]] && list="${cur%,*},"
         COMPREPLY=( $(compgen -P "$list" -W "$names" -- "${cur#"$list"}") )
-    elif [[ "${words[1]}" =~ ^(MATRIX_COMMANDS)$ && "$prev" != -* && -n "$cur" && ( gen: == "$cur"* || "$cur" == gen:* ) ]]; then
-        COMPREPLY=( $(compgen -W "MATRIX_NAMES" -- "$cur") $(compgen -f -- "$cur") )
+    elif [[ -n "$generated" && "$prev" != -* && -n "$cur" && ( gen: == "$cur"* || "$cur" == gen:* ) ]]; then
+        COMPREPLY=( $(compgen -W "$generated" -- "$cur") $(compgen -f -- "$cur") )
     else
         _rowloom "$@"
         return
@@ -99,23 +141,26 @@ FLAG_CASES
 complete -F _rowloom_names -o bashdefault -o default rowloom
 "#;
 
-/// clap's script with a function for MATRIX that offers files and generated matrices.
+/// clap's script with functions for matrices that offer files and generated ones.
 fn zsh_matrices(script: &str) -> String {
-    let is_matrix = |line: &str| {
-        let names = ["matrix", "matrices", "input"];
-        let named = |name| line.trim_start_matches(['\'', '*', ':']).starts_with(&format!("{name} -- "));
-        names.into_iter().any(named)
+    let inputs_of = |line: &str| {
+        let named =
+            |name: &&str| line.trim_start_matches(['\'', '*', ':']).starts_with(&format!("{name} -- "));
+        INPUTS.iter().find(|inputs| inputs.arguments.iter().any(named))
     };
     let mut lines: Vec<String> = Vec::new();
     for line in script.lines() {
         // In front of the first function, behind the `#compdef` line.
         if line.starts_with("_rowloom() {") {
-            lines.push(format!(
-                "_rowloom_matrix() {{\n    _files\n    compadd -S '' -- {}\n}}\n",
-                matrix_names().join(" ")
-            ));
+            lines.extend(INPUTS.iter().map(|inputs| {
+                let (function, names) = (inputs.function, inputs.names());
+                format!("{function}() {{\n    _files\n    compadd -S '' -- {names}\n}}\n")
+            }));
         }
-        lines.push(if is_matrix(line) { line.replace(":_files'", ":_rowloom_matrix'") } else { line.into() });
+        lines.push(match inputs_of(line) {
+            Some(inputs) => line.replace(":_files'", &format!(":{}'", inputs.function)),
+            None => line.into(),
+        });
     }
     lines.join("\n") + "\n"
 }
@@ -127,14 +172,15 @@ mod tests {
     #[test]
     fn every_name_flag_offers_names() {
         for flag in NAME_FLAGS {
-            assert!(names_of(flag).len() > 5, "{flag}");
+            assert!(names_of(flag).iter().all(|(_, names)| names.len() > 4), "{flag}");
         }
     }
 
     #[test]
     fn zsh_offers_files_and_generators_for_every_matrix() {
         let script = script(Shell::Zsh);
-        assert_eq!(script.matches(":_rowloom_matrix'").count(), MATRIX_COMMANDS.split(' ').count());
+        assert_eq!(script.matches(":_rowloom_matrix'").count(), INPUTS[0].commands.split(' ').count());
+        assert_eq!(script.matches(":_rowloom_dense_matrix'").count(), 3);
         assert!(script.contains("_rowloom_matrix() {") && script.contains("gen:stencil27,n="));
     }
 }

@@ -17,7 +17,7 @@ use super::repeat::{Repeated, verdict};
 use super::session::MatrixSource;
 use super::subject::Subject;
 use super::table::count;
-use super::x::check_memory;
+use super::x::check_memory_or;
 use crate::device::Description;
 use crate::error::{Error, Result};
 use crate::kernel::KindOfWork;
@@ -64,7 +64,8 @@ fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> 
     }
     run.check_saved(&Work::from(shape))?;
     let loaded = a.bytes() + b.bytes() + old_c.as_ref().map_or(0, DenseInput::bytes);
-    check_memory::<T>("C", rows, columns, run.session.memory_limit_bytes().saturating_sub(loaded))?;
+    let limit = run.session.memory_limit_bytes().saturating_sub(loaded);
+    check_memory_or::<T>("use smaller matrices", "C", rows, columns, limit)?;
     let mut c = MultiVector::<T>::zeros(rows, columns)?;
 
     let mut gemm = {

@@ -91,6 +91,17 @@ pub fn check_finite<T: Scalar>(
 
 /// An error for a multivector that does not fit, before it is allocated.
 pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u64) -> Result<()> {
+    check_memory_or::<T>("use a smaller -k", what, rows, k, limit_bytes)
+}
+
+/// The same with another advice.
+pub fn check_memory_or<T: Scalar>(
+    advice: &str,
+    what: &str,
+    rows: usize,
+    k: usize,
+    limit_bytes: u64,
+) -> Result<()> {
     let needed_bytes = (rows as u64).saturating_mul(k as u64).saturating_mul(size_of::<T>() as u64);
     if needed_bytes <= limit_bytes {
         return Ok(());
@@ -99,7 +110,7 @@ pub fn check_memory<T: Scalar>(what: &str, rows: usize, k: usize, limit_bytes: u
         what: format!("{what}, {rows} x {k},"),
         needed_bytes,
         limit_bytes,
-        advice: "use a smaller -k".into(),
+        advice: advice.into(),
     })
 }
 

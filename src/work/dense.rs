@@ -115,8 +115,12 @@ pub(super) fn forms(
             info.name
         )));
     }
-    if kernel == KernelId::Cublas && request.has_gpu && !request.cublas {
-        return Err(Error::Usage("kernel cublas needs the library cuBLAS, which was not found".into()));
+    if kernel == KernelId::Cublas && !(request.has_gpu && request.cublas) {
+        let reason = match request.has_gpu {
+            true => "the library cuBLAS, which was not found; `rowloom devices` says how to install it",
+            false => "a CUDA GPU and the library cuBLAS: add cuda:0 to --devices",
+        };
+        return Err(Error::Usage(format!("kernel cublas needs {reason}")));
     }
     match info.runs_on {
         Processor::Gpu if !request.has_gpu => {

@@ -136,11 +136,56 @@ fn wrong_operands_of_a_dense_product_are_refused_by_name() {
 }
 
 #[test]
-fn asking_for_cublas_without_it_is_a_device_error() {
+fn asking_for_cublas_without_it_is_a_usage_error() {
     let place = place();
-    let outcome = place.run("gemm a.mtx b.txt --devices emu:0 --kernel cublas");
-    assert!([2, 4].contains(&outcome.code), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("cuBLAS"), "{}", outcome.stderr);
+    place.fail(
+        "gemm a.mtx b.txt --devices emu:0 --kernel cublas",
+        2,
+        "the library cuBLAS, which was not found",
+    );
+    place.fail("gemm a.mtx b.txt --devices cpu --kernel cublas", 2, "add cuda:0 to --devices");
+}
+
+#[test]
+fn dense_matrices_come_from_standard_input_and_go_to_standard_output() {
+    let place = place();
+    let stream = |words: &str, input: &str| {
+        let output = place.command(words).write_stdin(input).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (c, table) = stream("gemm - b.txt --devices cpu --repeat 1 --output -", A);
+    assert_eq!(array(&c), [-1.0, -1.0, 3.5, 7.25]);
+    assert!(table.contains("on standard output"), "{table}");
+    let (table, _) = stream("colmean - --devices cpu --repeat 1", "1,2\n3,6\n");
+    assert!(table.contains("from 2.000000 (channel 0, sample 0) to 4.000000"), "{table}");
+    place.fail("gemm a.mtx b.txt --output - --json", 2, "both write to standard output");
+    place.fail("gemm a.mtx b.txt --output a.mtx", 2, "which is an input");
+    place.write("foreign.csv", "a,b\n");
+    place.fail("colmean c.csv --output foreign.csv", 2, "--force");
+    place.succeed("colmean c.csv --devices cpu --repeat 1 --output own.csv");
+    place.succeed("colmean c.csv --devices cpu --repeat 1 --output own.csv");
+}
+
+#[test]
+fn sizes_of_zero_and_one_are_computed() {
+    let place = Place::new();
+    for (rows, depth, columns) in [(0, 3, 4), (3, 0, 4), (1, 1, 1), (3, 4, 1)] {
+        let operands = format!("gen:dense,rows={rows},cols={depth} gen:dense,rows={depth},cols={columns}");
+        for devices in ["cpu", "emu:0"] {
+            let report =
+                place.json(&format!("gemm {operands} --devices {devices} --repeat 1 --verify --json"));
+            assert_eq!(report["verify"]["passed"], Value::Bool(true), "{operands} on {devices}");
+        }
+    }
+    for (rows, columns) in [(0, 3), (1, 1), (3, 1)] {
+        for devices in ["cpu", "emu:0"] {
+            let words =
+                format!("colmean gen:dense,rows={rows},cols={columns} --devices {devices} --repeat 1");
+            let report = place.json(&format!("{words} --statistics mean,variance --verify --json"));
+            assert_eq!(report["verify"]["passed"], Value::Bool(true), "{words}");
+        }
+    }
 }
 
 #[test]

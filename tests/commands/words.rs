@@ -192,6 +192,9 @@ fn bash_completes_names_of_devices_kernels_and_generators() {
     for (line, wanted) in [
         ("rowloom run a.mtx --kernel csr_vec", "csr_vector"),
         ("rowloom bench a.mtx --kernels cpu_csr,csr_vec", "cpu_csr,csr_vector"),
+        ("rowloom gemm a.npy b.npy --kernel gemm_t", "gemm_tiled_t16"),
+        ("rowloom colmean a.npy --kernel col", "colmean_warp"),
+        ("rowloom gemm a.npy gen:de", "dense,rows="),
         ("rowloom run a.mtx --devices cu", "cuda:0"),
         ("rowloom run a.mtx --devices cpu,em", "cpu,emu:0"),
         // Bash replaces what stands behind the colon.

@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 pub use dense::{ColmeanArguments, GemmArguments};
 pub use execution::{ExecutionArguments, RepeatArguments};
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
-pub use names::GENERATORS;
+pub use names::{DENSE_GENERATORS, GENERATORS};
 pub use parse::TRANSFERS;
 pub use tools::{
     CollectionArguments, CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments,

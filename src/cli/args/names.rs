@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crate::cli::options::Devices;
 use crate::cost::preset_names;
 use crate::kernel::{KindOfWork, kernels_for};
-use crate::matrix::generate::{KINDS, Kind};
+use crate::matrix::generate::{DENSE_KINDS, KINDS, Kind};
 
 /// A parser that offers names to shell completions.
 #[derive(Clone)]
@@ -54,13 +54,18 @@ fn kernel_names(first: &str, work: KindOfWork) -> Vec<String> {
 }
 
 /// The kinds of matrices that can be generated, each with its first required key.
-pub static GENERATORS: LazyLock<Vec<String>> = LazyLock::new(|| {
+pub static GENERATORS: LazyLock<Vec<String>> = LazyLock::new(|| generators(KINDS));
+
+/// The same for dense matrices.
+pub static DENSE_GENERATORS: LazyLock<Vec<String>> = LazyLock::new(|| generators(DENSE_KINDS));
+
+fn generators(kinds: &[Kind]) -> Vec<String> {
     let name = |kind: &Kind| match kind.keys.iter().find(|key| key.required) {
         Some(key) => format!("{},{}=", kind.name, key.name),
         None => kind.name.to_string(),
     };
-    KINDS.iter().map(name).collect()
-});
+    kinds.iter().map(name).collect()
+}
 
 /// The parser of a list of devices.
 type DevicesParser = fn(&str) -> Result<Devices, String>;
