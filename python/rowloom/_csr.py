@@ -264,9 +264,7 @@ class CSR:
             return y
         if hasattr(x, "tocsr"):
             raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
-        if hasattr(x, "__cuda_array_interface__"):
-            raise TypeError("x is in the memory of a GPU; copy it to the host, or use rowloom.Vectors")
-        array = np.asarray(x)
+        array = _on_host(x)
         dtype = np.result_type(self.dtype, array.dtype)
         if dtype.kind == "c":
             return self._complex(array, dtype, alpha, beta, out)
@@ -384,6 +382,22 @@ class CSR:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (*self._native.arrays(), self.shape, self._options)
+
+
+#: The kinds of memory of DLPack that the host can read: its own, and page-locked memory.
+_HOST_MEMORY = (1, 3)
+
+
+def _on_host(x: Any) -> Array:
+    """An array of NumPy or of another library, in host memory."""
+    import numpy as np
+
+    device = getattr(x, "__dlpack_device__", None)
+    if hasattr(x, "__cuda_array_interface__") or (device is not None and device()[0] not in _HOST_MEMORY):
+        raise TypeError("x is in the memory of a GPU; copy it to the host, or use rowloom.Vectors")
+    if device is not None and not hasattr(x, "__array__"):
+        return np.from_dlpack(x)
+    return np.asarray(x)
 
 
 def _columns(k: int) -> int:

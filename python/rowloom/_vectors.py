@@ -64,6 +64,15 @@ class Vectors:
             raise ValueError("the rows may be on several devices, so an array is always a copy")
         return np.asarray(self.to_numpy(), dtype)
 
+    def __dlpack__(self, *, copy: bool | None = None, **options: Any) -> Any:
+        if copy is False:
+            raise BufferError("the rows may be on several devices, so an array is always a copy")
+        return self.to_numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        # The copy is in host memory.
+        return (1, 0)
+
     def fill(self, value: float) -> None:
         """Set all elements."""
         self._native.fill(value)

@@ -94,6 +94,29 @@ def test_lists_are_arrays():
     same(rowloom.csr(sparse.eye_array(2, format="csr")) @ [1, 2], np.array([1.0, 2.0]))
 
 
+class OtherLibrary:
+    """An array of another library, as DLPack shows it."""
+
+    def __init__(self, array, kind=1):
+        self.array, self.kind = array, kind
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return (self.kind, 0)
+
+
+def test_arrays_of_other_libraries_in_host_memory_are_used():
+    x = np.arange(8.0).reshape(4, 2)
+    same(rowloom.csr(sparse.eye_array(4, format="csr")) @ OtherLibrary(x), x)
+
+
+def test_arrays_in_the_memory_of_a_gpu_are_refused():
+    with pytest.raises(TypeError, match="memory of a GPU"):
+        rowloom.csr(sparse.eye_array(4, format="csr")) @ OtherLibrary(np.ones(4), kind=2)
+
+
 def test_misaligned_arrays_are_copied():
     bytes_ = np.zeros(8 * 4 + 1, np.uint8)
     x = bytes_[1:].view(np.float64)

@@ -32,6 +32,9 @@ def test_copies_have_the_same_values(pair):
     (x, _), (host, _) = pair
     np.testing.assert_array_equal(x.to_numpy(), host)
     np.testing.assert_array_equal(np.asarray(x), host)
+    np.testing.assert_array_equal(np.from_dlpack(x), host)
+    with pytest.raises(ValueError):
+        np.asarray(x, copy=False)
     assert x.shape == (144, 3) and x.dtype == np.float64
 
 
