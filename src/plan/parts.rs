@@ -13,10 +13,12 @@ use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
 use crate::error::{Bytes, Error, Result};
-use crate::work::{ChunkRows, Position, PositionRange, XChoice, XOrder};
+use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
 /// Largest chunk: larger ones are not copied faster.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
+/// Largest chunk of partial sums that stays on its device: only the sums are copied with each run, so that smaller chunks gain nothing.
+const MAX_RESIDENT_SUM_BYTES: u64 = 256 << 20;
 /// Smallest chunk with its slice: below this, the latency of copies costs more than overlap gains.
 const MIN_CHUNK_BYTES: u64 = 1 << 20;
 /// Smallest slice of Y of a first chunk that is divided: below this, the latency of more copies costs more than it gains.
@@ -251,10 +253,14 @@ impl Draft<'_> {
             return Ok(apportion(&of_spans, chunks));
         }
         let share_of = |index: usize| work.weight(spans[index]) as f64 / total as f64;
-        let bytes_of = |index: usize| (work.a_bytes() as f64 * share_of(index)) as u64;
+        let bytes_of = |index: usize| (work.divided_bytes() as f64 * share_of(index)) as u64;
         let least = |index: usize, device: &DeviceSpec| match &device.profile.link {
             Some(_) if for_blocks => self.chunks_for_blocks(&device.profile, share_of(index)),
             _ => CHUNKS_PER_DEVICE,
+        };
+        let largest = match (self.mode, work.output().combine) {
+            (Mode::Resident, Combine::Add) => MAX_RESIDENT_SUM_BYTES,
+            _ => MAX_CHUNK_BYTES,
         };
         let alone = self.devices.len() == 1;
         let mut counts = Vec::with_capacity(shares.len());
@@ -263,9 +269,7 @@ impl Draft<'_> {
                 (None, _) => 0,
                 (Some(_), Some(bytes)) => bytes_of(index).div_ceil(bytes.max(1)).max(1) as usize,
                 (Some(device), None) if device.profile.link.is_none() && alone => 1,
-                (Some(device), None) => {
-                    least(index, device).max(bytes_of(index).div_ceil(MAX_CHUNK_BYTES) as usize)
-                }
+                (Some(device), None) => least(index, device).max(bytes_of(index).div_ceil(largest) as usize),
             });
         }
         let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));

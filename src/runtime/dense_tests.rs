@@ -1,6 +1,7 @@
 //! Claims about dense products and column sums on any devices: the same bits for every split, right results for every shape, factor, mode
 //! and transfer, plans that can be saved, and traces.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
@@ -204,6 +205,51 @@ fn shapes_around_the_tiles_and_empty_ones_are_right_on_all_devices() {
             }
         }
     }
+}
+
+#[test]
+fn bound_products_register_their_matrices_once_and_a_cancelled_run_says_so() {
+    let (a, b) = (matrix::<f64>(40, 8, 0, 1), matrix::<f64>(8, 4, 0, 2));
+    let options = ProductOptions {
+        transfer: Transfer::Registered,
+        mode: Some(Mode::Oneshot),
+        bound: true,
+        reproducible: true,
+        uses: Some(3),
+        ..chunks(6)
+    };
+    let mut expected = matrix::<f64>(40, 4, 0, 3);
+    let mut c = matrix::<f64>(40, 4, 0, 3);
+    let runtime = runtime("cpu,emu:0");
+    let builder = runtime.gemm(&a, 4).options(options).resolved(resolved("cpu,emu:0"));
+    let mut product = builder.build().unwrap();
+    product.prepare().unwrap();
+    let device = runtime.device("emu:0").unwrap();
+    let in_use = || device.lock().device().resources_in_use();
+    let before = in_use();
+    let during = product.bind(&b, &mut c, |bound| {
+        bound.apply_scaled(1.0, 0.0)?;
+        // A, B and C.
+        let written = in_use();
+        bound.apply_scaled(1.0, 0.0)?;
+        assert_eq!(in_use(), written);
+        bound.apply_scaled(-1.5, 2.0)?;
+        Ok(written)
+    });
+    assert_eq!(during.unwrap(), before + 3);
+    for (alpha, beta) in [(1.0, 0.0), (-1.5, 2.0)] {
+        let factors = scaling(alpha, beta);
+        gemm::reference::multiply(factors, a.view(), b.view(), expected.view_mut()).unwrap();
+    }
+    assert_eq!(bits(&c), bits(&expected));
+
+    let cancel = AtomicBool::new(true);
+    product.bind(&b, &mut c, |bound| bound.apply_scaled_until(1.0, 0.0, Some(&cancel))).unwrap();
+    assert!(product.last_report().unwrap().cancelled);
+    let recording = matrix::<f64>(500, 5, 3, 4);
+    let mut sums = sums(&recording, "cpu,emu:0", chunks(6)).unwrap();
+    assert_eq!(sums.apply_until(Some(&cancel)).unwrap(), None);
+    assert_eq!(sums.apply().unwrap(), reference_totals(&recording));
 }
 
 #[test]

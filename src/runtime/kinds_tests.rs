@@ -2,7 +2,7 @@
 
 use super::planned::Planned;
 use super::simulate::Simulated;
-use crate::cost::{cpu_profile, host_rates, preset};
+use crate::cost::{Form, cpu_profile, host_rates, preset};
 use crate::graph::{DeviceId, Role, TaskId, TaskKind};
 use crate::kernel::KernelId;
 use crate::matrix::Dtype;
@@ -57,6 +57,39 @@ fn partial_sums_are_planned_for_all_devices_and_merged_once() {
         assert!(kind(TaskKind::CpuCompute) > 0 && kind(TaskKind::Merge) > 0);
         assert!(report.end_ns > 0);
     }
+}
+
+#[test]
+fn wide_results_are_divided_too_and_resident_sums_have_few_chunks() {
+    let wide = Gemm { rows: 1 << 20, depth: 16, columns: 1000, dtype: Dtype::F64, updated: false };
+    let plan = make(&request(wide, Some("h200"))).unwrap();
+    let largest = plan.chunks.iter().filter(|chunk| chunk.home == 1);
+    let largest = largest.map(|chunk| chunk.slice_bytes(plan.k, plan.dtype)).max().unwrap();
+    assert!(largest <= 65 << 20, "{largest}");
+    let sums = column_sums(1 << 17, 4096);
+    let plan = make(&PlanRequest { mode: Some(Mode::Resident), repeat: 9, ..request(sums, Some("h200")) });
+    let chunks = plan.unwrap().devices[1].chunks;
+    assert!((8..=20).contains(&chunks), "{chunks}");
+}
+
+#[test]
+fn a_product_is_limited_by_arithmetic_and_sums_by_memory() {
+    let machine = preset("h200").unwrap();
+    let gpu = &machine.gpus[0];
+    let product = Gemm { rows: 10_000, depth: 10_000, columns: 10_000, dtype: Dtype::F64, updated: false };
+    let seconds = |work: Work<'_>, kernel| {
+        let facts = work.all_facts();
+        facts.kernel_s(gpu, &Form::cpu(kernel), work.k() as u64, work.dtype())
+    };
+    let blocked_s = seconds(product.into(), KernelId::GemmBlocked);
+    assert!((2e12 / blocked_s) < 34e12 && blocked_s < 0.2, "{blocked_s}");
+    assert!(seconds(product.into(), KernelId::Cublas) < blocked_s);
+    assert!(seconds(product.into(), KernelId::GemmNaive) > 5.0 * blocked_s);
+    let single = Gemm { dtype: Dtype::F32, ..product };
+    assert!(seconds(single.into(), KernelId::GemmBlocked) < 0.6 * blocked_s);
+    let sums_s = seconds(column_sums(1 << 17, 4096).into(), KernelId::ColmeanReduce);
+    let bytes_s = (1u64 << 32) as f64 / (gpu.stream_gb_per_s * 1e9);
+    assert!((bytes_s..1.2 * bytes_s).contains(&sums_s), "{sums_s} {bytes_s}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ mod timeline;
 pub use colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};
-pub use gemm::{Gemm, GemmBuilder};
+pub use gemm::{BoundGemm, Gemm, GemmBuilder};
 pub use job::Job;
 pub use open::{Runtime, RuntimeBuilder};
 pub use planned::Planned;

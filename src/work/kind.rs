@@ -155,6 +155,11 @@ pub trait Kind: Debug + Send + Sync {
     /// Bytes of A on the host.
     fn a_bytes(&self) -> u64;
 
+    /// Bytes that are divided into chunks of limited size: those of A, unless slices of Y are larger.
+    fn divided_bytes(&self) -> u64 {
+        self.a_bytes()
+    }
+
     /// Bytes of a piece of A as the host stores it.
     fn piece_bytes(&self, piece: &ChunkRows) -> u64;
 

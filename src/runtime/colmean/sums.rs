@@ -1,5 +1,7 @@
 //! Sums, means and variances of the columns of a dense matrix: built once, computed any number of times.
 
+use std::sync::atomic::AtomicBool;
+
 use super::colmean_job::ColmeanJob;
 use crate::error::{Error, Result};
 use crate::kernel::colmean::Totals;
@@ -43,16 +45,21 @@ impl<'a, T: Kernels> ColumnSumsBuilder<'a, T> {
 impl<'a, T: Kernels> ColumnSums<'a, T> {
     /// Computes the sums.
     pub fn apply(&mut self) -> Result<Totals> {
+        let totals = self.apply_until(None)?;
+        totals.ok_or_else(|| Error::Internal("the sums of columns were not merged".into()))
+    }
+
+    /// The same; `None` if `cancel` was set meanwhile.
+    pub fn apply_until(&mut self, cancel: Option<&AtomicBool>) -> Result<Option<Totals>> {
         let (rows, k) = (Kind::rows(&self.work), self.work.k());
         let x = MultiVectorView::try_new(&[], 0, k, k)?;
         // The row that partial results belong to. Its values are in double precision: the totals.
         let mut y = MultiVector::zeros(rows, k)?;
-        self.run(Scaling::NONE, x, y.view_mut())?;
+        let mut y = y.view_mut();
+        let registrations = self.register(x, &mut y)?;
+        self.run(Scaling::NONE, x, y, cancel)?;
+        drop(registrations);
         let totals = self.prepared()?.job.take_totals();
-        match totals {
-            Some(totals) => Ok(totals),
-            None if rows == 0 => Ok(Totals::none(self.work.columns)),
-            None => Err(Error::Internal("the sums of columns were not merged".into())),
-        }
+        Ok(totals.or_else(|| (rows == 0).then(|| Totals::none(self.work.columns))))
     }
 }

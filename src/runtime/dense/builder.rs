@@ -71,6 +71,13 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
         self
     }
 
+    /// Whether the caller's matrices will be bound for all runs, so that the plan may register them.
+    #[must_use]
+    pub fn bound(mut self, bound: bool) -> Self {
+        self.options.bound = bound;
+        self
+    }
+
     /// Upper limit of the memory use of each GPU, in bytes.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {

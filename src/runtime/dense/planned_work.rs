@@ -1,11 +1,12 @@
 //! A job with a dense A: planned when it is built, prepared with its first run, run any number of times.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::builder::DenseBuilder;
 use super::operand::DenseOperand;
 use crate::adapt::Resolved;
-use crate::device::Description;
+use crate::device::{Description, Registration};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, make};
@@ -35,6 +36,8 @@ pub struct DenseWork<'a, J: DenseJob<'a>> {
     pub(in crate::runtime) given: bool,
     plan: Plan,
     prepared: Option<Prepared<J>>,
+    /// How often the plan changed.
+    pub(in crate::runtime) changes: u64,
     last: Option<RunReport>,
     faults: Vec<FaultReport>,
     plan_s: f64,
@@ -59,7 +62,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
             }
         };
         let (last, plan_s) = (None, start.elapsed().as_secs_f64());
-        let (prepared, faults, prepare_s) = (None, Vec::new(), 0.0);
+        let (prepared, faults, prepare_s, changes) = (None, Vec::new(), 0.0, 0);
         Ok(Self {
             runtime,
             a,
@@ -69,6 +72,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
             given,
             plan,
             prepared,
+            changes,
             last,
             faults,
             plan_s,
@@ -88,6 +92,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
             self.faults.extend_from_slice(prepared.faults());
         }
         self.work = work;
+        self.changes += 1;
         self.plan_s += start.elapsed().as_secs_f64();
         Ok(())
     }
@@ -121,20 +126,27 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
         self.prepared.as_mut().ok_or_else(|| Error::Internal("a prepared job is gone".into()))
     }
 
-    /// Runs the job. Matrices that the plan copies in place are page-locked meanwhile.
-    pub(in crate::runtime) fn run<'xy>(
+    /// Page-locks the matrices that the plan copies in place.
+    pub(in crate::runtime) fn register<'xy>(
         &mut self,
-        scaling: Scaling,
         x: MultiVectorView<'xy, J::Value>,
-        mut y: MultiVectorViewMut<'xy, J::Value>,
-    ) -> Result<()>
+        y: &mut MultiVectorViewMut<'xy, J::Value>,
+    ) -> Result<Vec<Registration<'xy>>>
     where
         J: BorrowsA<'xy>,
     {
-        let prepared = self.prepared()?;
-        let registrations = prepared.register(x, &mut y);
-        let report = prepared.run(scaling, x, y, None)?;
-        drop(registrations);
+        Ok(self.prepared()?.register(x, y))
+    }
+
+    /// Runs the job. Copies in place are fast only while their matrices are registered.
+    pub(in crate::runtime) fn run(
+        &mut self,
+        scaling: Scaling,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<()> {
+        let report = self.prepared()?.run(scaling, x, y, cancel)?;
         self.faults.extend_from_slice(&report.faults);
         self.last = Some(report);
         Ok(())
@@ -198,8 +210,8 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 }
 
-/// The request for a plan. The caller's arrays may be registered during a call. With several calls this is left to the caller, since each
-/// call would register them again; only an A that the job owns stays registered.
+/// The request for a plan. The caller's arrays may be registered during a call, or as long as they are bound. With several calls that are
+/// not bound they are staged, since each call would register them again; only an A that the job owns stays registered.
 fn request<'w, T: crate::matrix::Scalar>(
     options: &ProductOptions,
     resolved: &Resolved,

@@ -1,6 +1,7 @@
 //! Dense products: the interface of programs, and the operations of each task.
 
+mod cpu_rate;
 mod gemm_job;
 mod product;
 
-pub use product::{Gemm, GemmBuilder};
+pub use product::{BoundGemm, Gemm, GemmBuilder};

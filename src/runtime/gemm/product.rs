@@ -1,12 +1,17 @@
 //! A dense product C = alpha A B + beta C: built once, applied any number of times.
 
+use std::sync::atomic::AtomicBool;
+
+use super::cpu_rate::measured_gflop_per_s;
 use super::gemm_job::GemmJob;
 use crate::adapt::Resolved;
+use crate::device::Registration;
 use crate::device::cuda::cublas_is_installed;
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::gemm::PackedProduct;
 use crate::kernel::scaling::scaling;
+use crate::matrix::{Dtype, MultiVectorView, MultiVectorViewMut};
 use crate::runtime::Runtime;
 use crate::runtime::dense::{DenseBuilder, DenseOperand, DenseWork};
 use crate::runtime::job::Scaling;
@@ -45,21 +50,31 @@ impl<'a, T: PackedProduct> GemmBuilder<'a, T> {
     pub fn build(mut self) -> Result<Gemm<'a, T>> {
         match &self.plan {
             Some(plan) => self.work.updated = plan.output.updated,
-            None if self.resolved.is_none() => self.resolved = Some(self.with_library()?),
+            None if self.resolved.is_none() => self.resolved = Some(self.known_devices()?),
             None => {}
         }
         DenseWork::new(self)
     }
 
-    /// The devices, with the vendor's library where it may be chosen. Loading it takes time.
-    fn with_library(&self) -> Result<Resolved> {
+    /// The devices, with the vendor's library where it may be chosen, since loading it takes time. The rate of a CPU that shares the work
+    /// with GPUs is measured: a CPU that is slower than its description would delay the GPUs.
+    fn known_devices(&self) -> Result<Resolved> {
         let mut resolved = self.runtime.resolve(&self.options)?;
         let is_allowed = match self.options.kernel {
             None => !self.options.reproducible,
             Some(kernel) => kernel == KernelId::Cublas,
         };
-        for device in resolved.devices.iter_mut().filter(|device| device.name.starts_with("cuda:")) {
-            device.profile.cublas = is_allowed && cublas_is_installed();
+        let has_card = resolved.devices.iter().any(|device| device.name.starts_with("cuda:"));
+        for device in resolved.devices.iter_mut().filter(|_| has_card) {
+            if device.name.starts_with("cuda:") {
+                device.profile.cublas = is_allowed && cublas_is_installed();
+            } else if device.name == "cpu" {
+                let rate = measured_gflop_per_s::<T>(self.runtime.pool())?;
+                match T::DTYPE {
+                    Dtype::F64 => device.profile.f64_gflop_per_s = rate,
+                    Dtype::F32 => device.profile.f32_gflop_per_s = rate,
+                }
+            }
         }
         Ok(resolved)
     }
@@ -79,7 +94,20 @@ impl<'a, T: PackedProduct> Gemm<'a, T> {
         beta: f64,
         c: &mut (impl Output<T> + ?Sized),
     ) -> Result<()> {
-        let Shape { rows, depth, columns, updated, .. } = self.work;
+        self.bind(b, c, |bound| bound.apply_scaled(alpha, beta))
+    }
+
+    /// Binds B and C for repeated products with the same arrays, which `with` calls. They, and a borrowed A, may be page-locked as long as
+    /// they are bound; [`bound`](GemmBuilder::bound) makes the plan for that.
+    ///
+    /// A function instead of a value, as [`Product::bind`](crate::Product::bind).
+    pub fn bind<R>(
+        &mut self,
+        b: &(impl Input<T> + ?Sized),
+        c: &mut (impl Output<T> + ?Sized),
+        with: impl FnOnce(&mut BoundGemm<'_, 'a, T>) -> Result<R>,
+    ) -> Result<R> {
+        let Shape { rows, depth, columns, .. } = self.work;
         let (b, c) = (host_input(b, depth, columns)?, host_output(c, rows, columns)?);
         if (b.rows(), b.k(), c.rows(), c.k()) != (depth, columns, rows, columns) {
             return Err(Error::Usage(format!(
@@ -90,11 +118,43 @@ impl<'a, T: PackedProduct> Gemm<'a, T> {
                 c.k()
             )));
         }
+        with(&mut BoundGemm { registrations: Vec::new(), registered_at: None, product: self, b, c })
+    }
+}
+
+/// A product with its B and C bound; [`Gemm::bind`].
+pub struct BoundGemm<'p, 'a, T: PackedProduct> {
+    registrations: Vec<Registration<'p>>,
+    /// The number of the plan that they were made for.
+    registered_at: Option<u64>,
+    product: &'p mut Gemm<'a, T>,
+    b: MultiVectorView<'p, T>,
+    c: MultiVectorViewMut<'p, T>,
+}
+
+impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
+    /// C = alpha A B + beta C. The old C has no effect if beta is zero.
+    pub fn apply_scaled(&mut self, alpha: f64, beta: f64) -> Result<()> {
+        self.apply_scaled_until(alpha, beta, None)
+    }
+
+    /// The same, or less if `cancel` is set meanwhile, as the report then says.
+    pub fn apply_scaled_until(&mut self, alpha: f64, beta: f64, cancel: Option<&AtomicBool>) -> Result<()> {
         // A beta that rounds to zero does not read C.
         let beta = if scaling::<T>(alpha, beta).reads_old() { beta } else { 0.0 };
-        if beta != 0.0 && !updated {
-            self.change_work(Shape { updated: true, ..self.work })?;
+        if beta != 0.0 && !self.product.work.updated {
+            self.product.change_work(Shape { updated: true, ..self.product.work })?;
         }
-        self.run(Scaling { alpha, beta }, b, c)
+        if self.registered_at != Some(self.product.changes) {
+            self.registrations.clear();
+            self.registrations = self.product.register(self.b, &mut self.c)?;
+            self.registered_at = Some(self.product.changes);
+        }
+        self.product.run(Scaling { alpha, beta }, self.b, self.c.reborrow(), cancel)
+    }
+
+    /// The product.
+    pub fn product(&mut self) -> &mut Gemm<'a, T> {
+        self.product
     }
 }

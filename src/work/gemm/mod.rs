@@ -125,6 +125,10 @@ impl Kind for Gemm {
         self.rows as u64 * self.depth as u64 * self.dtype.bytes() as u64
     }
 
+    fn divided_bytes(&self) -> u64 {
+        self.a_bytes().max(self.y_bytes())
+    }
+
     fn piece_bytes(&self, piece: &ChunkRows) -> u64 {
         self.piece_entries(piece) * self.dtype.bytes() as u64
     }
