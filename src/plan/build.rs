@@ -163,7 +163,7 @@ impl<'a> Builder<'a> {
     fn run_graph(mut self, remaining: &Remaining) -> Result<PlannedGraph> {
         let takers = self.plan.takers(remaining)?;
         self.make_pools();
-        self.copy_x(&takers);
+        self.copy_x(&takers, remaining.x_is_held);
         let outputs = Outputs::new(self.plan, remaining, &mut self.graph);
         let mut carries: Vec<Option<Carries>> = vec![None; self.plan.chunks.len()];
         for (index, chunk) in self.plan.chunks.iter().enumerate() {

@@ -10,7 +10,8 @@ pub(super) struct XBlock {
     rows: XRows,
     /// All of X on the device.
     whole: Access,
-    upload: TaskId,
+    /// `None` where the device holds it already.
+    upload: Option<TaskId>,
 }
 
 impl Plan {
@@ -60,8 +61,8 @@ pub(super) fn last_row(chunk: &Chunk) -> u64 {
 }
 
 impl Builder<'_> {
-    /// Copies X to every GPU that computes a chunk.
-    pub fn copy_x(&mut self, takers: &[Vec<u32>]) {
+    /// Copies X to every GPU that computes a chunk, unless it holds its part already.
+    pub fn copy_x(&mut self, takers: &[Vec<u32>], is_held: bool) {
         let plan = self.plan;
         for (index, device) in plan.devices.iter().enumerate() {
             let number = index as u32;
@@ -81,16 +82,21 @@ impl Builder<'_> {
             if bytes == 0 {
                 continue;
             }
-            let on_device = self.graph.buffer(Role::Scratch, bytes);
+            let is_held = is_held && !takes_over;
+            let on_device = self.graph.buffer(if is_held { Role::Input } else { Role::Scratch }, bytes);
             let whole = Access { buffer: on_device, begin: 0, end: bytes };
             let first = blocks.first().map_or(0, |block| block.first);
             let is_one = blocks.len() == 1;
             for (block, rows) in blocks.into_iter().enumerate() {
+                if is_held {
+                    self.x_blocks[index].push(XBlock { rows, whole, upload: None });
+                    continue;
+                }
                 let arrived = if is_one { whole } else { self.x_access(whole, first, rows) };
                 let item = self.item(Item::X { device: number, block: block as u32, rows });
                 let turn = self.block_turn(number, rows);
                 let upload = self.copy_block(number, item, turn, rows, arrived);
-                self.x_blocks[index].push(XBlock { rows, whole, upload });
+                self.x_blocks[index].push(XBlock { rows, whole, upload: Some(upload) });
             }
         }
     }
@@ -138,10 +144,11 @@ impl Builder<'_> {
         let Some(first) = blocks.first() else { return (Vec::new(), None) };
         let rows = chunk.x_rows.filter(|_| self.plan.held_rows(self.x[device as usize]).is_some());
         let Some(rows) = rows else {
-            return (blocks.iter().map(|block| block.upload).collect(), Some(first.whole));
+            return (blocks.iter().filter_map(|block| block.upload).collect(), Some(first.whole));
         };
         let access = self.x_access(first.whole, first.rows.first, rows);
-        let uploads = blocks.iter().filter(|block| block.rows.overlaps(rows)).map(|block| block.upload);
+        let uploads =
+            blocks.iter().filter(|block| block.rows.overlaps(rows)).filter_map(|block| block.upload);
         (uploads.collect(), (access.begin < access.end).then_some(access))
     }
 }

@@ -13,6 +13,8 @@ pub struct Remaining {
     pub split_rows: Vec<bool>,
     /// For each device whether it is alive.
     pub alive: Vec<bool>,
+    /// Whether the devices still hold their parts of X, so that X is not copied again.
+    pub x_is_held: bool,
 }
 
 impl Remaining {
@@ -22,6 +24,7 @@ impl Remaining {
             chunks: vec![true; plan.chunks.len()],
             split_rows: vec![true; plan.split_rows.len()],
             alive: vec![true; plan.devices.len()],
+            x_is_held: false,
         }
     }
 

@@ -253,6 +253,43 @@ fn bound_products_register_their_matrices_once_and_a_cancelled_run_says_so() {
 }
 
 #[test]
+fn bound_products_send_b_once_and_again_after_a_fault_or_another_product() {
+    let (a, b, other) = (matrix::<f64>(40, 8, 0, 1), matrix::<f64>(8, 4, 0, 2), matrix::<f64>(8, 4, 0, 9));
+    let mut expected = matrix::<f64>(40, 4, 0, 3);
+    for _ in 0..4 {
+        gemm::reference::multiply(scaling(0.5, 1.0), a.view(), b.view(), expected.view_mut()).unwrap();
+    }
+    let b_bytes = 8 * 4 * 8;
+    // Early faults hit products that send B, later ones products that do not.
+    for fault in std::iter::once(String::new()).chain((1..=12).map(|place| format!("?fail_launch={place}"))) {
+        for (list, mode) in [("cpu,emu:0", Mode::Resident), ("emu:0,emu:1", Mode::Oneshot)] {
+            let devices = list.replace("emu:0", &format!("emu:0{fault}"));
+            let options = ProductOptions { mode: Some(mode), reproducible: true, uses: Some(4), ..chunks(6) };
+            let builder = runtime(&devices).gemm(&a, 4).options(options).resolved(resolved(list));
+            let mut product = builder.updates_c(true).build().unwrap();
+            let mut c = matrix::<f64>(40, 4, 0, 3);
+            let sent = product.bind(&b, &mut c, |bound| {
+                let mut sent = Vec::new();
+                for run in 0..4 {
+                    if run == 2 {
+                        bound.product().apply(&other, &mut matrix::<f64>(40, 4, 0, 3))?;
+                    }
+                    bound.apply_scaled(0.5, 1.0)?;
+                    sent.push(bound.last_report().unwrap().link_bytes().0);
+                }
+                Ok(sent)
+            });
+            let (sent, gpus) = (sent.unwrap(), list.matches("emu").count() as u64);
+            assert_eq!(bits(&c), bits(&expected), "{devices}, {mode:?}");
+            if fault.is_empty() {
+                assert_eq!(sent[0], sent[1] + gpus * b_bytes, "{devices}, {mode:?}: {sent:?}");
+                assert_eq!((sent[2], sent[3]), (sent[0], sent[1]), "{devices}, {mode:?}: {sent:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn operands_of_other_shapes_are_refused() {
     let (a, b) = (matrix::<f64>(5, 3, 0, 1), matrix::<f64>(4, 2, 0, 2));
     let mut c = matrix::<f64>(5, 2, 0, 3);

@@ -57,7 +57,7 @@ impl<'a, T: Kernels> ColumnSums<'a, T> {
         let mut y = MultiVector::zeros(rows, k)?;
         let mut y = y.view_mut();
         let registrations = self.register(x, &mut y)?;
-        self.run(Scaling::NONE, x, y, cancel)?;
+        self.run(Scaling::NONE, (x, false), y, cancel)?;
         drop(registrations);
         let totals = self.prepared()?.job.take_totals();
         Ok(totals.or_else(|| (rows == 0).then(|| Totals::none(self.work.columns))))

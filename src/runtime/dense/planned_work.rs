@@ -138,15 +138,20 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
         Ok(self.prepared()?.register(x, y))
     }
 
-    /// Runs the job. Copies in place are fast only while their matrices are registered.
+    /// Runs the job. Copies in place are fast only while their matrices are registered. If `same_x`, X has the values of the last run, and
+    /// devices keep it.
     pub(in crate::runtime) fn run(
         &mut self,
         scaling: Scaling,
-        x: MultiVectorView<'_, J::Value>,
+        (x, same_x): (MultiVectorView<'_, J::Value>, bool),
         y: MultiVectorViewMut<'_, J::Value>,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
-        let report = self.prepared()?.run(scaling, x, y, cancel)?;
+        let prepared = self.prepared()?;
+        let report = match same_x {
+            true => prepared.run_again(scaling, x, y, cancel)?,
+            false => prepared.run(scaling, x, y, cancel)?,
+        };
         self.faults.extend_from_slice(&report.faults);
         self.last = Some(report);
         Ok(())

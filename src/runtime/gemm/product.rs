@@ -15,6 +15,7 @@ use crate::matrix::{Dtype, MultiVectorView, MultiVectorViewMut};
 use crate::runtime::Runtime;
 use crate::runtime::dense::{DenseBuilder, DenseOperand, DenseWork};
 use crate::runtime::job::Scaling;
+use crate::runtime::report::RunReport;
 use crate::runtime::spmm::{Input, Output, host_input, host_output};
 use crate::work::gemm::Gemm as Shape;
 
@@ -97,8 +98,8 @@ impl<'a, T: PackedProduct> Gemm<'a, T> {
         self.bind(b, c, |bound| bound.apply_scaled(alpha, beta))
     }
 
-    /// Binds B and C for repeated products with the same arrays, which `with` calls. They, and a borrowed A, may be page-locked as long as
-    /// they are bound; [`bound`](GemmBuilder::bound) makes the plan for that.
+    /// Binds B and C for repeated products with the same arrays, which `with` calls. Devices receive B once. The arrays, and a borrowed A,
+    /// may be page-locked as long as they are bound; [`bound`](GemmBuilder::bound) makes the plan for that.
     ///
     /// A function instead of a value, as [`Product::bind`](crate::Product::bind).
     pub fn bind<R>(
@@ -118,7 +119,8 @@ impl<'a, T: PackedProduct> Gemm<'a, T> {
                 c.k()
             )));
         }
-        with(&mut BoundGemm { registrations: Vec::new(), registered_at: None, product: self, b, c })
+        let (registered_at, sent_at) = (None, None);
+        with(&mut BoundGemm { registrations: Vec::new(), registered_at, sent_at, product: self, b, c })
     }
 }
 
@@ -127,6 +129,8 @@ pub struct BoundGemm<'p, 'a, T: PackedProduct> {
     registrations: Vec<Registration<'p>>,
     /// The number of the plan that they were made for.
     registered_at: Option<u64>,
+    /// The number of the plan whose devices received B.
+    sent_at: Option<u64>,
     product: &'p mut Gemm<'a, T>,
     b: MultiVectorView<'p, T>,
     c: MultiVectorViewMut<'p, T>,
@@ -150,11 +154,21 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
             self.registrations = self.product.register(self.b, &mut self.c)?;
             self.registered_at = Some(self.product.changes);
         }
-        self.product.run(Scaling { alpha, beta }, self.b, self.c.reborrow(), cancel)
+        let changes = self.product.changes;
+        let same_b = self.sent_at == Some(changes);
+        self.product.run(Scaling { alpha, beta }, (self.b, same_b), self.c.reborrow(), cancel)?;
+        self.sent_at = Some(changes);
+        Ok(())
     }
 
-    /// The product.
+    /// The report of the last product.
+    pub fn last_report(&self) -> Option<&RunReport> {
+        self.product.last_report()
+    }
+
+    /// The product. It can be applied to other arrays, so that B is sent again with the next bound product.
     pub fn product(&mut self) -> &mut Gemm<'a, T> {
+        self.sent_at = None;
         self.product
     }
 }

@@ -38,6 +38,10 @@ pub struct Prepared<J: Job> {
     carries: Vec<MultiVector<J::Value>>,
     /// The graph of the whole job on the devices that are alive.
     whole: Arc<Planned>,
+    /// The same without copies of X; made when it is first needed.
+    without_x: Option<Arc<Planned>>,
+    /// Whether the devices hold the X of the last run.
+    holds_x: bool,
     /// The set-up round, which uploads the resident parts of A.
     set_up: Option<Round>,
     /// Faults before the first run, and refused registrations.
@@ -64,6 +68,8 @@ impl<J: Job> Prepared<J> {
             watchdog_timeout,
             chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
             whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
+            without_x: None,
+            holds_x: false,
             carries,
             set_up: None,
             faults,
@@ -167,7 +173,31 @@ impl<J: Job> Prepared<J> {
             let pool = self.pool.clone();
             return pool.install_spinning(|| self.run_direct(scaling, x, y));
         }
-        self.run_graph(scaling, x, y, cancel)
+        self.run_graph(self.whole.clone(), scaling, x, y, cancel)
+    }
+
+    /// The same with the X of the last run, whose values must not have changed: devices that hold it do not receive it again.
+    pub fn run_again(
+        &mut self,
+        scaling: Scaling,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<RunReport> {
+        if !self.holds_x {
+            return self.run(scaling, x, y, cancel);
+        }
+        let first = match &self.without_x {
+            Some(planned) => planned.clone(),
+            None => {
+                let plan = self.job.plan();
+                let alive = self.opened.devices.alive.clone();
+                let all = Remaining { alive, x_is_held: true, ..Remaining::all(plan) };
+                let planned = Arc::new(Planned::new(plan.graph(&all)?)?);
+                self.without_x.insert(planned).clone()
+            }
+        };
+        self.run_graph(first, scaling, x, y, cancel)
     }
 
     /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
@@ -210,14 +240,17 @@ impl<J: Job> Prepared<J> {
         registrations
     }
 
+    /// Runs a graph of the whole job, and what faults leave of it.
     fn run_graph(
         &mut self,
+        first: Arc<Planned>,
         scaling: Scaling,
         x: MultiVectorView<'_, J::Value>,
         y: MultiVectorViewMut<'_, J::Value>,
         cancel: Option<&AtomicBool>,
     ) -> Result<RunReport> {
         self.check_shapes(&x, &y)?;
+        self.holds_x = false;
         let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
         let plan = job.plan();
         let clock = opened.devices.clock();
@@ -227,7 +260,7 @@ impl<J: Job> Prepared<J> {
         let cancelled = borrow_scope(|scope| {
             let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
             let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(bytemuck::cast_slice(x.data())));
-            let mut planned = whole.clone();
+            let mut planned = first;
             loop {
                 if let Err((device, fault)) = opened.hold_x(job, &planned, &recovery.remaining.alive)? {
                     recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
@@ -265,8 +298,10 @@ impl<J: Job> Prepared<J> {
             opened.devices.alive.clone_from(&recovery.remaining.alive);
             let all = Remaining { alive: opened.devices.alive.clone(), ..Remaining::all(plan) };
             *whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+            self.without_x = None;
         }
         let faults = recovery.into_faults(&rounds);
+        self.holds_x = faults.is_empty() && !cancelled;
         Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled })
     }
 
