@@ -231,7 +231,7 @@ fn reported_times_are_in_lane_order_and_between_submission_and_completion() {
     let back = device.allocate_pinned(SIZE).unwrap();
     pinned.write().unwrap().fill(9);
     let began = std::time::Instant::now();
-    let (mut last_ns, mut fastest_ns) = ([0; 3], u64::MAX);
+    let (mut last_ns, mut spans_ns) = ([0; 3], Vec::new());
     // Longer than the time between two anchors.
     while began.elapsed() < Duration::from_millis(2300) {
         let submitted_ns = device.now_ns();
@@ -250,13 +250,14 @@ fn reported_times_are_in_lane_order_and_between_submission_and_completion() {
             assert!(submitted_ns <= end.start_ns && end.end_ns <= received_ns, "{end:?}");
             assert!(last_ns[lane] <= end.start_ns, "a span overlaps its predecessor");
             last_ns[lane] = end.end_ns;
-            fastest_ns = fastest_ns.min(end.end_ns - end.start_ns);
+            spans_ns.push(end.end_ns - end.start_ns);
         }
         assert!(ends[0].end_ns <= ends[1].start_ns, "{ends:?}");
         assert!(back.read().unwrap().iter().all(|byte| *byte == 9));
     }
-    // The fastest of many copies is not delayed by other work of the card.
-    let gb_per_s = SIZE as f64 / fastest_ns as f64;
+    // Other processes on the card delay some copies, and their corrections of the clock shorten others, down to nothing.
+    spans_ns.sort_unstable();
+    let gb_per_s = SIZE as f64 / spans_ns[spans_ns.len() / 2] as f64;
     assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
     let error_ns = device.clock_error_ns().unwrap();
     assert!(error_ns < 1_000_000, "{error_ns}");
