@@ -193,8 +193,8 @@ pub struct Pass<'s, 'a, T: Kernels> {
 }
 
 impl<T: Kernels> Repeated for Pass<'_, '_, T> {
-    fn apply(&mut self, _cancel: &AtomicBool) -> Result<()> {
-        self.totals = Some(self.sums.apply()?);
+    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
+        self.totals = self.sums.apply_until(Some(cancel))?;
         Ok(())
     }
 

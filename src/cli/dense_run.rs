@@ -114,9 +114,8 @@ impl<'a> DenseRun<'a> {
             name => Some(self.flags.work.kernel(name)?),
         };
         let times = self.flags.repeated.repeat;
-        // Every repetition would register the arrays of the command again; those of A stay registered.
         let options = planning::execution_options(self.flags.execution, times);
-        Ok(ProductOptions { kernel, bound: false, ..options })
+        Ok(ProductOptions { kernel, ..options })
     }
 
     /// Whether the devices are simulated.

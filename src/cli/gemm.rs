@@ -25,7 +25,7 @@ use crate::kernel::gemm::{PackedProduct, verify};
 use crate::kernel::scaling::Scaling;
 use crate::matrix::{Dtype, MultiVector, Scalar};
 use crate::plan::Plan;
-use crate::runtime::{Gemm, Round, RunReport};
+use crate::runtime::{BoundGemm, Round, RunReport};
 use crate::work::Work;
 use crate::work::gemm::Gemm as GemmWork;
 
@@ -85,7 +85,7 @@ fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> 
     run.session.interrupt.defer();
     let old = old_c.as_ref().map(|old| &*old.values).filter(|_| updated);
     let factors = (*alpha, *beta);
-    let measured = run.repeat(&mut Product { gemm: &mut gemm, factors, b: &b.values, old, c: &mut c })?;
+    let measured = gemm.bind(&*b.values, &mut c, |bound| run.repeat(&mut Product { bound, factors, old }))?;
     let complete = measured.is_complete;
     let compared = verified_rows(rows, a.values.k(), columns);
     let verification = if run.verifies(&measured) {
@@ -231,30 +231,26 @@ impl<T: PackedProduct> Operands<T> {
 }
 
 /// A product that is computed again and again, each time with the same old C.
-pub struct Product<'g, 'a, T: PackedProduct> {
-    /// The product.
-    pub gemm: &'g mut Gemm<'a, T>,
+pub struct Product<'g, 'b, 'a, T: PackedProduct> {
+    /// The product with its B and C.
+    pub bound: &'g mut BoundGemm<'b, 'a, T>,
     /// Alpha and beta.
     pub factors: (f64, f64),
-    /// B.
-    pub b: &'g MultiVector<T>,
     /// The C that every product begins with; none if beta is zero.
     pub old: Option<&'g MultiVector<T>>,
-    /// C.
-    pub c: &'g mut MultiVector<T>,
 }
 
-impl<T: PackedProduct> Repeated for Product<'_, '_, T> {
-    fn apply(&mut self, _cancel: &AtomicBool) -> Result<()> {
+impl<T: PackedProduct> Repeated for Product<'_, '_, '_, T> {
+    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
         if let Some(old) = self.old {
-            self.c.data_mut().copy_from_slice(old.data());
+            self.bound.c_mut().data_mut().copy_from_slice(old.data());
         }
         let (alpha, beta) = self.factors;
-        self.gemm.apply_scaled(alpha, self.b, beta, self.c)
+        self.bound.apply_scaled_until(alpha, beta, Some(cancel))
     }
 
     fn plan(&mut self) -> &Plan {
-        self.gemm.plan()
+        self.bound.product().plan()
     }
 
     fn changes(&mut self) -> u64 {
@@ -262,11 +258,11 @@ impl<T: PackedProduct> Repeated for Product<'_, '_, T> {
     }
 
     fn descriptions(&mut self) -> Vec<Description> {
-        self.gemm.descriptions()
+        self.bound.product().descriptions()
     }
 
     fn take_set_up(&mut self) -> Option<Round> {
-        self.gemm.take_set_up()
+        self.bound.product().take_set_up()
     }
 
     fn take_notes(&mut self) -> Vec<String> {
@@ -274,7 +270,8 @@ impl<T: PackedProduct> Repeated for Product<'_, '_, T> {
     }
 
     fn last_report(&mut self) -> Option<&RunReport> {
-        self.gemm.last_report()
+        // Without the product itself, after which B would be sent again.
+        self.bound.last_report()
     }
 }
 

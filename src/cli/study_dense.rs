@@ -162,8 +162,9 @@ fn product<T: PackedProduct>(
     let b = session.pool.install(|| MultiVector::<T>::random(depth, columns, session.seed + 1))?;
     let mut c = MultiVector::<T>::zeros(rows, columns)?;
     let mut gemm = runtime.gemm(a.values.clone(), columns).options(options).build()?;
-    let mut work = Product { gemm: &mut gemm, factors: (1.0, 0.0), b: &b, old: None, c: &mut c };
-    let (times, report) = repeat_until_known(config, session, &mut work)?;
+    let (times, report) = gemm.bind(&b, &mut c, |bound| {
+        repeat_until_known(config, session, &mut Product { bound, factors: (1.0, 0.0), old: None })
+    })?;
     let compared = verified_rows(rows, depth, columns);
     let check = || gemm::verify(scaling::<T>(1.0, 0.0), a.values.view(), b.view(), None, c.view(), &compared);
     let verification = match config.measure.verify {

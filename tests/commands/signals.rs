@@ -21,10 +21,15 @@ const MAX_STOP_TIME: Duration = Duration::from_secs(3);
 const MAX_DELAY_MS: u64 = 1500;
 
 /// Commands with their output; each takes longer than the delays, or is done before some of them.
-const COMMANDS: [(&str, &str); 13] = [
+const COMMANDS: [(&str, &str); 15] = [
     ("run a.rlm -k 8 --repeat 4000000000 --devices cpu --trace out.json", "out.json"),
     ("run a.rlm -k 8 --warmup 4000000000 --devices cpu,emu:0 --json=out.json", "out.json"),
     ("run a.rlm -k 4 --repeat 3 --verify --output out.npy", "out.npy"),
+    (
+        "gemm gen:dense,rows=900,cols=800 gen:dense,rows=800,cols=700 --repeat 4000000000 --devices cpu --json=out.json",
+        "out.json",
+    ),
+    ("colmean gen:recording,rows=358 --repeat 4000000000 --devices cpu,emu:0 --trace out.json", "out.json"),
     ("plan a.rlm -k 8 --devices cpu,emu:0 --save out.json", "out.json"),
     ("bench a.rlm -k 8 --kernels all --devices cpu --warmup 100000 --json=out.json", "out.json"),
     ("convert a.rlm out.mtx", "out.mtx"),

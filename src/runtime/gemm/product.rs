@@ -161,6 +161,11 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
         Ok(())
     }
 
+    /// C, which may be changed between products.
+    pub fn c_mut(&mut self) -> MultiVectorViewMut<'_, T> {
+        self.c.reborrow()
+    }
+
     /// The report of the last product.
     pub fn last_report(&self) -> Option<&RunReport> {
         self.product.last_report()
