@@ -10,7 +10,7 @@ use crate::kernel::colmean::{Totals, verify as verify_columns};
 use crate::kernel::gemm::tests::{bits, matrix};
 use crate::kernel::gemm::{reference, verify};
 use crate::kernel::scaling::scaling;
-use crate::kernel::{KernelInfo, KindOfWork, colmean, gemm, kernels_for};
+use crate::kernel::{KernelId, KernelInfo, KindOfWork, colmean, gemm, kernels_for};
 use crate::matrix::{MultiVector, Scalar};
 
 /// Rows, columns and depth of a product, and the padding of A, B and C.
@@ -24,9 +24,8 @@ pub(crate) fn with_entry_points(work: KindOfWork) -> impl Iterator<Item = &'stat
     kernels_for(work).filter(has_one)
 }
 
-/// Runs all checks.
-pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
-    let mut subject = Subject::new(open);
+/// Products with sizes of zero and one, and around those of tiles, with their factors.
+fn products() -> impl Iterator<Item = (Shape, (f64, f64))> {
     let shapes: [Shape; 10] = [
         ([0, 3, 3], [0, 0, 0]),
         ([3, 0, 3], [0, 0, 0]),
@@ -39,8 +38,40 @@ pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Dev
         ([2, 140, 17], [1, 4, 0]),
         ([100, 70, 30], [2, 2, 2]),
     ];
-    for (at, shape) in shapes.into_iter().enumerate() {
-        let factors = [(1.0, 1.0), (1.0, 0.0), (-0.7, 1.3)][at % 3];
+    let factors = [(1.0, 1.0), (1.0, 0.0), (-0.7, 1.3)].into_iter().cycle();
+    shapes.into_iter().zip(factors)
+}
+
+/// Checks the products of the vendor's library against products in twice the precision.
+pub(crate) fn library_products_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
+    let mut subject = Subject::new(open);
+    for (shape, factors) in products() {
+        check_library::<f64>(&mut subject, shape, factors);
+        check_library::<f32>(&mut subject, shape, factors);
+    }
+}
+
+fn check_library<T: Scalar>(subject: &mut Subject<'_>, (shape, padding): Shape, (alpha, beta): (f64, f64)) {
+    let [rows, columns, depth] = shape;
+    let scaling = scaling::<T>(alpha, beta);
+    let a = matrix::<T>(rows, depth, padding[0], 1);
+    let b = matrix::<T>(depth, columns, padding[1], 2);
+    let old = matrix::<T>(rows, columns, padding[2], 3);
+    let (device_a, device_b) = (subject.rows(&a), subject.rows(&b));
+    let c = if scaling.reads_old() { subject.rows(&old) } else { subject.rows_like(&old) };
+    let product = Operation::gemm(KernelId::Cublas, (alpha, beta), device_a, device_b, c).unwrap();
+    subject.run(LaneKind::Compute, product).unwrap();
+    let found = subject.download::<T>(c);
+    let found = MultiVector::from_fn(rows, columns, |row, column| found[row * columns + column]).unwrap();
+    let all: Vec<usize> = (0..rows).collect();
+    let result = verify(scaling, a.view(), b.view(), Some(old.view()), found.view(), &all).unwrap();
+    assert!(result.passed, "{} {shape:?} {padding:?}: {result:?}", T::DTYPE);
+}
+
+/// Runs all checks.
+pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Device<'static> + 'pool>) {
+    let mut subject = Subject::new(open);
+    for (shape, factors) in products() {
         check_products::<f64>(&mut subject, shape, factors);
         check_products::<f32>(&mut subject, shape, factors);
     }

@@ -1,6 +1,6 @@
 //! Skipped tests: every skip is visible, and `ROWLOOM_REQUIRE` turns it into a failure.
 //!
-//! `ROWLOOM_REQUIRE` is a list of what must be there, as in `gpu,nvrtc,python,mkl,matrices,bash`. The unit tests of the library and all
+//! `ROWLOOM_REQUIRE` is a list of what must be there, as in `gpu,nvrtc,cublas,python,mkl,matrices,bash`. The unit tests of the library and all
 //! integration tests include this file.
 
 use std::fmt::Display;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::super::conformance::{Supports, conforms};
-use super::super::dense_conformance::{dense_kernels_conform, with_entry_points};
+use super::super::dense_conformance::{dense_kernels_conform, library_products_conform, with_entry_points};
 use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::*;
 use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange, VectorLaunch};
@@ -56,6 +56,17 @@ fn kernels_on_multivectors_equal_the_cpu_on_a_card() {
 fn dense_kernels_equal_the_references_on_a_card() {
     if card() {
         dense_kernels_conform(|reports| {
+            Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
+        });
+    }
+}
+
+#[test]
+fn products_of_cublas_are_within_the_rounding_bound_on_a_card() {
+    if !cublas_is_installed() {
+        crate::skip::skip("cublas", "cuBLAS is not installed");
+    } else if card() {
+        library_products_conform(|reports| {
             Box::new(CudaDevice::open("cuda:0", CudaOptions::default(), Clock::start(), reports).unwrap())
         });
     }
