@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _rowloom
+from ._card import is_on_card, multiply_on_card
 from ._lease import Lease, belongs_to_numpy
 from ._report import Fault, Report
 from ._vectors import Vectors
@@ -199,7 +200,7 @@ class CSR:
     Products of several threads may use one operator. The interpreter's lock is released while a product runs.
     """
 
-    __slots__ = ("__weakref__", "_multiply", "_native", "_options", "_other_type", "_transposed", "dtype", "nnz", "shape")
+    __slots__ = ("__weakref__", "_cards", "_multiply", "_native", "_options", "_other_type", "_transposed", "dtype", "nnz", "shape")
 
     #: NumPy leaves ``X @ A`` to this class.
     __array_ufunc__ = None
@@ -210,6 +211,7 @@ class CSR:
         self._multiply = native.multiply
         self._options = options
         self._other_type: CSR | None = None
+        self._cards: dict[str, _rowloom.Operator] = {}
         self._transposed: CSR | weakref.ref[CSR] | None = None
         self.shape: tuple[int, int] = native.shape
         self.dtype: np.dtype[Any] = native.dtype
@@ -264,6 +266,8 @@ class CSR:
             return y
         if hasattr(x, "tocsr"):
             raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
+        if is_on_card(x):
+            return multiply_on_card(self._on_card, self.shape, self.dtype, x, alpha, beta, out)
         array = _on_host(x)
         dtype = np.result_type(self.dtype, array.dtype)
         if dtype.kind == "c":
@@ -292,6 +296,14 @@ class CSR:
             return y
         out[...] = y
         return out
+
+    def _on_card(self, card: int) -> _rowloom.Operator:
+        """The operator for arrays in the memory of a card, which uses the context of the arrays' libraries."""
+        emulated = self._options["devices"].startswith("emu:")
+        devices = self._options["devices"] if emulated else f"cuda:{card}?context=primary"
+        if devices not in self._cards:
+            self._cards[devices] = self._native.on_devices(devices)
+        return self._cards[devices]
 
     def _in(self, dtype: np.dtype[Any]) -> CSR:
         """The operator whose values have this type."""
@@ -352,6 +364,7 @@ class CSR:
     def clear(self) -> None:
         """Free the plans and device memory of all products; later products make them anew."""
         self._native.clear()
+        self._cards.clear()
 
     def to_scipy(self) -> csr_array:
         """A copy as a SciPy sparse array."""
@@ -384,18 +397,11 @@ class CSR:
         return _rebuilt, (*self._native.arrays(), self.shape, self._options)
 
 
-#: The kinds of memory of DLPack that the host can read: its own, and page-locked memory.
-_HOST_MEMORY = (1, 3)
-
-
 def _on_host(x: Any) -> Array:
     """An array of NumPy or of another library, in host memory."""
     import numpy as np
 
-    device = getattr(x, "__dlpack_device__", None)
-    if hasattr(x, "__cuda_array_interface__") or (device is not None and device()[0] not in _HOST_MEMORY):
-        raise TypeError("x is in the memory of a GPU; copy it to the host, or use rowloom.Vectors")
-    if device is not None and not hasattr(x, "__array__"):
+    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         return np.from_dlpack(x)
     return np.asarray(x)
 

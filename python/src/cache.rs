@@ -83,6 +83,11 @@ impl<T: Value> Typed<T> {
         Ok(cached)
     }
 
+    /// Bytes of a value.
+    pub fn value_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
     /// The most recently used product; `None` before the first.
     pub fn last_product(&self) -> Option<Arc<Cached<T>>> {
         lock(self.products.get()).first().cloned()

@@ -7,10 +7,12 @@ use numpy::{PyArray1, PyArrayDescr};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rowloom::Error;
+use rowloom::device::ForeignMemory;
 use rowloom::matrix::spy::spy_svg;
 use rowloom::matrix::transpose;
 use rowloom::runtime::{Product, RunReport, Timeline};
 use rowloom::trace::Trace;
+use rowloom::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::error::detached;
@@ -137,6 +139,57 @@ impl Operator {
     /// New vectors of zeros with the rows of Y, or of X.
     fn vectors(&self, py: Python<'_>, columns: usize, of_x: bool) -> PyResult<Vectors> {
         vectors::make(py, &self.either, columns, of_x)
+    }
+
+    /// The operator of the same matrix on other devices.
+    fn on_devices(&self, devices: String) -> Self {
+        fn of<T: Value>(typed: &Typed<T>, devices: String) -> Arc<Typed<T>> {
+            let options = Options { devices, ..typed.options.clone() };
+            Arc::new(Typed::new(typed.matrix.clone(), options))
+        }
+        let either = match &self.either {
+            Either::F64(typed) => Either::F64(of(typed, devices)),
+            Either::F32(typed) => Either::F32(of(typed, devices)),
+        };
+        Self { either }
+    }
+
+    /// Elements between the rows of X and of Y on a card.
+    fn card_pitch(&self, columns: usize) -> usize {
+        let value_bytes = with_type!(&self.either, typed => typed.value_bytes());
+        (pitch_bytes((columns * value_bytes) as u64) as usize) / value_bytes
+    }
+
+    /// The handle of the card's stream that computes products with `columns` columns.
+    fn card_stream(&self, py: Python<'_>, columns: usize) -> PyResult<Option<u64>> {
+        with_type!(&self.either, typed => detached(py, || {
+            let cached = typed.product(columns)?;
+            lock(&cached.entry).product.compute_stream()
+        }))
+    }
+
+    /// `y = alpha A x + beta y` with packed rows at addresses of the card's memory, at the distance of `card_pitch`. The caller
+    /// keeps both arrays, whose shapes it has checked, and has let the card's stream wait for them.
+    fn multiply_on_card(
+        &self,
+        py: Python<'_>,
+        columns: usize,
+        x: u64,
+        y: u64,
+        alpha: f64,
+        beta: f64,
+    ) -> PyResult<()> {
+        let row_bytes = self.card_pitch(columns) as u64;
+        with_type!(&self.either, typed => detached(py, || {
+            let row_bytes = row_bytes * typed.value_bytes() as u64;
+            let memory = |address, rows: usize| {
+                // Safety: as the Python layer, the only caller, promises; the product has ended when it returns.
+                unsafe { ForeignMemory::new(address, rows as u64 * row_bytes) }
+            };
+            let (x, y) = (memory(x, typed.matrix.cols()), memory(y, typed.matrix.rows()));
+            let cached = typed.product(columns)?;
+            lock(&cached.entry).product.apply_foreign(alpha, x, beta, y)
+        }))
     }
 
     /// The operator of the transposed matrix.

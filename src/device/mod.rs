@@ -21,6 +21,7 @@ pub(crate) mod dense_conformance;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 mod emulated_options;
+mod foreign;
 mod memories;
 #[cfg(test)]
 mod model;
@@ -48,6 +49,7 @@ pub use cuda::{CudaDevice, CudaOptions};
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
+pub use foreign::ForeignMemory;
 pub use operation::{
     Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RowBytes, Transfer,
 };
@@ -216,6 +218,16 @@ pub trait Device<'run> {
 
     /// Frees an allocation. No operation in flight may use it; later operations that name it are refused.
     fn free(&mut self, _memory: Memory) {}
+
+    /// Uses memory of another library as an allocation of this device. [`Device::free`] ends its use and does not free it.
+    fn adopt(&mut self, _memory: ForeignMemory) -> Result<Memory, Fault> {
+        Err(Fault::new(FaultKind::Misuse, "this device cannot use the memory of other libraries"))
+    }
+
+    /// The driver's handle of the stream that runs kernels, for libraries that let it wait for their own work.
+    fn compute_stream(&self) -> Option<u64> {
+        None
+    }
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;

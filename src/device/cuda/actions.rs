@@ -14,7 +14,7 @@ use super::driver::DriverError;
 use super::fault_kernels::FaultKernel;
 use super::modules::{Modules, Selected};
 use super::shared::Shared;
-use super::{Fault, FaultKind, Launch};
+use super::{Fault, FaultKind, Launch, Transfer};
 use crate::kernel::cuda::{CudaKernel, EntryPoint, LaunchShape, Variant};
 use crate::matrix::Dtype;
 
@@ -79,6 +79,22 @@ pub enum Function {
     Kernel(sys::CUfunction),
     /// The library.
     Cublas(cublasHandle_t),
+}
+
+/// The driver copy of a checked transfer.
+pub fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
+    if transfer.is_contiguous() {
+        let bytes = transfer.device.bytes() as usize;
+        return Copy { host, card, bytes, rows: 1, host_pitch: bytes, card_pitch: bytes };
+    }
+    Copy {
+        host,
+        card,
+        bytes: transfer.rows.bytes as usize,
+        rows: transfer.rows() as usize,
+        host_pitch: transfer.rows.host_pitch_bytes as usize,
+        card_pitch: transfer.rows.pitch_bytes as usize,
+    }
 }
 
 impl Action {

@@ -60,8 +60,11 @@ fn queried(card: u32) -> Result<(Arc<Context>, u64), Fault> {
     Ok((context, free_bytes))
 }
 
-/// A context on the card for a device of its own: an unused one, else a new one.
-pub fn context(card: u32) -> Result<Arc<Context>, Fault> {
+/// A context on the card for a device of its own: the primary one if it is asked for, else an unused one, else a new one.
+pub fn context(card: u32, primary: bool) -> Result<Arc<Context>, Fault> {
+    if primary {
+        return Context::primary(card);
+    }
     let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let context = match contexts.unused.iter().position(|(of, _)| *of == card) {
         Some(place) => contexts.unused.swap_remove(place).1,

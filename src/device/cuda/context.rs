@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudarc::driver::{result, sys};
 
 use super::driver::{Driver, fault};
-use crate::device::{Fault, FaultKind};
+use crate::device::{Fault, FaultKind, ForeignMemory};
 
 /// Whether any context of the process was abandoned.
 static ANY_ABANDONED: AtomicBool = AtomicBool::new(false);
@@ -24,6 +24,8 @@ static ANY_ABANDONED: AtomicBool = AtomicBool::new(false);
 pub struct Context {
     raw: sys::CUcontext,
     device: sys::CUdevice,
+    /// Whether it is the card's primary context, which is shared with other libraries and not destroyed.
+    is_primary: bool,
     abandoned: AtomicBool,
 }
 
@@ -33,22 +35,23 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// The primary context of card number `card`.
+    pub fn primary(card: u32) -> Result<Arc<Self>, Fault> {
+        let device = device_of(card)?;
+        // SAFETY: `device` is a valid device of the driver; the context is released once, when this object is dropped.
+        let raw = unsafe { result::primary_ctx::retain(device) }
+            .map_err(|error| fault(FaultKind::Lost, "the card's primary context cannot be used", error))?;
+        Ok(Arc::new(Self { raw, device, is_primary: true, abandoned: AtomicBool::new(false) }))
+    }
+
     /// Creates a context on card number `card`.
     pub fn create(card: u32) -> Result<Arc<Self>, Fault> {
-        let driver = Driver::get().map_err(|missing| Fault::new(FaultKind::Lost, missing))?;
-        if card >= driver.cards {
-            let cards = match driver.cards {
-                1 => "the only card here is cuda:0".into(),
-                count => format!("the cards here are cuda:0 to cuda:{}", count - 1),
-            };
-            return Err(Fault::new(FaultKind::Lost, format!("card {card} does not exist; {cards}")));
-        }
+        let device = device_of(card)?;
         let lost = |error| fault(FaultKind::Lost, "a context on the card cannot be created", error);
-        let device = result::device::get(card as i32).map_err(lost)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the driver writes one handle; `device` is a valid device of it.
         unsafe { sys::cuCtxCreate_v2(&raw mut raw, 0, device) }.result().map_err(lost)?;
-        let context = Arc::new(Self { raw, device, abandoned: AtomicBool::new(false) });
+        let context = Arc::new(Self { raw, device, is_primary: false, abandoned: AtomicBool::new(false) });
         let mut popped = ptr::null_mut();
         // SAFETY: pops the new context, which creating it pushed onto this thread.
         unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) }.result().map_err(lost)?;
@@ -135,9 +138,26 @@ impl Drop for Context {
             return;
         }
         // SAFETY: every resource keeps its context alive, so none is left. After a fault the call may fail, which does no
-        // harm.
-        let _ = unsafe { sys::cuCtxDestroy_v2(self.raw) };
+        // harm. A primary context was retained once.
+        let _ = match self.is_primary {
+            true => unsafe { result::primary_ctx::release(self.device) },
+            false => unsafe { sys::cuCtxDestroy_v2(self.raw) }.result(),
+        };
     }
+}
+
+/// The driver's handle of card number `card`.
+fn device_of(card: u32) -> Result<sys::CUdevice, Fault> {
+    let driver = Driver::get().map_err(|missing| Fault::new(FaultKind::Lost, missing))?;
+    if card >= driver.cards {
+        let cards = match driver.cards {
+            1 => "the only card here is cuda:0".into(),
+            count => format!("the cards here are cuda:0 to cuda:{}", count - 1),
+        };
+        return Err(Fault::new(FaultKind::Lost, format!("card {card} does not exist; {cards}")));
+    }
+    let lost = |error| fault(FaultKind::Lost, "a context on the card cannot be created", error);
+    result::device::get(card as i32).map_err(lost)
 }
 
 /// Guard: the context is current on this thread.
@@ -286,11 +306,12 @@ impl Drop for Event {
     }
 }
 
-/// An allocation in card memory.
+/// An allocation in card memory, or memory of another library.
 #[derive(Debug)]
 pub struct DeviceMemory {
     address: sys::CUdeviceptr,
     bytes: u64,
+    is_foreign: bool,
     context: Arc<Context>,
 }
 
@@ -305,13 +326,24 @@ impl DeviceMemory {
         // SAFETY: a plain allocation.
         let address = unsafe { result::malloc_sync(size) }
             .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
-        let memory = Self { address, bytes, context: context.clone() };
+        let memory = Self { address, bytes, is_foreign: false, context: context.clone() };
         // Non-blocking streams do not wait for this memset on the default stream, so it must complete here.
         // SAFETY: exactly the bytes of the new allocation.
         unsafe { result::memset_d8_sync(address, 0, size) }
             .and_then(|()| result::ctx::synchronize())
             .map_err(|error| fault(FaultKind::Lost, "the card's memory cannot be cleared", error))?;
         Ok(memory)
+    }
+
+    /// Memory of another library, which is not freed.
+    pub fn foreign(context: &Arc<Context>, memory: &ForeignMemory) -> Self {
+        let (address, bytes) = (memory.address(), memory.bytes());
+        Self { address, bytes, is_foreign: true, context: context.clone() }
+    }
+
+    /// Whether another library has allocated it.
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     /// Address of the first byte.
@@ -332,6 +364,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return;
+        }
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated in this context and freed once.
             let _ = unsafe { result::free_sync(self.address) };

@@ -47,7 +47,7 @@ pub struct CardRates {
 
 /// Measures a card, which must be idle otherwise.
 pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
-    let context = cards::context(card)?;
+    let context = cards::context(card, false)?;
     let streams = StreamPair::new(&context)?;
     let measured = |error| fault(FaultKind::Copy, "the card cannot be measured", error);
     let (free_bytes, _) = context.memory()?;

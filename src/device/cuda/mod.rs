@@ -19,6 +19,7 @@ mod cusparse;
 mod driver;
 mod events;
 mod fault_kernels;
+mod foreign;
 mod forms;
 mod host_memory;
 mod host_time;
@@ -55,7 +56,7 @@ pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
 pub use options::CudaOptions;
 
-use actions::{Action, Copy};
+use actions::{Action, copy};
 use clock::{CardClock, SharedHostTime};
 use completion_thread::{CompletionThread, HeldMemory};
 use context::{Context, DeviceMemory, EventWait, Stream};
@@ -68,8 +69,9 @@ use super::memories::Memories;
 use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
-    Argument, Description, Device, EntryLaunch, Fault, FaultKind, Fence, HostMemory, LaneInfo, LaneKind,
-    Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
+    Argument, Description, Device, EntryLaunch, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo,
+    LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes,
+    Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, Parameter};
@@ -98,6 +100,8 @@ pub struct CudaDevice {
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
+    /// The driver's handle.
+    compute_stream: u64,
     /// `None` after the device is closed.
     threads: Option<Threads>,
 }
@@ -138,7 +142,7 @@ impl CudaDevice {
         let card = card_number(&name).ok_or_else(|| {
             Fault::new(FaultKind::Misuse, format!("'{name}' does not name a card; use cuda:0"))
         })?;
-        let context = cards::context(card)?;
+        let context = cards::context(card, options.primary_context)?;
         let (free_bytes, _) = context.memory()?;
         let unknown = || Fault::new(FaultKind::Lost, "the card does not report its compute capability");
         let (major, minor) = context.compute_capability().ok_or_else(unknown)?;
@@ -180,12 +184,16 @@ impl CudaDevice {
             };
             start(role, Box::new(move || completion_thread.work()))?;
         }
+        let streams: Vec<Stream> =
+            kinds.iter().map(|_| Stream::create(&context)).collect::<Result<_, _>>()?;
+        let compute = streams.iter().zip(kinds).find(|(_, (_, kind))| *kind == LaneKind::Compute);
+        let compute_stream = compute.map_or(0, |(stream, _)| stream.raw() as u64);
         let owner = Owner {
             shared: shared.clone(),
             context: context.clone(),
             architecture: Architecture { major, minor },
             driver_major: Driver::get().map_or(0, |driver| driver.cuda_major),
-            streams: kinds.iter().map(|_| Stream::create(&context)).collect::<Result<_, _>>()?,
+            streams,
             completion_threads,
             ended: seen_ends,
             card_clock,
@@ -209,6 +217,7 @@ impl CudaDevice {
             allocated_bytes: 0,
             next_fence: 0,
             launches: 0,
+            compute_stream,
             threads: Some(Threads { orders, handles, ended }),
         })
     }
@@ -354,8 +363,16 @@ impl<'run> Device<'run> for CudaDevice {
 
     fn free(&mut self, memory: Memory) {
         if let Some(freed) = self.memories.remove(memory) {
-            self.allocated_bytes -= freed.bytes();
+            self.allocated_bytes -= if freed.is_foreign() { 0 } else { freed.bytes() };
         }
+    }
+
+    fn adopt(&mut self, memory: ForeignMemory) -> Result<Memory, Fault> {
+        self.adopt_memory(&memory)
+    }
+
+    fn compute_stream(&self) -> Option<u64> {
+        Some(self.compute_stream)
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
@@ -467,20 +484,4 @@ impl Drop for CudaDevice {
 
 fn misuse(message: String) -> Fault {
     Fault::new(FaultKind::Misuse, message)
-}
-
-/// The driver copy of a checked transfer.
-fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
-    if transfer.is_contiguous() {
-        let bytes = transfer.device.bytes() as usize;
-        return Copy { host, card, bytes, rows: 1, host_pitch: bytes, card_pitch: bytes };
-    }
-    Copy {
-        host,
-        card,
-        bytes: transfer.rows.bytes as usize,
-        rows: transfer.rows() as usize,
-        host_pitch: transfer.rows.host_pitch_bytes as usize,
-        card_pitch: transfer.rows.pitch_bytes as usize,
-    }
 }

@@ -1,4 +1,4 @@
-//! Options of a CUDA device: faults to inject, for tests of how a run handles them.
+//! Options of a CUDA device: its context, and faults to inject, for tests of how a run handles them.
 
 use super::fault_kernels::FaultKernel;
 use crate::error::{Error, Result};
@@ -6,19 +6,30 @@ use crate::error::{Error, Result};
 /// Options of a CUDA device. Launches are counted from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CudaOptions {
+    /// Whether the device uses the card's primary context, which it shares with other libraries of the process. Without it, the
+    /// device has a context of its own.
+    pub primary_context: bool,
     /// The launch that is replaced by a kernel that writes to an illegal address.
     pub illegal_address_at_launch: Option<u64>,
     /// The launch that is replaced by a kernel that never ends.
     pub hang_at_launch: Option<u64>,
 }
 
-const KEYS: [&str; 2] = ["illegal_address_at_launch", "hang_at_launch"];
+const KEYS: [&str; 3] = ["illegal_address_at_launch", "hang_at_launch", "context"];
 
 impl CudaOptions {
     /// Options from the `key=value` pairs after the question mark of a device word.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
         let mut options = Self::default();
         for (key, value) in pairs {
+            if key == "context" {
+                options.primary_context = match value.as_str() {
+                    "own" => false,
+                    "primary" => true,
+                    _ => return Err(Error::Usage("'context' is own or primary".into())),
+                };
+                continue;
+            }
             let place = match key.as_str() {
                 "illegal_address_at_launch" => &mut options.illegal_address_at_launch,
                 "hang_at_launch" => &mut options.hang_at_launch,
@@ -56,13 +67,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_options_are_parsed_and_others_are_refused() {
+    fn all_options_are_parsed_and_others_are_refused() {
         let parse = |key: &str, value: &str| CudaOptions::parse(&[(key.into(), value.into())]);
         assert_eq!(CudaOptions::parse(&[]).unwrap(), CudaOptions::default());
         assert_eq!(parse(KEYS[0], "3").unwrap().illegal_address_at_launch, Some(3));
         let hangs = parse(KEYS[1], "2").unwrap();
         assert_eq!((hangs.fault_at(1), hangs.fault_at(2)), (None, Some(FaultKernel::Hang)));
-        for (key, value) in [(KEYS[0], "0"), (KEYS[0], ""), (KEYS[1], "x"), ("fail_launch", "3")] {
+        assert!(parse(KEYS[2], "primary").unwrap().primary_context);
+        assert!(!parse(KEYS[2], "own").unwrap().primary_context);
+        for (key, value) in
+            [(KEYS[2], "other"), (KEYS[0], "0"), (KEYS[0], ""), (KEYS[1], "x"), ("fail_launch", "3")]
+        {
             assert_eq!(parse(key, value).unwrap_err().exit_code(), 2, "{key}={value}");
         }
     }

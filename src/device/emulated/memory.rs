@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::peer::Accesses;
+use crate::device::ForeignMemory;
 
 /// Alignment of allocations, as in CUDA.
 const ALIGNMENT: usize = 256;
@@ -24,6 +25,8 @@ pub struct Allocation {
     /// One bit per byte.
     written: Box<[AtomicU8]>,
     accesses: Accesses,
+    /// Whether another library has allocated it.
+    is_foreign: bool,
 }
 
 // SAFETY: the bytes are owned, and callers guarantee that no write conflicts with another access.
@@ -43,7 +46,24 @@ impl Allocation {
             start.write_bytes(UNWRITTEN, bytes.max(1));
             start
         };
-        Some(Self { start, bytes, written: written.into_boxed_slice(), accesses: Accesses::default() })
+        let (written, accesses) = (written.into_boxed_slice(), Accesses::default());
+        Some(Self { start, bytes, written, accesses, is_foreign: false })
+    }
+
+    /// Memory of another library, all of it written; `None` if it has no address.
+    pub fn foreign(memory: &ForeignMemory) -> Option<Self> {
+        let bytes = usize::try_from(memory.bytes()).ok()?;
+        let start = NonNull::new(ptr::with_exposed_provenance_mut(usize::try_from(memory.address()).ok()?))?;
+        let mut written = Vec::new();
+        written.try_reserve_exact(bytes.div_ceil(8)).ok()?;
+        written.resize_with(bytes.div_ceil(8), || AtomicU8::new(u8::MAX));
+        let (written, accesses) = (written.into_boxed_slice(), Accesses::default());
+        Some(Self { start, bytes, written, accesses, is_foreign: true })
+    }
+
+    /// Whether another library has allocated it.
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     fn layout(bytes: usize) -> Option<Layout> {
@@ -158,6 +178,9 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return;
+        }
         if let Some(layout) = Self::layout(self.bytes) {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(self.start.as_ptr(), layout) };

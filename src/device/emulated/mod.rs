@@ -50,8 +50,9 @@ use race_detector::{Intent, LANES, RaceDetector};
 
 use super::memories::Memories;
 use super::{
-    Argument, Description, Device, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence, LaneInfo, LaneKind,
-    Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes, Transfer,
+    Argument, Description, Device, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence, ForeignMemory,
+    LaneInfo, LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports,
+    StableBytes, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -344,9 +345,17 @@ impl<'run> Device<'run> for EmulatedDevice {
 
     fn free(&mut self, memory: Memory) {
         if let Some(freed) = self.memories.remove(memory) {
-            self.counts.allocated_bytes -= freed.bytes() as u64;
+            self.counts.allocated_bytes -= if freed.is_foreign() { 0 } else { freed.bytes() as u64 };
             self.race_detector.remove_memory(memory);
         }
+    }
+
+    fn adopt(&mut self, memory: ForeignMemory) -> Result<Memory, Fault> {
+        self.check_open()?;
+        let unusable = || Fault::new(FaultKind::Misuse, "memory without an address cannot be used");
+        let memory = self.memories.add(Arc::new(Allocation::foreign(&memory).ok_or_else(unusable)?));
+        self.race_detector.add_memory(memory);
+        Ok(memory)
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {

@@ -6,7 +6,7 @@ use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
 use super::vectors::{VectorProduct, Vectors};
-use crate::device::{Description, Registration};
+use crate::device::{Description, ForeignMemory, Registration};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
@@ -96,6 +96,19 @@ impl<'a, T: Kernels> Product<'a, T> {
     /// New vectors of zeros with the rows of X, for a matrix that is not square.
     pub fn x_vectors(&mut self) -> Result<Vectors<T>> {
         self.vector_product()?.x()
+    }
+
+    /// Y = alpha A X + beta Y on arrays of another library in the memory of the only device of this product. Rows have the pitch of
+    /// [`pitch_bytes`](crate::work::pitch_bytes), and the padding of X is zero. The product has ended when this returns.
+    pub fn apply_foreign(&mut self, alpha: f64, x: ForeignMemory, beta: f64, y: ForeignMemory) -> Result<()> {
+        self.last = None;
+        self.vector_product()?.apply_foreign(Scaling { alpha, beta }, x, y)
+    }
+
+    /// The driver's handle of the stream that computes products on arrays of other libraries, which let it wait for their own work.
+    /// `None` for an emulated device.
+    pub fn compute_stream(&mut self) -> Result<Option<u64>> {
+        self.vector_product()?.compute_stream()
     }
 
     /// The plan of products on [`Vectors`]; made when they are first used.

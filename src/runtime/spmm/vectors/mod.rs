@@ -10,6 +10,7 @@ mod access;
 mod binder;
 mod copies;
 mod exchange;
+mod foreign;
 mod graph;
 mod host_copy;
 mod layout;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
+use super::foreign::ForeignVectors;
 use super::graph::{GraphSource, Wanted};
 use super::layout::Layout;
 use super::message_memory::MessageMemory;
@@ -32,13 +33,13 @@ use crate::work::{Work, pitch_bytes};
 /// A product on [`Vectors`].
 pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     backing: Backing<'a, T>,
-    runtime: Runtime,
-    k: usize,
+    pub(super) runtime: Runtime,
+    pub(super) k: usize,
     /// Distance between rows on devices, in elements.
     pitch: u64,
     /// The owners of the rows of X, and of the rows of Y. A square matrix has the same owners of both.
-    x: Arc<Layout>,
-    y: Arc<Layout>,
+    pub(super) x: Arc<Layout>,
+    pub(super) y: Arc<Layout>,
     chunks: Vec<OwnedChunk>,
     exchange: Exchange,
     /// The memory of each message.
@@ -51,6 +52,8 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     graphs: Vec<(Wanted, Arc<Planned>)>,
     /// The plan and the devices, for traces.
     traced: Option<(Arc<Plan>, Arc<[Description]>)>,
+    /// X and Y of products on arrays of other libraries.
+    pub(super) foreign: Option<ForeignVectors<T>>,
 }
 
 /// The devices of a product.
@@ -121,6 +124,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             on_devices: Vec::new(),
             graphs: Vec::new(),
             traced: None,
+            foreign: None,
         };
         product.update_owners()?;
         Ok(product)

@@ -1,0 +1,165 @@
+//! Products on arrays of another library in the memory of one device.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::{DevicePart, HostCopy, Layout, Part, PartData, VectorProduct, Vectors};
+use crate::device::{Fault, ForeignMemory, MemoryRange};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
+use crate::runtime::job::Scaling;
+use crate::runtime::pool::Pool;
+use crate::runtime::shared_device::{Allocations, SharedDevice};
+use crate::work::pitch_bytes;
+
+/// X and Y without memory of their own.
+pub(super) struct ForeignVectors<T: Kernels> {
+    x: Vectors<T>,
+    y: Vectors<T>,
+}
+
+/// The device that owns all rows.
+fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {
+    let part = match &layout.parts[..] {
+        [part] => part.device().map(|device| (part, device)),
+        _ => None,
+    };
+    part.ok_or_else(|| Error::Usage("arrays on a card need a product on this card alone".into()))
+}
+
+impl<T: Kernels> VectorProduct<'_, T> {
+    /// Y = alpha A X + beta Y with rows of X and Y in the memory of the product's only device, at the pitch of its vectors. All
+    /// operations have ended when this returns.
+    pub fn apply_foreign(&mut self, scaling: Scaling, x: ForeignMemory, y: ForeignMemory) -> Result<()> {
+        let mut vectors = match self.foreign.take() {
+            Some(vectors) => vectors,
+            None => {
+                let (x, y) = (&self.x, &self.y);
+                let pool = self.runtime.pool();
+                ForeignVectors {
+                    x: Vectors::unbound(x, pool, self.k)?,
+                    y: Vectors::unbound(y, pool, self.k)?,
+                }
+            }
+        };
+        let applied = (|| {
+            vectors.x.adopt(x)?;
+            vectors.y.adopt(y)?;
+            self.apply(scaling, &vectors.x, &mut vectors.y)?;
+            vectors.y.synchronize()
+        })();
+        vectors.x.release();
+        vectors.y.release();
+        self.foreign = Some(vectors);
+        applied
+    }
+
+    /// The handle of the stream that computes the product.
+    pub fn compute_stream(&self) -> Result<Option<u64>> {
+        Ok(only_device(&self.y)?.1.lock().device().compute_stream())
+    }
+}
+
+impl<T: Kernels> Vectors<T> {
+    /// A multivector without memory for its rows.
+    fn unbound(layout: &Arc<Layout>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
+        let (part, device) = only_device(layout)?;
+        let mut allocations = Allocations::on(device);
+        let mut allocate = || -> std::result::Result<_, Fault> {
+            Ok((allocations.allocate(1)?, allocations.allocate_pinned(1)?))
+        };
+        let (nothing, pinned) = allocate().map_err(|fault| fault.into_error(&part.name))?;
+        let scratch = MemoryRange { memory: nothing, begin: 0, end: 1 };
+        let device = DevicePart { rows: nothing, scratch, pinned, allocations, moved: OnceLock::new() };
+        let value_bytes = size_of::<T>() as u64;
+        Ok(Self {
+            layout: layout.clone(),
+            pool: pool.clone(),
+            k,
+            pitch: pitch_bytes(k as u64 * value_bytes) / value_bytes,
+            parts: vec![PartData::Device(device)],
+            exchanged: AtomicBool::new(false),
+            keeps_copy: false,
+            host_copy: Mutex::new(HostCopy::Nothing),
+            simulated: None,
+        })
+    }
+
+    /// Uses `memory` for the rows.
+    fn adopt(&mut self, memory: ForeignMemory) -> Result<()> {
+        let needed_bytes = self.layout.rows * self.row_bytes();
+        if memory.bytes() < needed_bytes {
+            return Err(Error::Usage(format!(
+                "the array has {} bytes; {} rows need {needed_bytes}",
+                memory.bytes(),
+                self.layout.rows
+            )));
+        }
+        self.changed();
+        let (part, device) = only_device(&self.layout)?;
+        let mut device = device.lock();
+        // The product comes after all earlier operations, such as the copy of A.
+        let adopted = device.drain().and_then(|()| device.device().adopt(memory));
+        let adopted = adopted.map_err(|fault| fault.into_error(&part.name))?;
+        drop(device);
+        if let Some(PartData::Device(held)) = self.parts.first_mut() {
+            held.rows = adopted;
+        }
+        Ok(())
+    }
+
+    /// Ends the use of adopted memory, which all operations have ended.
+    fn release(&mut self) {
+        if let Some(PartData::Device(held)) = self.parts.first_mut() {
+            let adopted = std::mem::replace(&mut held.rows, held.scratch.memory);
+            let mut device = held.allocations.device().lock();
+            if adopted != held.scratch.memory && device.is_open() {
+                // A fault is known already; a hung operation keeps the device from being used again.
+                let _ = device.drain();
+                device.device().free(adopted);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "emulator"))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::matrix::{MultiVector, generate};
+    use crate::runtime::Runtime;
+
+    fn memory_of(values: &MultiVector<f64>) -> ForeignMemory {
+        let data = values.data();
+        // SAFETY: the tests keep the multivectors, which only the emulated device uses during a product.
+        unsafe { ForeignMemory::new(data.as_ptr().expose_provenance() as u64, size_of_val(data) as u64) }
+    }
+
+    #[test]
+    fn arrays_of_another_library_get_the_product_in_place() {
+        let runtime = Runtime::builder().devices("emu:0").model("none").open().unwrap();
+        let a = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let mut product = runtime.product(&a).columns(4).build().unwrap();
+        let x = MultiVector::random(400, 4, 1).unwrap();
+        let mut expected = MultiVector::filled(400, 4, 1.0).unwrap();
+        let y = MultiVector::filled(400, 4, 1.0).unwrap();
+        for (alpha, beta) in [(1.0, 0.0), (2.0, -0.5), (1.0, 0.0)] {
+            product.apply_scaled(alpha, &x, beta, &mut expected).unwrap();
+            product.apply_foreign(alpha, memory_of(&x), beta, memory_of(&y)).unwrap();
+            let differences = y.data().iter().zip(expected.data()).map(|(y, expected)| (y - expected).abs());
+            assert!(differences.fold(0.0, f64::max) < 1e-12);
+        }
+    }
+
+    #[test]
+    fn arrays_that_are_too_short_and_products_on_several_devices_are_refused() {
+        let a = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let (x, short) = (MultiVector::zeros(400, 4).unwrap(), MultiVector::zeros(399, 4).unwrap());
+        for (devices, y) in [("emu:0", &short), ("cpu,emu:0", &x), ("cpu", &x)] {
+            let runtime = Runtime::builder().devices(devices).model("none").open().unwrap();
+            let mut product = runtime.product(&a).columns(4).build().unwrap();
+            let refused = product.apply_foreign(1.0, memory_of(&x), 0.0, memory_of(y));
+            assert!(matches!(refused, Err(Error::Usage(_))), "{devices}");
+        }
+    }
+}
