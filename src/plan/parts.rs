@@ -18,7 +18,7 @@ use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 /// Largest chunk: larger ones are not copied faster.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
 /// Largest chunk of partial sums that stays on its device: only the sums are copied with each run, so that smaller chunks gain nothing.
-const MAX_RESIDENT_SUM_BYTES: u64 = 256 << 20;
+const MAX_RESIDENT_SUM_BYTES: u64 = 1 << 30;
 /// Smallest chunk with its slice: below this, the latency of copies costs more than overlap gains.
 const MIN_CHUNK_BYTES: u64 = 1 << 20;
 /// Smallest slice of Y of a first chunk that is divided: below this, the latency of more copies costs more than it gains.

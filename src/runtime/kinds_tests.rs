@@ -66,6 +66,13 @@ fn wide_results_are_divided_too_and_resident_sums_have_few_chunks() {
     let largest = plan.chunks.iter().filter(|chunk| chunk.home == 1);
     let largest = largest.map(|chunk| chunk.slice_bytes(plan.k, plan.dtype)).max().unwrap();
     assert!(largest <= 65 << 20, "{largest}");
+    let rows = |rows: &ChunkRows| match *rows {
+        ChunkRows::Rows { begin, .. } => begin,
+        ChunkRows::Segments { .. } => panic!("a row of a product is divided"),
+    };
+    let first = plan.chunks.iter().find(|chunk| chunk.home == 1).map(|chunk| rows(&chunk.rows)).unwrap();
+    let inner = plan.chunks.iter().filter(|chunk| chunk.home == 1).map(|chunk| rows(&chunk.rows) - first);
+    assert!(inner.take(8).all(|begin| begin.is_multiple_of(128)), "chunks consist of whole tiles");
     let sums = column_sums(1 << 17, 4096);
     let plan = make(&PlanRequest { mode: Some(Mode::Resident), repeat: 9, ..request(sums, Some("h200")) });
     let chunks = plan.unwrap().devices[1].chunks;

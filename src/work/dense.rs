@@ -20,6 +20,8 @@ pub(super) struct Units {
     pub are_segments: bool,
     /// The weight of each, in bytes accessed.
     pub weight: u128,
+    /// Units that a block of GPU threads computes together: large pieces consist of so many units, or of multiples.
+    pub grain: usize,
 }
 
 impl Units {
@@ -69,7 +71,11 @@ impl Units {
         let (begin, end) = (self.before(span.begin), self.before(span.end));
         let units = end.saturating_sub(begin);
         let pieces = pieces.max(1).min(units);
-        let at = |piece: usize| begin + (units as u128 * piece as u128 / pieces as u128) as usize;
+        let grain = if units / pieces.max(1) >= 2 * self.grain { self.grain } else { 1 };
+        let at = |piece: usize| match (units as u128 * piece as u128 / pieces as u128) as usize {
+            inside if piece < pieces => begin + inside.next_multiple_of(grain),
+            all => begin + all,
+        };
         (0..pieces).map(|piece| self.piece(at(piece)..at(piece + 1))).collect()
     }
 }
@@ -162,8 +168,9 @@ mod tests {
             pieces in 0usize..60,
             are_segments: bool,
             weight in 0u128..100,
+            grain in 1usize..20,
         ) {
-            let units = Units { count, are_segments, weight };
+            let units = Units { count, are_segments, weight, grain };
             let all = PositionRange {
                 begin: Position::of_row(0),
                 end: Position::of_row(if are_segments { 1 } else { count }),
@@ -174,6 +181,8 @@ mod tests {
             for piece in &split {
                 let own = units.of(piece);
                 prop_assert!(own.start == next && own.end > next);
+                let is_large = count / split.len() >= 2 * grain;
+                prop_assert!(!is_large || own.start.is_multiple_of(grain));
                 next = own.end;
             }
             prop_assert_eq!(next, count);

@@ -58,7 +58,7 @@ impl Colmean {
 
     fn units(&self) -> Units {
         let weight = (self.block_rows() * self.columns * self.dtype.bytes()) as u128;
-        Units { count: self.blocks(), are_segments: true, weight }
+        Units { count: self.blocks(), are_segments: true, weight, grain: 1 }
     }
 
     fn facts_of(&self, piece: &ChunkRows) -> Facts {

@@ -20,6 +20,9 @@ use crate::matrix::Dtype;
 const CPU: &[KernelId] = &[KernelId::CpuGemm, KernelId::CpuGemmRows];
 const GPU: &[KernelId] = &[KernelId::Cublas, KernelId::GemmBlocked];
 
+/// Rows of C of a block of threads of the fastest kernels.
+const TILE_ROWS: usize = 128;
+
 /// A dense product as a planner sees it: its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gemm {
@@ -44,7 +47,7 @@ impl From<Gemm> for Work<'static> {
 impl Gemm {
     fn units(&self) -> Units {
         let weight = ((self.depth + self.columns) * self.dtype.bytes()) as u128;
-        Units { count: self.rows, are_segments: false, weight }
+        Units { count: self.rows, are_segments: false, weight, grain: TILE_ROWS }
     }
 
     fn facts_of(&self, piece: &ChunkRows) -> Facts {
