@@ -13,7 +13,7 @@ mod table;
 pub(crate) mod tests;
 mod verify;
 
-pub use packed::{PackedProduct, multiply_packed};
+pub use packed::{PackedProduct, multiply_packed, multiply_packed_on};
 pub use rows::multiply_rows;
 pub use table::{GEMM_KERNELS, entry_point, launch_shape};
 pub use verify::verify;

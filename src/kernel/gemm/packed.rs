@@ -78,6 +78,17 @@ pub fn multiply_packed<T: PackedProduct>(
     scaling: Scaling<T>,
     a: MultiVectorView<'_, T>,
     b: MultiVectorView<'_, T>,
+    c: MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    multiply_packed_on(rayon::current_num_threads(), scaling, a, b, c)
+}
+
+/// The same on at most `threads` threads of the current pool; the others stay free for other jobs.
+pub fn multiply_packed_on<T: PackedProduct>(
+    threads: usize,
+    scaling: Scaling<T>,
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
     mut c: MultiVectorViewMut<'_, T>,
 ) -> Result<()> {
     check_shapes(a, b, &c)?;
@@ -95,7 +106,7 @@ pub fn multiply_packed<T: PackedProduct>(
         reads_old: scaling.reads_old(),
         old_factor: scaling.beta,
         product_factor: scaling.alpha,
-        threads: rayon::current_num_threads(),
+        threads,
     };
     // SAFETY: the views hold the elements of their shapes, and C is a separate borrow.
     unsafe { T::run(job) };

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::{BorrowScope, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
+use crate::device::{BorrowScope, COPY_LANES, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
-use crate::kernel::gemm::{PackedProduct, multiply_packed, multiply_rows, reference};
+use crate::kernel::gemm::{PackedProduct, multiply_packed_on, multiply_rows, reference};
 use crate::kernel::scaling::scaling;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::Plan;
@@ -14,6 +14,9 @@ use crate::runtime::dense::{DenseA, DenseJob, DenseOperand, bytes_of, rows_of_de
 use crate::runtime::job::{Accelerator, BorrowsA, Job, Scaling};
 use crate::work::gemm::Gemm;
 use crate::work::{ChunkRows, HeldRows};
+
+/// A smaller pool spares no threads for copies.
+const FEWEST_THREADS: usize = 8;
 
 /// A and a plan for its products.
 pub struct GemmJob<'a, T: PackedProduct> {
@@ -24,6 +27,14 @@ pub struct GemmJob<'a, T: PackedProduct> {
 impl<T: PackedProduct> GemmJob<'_, T> {
     fn rows(&self, chunk: usize) -> Result<Range<usize>> {
         rows_of(&self.chunk(chunk)?.rows)
+    }
+
+    /// Threads of the current pool that compute a chunk. Beside devices, some stay free for the host's copies: they would wait until the
+    /// chunk ends, and the devices with them.
+    fn threads(&self) -> usize {
+        let all = rayon::current_num_threads();
+        let has_devices = self.plan.devices.len() > 1;
+        if has_devices && all >= FEWEST_THREADS { all - COPY_LANES } else { all }
     }
 
     /// The rows that contain the chunks of a device.
@@ -120,7 +131,7 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
         match kernel {
             KernelId::GemmReference => reference::multiply(scaling, a, x, y),
             KernelId::CpuGemmRows => multiply_rows(scaling, a, x, y),
-            KernelId::CpuGemm => multiply_packed(scaling, a, x, y),
+            KernelId::CpuGemm => multiply_packed_on(self.threads(), scaling, a, x, y),
             other => Err(Error::Internal(format!("kernel {} computes no dense product", other.name()))),
         }
     }
