@@ -174,7 +174,7 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
     if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.host_reasons.first()) {
         table.fact("", reason);
     }
-    reasons::add(&mut table, &plan.reasons);
+    reasons::add(&mut table, &subject.reasons(plan));
     let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!(", plan {}", seconds(plan_s)));
     if outcome.simulated {
         let set_up = plan.set_up_reason();
@@ -327,7 +327,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         .with("verify", outcome.verification)
         .with(&format!("{}_hash", subject.result().to_lowercase()), &outcome.result_hash)
         .with("simulated", outcome.simulated)
-        .with("reasons", &plan.reasons)
+        .with("reasons", subject.reasons(plan))
         .with("interrupted", outcome.interrupted)
         .with("notes", &subject.notes)
 }

@@ -10,6 +10,7 @@ use super::session::{MatrixSource, Session, describe};
 use super::table::count;
 use crate::kernel::KindOfWork;
 use crate::matrix::{Loaded, Scalar};
+use crate::plan::Plan;
 use crate::study::{compulsory_bytes, used_columns};
 
 /// What a command computes, in the words of its kind of work.
@@ -65,6 +66,24 @@ impl Subject {
         }
     }
 
+    /// The reasons of a plan, which calls the operands of every kind of work A, X and Y, with this kind's own names.
+    pub fn reasons(&self, plan: &Plan) -> Vec<String> {
+        let names: &[(&str, &str)] = match self.work {
+            KindOfWork::Spmm => &[],
+            KindOfWork::Gemm => &[("X", "B"), ("Y", "C")],
+            KindOfWork::Colmean => &[
+                ("A, X and Y", "A and the sums"),
+                ("Y", "the sums"),
+                ("product", "run"),
+                ("products", "runs"),
+            ],
+        };
+        let renamed = |reason: &String| {
+            names.iter().fold(reason.clone(), |reason, (from, to)| with_words_replaced(&reason, from, to))
+        };
+        plan.reasons.iter().map(renamed).collect()
+    }
+
     /// A product of `rowloom run` with `k` columns. `x` describes X.
     pub fn product<T: Scalar>(
         arguments: &RunArguments,
@@ -107,5 +126,34 @@ impl Subject {
             output: arguments.output.clone(),
             notes: loaded.notes.clone(),
         }
+    }
+}
+
+/// `text` with `to` for every `from` that is no part of a longer word.
+fn with_words_replaced(text: &str, from: &str, to: &str) -> String {
+    let is_inside_a_word = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
+    let (mut replaced, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(from) {
+        let is_part = is_inside_a_word(before.chars().next_back()) || is_inside_a_word(after.chars().next());
+        replaced += before;
+        replaced += if is_part { from } else { to };
+        rest = after;
+    }
+    replaced + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_are_replaced() {
+        let gemm = |text| with_words_replaced(text, "X", "B");
+        assert_eq!(
+            gemm("X: in one piece; X2, MAX and A X stay or change, X"),
+            "B: in one piece; X2, MAX and A B stay or change, B"
+        );
+        assert_eq!(with_words_replaced("20 products, a product", "product", "run"), "20 products, a run");
+        assert_eq!(with_words_replaced("", "Y", "C"), "");
     }
 }
