@@ -98,6 +98,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// Another rank of the job failed, ended or does not answer.
+    #[error("rank {rank} on {host}: {reason}")]
+    Rank {
+        /// Its number.
+        rank: usize,
+        /// The name of its host.
+        host: String,
+        /// The reason.
+        reason: String,
+    },
+
     /// A study ended without a single measurement.
     #[error("no case could be measured: {0}")]
     NothingMeasured(String),
@@ -146,7 +157,7 @@ impl Error {
             Self::Write { .. } => 1,
             Self::Usage(_) => 2,
             Self::Input { .. } | Self::Read { .. } | Self::DoesNotFit { .. } => 3,
-            Self::Device { .. } | Self::NothingMeasured(_) => 4,
+            Self::Device { .. } | Self::Rank { .. } | Self::NothingMeasured(_) => 4,
             Self::Verification(_) => 5,
             Self::Internal(_) => 70,
             Self::Interrupted => 130,

@@ -25,6 +25,7 @@ mod foreign;
 mod memories;
 #[cfg(test)]
 mod model;
+pub mod network;
 mod operation;
 mod peer;
 mod pinned;
@@ -50,11 +51,13 @@ pub use cuda::{CudaDevice, CudaOptions};
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
 pub use foreign::ForeignMemory;
+pub use network::Network;
 pub use operation::{
-    Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RowBytes, Transfer,
+    Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RankMessage, RowBytes,
+    Transfer,
 };
 pub use peer::{PeerCopy, PeerMemory};
-pub use pinned::{Pinned, PinnedWrite};
+pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub use product::Operands;
 pub use vectors::{DeviceFactors, DeviceRows, VectorLaunch};
 
@@ -82,6 +85,10 @@ pub enum LaneKind {
     Pool,
     /// Copies within the host's memory.
     Copy,
+    /// Messages to other ranks.
+    Send,
+    /// Messages from other ranks.
+    Receive,
 }
 
 /// A kind of host memory, by how a device copies from it and to it.

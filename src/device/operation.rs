@@ -192,6 +192,17 @@ pub struct LibraryGemm {
     pub c: DeviceRows,
 }
 
+/// A message to or from another rank. The memory is used as a whole.
+#[derive(Debug, Clone)]
+pub struct RankMessage {
+    /// The other rank.
+    pub rank: usize,
+    /// Both ranks name a message by the same tag.
+    pub tag: u32,
+    /// The bytes.
+    pub bytes: Pinned,
+}
+
 /// One operation on a lane.
 pub enum Operation<'run> {
     /// A job on the host's thread pool. It may use all threads and must not block.
@@ -211,6 +222,10 @@ pub enum Operation<'run> {
     EntryLaunch(EntryLaunch),
     /// A dense product by the vendor's library, on devices that have it ([`super::Device::has_cublas`]).
     LibraryGemm(LibraryGemm),
+    /// Sends a message; on a network.
+    Send(RankMessage),
+    /// Receives a message; on a network.
+    Receive(RankMessage),
     /// No work; simulated devices let the operation's predicted time pass.
     Pass,
 }

@@ -102,11 +102,13 @@ pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
         TaskKind::Kernel => LaneKind::Compute,
         TaskKind::Download => LaneKind::Download,
         TaskKind::CpuCompute => LaneKind::Pool,
+        TaskKind::Send => LaneKind::Send,
+        TaskKind::Receive => LaneKind::Receive,
     }
 }
 
 /// Number of kinds of lanes.
-pub(super) const LANE_KINDS: usize = 5;
+pub(super) const LANE_KINDS: usize = 7;
 
 /// The index of the queue for lanes of `kind` on `device`.
 pub(super) fn queue_of(device: DeviceId, kind: LaneKind) -> usize {
@@ -116,6 +118,8 @@ pub(super) fn queue_of(device: DeviceId, kind: LaneKind) -> usize {
         LaneKind::Download => 2,
         LaneKind::Pool => 3,
         LaneKind::Copy => 4,
+        LaneKind::Send => 5,
+        LaneKind::Receive => 6,
     };
     device.index() * LANE_KINDS + kind
 }

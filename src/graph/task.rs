@@ -86,6 +86,10 @@ pub enum TaskKind {
     CpuCompute,
     /// Copies a slice into Y, or sums the carries of a split row into Y.
     Merge,
+    /// Sends packed rows of X to another rank. Runs on a network; see [`TaskKind::is_network`].
+    Send,
+    /// Receives packed rows of X from another rank.
+    Receive,
 }
 
 impl TaskKind {
@@ -99,7 +103,15 @@ impl TaskKind {
             Self::PeerCopy => "peer_copy",
             Self::CpuCompute => "cpu_compute",
             Self::Merge => "merge",
+            Self::Send => "send",
+            Self::Receive => "receive",
         }
+    }
+
+    /// Whether the task runs on a network: a device of its own, which has a send lane and a receive lane and runs nothing else.
+    /// Another rank takes part in the task, so it may not be run again after a fault.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::Send | Self::Receive)
     }
 }
 

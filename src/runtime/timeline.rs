@@ -190,5 +190,7 @@ fn category(kind: TaskKind) -> Category {
         TaskKind::PeerCopy => Category::PeerCopy,
         TaskKind::CpuCompute => Category::CpuCompute,
         TaskKind::Merge => Category::Merge,
+        TaskKind::Send => Category::Send,
+        TaskKind::Receive => Category::Receive,
     }
 }

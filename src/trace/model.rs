@@ -38,7 +38,7 @@ impl SpanId {
     }
 }
 
-/// The kind of work of a span: seven kinds of tasks, and steps of the program outside them.
+/// The kind of work of a span: nine kinds of tasks, and steps of the program outside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
     /// A copy from pageable memory to a page-locked slot.
@@ -55,13 +55,17 @@ pub enum Category {
     CpuCompute,
     /// A merge of a slice of Y, or of the carries of a split row, into Y.
     Merge,
+    /// A message to another rank.
+    Send,
+    /// A message from another rank, from the start of the wait for it.
+    Receive,
     /// A step of the program outside the tasks: reading, planning, preparing, verifying.
     Host,
 }
 
 impl Category {
     /// All categories.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Stage,
         Self::Upload,
         Self::Kernel,
@@ -69,6 +73,8 @@ impl Category {
         Self::PeerCopy,
         Self::CpuCompute,
         Self::Merge,
+        Self::Send,
+        Self::Receive,
         Self::Host,
     ];
 
@@ -82,6 +88,8 @@ impl Category {
             Self::PeerCopy => "peer_copy",
             Self::CpuCompute => "cpu_compute",
             Self::Merge => "merge",
+            Self::Send => "send",
+            Self::Receive => "receive",
             Self::Host => "host",
         }
     }
@@ -99,6 +107,11 @@ impl Category {
     /// Whether it is a transfer to or from a device.
     pub fn is_copy(self) -> bool {
         matches!(self, Self::Upload | Self::Download | Self::PeerCopy)
+    }
+
+    /// Whether it is a message to or from another rank.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::Send | Self::Receive)
     }
 
     /// Whether it computes the product.

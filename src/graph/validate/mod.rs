@@ -5,10 +5,11 @@
 //!
 //! After a fault, a task may be run again if it writes no in-out buffer: it reads inputs and the results of earlier tasks, and
 //! overwrites its result. A task that updates an in-out buffer may be run at most once, since the first attempt may have changed
-//! the bytes that the second one would read.
+//! the bytes that the second one would read. Neither may a task that sends or receives, since the other rank takes part in it once.
 
 mod bytes;
 mod choices;
+mod network;
 mod numbers;
 mod reach;
 mod slots;
@@ -150,6 +151,14 @@ pub enum Unsound {
         /// The choice.
         choice: ChoiceId,
     },
+    /// A task sends or receives where it cannot, or another task runs on a network.
+    #[error("{task} {what}")]
+    NotOfNetwork {
+        /// The task.
+        task: Named,
+        /// The violated rule.
+        what: &'static str,
+    },
     /// A slot is taken but not given back.
     #[error("{task} takes a slot of pool {}, and no later task of its strand gives it back before the next take", pool.0)]
     NotGiven {
@@ -204,16 +213,18 @@ impl Graph {
         numbers::check(self)?;
         let mut reach = reach::Reach::new(self)?;
         choices::check(self)?;
+        network::check(self)?;
         slots::check(self, &mut reach)?;
         bytes::check(self, &mut reach)
     }
 
-    /// Whether a task may be run again after a fault: it updates no bytes in place.
+    /// Whether a task may be run again after a fault: it updates no bytes in place, and no other rank takes part in it.
     pub fn may_run_again(&self, task: TaskId) -> bool {
         let in_out = |access: &Access| {
             self.buffers.get(access.buffer.index()).is_some_and(|buffer| buffer.role == Role::InOut)
         };
-        !self.writes(task).iter().any(|access| access.begin < access.end && in_out(access))
+        let is_network = self.tasks.get(task.index()).is_some_and(|task| task.kind.is_network());
+        !is_network && !self.writes(task).iter().any(|access| access.begin < access.end && in_out(access))
     }
 
     fn named(&self, id: TaskId) -> Named {

@@ -428,3 +428,36 @@ fn only_a_task_that_updates_bytes_in_place_may_not_be_run_again() {
     let planned = two_hundred_tasks().graph();
     assert!((0..planned.tasks().len()).all(|task| planned.may_run_again(TaskId(task as u32))));
 }
+
+#[test]
+fn messages_to_other_ranks_are_tasks_of_a_network_alone() {
+    let network = DeviceId(1);
+    let graph = |kinds: &[(TaskKind, DeviceId)], read_by_receive: bool| {
+        let mut builder = GraphBuilder::new();
+        let (x, ghosts) = (builder.buffer(Role::Input, 8), builder.buffer(Role::Scratch, 8));
+        let whole = |buffer: BufferId| Access { buffer, begin: 0, end: 8 };
+        for &(kind, device) in kinds {
+            let strand = builder.strand(None);
+            let task = crate::graph::Task { kind, device, ..host_task(strand) };
+            let (reads, writes) = match kind {
+                TaskKind::Receive if read_by_receive => (vec![whole(x)], vec![whole(ghosts)]),
+                TaskKind::Receive => (vec![], vec![whole(ghosts)]),
+                _ => (vec![whole(x)], vec![]),
+            };
+            builder.task(task, &[], &reads, &writes);
+        }
+        builder.freeze()
+    };
+    let sound =
+        [(TaskKind::Send, network), (TaskKind::Receive, network), (TaskKind::CpuCompute, DeviceId::HOST)];
+    let sound_graph = graph(&sound, false);
+    assert_eq!(sound_graph.validate(), Ok(()));
+    assert!(!sound_graph.may_run_again(TaskId(0)) && !sound_graph.may_run_again(TaskId(1)));
+    assert!(sound_graph.may_run_again(TaskId(2)));
+    let on_host = graph(&[(TaskKind::Send, DeviceId::HOST)], false);
+    let shared = graph(&[(TaskKind::Send, network), (TaskKind::Kernel, network)], false);
+    for unsound in [on_host, shared, graph(&sound, true)] {
+        let found = unsound.validate();
+        assert!(matches!(found, Err(Unsound::NotOfNetwork { .. })), "{found:?}");
+    }
+}

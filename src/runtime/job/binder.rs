@@ -123,8 +123,8 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
                 let slot = held(pools.pinned_out)?;
                 Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
             }
-            TaskKind::PeerCopy => {
-                Err(Error::Internal("a job on host memory copies nothing between devices".into()))
+            TaskKind::PeerCopy | TaskKind::Send | TaskKind::Receive => {
+                Err(Error::Internal("a job on host memory copies nothing between devices or ranks".into()))
             }
         }
     }

@@ -1,0 +1,308 @@
+//! The network of a rank as a device: messages to and from other ranks, as operations on a send lane and a receive lane.
+//!
+//! A thread of the device starts the messages and polls them until they are complete. It sleeps between polls and waits without
+//! polling while there is no message, so it uses little of a core. All calls of the communicator during a graph are made by it.
+//!
+//! All messages of a lane are in flight together and complete in any order. The span of a message in a trace begins when it was
+//! submitted, or when the message that completed before it on its lane was complete.
+
+mod communicator;
+#[cfg(test)]
+mod tests;
+mod thread_ranks;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use communicator::Waiting;
+pub use communicator::{Communicator, FIRST_RESERVED_TAG, Pending, RANK_TIMEOUT};
+use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
+pub use thread_ranks::{thread_communicators, thread_communicators_with_timeout};
+
+use super::{
+    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, RankMessage,
+    Registration, Reports, StableBytes,
+};
+use crate::error::{Error, Result};
+use crate::graph::{Demand, DeviceId};
+use crate::threads;
+use crate::trace::Clock;
+
+/// The lane of messages to other ranks.
+pub const SEND: usize = 0;
+/// The lane of messages from other ranks.
+pub const RECEIVE: usize = 1;
+
+/// The network of a rank.
+pub struct Network {
+    description: Description,
+    clock: Clock,
+    reports: Reports,
+    next_fence: u64,
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What the thread tells the device.
+#[derive(Default)]
+struct State {
+    /// The first error of a message.
+    error: Option<Error>,
+    /// The ranks of the messages that are not complete.
+    waits_for: Vec<usize>,
+    /// Bytes of the messages that were sent.
+    sent_bytes: u64,
+}
+
+enum Command {
+    Start {
+        lane: usize,
+        message: RankMessage,
+        fence: Fence,
+        submitted_ns: u64,
+    },
+    /// Gives up all messages.
+    Abandon,
+}
+
+impl Network {
+    /// The name of the device.
+    pub const NAME: &str = "network";
+
+    /// The network of a rank. Times are on `clock`.
+    pub fn open(communicator: Arc<dyn Communicator>, clock: Clock) -> Result<Self> {
+        let (commands, received) = unbounded();
+        // Replaced before the first graph.
+        let reports = Reports::new(DeviceId(0), unbounded().0);
+        let state = Arc::new(Mutex::new(State::default()));
+        let poller = Poller {
+            communicator,
+            clock,
+            reports: reports.clone(),
+            commands: received,
+            state: state.clone(),
+            pending: Vec::new(),
+            lane_ends_ns: [0; 2],
+        };
+        let thread = threads::start("network", move || poller.run())?;
+        let description = Self::description();
+        let (commands, thread) = (Some(commands), Some(thread));
+        Ok(Self { description, clock, reports, next_fence: 0, commands, thread, state })
+    }
+
+    /// The description of every network.
+    pub fn description() -> Description {
+        // A message waits for another rank and not for a place in its lane: two ranks that limit their messages could wait for each
+        // other.
+        let lane = |name: &str, kind| LaneInfo { name: name.into(), kind, depth: 1 << 20 };
+        Description {
+            name: Self::NAME.into(),
+            memory_bytes: None,
+            lanes: vec![lane("send", LaneKind::Send), lane("receive", LaneKind::Receive)],
+            stream_ordered: false,
+        }
+    }
+
+    /// Reports later completions to `sender` with the number `device`.
+    pub fn report_to(&self, device: DeviceId, sender: &Sender<super::Completion>) {
+        self.reports.redirect(device, sender);
+    }
+
+    /// Gives up all messages in flight and returns the error of the first message that failed, and the ranks whose messages were not
+    /// complete.
+    pub fn abandon(&mut self) -> (Option<Error>, Vec<usize>) {
+        let (error, ranks) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.error.take(), std::mem::take(&mut state.waits_for))
+        };
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(Command::Abandon);
+        }
+        (error, ranks)
+    }
+
+    /// Bytes of all messages that this rank has sent through the network.
+    pub fn sent_bytes(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).sent_bytes
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        Device::close(self);
+    }
+}
+
+impl<'run> Device<'run> for Network {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    fn allocate(&mut self, _bytes: u64) -> std::result::Result<Memory, Fault> {
+        Err(Fault::new(FaultKind::OutOfMemory, "a network has no memory of its own"))
+    }
+
+    fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
+        Pinned::pageable(bytes as usize)
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+    }
+
+    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {
+        Ok(Registration::nothing())
+    }
+
+    fn submit(
+        &mut self,
+        lane: usize,
+        operation: Operation<'run>,
+        _demand: Demand,
+        _waits: &[Fence],
+    ) -> std::result::Result<Fence, Fault> {
+        let message = match (operation, lane) {
+            (Operation::Send(message), SEND) | (Operation::Receive(message), RECEIVE) => message,
+            _ => return Err(Fault::new(FaultKind::Misuse, "a network sends and receives messages only")),
+        };
+        let fence = Fence(self.next_fence);
+        let start = Command::Start { lane, message, fence, submitted_ns: self.clock.now_ns() };
+        let accepted = self.commands.as_ref().is_some_and(|commands| commands.send(start).is_ok());
+        if !accepted {
+            return Err(Fault::new(FaultKind::Lost, "the network is closed"));
+        }
+        self.next_fence += 1;
+        Ok(fence)
+    }
+
+    fn mark_synchronized(&mut self) {}
+
+    fn advance(&mut self) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn close(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A message in flight.
+struct InFlight {
+    lane: usize,
+    rank: usize,
+    fence: Fence,
+    submitted_ns: u64,
+    bytes: usize,
+    message: Box<dyn Pending>,
+}
+
+/// The thread of a network.
+struct Poller {
+    communicator: Arc<dyn Communicator>,
+    clock: Clock,
+    reports: Reports,
+    commands: Receiver<Command>,
+    state: Arc<Mutex<State>>,
+    pending: Vec<InFlight>,
+    /// For each lane the end of its last message.
+    lane_ends_ns: [u64; 2],
+}
+
+impl Poller {
+    fn run(mut self) {
+        let mut waiting = Waiting::new();
+        loop {
+            let command = match self.pending.is_empty() {
+                true => self.commands.recv().map_err(|_| TryRecvError::Disconnected),
+                false => self.commands.try_recv(),
+            };
+            match command {
+                Ok(command) => {
+                    self.obey(command);
+                    waiting = Waiting::new();
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            if self.poll() {
+                waiting = Waiting::new();
+            } else {
+                waiting.pause();
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let (lane, message, fence, submitted_ns) = match command {
+            Command::Abandon => return self.pending.clear(),
+            Command::Start { lane, message, fence, submitted_ns } => (lane, message, fence, submitted_ns),
+        };
+        let RankMessage { rank, tag, bytes } = message;
+        let length = bytes.bytes();
+        let misuse = |fault: Fault| Error::Internal(fault.message);
+        let started = match lane {
+            SEND => bytes.read().map_err(misuse).and_then(|bytes| self.communicator.send(rank, tag, bytes)),
+            _ => bytes.write().map_err(misuse).and_then(|bytes| self.communicator.receive(rank, tag, bytes)),
+        };
+        match started {
+            Ok(message) => {
+                self.pending.push(InFlight { lane, rank, fence, submitted_ns, bytes: length, message });
+                self.poll();
+            }
+            Err(error) => self.report(lane, fence, submitted_ns, Err(error)),
+        }
+    }
+
+    /// Tests all messages in flight. Returns whether one of them was complete.
+    fn poll(&mut self) -> bool {
+        let mut ended = Vec::new();
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain_mut(|in_flight| match in_flight.message.test() {
+            Ok(false) => true,
+            result => {
+                let sent = if in_flight.lane == SEND { in_flight.bytes as u64 } else { 0 };
+                let &mut InFlight { lane, fence, submitted_ns, .. } = in_flight;
+                ended.push((lane, fence, submitted_ns, result.map(|_| sent)));
+                false
+            }
+        });
+        self.pending = pending;
+        let progressed = !ended.is_empty();
+        if progressed || self.pending.len() == 1 {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.waits_for = self.pending.iter().map(|in_flight| in_flight.rank).collect();
+        }
+        for (lane, fence, submitted_ns, result) in ended {
+            self.report(lane, fence, submitted_ns, result);
+        }
+        progressed
+    }
+
+    /// Reports the end of a message: the bytes that it sent, or its error.
+    fn report(&mut self, lane: usize, fence: Fence, submitted_ns: u64, result: Result<u64>) {
+        let end_ns = self.clock.now_ns();
+        let start_ns = self.lane_ends_ns[lane].max(submitted_ns).min(end_ns);
+        self.lane_ends_ns[lane] = end_ns;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = match result {
+            Ok(sent_bytes) => {
+                state.sent_bytes += sent_bytes;
+                Ok(())
+            }
+            Err(error) => {
+                let fault = Fault::new(FaultKind::Lost, error.to_string());
+                state.error.get_or_insert(error);
+                Err(fault)
+            }
+        };
+        drop(state);
+        self.reports.send(fence, start_ns, end_ns, result);
+    }
+}

@@ -1,0 +1,150 @@
+//! Ranks that are threads of one process, for tests and for faults: messages are copied through a shared table.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::communicator::{Communicator, Pending, RANK_TIMEOUT};
+use crate::device::{PinnedRead, PinnedWrite};
+use crate::error::{Error, Result};
+
+/// The ranks of a job whose ranks are threads of this process. Each rank is meant for one thread. A rank that is dropped has ended:
+/// the calls of others that wait for it return an error.
+pub fn thread_communicators(ranks: usize) -> Vec<Arc<dyn Communicator>> {
+    thread_communicators_with_timeout(ranks, RANK_TIMEOUT)
+}
+
+/// The same, with the time after which a silent rank counts as hung.
+pub fn thread_communicators_with_timeout(ranks: usize, timeout: Duration) -> Vec<Arc<dyn Communicator>> {
+    let table = Arc::new(Mutex::new(Table { ended: vec![false; ranks], ..Table::default() }));
+    let hosts: Arc<[String]> = vec!["threads".to_string(); ranks].into();
+    let rank = |rank| {
+        let (table, hosts) = (table.clone(), hosts.clone());
+        Arc::new(ThreadRank { rank, hosts, table, timeout }) as Arc<dyn Communicator>
+    };
+    (0..ranks).map(rank).collect()
+}
+
+/// Sender, receiver and tag of a message.
+type Route = (usize, usize, u32);
+
+#[derive(Default)]
+struct Table {
+    /// Messages that were sent and not received.
+    messages: HashMap<Route, VecDeque<Vec<u8>>>,
+    /// For each rank whether it ended.
+    ended: Vec<bool>,
+    /// The rank that aborted the job, and its message.
+    aborted: Option<(usize, String)>,
+}
+
+struct ThreadRank {
+    rank: usize,
+    hosts: Arc<[String]>,
+    table: Arc<Mutex<Table>>,
+    timeout: Duration,
+}
+
+impl ThreadRank {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, other: usize) -> Result<()> {
+        if other < self.size() {
+            return Ok(());
+        }
+        Err(Error::Internal(format!("there is no rank {other} among {} ranks", self.size())))
+    }
+}
+
+impl Communicator for ThreadRank {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
+        self.check(to)?;
+        let mut table = self.table();
+        if let Some((rank, message)) = &table.aborted {
+            return Err(self.rank_error(*rank, message.clone()));
+        }
+        table.messages.entry((self.rank, to, tag)).or_default().push_back(bytes.to_vec());
+        Ok(Box::new(Sent))
+    }
+
+    fn receive(&self, from: usize, tag: u32, bytes: PinnedWrite) -> Result<Box<dyn Pending>> {
+        self.check(from)?;
+        let (hosts, table) = (self.hosts.clone(), self.table.clone());
+        Ok(Box::new(Expected { route: (from, self.rank, tag), hosts, table, bytes: Some(bytes) }))
+    }
+
+    fn abort(&self, _exit_code: u8, message: &str) {
+        self.table().aborted.get_or_insert_with(|| (self.rank, message.into()));
+    }
+}
+
+impl Drop for ThreadRank {
+    fn drop(&mut self) {
+        let rank = self.rank;
+        self.table().ended.iter_mut().skip(rank).take(1).for_each(|ended| *ended = true);
+    }
+}
+
+/// A message in the table.
+struct Sent;
+
+impl Pending for Sent {
+    fn test(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// A message that is waited for.
+struct Expected {
+    route: Route,
+    hosts: Arc<[String]>,
+    table: Arc<Mutex<Table>>,
+    /// Until the message has arrived.
+    bytes: Option<PinnedWrite>,
+}
+
+impl Pending for Expected {
+    fn test(&mut self) -> Result<bool> {
+        let Some(to) = &mut self.bytes else { return Ok(true) };
+        let error = |rank: usize, reason: String| {
+            let host = self.hosts.get(rank).cloned().unwrap_or_default();
+            Error::Rank { rank, host, reason }
+        };
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((rank, message)) = &table.aborted {
+            return Err(error(*rank, message.clone()));
+        }
+        let (from, ..) = self.route;
+        match table.messages.get_mut(&self.route).and_then(VecDeque::pop_front) {
+            Some(message) if message.len() == to.len() => to.copy_from_slice(&message),
+            Some(message) => {
+                let reason = format!("it sent {} bytes where {} were expected", message.len(), to.len());
+                return Err(error(from, reason));
+            }
+            None if table.ended.get(from) == Some(&true) => {
+                return Err(error(from, "it ended before its message was sent".into()));
+            }
+            None => return Ok(false),
+        }
+        self.bytes = None;
+        Ok(true)
+    }
+}
