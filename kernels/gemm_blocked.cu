@@ -1,21 +1,21 @@
-// C = alpha A B + beta C, 8 by 8 elements of C in the registers of each thread. The tiles of A and B for one step along the depth are in
-// shared memory, A transposed; while a block of threads multiplies a step, it loads the next one into registers.
+// C = alpha A B + beta C with the sums of several elements of C in the registers of each thread. In double precision tensor cores
+// multiply; fragments.cuh. In single precision, where they would round differently, a thread has 8 by 8 elements: the tiles of A and B for
+// one step along the depth are in shared memory, A transposed; while a block of threads multiplies a step, it loads the next one into
+// registers.
 
 // fast: no spills
 #include "packs.cuh"
 #include "vectors.cuh"
 #include "gemm.cuh"
+#include "fragments.cuh"
 
 // Rows and columns of C in a thread.
 #define R 8
 
-// The tile of C of a block of threads, the depth of a step, and how much of it is unrolled: more would spill registers.
+// The tile of C of a block of threads, and the depth of a step.
 template <typename T> struct Tile;
-template <> struct Tile<double> {
-    static constexpr int ROWS = 128, COLUMNS = 64, DEPTH = 8, UNROLLED = 2;
-};
 template <> struct Tile<float> {
-    static constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 8, UNROLLED = 8;
+    static constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 8;
 };
 #define THREADS_OF(T) (Tile<T>::ROWS / R * (Tile<T>::COLUMNS / R))
 // Elements between rows of the transposed tile of A: a vector more than the tile has, against bank conflicts.
@@ -116,7 +116,7 @@ template <typename T> static __device__ __forceinline__ void multiply(OF_PRODUCT
             }
             const T *step_a = as + stage * DEPTH * PITCH(T), *step_b = bs + stage * DEPTH * COLUMNS;
             if (count == DEPTH) {
-#pragma unroll Tile<T>::UNROLLED
+#pragma unroll
                 for (int k = 0; k < DEPTH; ++k) multiply_step<T>(step_a + k * PITCH(T), step_b + k * COLUMNS, ty, tx, sum);
             } else {
                 // Products beyond the depth would change a sum of -0.
@@ -146,9 +146,7 @@ template <typename T> static __device__ __forceinline__ void multiply(OF_PRODUCT
     }
 }
 
-// Two blocks per multiprocessor: one multiplies while the other waits at its barrier.
-#define BLOCKED(name, T)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(THREADS_OF(T), 2) name(OF_PRODUCT(T)) { multiply<T>(PRODUCT); }
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILE_BLOCKS) gemm_blocked_f64(OF_PRODUCT(double)) { multiply_by_fragments(PRODUCT); }
 
-BLOCKED(gemm_blocked_f64, double)
-BLOCKED(gemm_blocked_f32, float)
+// Two blocks per multiprocessor, as there.
+extern "C" __global__ void __launch_bounds__(THREADS_OF(float), 2) gemm_blocked_f32(OF_PRODUCT(float)) { multiply<float>(PRODUCT); }

@@ -329,7 +329,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Gpu,
         format: Format::Dense,
         order: Order::Canonical,
-        summary: "8 by 8 elements of C in the registers of each GPU thread, the next step loaded meanwhile; the default GPU kernel",
+        summary: "tiles of C in registers, the next step loaded meanwhile; f64 on tensor cores; the default GPU kernel",
     },
     KernelInfo {
         id: KernelId::Cublas,

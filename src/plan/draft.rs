@@ -17,7 +17,7 @@ use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
-/// Share of the work of a device that was named and would not make the product faster.
+/// A device with a smaller share would hardly make the product faster. If it was named, it gets [`Kind::smallest_share`](crate::work::Kind::smallest_share).
 const MIN_SHARE: f64 = 1.0 / 64.0;
 /// A row is split between devices only if it costs more than the whole product divided by this.
 const SPLIT_ROW_DIVISOR: u128 = 200;
@@ -304,12 +304,14 @@ impl Draft<'_> {
         devices.iter().zip(shares).map(of_device).collect()
     }
 
-    /// The shares with those of named devices raised to the minimum, and the names of these devices.
+    /// The shares, with the minimum for named devices that would hardly help, and the names of these devices.
     fn raised(&self, mut shares: Vec<f64>, lines: &[Line]) -> (Vec<f64>, Vec<&str>) {
-        let minimum = self.request.chunks.map_or(MIN_SHARE, |chunks| 1.0 / chunks.max(1) as f64);
+        let of_chunk = self.request.chunks.map(|chunks| 1.0 / chunks.max(1) as f64);
+        let helpful = of_chunk.unwrap_or(MIN_SHARE);
+        let minimum = of_chunk.unwrap_or(self.request.work.smallest_share());
         let devices: Vec<&DeviceSpec> = self.in_order().collect();
         let low: Vec<usize> = (0..shares.len())
-            .filter(|&index| devices[index].required && shares[index] < minimum.min(lines[index].most))
+            .filter(|&index| devices[index].required && shares[index] < helpful.min(lines[index].most))
             .collect();
         if low.is_empty() || self.few_chunks() {
             return (shares, Vec::new());

@@ -120,6 +120,11 @@ pub trait Kind: Debug + Send + Sync {
     /// How Y comes about.
     fn output(&self) -> Output;
 
+    /// The share of the rows of a device that was named and would hardly make the job faster.
+    fn smallest_share(&self) -> f64 {
+        1.0 / 64.0
+    }
+
     /// What identifies the job.
     fn fingerprint(&self) -> Fingerprint;
 

@@ -113,8 +113,10 @@ impl Action {
                 }
                 Some(Function::Kernel(function))
             }
-            Self::EntryLaunch { kernel, dtype, .. } => {
-                Some(Function::Kernel(modules.single_function(kernel, *dtype)?))
+            Self::EntryLaunch { kernel, dtype, shape, .. } => {
+                let function = modules.single_function(kernel, *dtype)?;
+                allow_shared_memory(function, kernel.name, shape.dynamic_shared_bytes)?;
+                Some(Function::Kernel(function))
             }
             Self::Cublas(_) => Some(Function::Cublas(modules.cublas()?)),
             Self::Fault(kernel) => Some(Function::Kernel(kernel.load(context)?)),
@@ -188,6 +190,23 @@ impl Action {
             _ => Ok(()),
         }
     }
+}
+
+/// Dynamic shared memory that a block of any kernel may have without being asked for.
+const COMMON_SHARED_BYTES: u32 = 48 << 10;
+
+/// Lets a kernel have more dynamic shared memory than is common; a fault if the card has less.
+fn allow_shared_memory(function: sys::CUfunction, name: &str, bytes: u32) -> Result<(), Fault> {
+    if bytes <= COMMON_SHARED_BYTES {
+        return Ok(());
+    }
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: the function belongs to a module that is loaded.
+    let allowed = unsafe { result::function::set_function_attribute(function, attribute, bytes as i32) };
+    allowed.map_err(|error| {
+        let message = format!("{name} needs {bytes} bytes of shared memory per block: {error}");
+        Fault::new(FaultKind::Launch, message)
+    })
 }
 
 /// The launch shape with another variant than the launch's own.

@@ -35,8 +35,8 @@ impl Totals {
         Self { columns: vec![Moments::NONE; columns] }
     }
 
-    /// Adds the partial results of the next `rows` rows, which are whole blocks and at most one shorter one at the end. Runs on the threads of
-    /// the current pool.
+    /// Adds the partial results of the next `rows` rows, which are whole blocks and at most one shorter one at the end. Without
+    /// `deviations` only the sums and the numbers of rows are added. Runs on the threads of the current pool.
     pub fn add_blocks<T: Scalar>(
         &mut self,
         rows: usize,
@@ -57,10 +57,19 @@ impl Totals {
         self.columns.par_chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(|(task, totals)| {
             for block in 0..blocks {
                 let rows = block_rows.min(rows - block * block_rows);
-                for (column, total) in totals.iter_mut().enumerate() {
-                    let at = block * columns + task * COLUMNS_PER_TASK + column;
-                    let deviations = deviations.map_or(0.0, |deviations| deviations[at].to_f64());
-                    *total = total.merge(Moments { sum: sums[at].to_f64(), deviations, rows });
+                let own = block * columns + task * COLUMNS_PER_TASK..;
+                let sums = sums[own.clone()].iter().map(|sum| sum.to_f64());
+                let Some(deviations) = deviations else {
+                    // Without the divisions of a merge.
+                    totals.iter_mut().zip(sums).for_each(|(total, sum)| {
+                        total.sum += sum;
+                        total.rows += rows;
+                    });
+                    continue;
+                };
+                let deviations = deviations[own].iter().map(|deviations| deviations.to_f64());
+                for (total, (sum, deviations)) in totals.iter_mut().zip(sums.zip(deviations)) {
+                    *total = total.merge(Moments { sum, deviations, rows });
                 }
             }
         });

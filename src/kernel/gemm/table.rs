@@ -18,7 +18,7 @@ fn block(kernel: KernelId, dtype: Dtype) -> ([u64; 2], u32) {
         (KernelId::GemmTiledT8, _) => ([8, 8], 64),
         (KernelId::GemmTiledT16, _) => ([16, 16], 256),
         (KernelId::GemmTiledT32, _) => ([32, 32], 1024),
-        (KernelId::GemmBlocked, Dtype::F64) => ([128, 64], 128),
+        (KernelId::GemmBlocked, Dtype::F64) => ([128, 64], 256),
         (KernelId::GemmBlocked, Dtype::F32) => ([128, 128], 256),
         _ => ([8, 32], 256),
     }
@@ -37,8 +37,15 @@ pub fn launch_shape(kernel: KernelId, dtype: Dtype, rows: u64, columns: u64) -> 
     }
     let tiles = columns.div_ceil(block_columns).min(MOST_BLOCKS[1]);
     let grid = [blocks as u32, tiles as u32, 1];
-    Ok(LaunchShape { grid, block: [threads, 1, 1], dynamic_shared_bytes: 0 })
+    let dynamic_shared_bytes = match (kernel, dtype) {
+        (KernelId::GemmBlocked, Dtype::F64) => 2 * STAGE_BYTES,
+        _ => 0,
+    };
+    Ok(LaunchShape { grid, block: [threads, 1, 1], dynamic_shared_bytes })
 }
+
+/// Bytes of a stage of `fragments.cuh`: 128 rows of A and 16 rows of B, with their padding.
+const STAGE_BYTES: u32 = (128 * (16 + 4) + 16 * (64 + 4)) * 8;
 
 /// CUDA's limits on the number of blocks along x, and along y; kernels stride over more tiles along y.
 const MOST_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
@@ -89,11 +96,13 @@ mod tests {
     #[test]
     fn the_tiles_of_the_source_are_those_of_the_grids() {
         let text = entry_point(KernelId::GemmBlocked).unwrap().text;
-        for dtype in [Dtype::F64, Dtype::F32] {
-            let ([rows, columns], threads) = block(KernelId::GemmBlocked, dtype);
-            assert!(text.contains(&format!("ROWS = {rows}, COLUMNS = {columns}, DEPTH")), "{dtype}");
-            assert_eq!(u64::from(threads), rows / 8 * (columns / 8));
-        }
+        let ([rows, columns], threads) = block(KernelId::GemmBlocked, Dtype::F32);
+        assert!(text.contains(&format!("ROWS = {rows}, COLUMNS = {columns}, DEPTH")));
+        assert_eq!(u64::from(threads), rows / 8 * (columns / 8));
+        let ([rows, columns], threads) = block(KernelId::GemmBlocked, Dtype::F64);
+        let tile = format!("TILE_ROWS {rows}\n#define TILE_COLUMNS {columns}\n#define TILE_DEPTH 16\n#define WARP_PART 32\n");
+        assert!(text.contains(&tile) && text.contains("(TILE_DEPTH + 4)") && text.contains("(TILE_COLUMNS + 4)"));
+        assert_eq!(u64::from(threads), rows / 32 * (columns / 32) * 32);
         let text = entry_point(KernelId::GemmNaive).unwrap().text;
         assert!(text.contains("#define BLOCK_ROWS 8\n#define BLOCK_COLUMNS 32\n"));
     }
