@@ -3,6 +3,8 @@
 //! An output file holds its whole new content or keeps its old one, even if a signal ends the program. Inputs are regular files of
 //! limited size: a pipe would block, and a device may have no end.
 
+pub mod shared;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -168,17 +170,8 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()
         return write_directly(file, write).map_err(failed);
     }
     let target = linked(path).map_err(failed)?;
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut options = tempfile::Builder::new();
-    options.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
-    // Unlike errors of `tempfile_in`, its errors do not show the path of the temporary file, which no user knows.
-    let create = |path: &Path| File::options().read(true).write(true).create_new(true).mode(0o666).open(path);
-    remove_left_behind(folder);
     let mut unfinished = unfinished_writes();
-    let mut file = options.make_in(folder, create).map_err(failed)?;
+    let mut file = create_temporary(&target).map_err(failed)?;
     let id = begin(&mut unfinished, Some(file.path().to_owned()));
     drop(unfinished);
 
@@ -191,6 +184,21 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()
     let mut unfinished = unfinished_writes();
     finish(&mut unfinished, id);
     written.and_then(|()| file.persist(&target).map(drop).map_err(|error| error.error)).map_err(failed)
+}
+
+/// Creates a temporary file that is to become `target`, in the same folder.
+fn create_temporary(target: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut options = tempfile::Builder::new();
+    options.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
+    remove_left_behind(folder);
+    // Unlike errors of `tempfile_in`, its errors do not show the path of the temporary file, which no user knows.
+    options.make_in(folder, |path| {
+        File::options().read(true).write(true).create_new(true).mode(0o666).open(path)
+    })
 }
 
 /// The file that a path leads to, existing or not: a link keeps pointing to the file that is written.

@@ -3,11 +3,14 @@
 //! Every size is checked against the limit before memory is allocated. The result depends on the functions and the seed only,
 //! not on the number of threads.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::array::AlignedBuffer;
+use crate::matrix::convert::entries;
 use crate::matrix::csr::{Csr, MOST_COLUMNS};
 use crate::matrix::scalar::Scalar;
 
@@ -25,9 +28,60 @@ pub enum Values {
     DiagonallyDominant,
 }
 
+/// The length of a row.
+pub type RowLength<'a> = dyn Fn(usize) -> usize + Sync + 'a;
+/// Chooses consecutive rows, given the number of rows and the length of each.
+pub type Choose<'a> = dyn Fn(u64, &RowLength<'_>) -> Result<Range<u64>> + 'a;
+
+/// The rows that are built.
+#[derive(Clone, Copy)]
+pub enum Part<'a> {
+    /// All rows.
+    All,
+    /// Those that the function chooses: one of about `parts` parts of equal size.
+    Chosen {
+        /// Number of parts.
+        parts: u64,
+        /// Chooses them.
+        choose: &'a Choose<'a>,
+    },
+}
+
+/// What every generator is asked for.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The seed of the random values.
+    pub seed: u64,
+    /// Maximal bytes of the rows that are built.
+    pub memory_limit_bytes: u64,
+    /// The rows that are built.
+    pub part: Part<'a>,
+}
+
+impl Request<'_> {
+    /// An error if the rows that are built, estimated from the size of all rows, exceed the limit.
+    pub fn check_estimate<T: Scalar>(&self, rows: u64, nonzeros: u64) -> Result<()> {
+        let parts = match self.part {
+            Part::All => 1,
+            Part::Chosen { parts, .. } => parts.max(1),
+        };
+        check_memory(csr_bytes::<T>(rows, nonzeros).map(|bytes| bytes / parts), self.memory_limit_bytes)
+    }
+
+    /// The rows to build of `rows` rows.
+    fn rows(&self, rows: u64, length: &RowLength<'_>) -> Result<Range<u64>> {
+        let Part::Chosen { choose, .. } = self.part else { return Ok(0..rows) };
+        let chosen = choose(rows, length)?;
+        match chosen.start <= chosen.end && chosen.end <= rows {
+            true => Ok(chosen),
+            false => Err(Error::Internal(format!("rows {chosen:?} of {rows} were chosen"))),
+        }
+    }
+}
+
 /// The parameters of a generated matrix, other than the functions of its rows.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct Shape<'a> {
     /// Number of rows.
     pub rows: u64,
     /// Number of columns.
@@ -36,10 +90,8 @@ pub struct Shape {
     pub nonzeros: u64,
     /// The kind of values.
     pub values: Values,
-    /// The seed of the random values.
-    pub seed: u64,
-    /// Maximal bytes of the matrix.
-    pub memory_limit_bytes: u64,
+    /// Seed, limit and rows.
+    pub request: Request<'a>,
 }
 
 /// An error if `needed_bytes` exceeds the limit; `None` means more than `u64::MAX`.
@@ -63,8 +115,9 @@ pub fn csr_bytes<T: Scalar>(rows: u64, nonzeros: u64) -> Option<u64> {
 }
 
 /// The matrix whose row `i` has `length(i)` nonzeros, in the ascending columns that `fill(i, columns)` writes.
+/// Only the rows that the request asks for are built; their columns are those of the whole matrix.
 pub fn build<T: Scalar>(
-    shape: Shape,
+    shape: Shape<'_>,
     length: impl Fn(usize) -> usize + Sync,
     fill: impl Fn(usize, &mut [u32]) + Sync,
 ) -> Result<Csr<T>> {
@@ -74,20 +127,23 @@ pub fn build<T: Scalar>(
             shape.cols
         )));
     }
-    check_memory(csr_bytes::<T>(shape.rows, shape.nonzeros), shape.memory_limit_bytes)?;
-    let rows = usize::try_from(shape.rows)
-        .map_err(|_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows)))?;
+    let Request { seed, memory_limit_bytes, .. } = shape.request;
+    shape.request.check_estimate::<T>(shape.rows, shape.nonzeros)?;
+    let chosen = shape.request.rows(shape.rows, &length)?;
+    let too_many = |_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows));
+    let first_row = usize::try_from(chosen.start).map_err(too_many)?;
+    let rows = usize::try_from(chosen.end).map_err(too_many)? - first_row;
 
     let mut row_pointers = AlignedBuffer::<u64>::zeroed(rows + 1)?;
     row_pointers[1..].par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(row, pointer)| {
-        *pointer = length(row) as u64;
+        *pointer = length(first_row + row) as u64;
     });
     let mut nonzeros = 0u64;
     for pointer in row_pointers.iter_mut() {
         nonzeros = nonzeros.saturating_add(*pointer);
         *pointer = nonzeros;
     }
-    check_memory(csr_bytes::<T>(shape.rows, nonzeros), shape.memory_limit_bytes)?;
+    check_memory(csr_bytes::<T>(rows as u64, nonzeros), memory_limit_bytes)?;
 
     let mut columns = AlignedBuffer::<u32>::zeroed(nonzeros as usize)?;
     let mut values = AlignedBuffer::<T>::zeroed(nonzeros as usize)?;
@@ -98,9 +154,10 @@ pub fn build<T: Scalar>(
             let (row_columns, rest_columns) = columns.split_at_mut(row_length);
             let (row_values, rest_values) = values.split_at_mut(row_length);
             (columns, values) = (rest_columns, rest_values);
+            let row = first_row + row;
             fill(row, row_columns);
             for (value, &column) in row_values.iter_mut().zip(row_columns.iter()) {
-                *value = T::from_f64(entry(shape.values, shape.seed, row, column, row_length));
+                *value = T::from_f64(entry(shape.values, seed, row, column, row_length));
             }
         }
     });
@@ -115,9 +172,25 @@ fn entry(values: Values, seed: u64, row: usize, column: u32, row_length: usize) 
     }
 }
 
+/// The rows of `whole` that the request asks for, where a generator makes only whole matrices.
+pub fn chosen_rows<T: Scalar>(whole: Csr<T>, request: Request<'_>) -> Result<Csr<T>> {
+    if matches!(request.part, Part::All) {
+        return Ok(whole);
+    }
+    let view = whole.view();
+    let rows = request.rows(view.rows() as u64, &|row| view.row_length(row))?;
+    let part = view.slice_rows(rows.start as usize..rows.end as usize);
+    let (columns, values) = entries(&part);
+    let base = part.row_pointers()[0];
+    let mut row_pointers = AlignedBuffer::copied_from(part.row_pointers())?;
+    row_pointers.iter_mut().for_each(|pointer| *pointer -= base);
+    let (columns, values) = (AlignedBuffer::copied_from(columns)?, AlignedBuffer::copied_from(values)?);
+    Csr::try_new(part.rows(), part.cols(), row_pointers, columns, values)
+}
+
 /// Consecutive rows and the memory for their nonzeros.
 struct Block<'a, T> {
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     columns: &'a mut [u32],
     values: &'a mut [T],
 }
@@ -149,8 +222,9 @@ fn blocks<'a, T>(
 mod tests {
     use super::*;
 
-    fn shape(rows: u64, cols: u64, memory_limit_bytes: u64) -> Shape {
-        Shape { rows, cols, nonzeros: 0, values: Values::Random, seed: 1, memory_limit_bytes }
+    fn shape(rows: u64, cols: u64, memory_limit_bytes: u64) -> Shape<'static> {
+        let request = Request { seed: 1, memory_limit_bytes, part: Part::All };
+        Shape { rows, cols, nonzeros: 0, values: Values::Random, request }
     }
 
     #[test]

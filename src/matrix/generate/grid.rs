@@ -1,6 +1,6 @@
 //! Matrices of regular grids, whose points are coupled to their neighbours.
 
-use super::build::{Shape, Values, build};
+use super::build::{Request, Shape, Values, build};
 use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
@@ -44,12 +44,7 @@ fn count((first, last): (u64, u64)) -> u64 {
 }
 
 /// The 5-point stencil in two dimensions, the 7-point stencil in three: each point is coupled to its neighbours along the axes.
-pub fn axis_stencil<T: Scalar>(
-    n: u64,
-    dimensions: u32,
-    seed: u64,
-    memory_limit_bytes: u64,
-) -> Result<Csr<T>> {
+pub fn axis_stencil<T: Scalar>(n: u64, dimensions: u32, request: Request<'_>) -> Result<Csr<T>> {
     let grid = Grid::new(n, dimensions)?;
     let neighbours = |point: u64| {
         let (x, y, z) = grid.coordinates(point);
@@ -71,8 +66,7 @@ pub fn axis_stencil<T: Scalar>(
         cols: grid.points(),
         nonzeros: grid.points().saturating_mul(per_point).saturating_sub(missing),
         values: Values::DiagonallyDominant,
-        seed,
-        memory_limit_bytes,
+        request,
     };
     build(
         shape,
@@ -86,7 +80,7 @@ pub fn axis_stencil<T: Scalar>(
 
 /// The 27-point stencil: each node of a cube is coupled to itself and its 26 neighbours, with `unknowns` rows and columns per
 /// node.
-pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
+pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, request: Request<'_>) -> Result<Csr<T>> {
     let grid = Grid::new(n, 3)?;
     let rows = grid.points().saturating_mul(unknowns);
     let line_nonzeros = n.saturating_mul(3).saturating_sub(2);
@@ -95,8 +89,7 @@ pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_byt
         cols: rows,
         nonzeros: line_nonzeros.saturating_pow(3).saturating_mul(unknowns * unknowns),
         values: Values::DiagonallyDominant,
-        seed,
-        memory_limit_bytes,
+        request,
     };
     let ranges = |row: usize| {
         let (x, y, z) = grid.coordinates(row as u64 / unknowns);
@@ -121,7 +114,8 @@ pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, seed: u64, memory_limit_byt
 }
 
 /// A near-planar road network: a grid of `n` crossings with random roads omitted, about 2.5 roads per crossing.
-pub fn road<T: Scalar>(n: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
+pub fn road<T: Scalar>(n: u64, request: Request<'_>) -> Result<Csr<T>> {
+    let seed = request.seed;
     let side = n.isqrt() + u64::from(n.isqrt() * n.isqrt() < n);
     let neighbours = |point: u64| {
         let candidates = [
@@ -134,14 +128,7 @@ pub fn road<T: Scalar>(n: u64, seed: u64, memory_limit_bytes: u64) -> Result<Csr
         let exists = move |other| unit(pair_bits(!seed, point, other)) < ROAD_EDGE_SHARE;
         candidates.into_iter().filter(move |&(inside, other)| inside && exists(other)).map(|(_, other)| other)
     };
-    let shape = Shape {
-        rows: n,
-        cols: n,
-        nonzeros: n.saturating_mul(2),
-        values: Values::Random,
-        seed,
-        memory_limit_bytes,
-    };
+    let shape = Shape { rows: n, cols: n, nonzeros: n.saturating_mul(2), values: Values::Random, request };
     build(
         shape,
         |row| neighbours(row as u64).count(),

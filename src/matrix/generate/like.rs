@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::build::{Shape, Values, build, check_memory, csr_bytes};
+use super::build::{Request, Shape, Values, build};
 use super::random::Sequence;
 use super::scattered::draw_stratified;
 use crate::error::{Error, Result};
@@ -93,17 +93,17 @@ impl Published {
     }
 
     /// Generates the stand-in.
-    pub fn stand_in<T: Scalar>(&self, seed: u64, memory_limit_bytes: u64) -> Result<Csr<T>> {
+    pub fn stand_in<T: Scalar>(&self, request: Request<'_>) -> Result<Csr<T>> {
+        let seed = request.seed;
         let shape = Shape {
             rows: self.rows,
             cols: self.cols,
             nonzeros: self.stored,
             values: Values::Random,
-            seed,
-            memory_limit_bytes,
+            request,
         };
         // Checked here too, since the row lengths are computed before the matrix is built.
-        check_memory(csr_bytes::<T>(self.rows, self.stored), memory_limit_bytes)?;
+        request.check_estimate::<T>(self.rows, self.stored)?;
         let lengths = shuffle_runs(&row_lengths(self), seed);
         build(
             shape,

@@ -1,6 +1,6 @@
 //! A stencil matrix above a random matrix with hub rows. No single kernel suits both halves.
 
-use super::build::{Shape, Values, check_memory, csr_bytes};
+use super::build::{Part, Request, Shape, Values, check_memory, chosen_rows, csr_bytes};
 use super::{grid, scattered};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
@@ -8,13 +8,9 @@ use crate::matrix::scalar::Scalar;
 
 /// A 27-point stencil on n x n x n points above as many rows of `degree` random columns, `hubs` of which have half of all
 /// columns.
-pub fn mixed<T: Scalar>(
-    n: u64,
-    degree: u64,
-    hubs: u64,
-    seed: u64,
-    memory_limit_bytes: u64,
-) -> Result<Csr<T>> {
+///
+/// The whole matrix is generated, also for a part of its rows.
+pub fn mixed<T: Scalar>(n: u64, degree: u64, hubs: u64, request: Request<'_>) -> Result<Csr<T>> {
     let rows = n.saturating_pow(3);
     if degree.max(hubs) > rows {
         return Err(Error::Usage(format!(
@@ -24,9 +20,10 @@ pub fn mixed<T: Scalar>(
     let scattered = rows.saturating_mul(degree).saturating_add(hubs.saturating_mul(rows / 2));
     let combined = csr_bytes::<T>(rows.saturating_mul(2), rows.saturating_mul(27).saturating_add(scattered));
     // Both halves and the combined matrix exist at the same time.
-    check_memory(combined.and_then(|bytes| bytes.checked_mul(2)), memory_limit_bytes)?;
-    let above: Csr<T> = grid::box_stencil(n, 1, seed, memory_limit_bytes)?;
-    let shape = Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, seed, memory_limit_bytes };
+    check_memory(combined.and_then(|bytes| bytes.checked_mul(2)), request.memory_limit_bytes)?;
+    let all = Request { part: Part::All, ..request };
+    let above: Csr<T> = grid::box_stencil(n, 1, all)?;
+    let shape = Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, request: all };
     let below: Csr<T> = scattered::hub(degree, hubs, shape)?;
     let (above, below) = (above.view(), below.view());
     let entries = above.nnz() as u64;
@@ -34,7 +31,8 @@ pub fn mixed<T: Scalar>(
     let pointers: Vec<u64> = above.row_pointers().iter().copied().chain(lower_pointers).collect();
     let columns = [above.columns(), below.columns()].concat();
     let values = [above.values(), below.values()].concat();
-    Csr::try_new(2 * rows as usize, rows as usize, pointers, columns, values)
+    let whole = Csr::try_new(2 * rows as usize, rows as usize, pointers, columns, values)?;
+    chosen_rows(whole, request)
 }
 
 #[cfg(test)]
@@ -43,13 +41,14 @@ mod tests {
 
     #[test]
     fn the_stencil_is_above_the_rows_with_hubs() {
-        let matrix: Csr<f64> = mixed(8, 3, 2, 1, 1 << 30).unwrap();
+        let request = Request { seed: 1, memory_limit_bytes: 1 << 30, part: Part::All };
+        let matrix: Csr<f64> = mixed(8, 3, 2, request).unwrap();
         assert_eq!((matrix.rows(), matrix.cols()), (1024, 512));
         let lengths = |rows: std::ops::Range<usize>| rows.map(|row| matrix.view().row_length(row));
         assert!(lengths(0..512).all(|length| (8..=27).contains(&length)));
         assert_eq!(lengths(512..1024).filter(|&length| length == 256).count(), 2);
         assert_eq!(lengths(512..1024).filter(|&length| length == 3).count(), 510);
-        assert!(mixed::<f64>(2, 9, 1, 1, 1 << 30).is_err());
-        assert!(mixed::<f64>(u64::MAX, 1, 1, 1, 1 << 30).is_err());
+        assert!(mixed::<f64>(2, 9, 1, request).is_err());
+        assert!(mixed::<f64>(u64::MAX, 1, 1, request).is_err());
     }
 }

@@ -62,25 +62,25 @@ pub fn draw_stratified(sequence: &mut Sequence, first: u64, width: u64, columns:
 }
 
 /// `degree` random columns in every row.
-pub fn uniform<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
+pub fn uniform<T: Scalar>(degree: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: shape.rows.saturating_mul(degree), ..shape },
         |_| degree as usize,
-        |row, columns| draw_uniform(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+        |row, columns| draw_uniform(&mut Sequence::new(!shape.request.seed, row as u64), shape.cols, columns),
     )
 }
 
 /// `degree` random columns in every second row, none in the others.
-pub fn holes<T: Scalar>(degree: u64, shape: Shape) -> Result<Csr<T>> {
+pub fn holes<T: Scalar>(degree: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: (shape.rows / 2).saturating_mul(degree), ..shape },
         |row| if row % 2 == 1 { degree as usize } else { 0 },
-        |row, columns| draw_uniform(&mut Sequence::new(!shape.seed, row as u64), shape.cols, columns),
+        |row, columns| draw_uniform(&mut Sequence::new(!shape.request.seed, row as u64), shape.cols, columns),
     )
 }
 
 /// `hubs` rows, evenly spaced, with half of all columns each; `degree` random columns in the others.
-pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape) -> Result<Csr<T>> {
+pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     let hub_length = (shape.cols / 2).max(degree);
     let is_hub = |row: usize| {
         let hubs_up_to = |row: u64| u128::from(row) * u128::from(hubs) / u128::from(shape.rows.max(1));
@@ -91,7 +91,7 @@ pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape) -> Result<Csr<T>> {
         Shape { nonzeros: hubs.saturating_mul(hub_length).saturating_add(light), ..shape },
         |row| if is_hub(row) { hub_length as usize } else { degree as usize },
         |row, columns| {
-            let mut sequence = Sequence::new(!shape.seed, row as u64);
+            let mut sequence = Sequence::new(!shape.request.seed, row as u64);
             match is_hub(row) {
                 true => draw_stratified(&mut sequence, 0, shape.cols, columns),
                 false => draw_uniform(&mut sequence, shape.cols, columns),
@@ -101,21 +101,21 @@ pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape) -> Result<Csr<T>> {
 }
 
 /// The power-law graph of Graph500: `degree` random edges per vertex, duplicates merged, vertices not permuted.
-pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape) -> Result<Csr<T>> {
+pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     let edges = shape.rows.saturating_mul(degree);
     let drawn_bytes = edges.checked_mul(8);
     let total =
         csr_bytes::<T>(shape.rows, edges).zip(drawn_bytes).and_then(|(csr, drawn)| csr.checked_add(drawn));
-    check_memory(total, shape.memory_limit_bytes)?;
+    check_memory(total, shape.request.memory_limit_bytes)?;
 
     let mut keys: Vec<u64> = Vec::new();
     keys.try_reserve_exact(edges as usize).map_err(|_| Error::DoesNotFit {
         what: "the list of random edges".into(),
         needed_bytes: edges.saturating_mul(8),
-        limit_bytes: shape.memory_limit_bytes,
+        limit_bytes: shape.request.memory_limit_bytes,
         advice: "the system refused the memory; choose a smaller scale or degree".into(),
     })?;
-    let stream = mix(!shape.seed);
+    let stream = mix(!shape.request.seed);
     keys.par_extend(
         (0..edges).into_par_iter().map(|edge| draw_edge(&mut Sequence::new(stream, edge), scale)),
     );

@@ -6,7 +6,7 @@ use crate::matrix::csr::Csr;
 use crate::matrix::scalar::Scalar;
 
 /// `width` adjacent diagonals around the main one; if `width` is even, one more is above it than below.
-pub fn band<T: Scalar>(width: u64, shape: Shape) -> Result<Csr<T>> {
+pub fn band<T: Scalar>(width: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     let above = width / 2;
     let below = width.saturating_sub(1) / 2;
     let range = |row: usize| {
@@ -25,7 +25,7 @@ pub fn band<T: Scalar>(width: u64, shape: Shape) -> Result<Csr<T>> {
 }
 
 /// The diagonal, the first row and the first column.
-pub fn arrow<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
+pub fn arrow<T: Scalar>(shape: Shape<'_>) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: shape.rows.saturating_mul(3).saturating_sub(2), ..shape },
         |row| if row == 0 { shape.cols as usize } else { 2 },
@@ -37,7 +37,7 @@ pub fn arrow<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
 }
 
 /// The diagonal.
-pub fn diagonal<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
+pub fn diagonal<T: Scalar>(shape: Shape<'_>) -> Result<Csr<T>> {
     build(
         Shape { nonzeros: shape.rows, ..shape },
         |_| 1,
@@ -46,6 +46,6 @@ pub fn diagonal<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
 }
 
 /// No nonzeros.
-pub fn empty<T: Scalar>(shape: Shape) -> Result<Csr<T>> {
+pub fn empty<T: Scalar>(shape: Shape<'_>) -> Result<Csr<T>> {
     build(shape, |_| 0, |_, _| {})
 }

@@ -9,6 +9,8 @@
 //! check, and another program may overwrite the file or cut it short at any moment. A changed value gives another number and
 //! no other address, and [`Csr::is_intact`] reports the change.
 
+pub mod rows;
+
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -19,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::Mapping;
 use super::write::write_file;
-use super::{Input, Progress, ReadOptions, counted};
+use super::{Input, Progress, ReadOptions, non_finite_note};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
@@ -185,16 +187,7 @@ fn open<T: Scalar>(path: &Path, mapping: &Arc<Mapping>, options: &ReadOptions) -
         let non_finite = count_non_finite(matrix.view().values());
         (matrix, non_finite)
     };
-    if non_finite > 0 {
-        if options.finite {
-            let reason = format!(
-                "{}, and --finite refuses this",
-                counted(non_finite, "value is not finite", "values are not finite")
-            );
-            return Err(Error::input(Place::file(path), reason));
-        }
-        notes.push(counted(non_finite, "value is not finite", "values are not finite"));
-    }
+    notes.extend(non_finite_note(path, non_finite, options.finite)?);
     let info_range = HEADER_BYTES..HEADER_BYTES + header.info_bytes as usize;
     let info = checked_part(path, mapping, info_range, header.info_hash, "description")?;
     let info = serde_json::from_slice(info).map_err(|_| damaged(path, "its description cannot be read"))?;

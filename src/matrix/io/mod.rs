@@ -128,6 +128,39 @@ pub fn read_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loa
     }
 }
 
+/// The formats of which several readers can each read a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DividedFormat {
+    /// Rowloom's cache.
+    Cache,
+    /// Matrix Market as plain text.
+    MatrixMarket,
+}
+
+/// The format of a sparse matrix that is to be read in parts; an error for the formats that only one reader can read.
+pub fn divided_format(input: &Input) -> Result<DividedFormat> {
+    match Kind::of(&first_bytes(&input.file, &input.path)?) {
+        Kind::Cache => Ok(DividedFormat::Cache),
+        Kind::Text => Ok(DividedFormat::MatrixMarket),
+        Kind::Gzip | Kind::Zip | Kind::Npy => Err(Error::input(
+            Place::file(&input.path),
+            "ranks read parts of a .rlm or of a plain .mtx file; convert this file with `rowloom convert FILE A.rlm`",
+        )),
+    }
+}
+
+/// A note on values that are not finite, or with `--finite` an error.
+pub(crate) fn non_finite_note(path: &Path, count: u64, only_finite: bool) -> Result<Option<String>> {
+    let values = counted(count, "value is not finite", "values are not finite");
+    match count {
+        0 => Ok(None),
+        _ if only_finite => {
+            Err(Error::input(Place::file(path), format!("{values}, and --finite refuses this")))
+        }
+        _ => Ok(Some(values)),
+    }
+}
+
 /// Reads a dense matrix: a Matrix Market array, as it is or as `.gz`, a `.npy` file, or text with a row per line.
 pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense<T>> {
     read_dense_input(&Input::open(path)?, options)

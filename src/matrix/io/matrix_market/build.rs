@@ -17,6 +17,8 @@ use crate::matrix::scalar::Scalar;
 /// The matrix that is built.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// The first row, in the numbering of the whole matrix.
+    pub first_row: usize,
     /// Number of rows.
     pub rows: usize,
     /// Number of columns.
@@ -83,7 +85,7 @@ pub fn build<T: Scalar>(
         let (columns, rest_columns) = rest.1.split_at_mut(*size);
         let (values, rest_values) = rest.2.split_at_mut(*size);
         rest = (rest_ends, rest_columns, rest_values);
-        shares.push(Share { first_row: rows.start, pieces, ends, columns, values });
+        shares.push(Share { first_row: shape.first_row + rows.start, pieces, ends, columns, values });
     }
     let built: Vec<Built> = shares
         .into_par_iter()

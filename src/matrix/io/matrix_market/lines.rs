@@ -154,6 +154,23 @@ pub fn spans(file: &File, start: u64, end: u64, span_bytes: u64) -> io::Result<V
     Ok(starts)
 }
 
+/// The first start of a line at or after `at`; `end` if there is none before it. `at` must not be zero.
+pub fn line_start(file: &File, at: u64, end: u64) -> io::Result<u64> {
+    // A line starts at a byte if the byte before it ends one.
+    let mut range = FileRange { file, position: at.saturating_sub(1).min(end), end };
+    let mut buffer = vec![0; 4096];
+    loop {
+        let position = range.position;
+        let count = range.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(end);
+        }
+        if let Some(found) = memchr(b'\n', &buffer[..count]) {
+            return Ok((position + found as u64 + 1).min(end));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

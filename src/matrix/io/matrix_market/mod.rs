@@ -9,6 +9,7 @@ pub(super) mod entries;
 pub(super) mod header;
 pub(super) mod lines;
 pub(super) mod number;
+pub mod part;
 mod pieces;
 mod stream;
 pub(super) mod tally;
@@ -17,6 +18,7 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -27,7 +29,7 @@ use self::header::{Format, Header};
 use self::lines::{FileRange, LineBlocks, spans};
 use self::pieces::{Buckets, Budget, Piece, Sorter};
 use self::tally::Tally;
-use super::{ReadOptions, name_of, read_error};
+use super::{Progress, ReadOptions, name_of, read_error};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::info::{Field, Loaded, MatrixInfo};
@@ -82,35 +84,52 @@ fn read_plain_cut<T: Scalar>(
     let text_bytes = before.len() - header.bytes;
     let mut assembly = Assembly::<T>::begin(source.clone(), header, text_bytes, options, cuts)?;
 
-    let starts = spans(file, header.bytes, before.len(), cuts.span_bytes).map_err(unreadable)?;
-    let parts: Vec<std::result::Result<Part<T>, Fault>> = starts
-        .par_windows(2)
-        .with_max_len(1)
-        .map(|ends| {
-            let range = FileRange { file, position: ends[0], end: ends[1] };
-            let mut blocks = LineBlocks::new(range, cuts.block_bytes);
-            let mut parser = assembly.parser();
-            let mut block = Vec::new();
-            while blocks.next(&mut block).map_err(|error| Fault::Whole(unreadable(error)))? {
-                parser.parse(&block)?;
-                if let Some(progress) = options.progress {
-                    let amount = block.len() as u64;
-                    progress.advance(amount).map_err(|error| Fault::Whole(unreadable(error)))?;
-                }
-            }
-            parser.finish()
-        })
-        .collect();
-    let after = file.metadata().map_err(unreadable)?;
-    let modified = |metadata: &std::fs::Metadata| (metadata.len(), metadata.modified().ok());
-    if modified(&before) != modified(&after) {
-        let reason = "the file changed while it was read; read it again when it is complete";
-        return Err(Error::input(Place::file(path), reason));
-    }
+    let text = header.bytes..before.len();
+    let parser = || assembly.parser();
+    let parts = parse_spans(file, text, cuts, options.progress, &unreadable, parser)?;
+    check_changed(file, path, &before)?;
     for part in parts {
         assembly.add(part)?;
     }
     assembly.finish(name_of(path))
+}
+
+/// Parses a range of a file that begins at the start of a line, on all threads of the current pool; the content of each span, in order.
+fn parse_spans<'p, T: Scalar>(
+    file: &File,
+    text: Range<u64>,
+    cuts: Cuts,
+    progress: Option<Progress<'_>>,
+    unreadable: &(impl Fn(io::Error) -> Error + Sync),
+    parser: impl Fn() -> EntryParser<'p, T> + Sync,
+) -> Result<Vec<std::result::Result<Part<T>, Fault>>> {
+    let starts = spans(file, text.start, text.end, cuts.span_bytes).map_err(unreadable)?;
+    let parse = |ends: &[u64]| {
+        let range = FileRange { file, position: ends[0], end: ends[1] };
+        let mut blocks = LineBlocks::new(range, cuts.block_bytes);
+        let mut parser = parser();
+        let mut block = Vec::new();
+        while blocks.next(&mut block).map_err(|error| Fault::Whole(unreadable(error)))? {
+            parser.parse(&block)?;
+            if let Some(progress) = progress {
+                let amount = block.len() as u64;
+                progress.advance(amount).map_err(|error| Fault::Whole(unreadable(error)))?;
+            }
+        }
+        parser.finish()
+    };
+    Ok(starts.par_windows(2).with_max_len(1).map(parse).collect())
+}
+
+/// An error if the file changed since `before`.
+fn check_changed(file: &File, path: &Path, before: &std::fs::Metadata) -> Result<()> {
+    let after = file.metadata().map_err(|error| Error::read(path, error))?;
+    let modified = |metadata: &std::fs::Metadata| (metadata.len(), metadata.modified().ok());
+    if modified(before) == modified(&after) {
+        return Ok(());
+    }
+    let reason = "the file changed while it was read; read it again when it is complete";
+    Err(Error::input(Place::file(path), reason))
 }
 
 /// A matrix that is assembled from its parts, in file order.
@@ -138,8 +157,7 @@ impl<T: Scalar> Assembly<T> {
         cuts: Cuts,
     ) -> Result<Self> {
         if header.format == Format::Array {
-            let reason = "unsupported: dense; a sparse matrix is needed here, in coordinate format";
-            return Err(Error::input(Place::line(&*source, 1), reason));
+            return Err(dense_as_sparse(&source));
         }
         check_text_holds(&source, &header, text_bytes)?;
         check_fits(&source, header.rows, header.entries, size_of::<T>(), options.memory_limit_bytes)?;
@@ -181,43 +199,32 @@ impl<T: Scalar> Assembly<T> {
         self.entries += part.entries;
         self.tally += part.tally;
         if self.entries > self.header.entries {
-            return Err(self.wrong_count("more follow".into()));
+            return Err(wrong_count(&self.source, &self.header, "more follow".into()));
         }
         Ok(())
-    }
-
-    fn wrong_count(&self, found: String) -> Error {
-        let reason = format!(
-            "the size line declares {} entries but {found}; the file or its size line is damaged",
-            self.header.entries
-        );
-        Error::input(Place::line(&*self.source, self.header.size_line), reason)
     }
 
     /// The matrix, all parts added.
     fn finish(self, name: String) -> Result<Loaded<T>> {
         if self.entries < self.header.entries {
-            return Err(self.wrong_count(format!("only {} follow", self.entries)));
+            let found = format!("only {} follow", self.entries);
+            return Err(wrong_count(&self.source, &self.header, found));
         }
         let Self { source, header, buckets, row_pointers, pieces, mut tally, .. } = self;
         let nonzeros = header.entries + tally.lower + tally.upper;
         check_fits(&source, header.rows, nonzeros, size_of::<T>(), self.memory_limit_bytes)?;
         let shape = Shape {
+            first_row: 0,
             rows: row_pointers.len() - 1,
             cols: header.cols as usize,
             symmetry: header.symmetry,
             both_triangles: tally.lower > 0 && tally.upper > 0,
         };
-        let (matrix, duplicates) = build(shape, buckets, pieces, row_pointers).map_err(|fault| match fault {
-            BuildFault::Other(error) => error,
-            BuildFault::BothListed(row, column) => Error::input(
-                Place { source, line: None, column: None },
-                format!(
-                    "row {row} column {column} and its mirror image are both listed, but a symmetric file lists one \
-                     triangle; the banner should say general, or one triangle is to be removed"
-                ),
-            ),
-        })?;
+        let (matrix, duplicates) =
+            build(shape, buckets, pieces, row_pointers).map_err(|fault| match fault {
+                BuildFault::Other(error) => error,
+                BuildFault::BothListed(row, column) => both_listed(source, row, column),
+            })?;
         tally.duplicates = duplicates;
         let info = MatrixInfo {
             name,
@@ -229,6 +236,27 @@ impl<T: Scalar> Assembly<T> {
         };
         Ok(Loaded { matrix, info, notes: tally.notes() })
     }
+}
+
+fn dense_as_sparse(source: &str) -> Error {
+    let reason = "unsupported: dense; a sparse matrix is needed here, in coordinate format";
+    Error::input(Place::line(source, 1), reason)
+}
+
+fn wrong_count(source: &str, header: &Header, found: String) -> Error {
+    let reason = format!(
+        "the size line declares {} entries but {found}; the file or its size line is damaged",
+        header.entries
+    );
+    Error::input(Place::line(source, header.size_line), reason)
+}
+
+fn both_listed(source: String, row: u64, column: u64) -> Error {
+    let reason = format!(
+        "row {row} column {column} and its mirror image are both listed, but a symmetric file lists one triangle; the \
+         banner should say general, or one triangle is to be removed"
+    );
+    Error::input(Place { source, line: None, column: None }, reason)
 }
 
 /// Refuses more entries than the text can hold if each has the shortest possible line.

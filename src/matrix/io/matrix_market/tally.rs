@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use crate::matrix::io::counted;
 
 /// The counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Files that start with a UTF-8 byte order mark.
     pub byte_order_marks: u64,
