@@ -107,6 +107,8 @@ pub enum Error {
         host: String,
         /// The reason.
         reason: String,
+        /// The exit code of its error.
+        exit_code: u8,
     },
 
     /// A study ended without a single measurement.
@@ -157,7 +159,8 @@ impl Error {
             Self::Write { .. } => 1,
             Self::Usage(_) => 2,
             Self::Input { .. } | Self::Read { .. } | Self::DoesNotFit { .. } => 3,
-            Self::Device { .. } | Self::Rank { .. } | Self::NothingMeasured(_) => 4,
+            Self::Device { .. } | Self::NothingMeasured(_) => 4,
+            Self::Rank { exit_code, .. } => *exit_code,
             Self::Verification(_) => 5,
             Self::Internal(_) => 70,
             Self::Interrupted => 130,

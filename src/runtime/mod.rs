@@ -3,6 +3,7 @@
 //!
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
+pub mod cluster;
 mod colmean;
 mod dense;
 #[cfg(all(test, feature = "emulator"))]

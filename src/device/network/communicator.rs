@@ -60,7 +60,7 @@ pub trait Communicator: Send + Sync {
     /// The error of a rank.
     fn rank_error(&self, rank: usize, reason: String) -> Error {
         let host = self.hosts().get(rank).cloned().unwrap_or_else(|| "?".into());
-        Error::Rank { rank, host, reason }
+        Error::Rank { rank, host, reason, exit_code: 4 }
     }
 
     /// The number of this rank among the ranks on its host.

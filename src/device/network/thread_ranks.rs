@@ -126,7 +126,7 @@ impl Pending for Expected {
         let Some(to) = &mut self.bytes else { return Ok(true) };
         let error = |rank: usize, reason: String| {
             let host = self.hosts.get(rank).cloned().unwrap_or_default();
-            Error::Rank { rank, host, reason }
+            Error::Rank { rank, host, reason, exit_code: 4 }
         };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((rank, message)) = &table.aborted {

@@ -277,19 +277,20 @@ pub fn write_npy<'t, T: Scalar>(
     array: &MultiVector<T>,
     one_dimensional: bool,
 ) -> Result<()> {
-    let shape = if one_dimensional && array.k() == 1 {
-        format!("({},)", array.rows())
-    } else {
-        format!("({}, {})", array.rows(), array.k())
-    };
     write_file(target, |file| {
         let mut file = BufWriter::with_capacity(1 << 20, file);
-        file.write_all(&header_bytes(&real_type::<T>(), &shape, OWN_HEADER_BYTES))?;
+        file.write_all(&array_header::<T>(array.rows() as u64, array.k() as u64, one_dimensional))?;
         for row in 0..array.rows() {
             file.write_all(bytemuck::cast_slice(array.row(row)))?;
         }
         file.flush()
     })
+}
+
+/// The bytes before the elements of an array that [`write_npy`] writes.
+pub(crate) fn array_header<T: Scalar>(rows: u64, k: u64, one_dimensional: bool) -> Vec<u8> {
+    let shape = if one_dimensional && k == 1 { format!("({rows},)") } else { format!("({rows}, {k})") };
+    header_bytes(&real_type::<T>(), &shape, OWN_HEADER_BYTES)
 }
 
 /// The `descr` of real numbers in the byte order of this machine.
