@@ -24,6 +24,29 @@ fn columns_everywhere_leave_x_in_one_piece() {
 }
 
 #[test]
+fn a_staged_x_that_every_chunk_needs_is_staged_while_it_is_copied() {
+    let machine = preset("h200").unwrap();
+    let matrix = matrix("rmat,scale=19,degree=2");
+    let work = Work::spmm(&matrix.view(), 32).unwrap();
+    let mut request =
+        PlanRequest { host: machine.host, mode: Some(Mode::Resident), ..request(work, &["h200"]) };
+    request.vectors_change = true;
+    let plan = make(&request).unwrap();
+    let blocks = &plan.devices[1].x_blocks;
+    assert!(blocks.len() > 1, "{:?}", plan.reasons);
+    assert!(plan.chunks.iter().all(|chunk| chunk.x_rows.is_none()));
+    let mut one_piece = plan.clone();
+    one_piece.devices[1].x_blocks.clear();
+    assert!(plan.finish_s(1, 0..plan.chunks.len()) < one_piece.finish_s(1, 0..plan.chunks.len()));
+    plan.check().unwrap();
+    let planned = plan.graph(&Remaining::all(&plan)).unwrap();
+    planned.graph.validate().unwrap();
+    for edge in 0..planned.graph.edges().count() {
+        assert!(super::tests::without_edge(&planned.graph, edge).validate().is_err(), "edge {edge}");
+    }
+}
+
+#[test]
 fn blocks_move_the_same_bytes_as_one_piece() {
     let matrix = matrix("stencil27,n=40");
     let plan = h200(&matrix, 32, Mode::Resident);

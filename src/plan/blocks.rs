@@ -1,7 +1,8 @@
 //! X in blocks of rows: a chunk waits only for the blocks that it needs, so that Y is copied back while X arrives.
 //!
 //! Chunks run in the order of the last row of X that they need, and the blocks end at these rows. Where every chunk needs rows
-//! all over X, as in power-law matrices, a single block is left and X is copied in one piece.
+//! all over X, as in power-law matrices, a single block is left and X is copied in one piece. If X is staged, this piece is cut into
+//! equal blocks, so that one is staged while the block before it crosses the link.
 
 use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
@@ -18,10 +19,43 @@ const LATENCIES_PER_BLOCK: f64 = 4.0;
 /// Most chunks of a device for the sake of blocks, and the least bytes of X, A and Y that cross for each.
 const MAX_CHUNKS_FOR_BLOCKS: usize = 64;
 const MIN_CROSSING_BYTES: u64 = 4 << 20;
+/// Least bytes of an equal block of a staged X, and the most of them.
+const MIN_STAGED_BLOCK_BYTES: u64 = 16 << 20;
+const MAX_STAGED_BLOCKS: u64 = 16;
 
 impl Draft<'_> {
     /// The plan with X in blocks where that is predicted faster, and the reason; no reason where X of every device is one block.
     pub fn in_blocks(&self, assembled: Assembled, division: &Division<'_>) -> Result<(Plan, Option<String>)> {
+        let kernel_s = assembled.kernel_s.clone();
+        let (plan, reason) = self.in_needed_blocks(assembled, division)?;
+        if plan.most_blocks() > 0 {
+            return Ok((plan, reason));
+        }
+        let mut blocks = plan.clone();
+        blocks.cut_staged_x();
+        if blocks.most_blocks() == 0 {
+            return Ok((plan, reason));
+        }
+        blocks.predict(&kernel_s);
+        if blocks.predicted_s >= BLOCKS_MARGIN * plan.predicted_s {
+            return Ok((plan, reason));
+        }
+        let reason = format!(
+            "X: in {} equal blocks of about {}: one is staged while another is copied to the device; each product takes {} instead of {} in one piece",
+            blocks.most_blocks(),
+            Bytes(blocks.mean_block_bytes()),
+            Seconds(blocks.predicted_s),
+            Seconds(plan.predicted_s),
+        );
+        Ok((blocks, Some(reason)))
+    }
+
+    /// The plan with X in blocks that chunks need at different times.
+    fn in_needed_blocks(
+        &self,
+        assembled: Assembled,
+        division: &Division<'_>,
+    ) -> Result<(Plan, Option<String>)> {
         let Assembled { plan, kernel_s } = assembled;
         let may = |device: &DevicePlan| {
             let is_large = least_block_bytes(&device.profile) < device.slots.x_bytes as f64 / 2.0;
@@ -125,6 +159,24 @@ impl Plan {
         }
         if self.most_blocks() == 0 {
             self.chunks.iter_mut().for_each(|chunk| chunk.x_rows = None);
+        }
+    }
+
+    /// Cuts X into equal blocks on every GPU whose X is staged. Every chunk waits for all of them.
+    fn cut_staged_x(&mut self) {
+        let block_rows = (MIN_STAGED_BLOCK_BYTES / self.pitch_bytes().max(1)).max(1);
+        for index in 0..self.devices.len() {
+            let device = &self.devices[index];
+            let is_staged = device.profile.link.is_some() && !device.registered.x && device.chunks > 0;
+            let Some(held) = self.held_rows(device.x).filter(|_| is_staged) else { continue };
+            let rows = held.end.saturating_sub(held.first);
+            let blocks = (rows / block_rows).min(MAX_STAGED_BLOCKS);
+            if blocks > 1 {
+                let end = |block: u64| {
+                    held.first + (u128::from(rows) * u128::from(block) / u128::from(blocks)) as u64
+                };
+                self.devices[index].x_blocks = (1..=blocks).map(end).collect();
+            }
         }
     }
 

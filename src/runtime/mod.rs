@@ -33,12 +33,14 @@ pub use colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};
 pub use gemm::{BoundGemm, Gemm, GemmBuilder};
-pub use job::Job;
+pub use job::{Job, PageLockedMultiVector};
 pub use open::{Runtime, RuntimeBuilder};
 pub use planned::Planned;
 pub use pool::Pool;
 pub use report::{Computed, FaultReport, Round, RunReport};
 pub use shared_device::AnyDevice;
 pub use simulate::Simulated;
-pub use spmm::{Bound, Input, Matrix, Output, Product, ProductBuilder, ProductOptions, Transfer, Vectors};
+pub use spmm::{
+    Bound, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions, Transfer, Vectors,
+};
 pub use timeline::Timeline;

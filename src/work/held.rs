@@ -7,6 +7,9 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 
+/// Bytes that a thread copies at a time between the caller's memory and page-locked memory.
+pub const COPY_BYTES_PER_TASK: usize = 256 << 10;
+
 /// The rows of X that a device holds, given by columns of a sparse A. A row's index in device memory is its local row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeldRows {
@@ -113,20 +116,40 @@ impl HeldRows {
         pitch: usize,
         to: &mut [T],
     ) {
-        /// Rows per parallel task; fewer rows are copied by one thread.
-        const ROWS_PER_TASK: usize = 4096;
         let k = x.k();
         if k == 0 || pitch < k {
             return;
         }
         let end = (rows.len() * pitch).min(to.len());
-        to[..end].par_chunks_mut(pitch * ROWS_PER_TASK).enumerate().for_each(|(piece, to)| {
+        let rows_per_task = (COPY_BYTES_PER_TASK / (pitch * size_of::<T>())).max(1);
+        to[..end].par_chunks_mut(pitch * rows_per_task).enumerate().for_each(|(piece, to)| {
+            let first = rows.start + piece * rows_per_task;
+            if let Some(packed) = self.packed_rows(x, pitch, first, to.len()) {
+                to.copy_from_slice(packed);
+                return;
+            }
             for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
-                let local_row = rows.start + piece * ROWS_PER_TASK + row;
-                to[..k].copy_from_slice(x.row(self.column_at(local_row)));
+                to[..k].copy_from_slice(x.row(self.column_at(first + row)));
                 to[k..].fill(T::ZERO);
             }
         });
+    }
+
+    /// The `length` elements of `x` from the local row `first` on, if their rows are consecutive and `pitch` elements apart without
+    /// padding: one long copy is faster than one per row.
+    fn packed_rows<'x, T: Scalar>(
+        &self,
+        x: MultiVectorView<'x, T>,
+        pitch: usize,
+        first: usize,
+        length: usize,
+    ) -> Option<&'x [T]> {
+        let is_packed = x.k() == pitch && x.leading_dimension() == pitch;
+        if !is_packed || matches!(self, Self::Gather { .. }) {
+            return None;
+        }
+        let begin = self.column_at(first) * pitch;
+        x.data().get(begin..begin + length)
     }
 }
 
@@ -154,6 +177,23 @@ mod tests {
                 let row = x.row(column as usize);
                 assert_eq!(copied[4 * local_row..4 * local_row + 4], [row[0], row[1], 0.0, 0.0], "{held:?}");
                 assert_eq!([transposed[local_row], transposed[12 + local_row]], *row, "{held:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_several_tasks_arrive_unchanged_packed_and_padded() {
+        let (cols, k) = (COPY_BYTES_PER_TASK / 8 / 40, 100);
+        let x = MultiVector::from_fn(cols, k, |row, k| (1000 * row + k) as f64).unwrap();
+        for held in [HeldRows::Whole { cols }, HeldRows::Range { first: 3, end: cols as u32 - 5 }] {
+            for pitch in [k, k + 4] {
+                let mut copied = vec![9.0; held.rows() * pitch];
+                held.copy_rows(x.view(), 0..held.rows(), pitch, &mut copied);
+                for local_row in 0..held.rows() {
+                    let (row, padding) = copied[local_row * pitch..(local_row + 1) * pitch].split_at(k);
+                    assert_eq!(row, x.row(held.column_at(local_row)), "{held:?}, pitch {pitch}");
+                    assert!(padding.iter().all(|&value| value == 0.0));
+                }
             }
         }
     }

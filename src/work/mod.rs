@@ -23,7 +23,7 @@ mod uniform;
 
 pub use facts::{Count, Facts, Size};
 pub use fingerprint::Fingerprint;
-pub use held::HeldRows;
+pub use held::{COPY_BYTES_PER_TASK, HeldRows};
 pub use kind::{Footprint, Forms, KernelRequest, Kind, Layouts, Work};
 pub use operands::{Combine, MAX_PART, Output, SharedBytes, XChoice, XPlan, XRows, owned_rows_of_x};
 pub use pitch::{XOrder, pitch_bytes};

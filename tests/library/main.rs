@@ -10,6 +10,7 @@ mod fuzz_corpus;
 mod kernels_agree;
 mod kinds_of_work;
 mod layering;
+mod page_locked;
 mod read_limits;
 mod report_sample;
 mod reproducible;

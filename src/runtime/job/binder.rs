@@ -1,5 +1,7 @@
 //! Builds the operations of a plan's tasks: which bytes are staged, copied, computed and merged.
 
+use rayon::prelude::*;
+
 use super::Job;
 use super::accelerator::Accelerator;
 use super::outputs::Outputs;
@@ -10,14 +12,19 @@ use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
 use crate::kernel::scaling::scaling;
 use crate::matrix::MultiVectorView;
-use crate::plan::{Item, Registered, XRows};
+use crate::plan::{Item, Plan, Registered, XRows};
 use crate::runtime::planned::Planned;
-use crate::work::{ChunkRows, XOrder};
+use crate::work::{COPY_BYTES_PER_TASK, ChunkRows, XOrder};
+
+/// Slices of at least this size are copied to Y by all threads.
+const MIN_PARALLEL_MERGE_BYTES: usize = 2 << 20;
 
 /// Data shared by the tasks of one run.
 pub struct Shared<'run, 'y, J: Job> {
-    /// A and its plan.
+    /// A.
     pub job: &'run J,
+    /// The plan of this run: that of the job, or one that copies more operands in place.
+    pub plan: &'run Plan,
     /// For each accelerator its memory.
     pub accelerators: &'run [Option<Accelerator>],
     /// The factors of A X and Y.
@@ -138,7 +145,7 @@ impl<'run, J: Job> Shared<'run, '_, J> {
 
     /// Which of A, X and Y are registered and copied in place for the device.
     fn registered(&self, device: DeviceId) -> Registered {
-        self.job.plan().devices.get(device.index()).map(|device| device.registered).unwrap_or_default()
+        self.plan.devices.get(device.index()).map(|device| device.registered).unwrap_or_default()
     }
 
     fn stage_x(&self, accelerator: &Accelerator, block: u32, rows: XRows) -> Result<()> {
@@ -155,29 +162,50 @@ impl<'run, J: Job> Shared<'run, '_, J> {
         Ok(())
     }
 
+    /// Copies a slice from page-locked memory to Y, or adds the old Y. All threads copy a large slice where the CPU computes no chunk:
+    /// a thread that waits for the others may take another job, which would delay the slice if this were the job of a chunk.
     fn merge_slice(&self, accelerator: &Accelerator, slot: u32, chunk: usize) -> Result<()> {
         let bytes = accelerator.returned(slot)?.read().map_err(misuse)?;
         let values: &[J::Value] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
-        let mut slice = slice.view()?;
-        let k = slice.k();
+        let slice = slice.view()?;
+        let (rows, k, leading_dimension) = (slice.rows(), slice.k(), slice.leading_dimension());
         let pitch = if self.job.packs_slices() { k } else { accelerator.y_pitch() as usize };
-        for row in 0..slice.rows() {
-            let (row, computed) = (slice.row_mut(row), &values[row * pitch..row * pitch + k]);
-            match self.chunk_scaling(chunk)?.reads_y() {
-                // The device has computed alpha A X.
-                true => {
-                    let scaling = scaling::<J::Value>(1.0, self.scaling.beta);
-                    row.iter_mut().zip(computed).for_each(|(y, &sum)| *y = scaling.apply(sum, *y));
-                }
-                false => row.copy_from_slice(computed),
+        if rows == 0 || k == 0 {
+            return Ok(());
+        }
+        // The device has computed alpha A X.
+        let added = self.chunk_scaling(chunk)?.reads_y().then(|| scaling::<J::Value>(1.0, self.scaling.beta));
+        let is_packed = k == pitch && k == leading_dimension;
+        let merge = |(y, computed): (&mut [J::Value], &[J::Value])| {
+            if added.is_none() && is_packed {
+                y.copy_from_slice(&computed[..y.len()]);
+                return;
             }
+            for (y, computed) in y.chunks_mut(leading_dimension).zip(computed.chunks(pitch)) {
+                let (y, computed) = (&mut y[..k], &computed[..k]);
+                match &added {
+                    Some(scaling) => {
+                        y.iter_mut().zip(computed).for_each(|(y, &sum)| *y = scaling.apply(sum, *y))
+                    }
+                    None => y.copy_from_slice(computed),
+                }
+            }
+        };
+        let (y, computed) = (slice.into_data(), &values[..(rows - 1) * pitch + k]);
+        let host_computes = self.plan.devices.first().is_none_or(|host| host.computes);
+        if host_computes || size_of_val(computed) < MIN_PARALLEL_MERGE_BYTES {
+            merge((y, computed));
+        } else {
+            let rows_per_task = (COPY_BYTES_PER_TASK / (pitch * size_of::<J::Value>())).max(1);
+            let y = y.par_chunks_mut(rows_per_task * leading_dimension);
+            y.zip(computed.par_chunks(rows_per_task * pitch)).for_each(merge);
         }
         Ok(())
     }
 
     fn merge_split_row(&self, index: usize) -> Result<()> {
-        let split = self.job.plan().split_rows.get(index);
+        let split = self.plan.split_rows.get(index);
         let split = split.ok_or_else(|| Error::Internal(format!("the plan has no split row {index}")))?;
         self.job.merge_split_row(index, split, self.outputs, self.scaling)
     }

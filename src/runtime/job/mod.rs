@@ -4,6 +4,7 @@
 
 mod accelerator;
 mod binder;
+mod in_place;
 mod opened;
 mod outputs;
 mod prepared;
@@ -13,6 +14,7 @@ mod scaling;
 use std::sync::Arc;
 
 pub use accelerator::Accelerator;
+pub use in_place::{InPlace, PageLockedMultiVector};
 pub use opened::{open, open_planned};
 pub use outputs::Outputs;
 pub use prepared::Prepared;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::binder::{JobBinder, Shared};
+use super::in_place::{InPlace, InPlacePlan};
 use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
 use super::registrations::{register_borrowed, register_y};
@@ -40,6 +41,8 @@ pub struct Prepared<J: Job> {
     whole: Arc<Planned>,
     /// The same without copies of X; made when it is first needed.
     without_x: Option<Arc<Planned>>,
+    /// The plans for operands in page-locked memory; made when they are first needed.
+    pub(super) in_place: Vec<Arc<InPlacePlan>>,
     /// Whether the devices hold the X of the last run.
     holds_x: bool,
     /// The set-up round, which uploads the resident parts of A.
@@ -69,6 +72,7 @@ impl<J: Job> Prepared<J> {
             chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
             whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
             without_x: None,
+            in_place: Vec::new(),
             holds_x: false,
             carries,
             set_up: None,
@@ -173,7 +177,24 @@ impl<J: Job> Prepared<J> {
             let pool = self.pool.clone();
             return pool.install_spinning(|| self.run_direct(scaling, x, y));
         }
-        self.run_graph(self.whole.clone(), scaling, x, y, cancel)
+        self.run_graph((self.whole.clone(), None), scaling, x, y, cancel)
+    }
+
+    /// The same with operands in page-locked memory, which devices copy in place where they can.
+    pub fn run_in_place(
+        &mut self,
+        scaling: Scaling,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
+        in_place: InPlace,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<RunReport> {
+        // The host combines the results with the old Y.
+        let in_place = InPlace { y: in_place.y && !scaling.reads_y(), ..in_place };
+        match self.in_place_plan(in_place)? {
+            Some(known) => self.run_graph((known.whole.clone(), Some(known)), scaling, x, y, cancel),
+            None => self.run(scaling, x, y, cancel),
+        }
     }
 
     /// The same with the X of the last run, whose values must not have changed: devices that hold it do not receive it again.
@@ -197,7 +218,7 @@ impl<J: Job> Prepared<J> {
                 self.without_x.insert(planned).clone()
             }
         };
-        self.run_graph(first, scaling, x, y, cancel)
+        self.run_graph((first, None), scaling, x, y, cancel)
     }
 
     /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
@@ -240,10 +261,10 @@ impl<J: Job> Prepared<J> {
         registrations
     }
 
-    /// Runs a graph of the whole job, and what faults leave of it.
+    /// Runs a graph of the whole job, and what faults leave of it. `in_place` is the plan of the graph if it is not the job's.
     fn run_graph(
         &mut self,
-        first: Arc<Planned>,
+        (first, in_place): (Arc<Planned>, Option<Arc<InPlacePlan>>),
         scaling: Scaling,
         x: MultiVectorView<'_, J::Value>,
         y: MultiVectorViewMut<'_, J::Value>,
@@ -252,7 +273,7 @@ impl<J: Job> Prepared<J> {
         self.check_shapes(&x, &y)?;
         self.holds_x = false;
         let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
-        let plan = job.plan();
+        let plan = in_place.as_ref().map_or(job.plan(), |known| &known.plan);
         let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
         let mut recovery = Recovery::new(plan, &opened.devices.alive);
@@ -270,6 +291,7 @@ impl<J: Job> Prepared<J> {
                 }
                 let shared = Shared {
                     job,
+                    plan,
                     accelerators: &opened.accelerators,
                     scaling,
                     x,
@@ -297,8 +319,9 @@ impl<J: Job> Prepared<J> {
             // Later runs do not use failed devices.
             opened.devices.alive.clone_from(&recovery.remaining.alive);
             let all = Remaining { alive: opened.devices.alive.clone(), ..Remaining::all(plan) };
-            *whole = Arc::new(Planned::new(plan.graph(&all)?)?);
+            *whole = Arc::new(Planned::new(job.plan().graph(&all)?)?);
             self.without_x = None;
+            self.in_place.clear();
         }
         let faults = recovery.into_faults(&rounds);
         self.holds_x = faults.is_empty() && !cancelled;
@@ -352,6 +375,7 @@ impl<J: Job> Prepared<J> {
             let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(&[]));
             let shared = Shared {
                 job,
+                plan,
                 accelerators: &opened.accelerators,
                 scaling: Scaling::NONE,
                 x: nothing,

@@ -16,7 +16,7 @@ mod vectors;
 
 pub use launch::VectorOperands;
 pub use matrix::Matrix;
-pub use operand::{Input, Output};
+pub use operand::{Input, Output, PageLocked};
 pub(in crate::runtime) use operand::{host_input, host_output};
 pub use prepared_product::PreparedProduct;
 pub use product::{Bound, Product};

@@ -4,6 +4,7 @@ use super::vectors::Vectors;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::runtime::job::PageLockedMultiVector;
 
 /// X of a caller.
 pub enum InputOperand<'a, T: Kernels> {
@@ -29,12 +30,66 @@ pub enum OutputOperand<'a, T: Kernels> {
 pub trait Input<T: Kernels> {
     /// Itself as an operand.
     fn operand(&self) -> InputOperand<'_, T>;
+
+    /// Whether it is in page-locked memory, which devices copy without a copy by the host.
+    fn is_page_locked(&self) -> bool {
+        false
+    }
 }
 
 /// Something that can be Y.
 pub trait Output<T: Kernels> {
     /// Itself as an operand.
     fn operand(&mut self) -> OutputOperand<'_, T>;
+
+    /// Whether it is in page-locked memory, which devices write without a copy by the host.
+    fn is_page_locked(&self) -> bool {
+        false
+    }
+}
+
+/// A view of page-locked memory, such as a part of a [`PageLockedMultiVector`]. Of other memory, copies are slower.
+#[derive(Debug)]
+pub struct PageLocked<V>(pub V);
+
+impl<T: Kernels, V: Input<T>> Input<T> for PageLocked<V> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        self.0.operand()
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Kernels, V: Output<T>> Output<T> for PageLocked<V> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        self.0.operand()
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Kernels> Input<T> for PageLockedMultiVector<T> {
+    fn operand(&self) -> InputOperand<'_, T> {
+        InputOperand::View(self.view())
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Kernels> Output<T> for PageLockedMultiVector<T> {
+    fn operand(&mut self) -> OutputOperand<'_, T> {
+        OutputOperand::View(self.view_mut())
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
 }
 
 /// X in host memory, with `rows` rows and `k` columns.

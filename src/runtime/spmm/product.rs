@@ -12,7 +12,7 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
 use crate::runtime::Runtime;
-use crate::runtime::job::Scaling;
+use crate::runtime::job::{InPlace, PageLockedMultiVector, Scaling};
 use crate::runtime::report::{FaultReport, Round, RunReport};
 
 /// A product with one matrix and a fixed number of columns.
@@ -81,11 +81,19 @@ impl<'a, T: Kernels> Product<'a, T> {
             return Ok(());
         }
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
+        let in_place = InPlace { x: x.is_page_locked(), y: y.is_page_locked() };
         let (x, mut y) = (host_input(x, cols, k)?, host_output(y, rows, k)?);
         self.adaptation.set_bound(false);
         let registers = self.adaptation.options.transfer == Transfer::Registered;
         let _registrations = if registers { self.register(x, &mut y)? } else { Vec::new() };
-        self.run(Scaling { alpha, beta }, x, y, None)
+        self.run(Scaling { alpha, beta }, x, y, in_place, None)
+    }
+
+    /// A new Y of zeros in page-locked memory: devices write it, and read it as X of a square matrix, without a copy by the host. `None`
+    /// if the plan of the next product copies nothing to devices, or they pad its rows, or cannot page-lock it.
+    pub fn page_locked_y(&mut self) -> Result<Option<PageLockedMultiVector<T>>> {
+        self.adaptation.set_bound(false);
+        self.adaptation.next()?.page_locked_y()
     }
 
     /// New vectors of zeros with the rows of Y, which stay on the devices of the product. For a square matrix they can be X too.
@@ -187,9 +195,10 @@ impl<'a, T: Kernels> Product<'a, T> {
         scaling: Scaling,
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
+        in_place: InPlace,
         cancel: Option<&AtomicBool>,
     ) -> Result<()> {
-        let report = self.adaptation.next()?.run(scaling, x, y, cancel)?;
+        let report = self.adaptation.next()?.run_in_place(scaling, x, y, in_place, cancel)?;
         self.adaptation.record(&report);
         self.faults.extend_from_slice(&report.faults);
         self.last = Some(report);
@@ -298,7 +307,7 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
             self.registrations = self.product.register(self.x, &mut self.y)?;
             self.registered_at = Some(changes);
         }
-        self.product.run(Scaling::NONE, self.x, self.y.reborrow(), cancel)
+        self.product.run(Scaling::NONE, self.x, self.y.reborrow(), InPlace::default(), cancel)
     }
 
     /// The product.
