@@ -9,6 +9,7 @@ use rowloom::runtime::Product;
 use rowloom::{Csr, Result, Runtime};
 
 use crate::per_process::PerProcess;
+use crate::results::Buffers;
 use crate::runtimes::runtime;
 
 /// Products that are kept. A solver with shrinking blocks uses two or three numbers of columns at a time; each product may have a
@@ -44,9 +45,10 @@ pub struct Typed<T: Value> {
     products: PerProcess<Mutex<Vec<Arc<Cached<T>>>>>,
 }
 
-/// A product and buffers for X and Y whose rows are not contiguous.
+/// A product, buffers for its results, and buffers for X and Y whose rows are not contiguous.
 pub struct Cached<T: Value> {
     pub columns: usize,
+    pub buffers: Arc<Buffers<T>>,
     pub entry: Mutex<Entry<T>>,
 }
 
@@ -77,7 +79,7 @@ impl<T: Value> Typed<T> {
         }
         let product = builder.build()?;
         let entry = Mutex::new(Entry { product, packed_x: None, packed_y: None });
-        let cached = Arc::new(Cached { columns, entry });
+        let cached = Arc::new(Cached { columns, buffers: Arc::default(), entry });
         products.insert(0, cached.clone());
         products.truncate(MAX_PRODUCTS);
         Ok(cached)

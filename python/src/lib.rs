@@ -11,6 +11,7 @@ mod matrix;
 mod operator;
 mod per_process;
 mod product;
+mod results;
 mod runtimes;
 mod vectors;
 
