@@ -269,8 +269,9 @@ fn reported_times_are_in_lane_order_and_between_submission_and_completion() {
     // Other processes on the card delay some copies, and their corrections of the clock shorten others, down to nothing.
     spans_ns.sort_unstable();
     let gb_per_s = SIZE as f64 / spans_ns[spans_ns.len() / 2] as f64;
-    assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s");
     let error_ns = device.clock_error_ns().unwrap();
+    let longest_ns = spans_ns[spans_ns.len() - 1];
+    assert!((0.5..500.0).contains(&gb_per_s), "{gb_per_s} GB/s, {longest_ns} ns, error {error_ns} ns");
     assert!(error_ns < 1_000_000, "{error_ns}");
 }
 
