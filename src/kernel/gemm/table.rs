@@ -100,8 +100,12 @@ mod tests {
         assert!(text.contains(&format!("ROWS = {rows}, COLUMNS = {columns}, DEPTH")));
         assert_eq!(u64::from(threads), rows / 8 * (columns / 8));
         let ([rows, columns], threads) = block(KernelId::GemmBlocked, Dtype::F64);
-        let tile = format!("TILE_ROWS {rows}\n#define TILE_COLUMNS {columns}\n#define TILE_DEPTH 16\n#define WARP_PART 32\n");
-        assert!(text.contains(&tile) && text.contains("(TILE_DEPTH + 4)") && text.contains("(TILE_COLUMNS + 4)"));
+        let tile = format!(
+            "TILE_ROWS {rows}\n#define TILE_COLUMNS {columns}\n#define TILE_DEPTH 16\n#define WARP_PART 32\n"
+        );
+        assert!(
+            text.contains(&tile) && text.contains("(TILE_DEPTH + 4)") && text.contains("(TILE_COLUMNS + 4)")
+        );
         assert_eq!(u64::from(threads), rows / 32 * (columns / 32) * 32);
         let text = entry_point(KernelId::GemmNaive).unwrap().text;
         assert!(text.contains("#define BLOCK_ROWS 8\n#define BLOCK_COLUMNS 32\n"));
