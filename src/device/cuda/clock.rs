@@ -124,9 +124,10 @@ fn anchor(context: &Arc<Context>, stream: &Stream, clock: Clock) -> Result<(Even
         if best.2 <= SMALL_ERROR_NS {
             break;
         }
-        let next = anchor_once(context, stream, clock)?;
-        if next.2 < best.2 {
-            best = next;
+        match anchor_once(context, stream, clock) {
+            Ok(next) if next.2 < best.2 => best = next,
+            Ok(_) => {}
+            Err(_) => break,
         }
     }
     Ok(best)

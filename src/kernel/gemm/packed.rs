@@ -4,11 +4,14 @@
 
 use gemm_common::Parallelism;
 
-use super::{check_shapes, reference};
+use super::{check_shapes, multiply_rows, reference};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::Scaling;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
+
+/// With at most this many rows, to pack B for the crate takes longer than the product itself, which reads B once.
+const FEW_ROWS: usize = 16;
 
 /// The operands of a product as pointers, in the order of the crate: `C = old_factor C + product_factor A B`.
 ///
@@ -95,8 +98,8 @@ pub fn multiply_packed_on<T: PackedProduct>(
     if a.k() == 0 {
         return reference::multiply(scaling, a, b, c);
     }
-    if c.rows() == 0 || c.k() == 0 {
-        return Ok(());
+    if c.rows() <= FEW_ROWS || c.k() == 0 {
+        return multiply_rows(scaling, a, b, c);
     }
     let job = PackedJob {
         shape: [c.rows(), c.k(), a.k()],

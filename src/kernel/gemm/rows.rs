@@ -3,6 +3,8 @@
 //! B is packed in panels of [`PANEL_DEPTH`] rows and [`PANEL_COLUMNS`] columns, which stay in a core's cache while the rows of a task go
 //! past them. The chain of an element continues from panel to panel: it is stored and loaded again without rounding.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use rowloom_cpu::{Isa, Multiplication};
 
@@ -34,12 +36,14 @@ pub fn multiply_rows<T: Kernels>(
         return Ok(());
     }
     let tasks = TASKS_PER_THREAD * rayon::current_num_threads();
+    if rows < TASK_ROWS.0 * tasks {
+        return multiply_columns(scaling, a, b, c, tasks);
+    }
     let task_rows = (rows / tasks).next_multiple_of(TASK_ROWS.0).clamp(TASK_ROWS.0, TASK_ROWS.1);
     c.data_mut().par_chunks_mut(task_rows * ldc).enumerate().for_each(|(task, c)| {
         let begin = task * task_rows;
         let a = a.rows_in(begin..(begin + task_rows).min(rows));
-        let mut panel = vec![T::ZERO; PANEL_DEPTH.min(b.rows()) * PANEL_COLUMNS.min(columns)];
-        let mut sums = vec![T::ZERO; a.rows() * PANEL_COLUMNS.min(columns)];
+        let (mut panel, mut sums) = buffers(a, b, PANEL_COLUMNS.min(columns));
         for first in (0..columns).step_by(PANEL_COLUMNS) {
             let width = PANEL_COLUMNS.min(columns - first);
             let sums = &mut sums[..a.rows() * width];
@@ -53,12 +57,57 @@ pub fn multiply_rows<T: Kernels>(
     Ok(())
 }
 
+/// The same where there are fewer tasks of rows than threads could run: the columns are divided, so that all threads read B.
+fn multiply_columns<T: Kernels>(
+    scaling: Scaling<T>,
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
+    mut c: MultiVectorViewMut<'_, T>,
+    tasks: usize,
+) -> Result<()> {
+    let task_columns = c.k().div_ceil(tasks).next_multiple_of(PANEL_COLUMNS);
+    let columns: Vec<Range<usize>> =
+        (0..c.k()).step_by(task_columns).map(|first| first..(first + task_columns).min(c.k())).collect();
+    let sums: Vec<Vec<Vec<T>>> = columns
+        .par_iter()
+        .map(|columns| {
+            let (mut panel, sums) = buffers(a, b, PANEL_COLUMNS.min(columns.len()));
+            let of_panel = |first: usize| {
+                let width = PANEL_COLUMNS.min(columns.end - first);
+                let mut sums = sums[..a.rows() * width].to_vec();
+                sum_panels(a, b, first..first + width, &mut panel, &mut sums);
+                sums
+            };
+            columns.clone().step_by(PANEL_COLUMNS).map(of_panel).collect()
+        })
+        .collect();
+    let mut first = 0;
+    for panel in sums.iter().flatten() {
+        let width = panel.len() / a.rows();
+        for (row, sums) in panel.chunks(width).enumerate() {
+            let c = &mut c.row_mut(row)[first..first + width];
+            c.iter_mut().zip(sums).for_each(|(c, &sum)| *c = scaling.apply(sum, *c));
+        }
+        first += width;
+    }
+    Ok(())
+}
+
+/// Memory for a panel of B of at most `width` columns, and for the sums of its columns.
+fn buffers<T: Kernels>(
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
+    width: usize,
+) -> (Vec<T>, Vec<T>) {
+    (vec![T::ZERO; PANEL_DEPTH.min(b.rows()) * width], vec![T::ZERO; a.rows() * width])
+}
+
 /// The sums of the rows of A and some columns of B.
 #[allow(unsafe_code)] // calls SIMD leaves
 fn sum_panels<T: Kernels>(
     a: MultiVectorView<'_, T>,
     b: MultiVectorView<'_, T>,
-    columns: std::ops::Range<usize>,
+    columns: Range<usize>,
     panel: &mut [T],
     sums: &mut [T],
 ) {

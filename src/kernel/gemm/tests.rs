@@ -75,6 +75,9 @@ fn panels_of_b_do_not_change_the_sums() {
     // More than one panel in depth and columns, more than one task.
     kernels_agree::<f64>((70, 70, 530), (0, 1, 0), (1.0, 1.0));
     kernels_agree::<f32>((70, 70, 530), (1, 0, 2), (1.0, 0.0));
+    // Few rows: tasks divide the columns. Many: they divide the rows.
+    kernels_agree::<f64>((3, 1500, 300), (0, 1, 2), (-0.5, 1.0));
+    kernels_agree::<f32>((1500, 70, 20), (1, 0, 1), (2.0, 0.0));
 }
 
 #[test]
