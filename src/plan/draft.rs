@@ -17,8 +17,6 @@ use crate::cost::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
-/// A device with a smaller share would hardly make the product faster. If it was named, it gets [`Kind::smallest_share`](crate::work::Kind::smallest_share).
-const MIN_SHARE: f64 = 1.0 / 64.0;
 /// A row is split between devices only if it costs more than the whole product divided by this.
 const SPLIT_ROW_DIVISOR: u128 = 200;
 
@@ -307,7 +305,7 @@ impl Draft<'_> {
     /// The shares, with the minimum for named devices that would hardly help, and the names of these devices.
     fn raised(&self, mut shares: Vec<f64>, lines: &[Line]) -> (Vec<f64>, Vec<&str>) {
         let of_chunk = self.request.chunks.map(|chunks| 1.0 / chunks.max(1) as f64);
-        let helpful = of_chunk.unwrap_or(MIN_SHARE);
+        let helpful = of_chunk.unwrap_or(self.request.work.helpful_share());
         let minimum = of_chunk.unwrap_or(self.request.work.smallest_share());
         let devices: Vec<&DeviceSpec> = self.in_order().collect();
         let low: Vec<usize> = (0..shares.len())

@@ -6,6 +6,7 @@ use super::data::{Mode, Plan};
 use super::draft::Draft;
 use super::request::{DeviceSpec, PlanRequest};
 use super::set_up::compared_set_up_s;
+use super::worth;
 use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::work::Layouts;
@@ -70,6 +71,7 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
     match (tried.into_iter().nth(best), refused) {
         (Some(Candidate { mut plan, .. }), _) => {
             plan.reasons.extend(left_out);
+            plan.reasons.extend(worth::sentence(request, &plan));
             Ok(plan)
         }
         (None, Some(error)) => Err(error),

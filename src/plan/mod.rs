@@ -28,6 +28,7 @@ mod request;
 mod set_up;
 mod tail;
 mod transfer;
+mod worth;
 
 pub use build::{Item, PlannedGraph, Pools};
 pub use counts::{DeviceCount, compare_device_counts};

@@ -120,9 +120,19 @@ pub trait Kind: Debug + Send + Sync {
     /// How Y comes about.
     fn output(&self) -> Output;
 
-    /// The share of the rows of a device that was named and would hardly make the job faster.
-    fn smallest_share(&self) -> f64 {
+    /// A device with a smaller share of the rows hardly makes the job faster.
+    fn helpful_share(&self) -> f64 {
         1.0 / 64.0
+    }
+
+    /// The share of a device that was named and would hardly make the job faster.
+    fn smallest_share(&self) -> f64 {
+        self.helpful_share()
+    }
+
+    /// Whether plans for the CPU and GPUs say what sharing is worth. They plan the job twice more then.
+    fn compares_sharing(&self) -> bool {
+        false
     }
 
     /// What identifies the job.

@@ -111,6 +111,10 @@ impl Kind for Colmean {
         Output { updated: false, combine: Combine::Add }
     }
 
+    fn compares_sharing(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             kind: KindOfWork::Colmean.name().into(),

@@ -82,9 +82,18 @@ impl Kind for Gemm {
         Output { updated: self.updated, ..Output::default() }
     }
 
+    /// Less does not make up for the copies of B and C that the devices slow down for each other.
+    fn helpful_share(&self) -> f64 {
+        1.0 / 16.0
+    }
+
     /// A processor may be a hundred times slower than another one here: 1/64 of the rows would take longer than all others.
     fn smallest_share(&self) -> f64 {
         1.0 / 1024.0
+    }
+
+    fn compares_sharing(&self) -> bool {
+        true
     }
 
     fn fingerprint(&self) -> Fingerprint {

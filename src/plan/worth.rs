@@ -1,0 +1,45 @@
+//! What sharing between the CPU and GPUs is worth: the predicted time of a product on all of them, and on each kind of processor alone.
+
+use super::data::Plan;
+use super::make::make;
+use super::request::{DeviceSpec, PlanRequest};
+use crate::error::Seconds;
+
+/// Predicted times are called equal within this part.
+const EQUAL_WITHIN: f64 = 0.01;
+
+/// A sentence about a plan that uses the CPU and GPUs; `None` for others, and for kinds of work that are not compared.
+pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String> {
+    let uses = |is_gpu: bool| {
+        plan.devices.iter().any(|device| device.chunks > 0 && device.profile.link.is_some() == is_gpu)
+    };
+    if !request.work.compares_sharing() || request.cpu_share.is_some() || !uses(false) || !uses(true) {
+        return None;
+    }
+    let mut alone: Vec<(String, f64)> = Vec::new();
+    for is_gpu in [true, false] {
+        let is_kept = |device: &&DeviceSpec| device.profile.link.is_some() == is_gpu;
+        let devices: Vec<DeviceSpec> = request.devices.iter().filter(is_kept).cloned().collect();
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        let names = names.join(" and ");
+        // Not every request can be planned for one of them: the operands may not fit, or a kernel that was asked for runs elsewhere.
+        if let Ok(other) = make(&PlanRequest { devices, ..request.clone() }) {
+            alone.push((names, other.predicted_s));
+        }
+    }
+    alone.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (fastest, fastest_s) = alone.first()?;
+    let times: Vec<String> =
+        alone.iter().map(|(names, seconds)| format!("{} on {names} alone", Seconds(*seconds))).collect();
+    let ratio = fastest_s / plan.predicted_s.max(1e-12);
+    let verdict = match ratio {
+        _ if ratio > 1.0 + EQUAL_WITHIN => format!("{ratio:.2} times faster than {fastest} alone"),
+        _ if ratio < 1.0 - EQUAL_WITHIN => format!("{:.2} times slower than {fastest} alone", 1.0 / ratio),
+        _ => format!("as fast as {fastest} alone"),
+    };
+    Some(format!(
+        "sharing: predicted {verdict}: {} per product on all, {}",
+        Seconds(plan.predicted_s),
+        times.join(", ")
+    ))
+}
