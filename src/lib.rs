@@ -19,10 +19,11 @@
 //! | 4 | [`graph`] | the immutable task graph and its validation |
 //! | 5 | [`cost`] | the cost model: predicted times of kernels and copies per device |
 //! | 6 | [`plan`] | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
-//! | 6 | [`device`] | the device trait and its back ends |
+//! | 6 | [`device`] | the device trait and its back ends; communicators between ranks |
+//! | 7 | `mpi` | ranks that are processes of an MPI job |
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`adapt`] | decisions from plans and measured times: processors, shares, what is remembered |
-//! | 9 | [`runtime`] | the API: runtime, product, vectors; recovery, reports |
+//! | 9 | [`runtime`] | the API: runtime, product, vectors, cluster; recovery, reports |
 //! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library; eigenvalue solvers |
 //! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
@@ -87,6 +88,8 @@ pub mod graph;
 pub mod kernel;
 pub mod machine;
 pub mod matrix;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod plan;
 pub mod report;
 pub mod runtime;

@@ -91,6 +91,11 @@ impl<T: Scalar> Csr<T> {
         }
     }
 
+    /// The same matrix with other column numbers, one for each entry, in a matrix of `cols` columns.
+    pub fn with_columns(self, cols: usize, columns: impl Into<Array<u32>>) -> Result<Self> {
+        Self::try_new(self.rows, cols, self.row_pointers, columns, self.values)
+    }
+
     /// The same matrix in precision `U`; values are rounded to nearest.
     pub fn cast<U: Scalar>(&self) -> Result<Csr<U>> {
         use super::array::AlignedBuffer;

@@ -35,6 +35,22 @@ pub enum Item {
     Sent(u32),
     /// The same rows on the side of the receiver.
     Received(u32),
+    /// Rows of X that this rank sends to another.
+    ToRank {
+        /// The other rank.
+        rank: u32,
+        /// The number of the message among those to other ranks.
+        message: u32,
+    },
+    /// Rows of X that this rank receives from another.
+    FromRank {
+        /// The other rank.
+        rank: u32,
+        /// The number of the message among those from other ranks.
+        message: u32,
+        /// The owner that the rows are stored for; any for the message itself.
+        to: u32,
+    },
 }
 
 /// The slot pools of a device.

@@ -97,19 +97,23 @@ impl Draft<'_> {
             return Ok(known.devices.clone());
         }
         let work = &self.request.work;
-        let pieces_of =
-            |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| match device {
+        // Vectors that stay have whole rows, and several pieces could divide one.
+        let count_of = |count: usize| if self.request.vectors_stay { 1 } else { count };
+        let pieces_of = |((span, &count), device): ((&PositionRange, &usize), &Option<DeviceSpec>)| {
+            let count = count_of(count);
+            match device {
                 Some(_) if is_gpu(device) => {
                     let pieces = self.tapered(work.split(*span, count));
                     if for_blocks { self.starting_small(pieces) } else { pieces }
                 }
                 Some(_) if self.devices.len() > 1 && !self.has_requested_chunks() => self.host_pieces(*span),
                 _ => work.split(*span, count),
-            };
+            }
+        };
         let pieces = division.spans.iter().zip(counts).zip(division.devices).map(pieces_of);
         let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
         let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
-        if self.request.vectors_stay && owners > 1 {
+        if self.request.vectors_stay && (owners > 1 || work.needs_other_ranks()) {
             pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
         }
         let of_device = |(pieces, device): (Vec<ChunkRows>, &Option<DeviceSpec>)| {

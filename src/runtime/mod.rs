@@ -1,6 +1,8 @@
 //! Products on the devices of a machine: open a [`Runtime`], build a [`Product`], apply it. Dense products and sums of columns
 //! work the same way: [`DenseWork`].
 //!
+//! [`Runtime::over`] opens a [`Cluster`]: the same product on the ranks of a job, each with its own rows.
+//!
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
 pub mod cluster;
@@ -29,6 +31,7 @@ mod simulate;
 mod spmm;
 mod timeline;
 
+pub use cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
 pub use colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};

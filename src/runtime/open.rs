@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use super::cluster::Cluster;
 use super::device_bank::{DeviceBank, RecordedRound};
 use super::device_list::{DeviceWord, Devices};
 use super::pool::Pool;
@@ -14,6 +15,7 @@ use super::spmm::{Matrix, ProductBuilder, ProductOptions, Transfer};
 use super::timeline::{Timeline, add_records};
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
+use crate::device::network::Communicator;
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -52,6 +54,8 @@ pub struct RuntimeBuilder {
     refine: bool,
     clock: Option<Clock>,
     pool: Option<(Machine, Arc<Pool>)>,
+    /// The part of the machine that the worker threads may use.
+    machine: Option<Machine>,
 }
 
 impl RuntimeBuilder {
@@ -90,11 +94,29 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The devices that were asked for.
+    pub(super) fn asked_devices(&self) -> &str {
+        &self.devices
+    }
+
+    /// Restricts the worker threads to the hardware threads of `machine`.
+    #[must_use]
+    pub(super) fn machine(mut self, machine: Machine) -> Self {
+        self.machine = Some(machine);
+        self
+    }
+
     /// The worker threads of another runtime on the same machine, instead of new ones.
     #[must_use]
     pub fn pool(mut self, machine: Machine, pool: Arc<Pool>) -> Self {
         self.pool = Some((machine, pool));
         self
+    }
+
+    /// The runtime of one rank of a job: the hardware threads and the cards of a host are divided between its ranks, unless
+    /// `devices` or `threads` say otherwise. All ranks call this.
+    pub fn over(self, communicator: Arc<dyn Communicator>) -> Result<Cluster> {
+        Cluster::open(self, communicator)
     }
 
     /// Starts the worker threads. Devices are opened later, when they are needed.
@@ -103,7 +125,7 @@ impl RuntimeBuilder {
         let (machine, pool) = match self.pool {
             Some(known) => known,
             None => {
-                let machine = Machine::detect();
+                let machine = self.machine.unwrap_or_else(Machine::detect);
                 let pool = Arc::new(Pool::new(&machine, self.threads)?);
                 (machine, pool)
             }
@@ -138,7 +160,13 @@ impl Runtime {
             refine: true,
             clock: None,
             pool: None,
+            machine: None,
         }
+    }
+
+    /// Opens the runtime of one rank of a job on all its devices; [`RuntimeBuilder::over`] has the options. All ranks call this.
+    pub fn over(communicator: Arc<dyn Communicator>) -> Result<Cluster> {
+        Self::builder().over(communicator)
     }
 
     /// A product with `matrix`: a sparse matrix, an `Arc` of one, a reference or a view ([`Matrix`]).

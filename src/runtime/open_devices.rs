@@ -10,7 +10,7 @@ use super::Runtime;
 use super::planned::Planned;
 use super::pool::Pool;
 use super::shared_device::{OpenDevice, SharedDevice};
-use crate::device::{Completion, Cpu, Description, Device, Reports};
+use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, Outcome, execute};
 use crate::graph::DeviceId;
@@ -81,6 +81,19 @@ impl OpenDevices {
         cancel: Option<&AtomicBool>,
         watchdog_timeout: Duration,
     ) -> Result<Outcome> {
+        self.run_with_network(pool, planned, binder, None, cancel, watchdog_timeout)
+    }
+
+    /// The same with a network as the last device.
+    pub fn run_with_network<'scope>(
+        &self,
+        pool: &Pool,
+        planned: &Planned,
+        binder: &mut (dyn Binder<'scope> + Send),
+        network: Option<&mut Network>,
+        cancel: Option<&AtomicBool>,
+        watchdog_timeout: Duration,
+    ) -> Result<Outcome> {
         if pool.is_worker() {
             return Err(Error::Usage(
                 "a product on several devices cannot be run from a worker thread of its own pool".into(),
@@ -99,6 +112,10 @@ impl OpenDevices {
             let mut list: Vec<&mut dyn Device<'scope>> = vec![&mut host];
             for device in &mut locked {
                 list.push(&mut **device.device());
+            }
+            if let Some(network) = network {
+                network.report_to(DeviceId(list.len() as u32), &self.sender);
+                list.push(network);
             }
             let options = ExecOptions { cancel, watchdog_timeout };
             execute(&planned.planned.graph, &planned.schedule, &mut list, &self.receiver, binder, &options)

@@ -65,6 +65,12 @@ impl Planned {
             Ok((task, Item::Received(message), _)) => {
                 format!("{} of the rows received in message {message}", task.kind.name())
             }
+            Ok((task, Item::ToRank { rank, .. }, _)) => {
+                format!("{} of rows for rank {rank}", task.kind.name())
+            }
+            Ok((task, Item::FromRank { rank, .. }, _)) => {
+                format!("{} of rows of rank {rank}", task.kind.name())
+            }
             Err(_) => format!("task {}", id.0),
         }
     }

@@ -47,7 +47,11 @@ impl<'plan> Recovery<'plan> {
             let list = match item {
                 Item::Chunk(chunk) => self.remaining.chunks.get_mut(*chunk as usize),
                 Item::SplitRow(row) => self.remaining.split_rows.get_mut(*row as usize),
-                Item::X { .. } | Item::Sent(_) | Item::Received(_) => None,
+                Item::X { .. }
+                | Item::Sent(_)
+                | Item::Received(_)
+                | Item::ToRank { .. }
+                | Item::FromRank { .. } => None,
             };
             list.into_iter().for_each(|to_do| *to_do = true);
         }

@@ -100,6 +100,7 @@ impl<'a> Timeline<'a> {
                 let bytes = match item {
                     // Rows that are moved within a card, or packed on it, use neither the link nor host memory.
                     Item::Sent(_) | Item::Received(_) => written_bytes,
+                    Item::ToRank { .. } | Item::FromRank { .. } => written_bytes.max(task.demand.link_bytes),
                     _ => task.demand.link_bytes.max(task.demand.host_bytes),
                 };
                 let chunk = if let Item::Chunk(index) = item { Some(u64::from(index)) } else { None };
@@ -125,6 +126,16 @@ impl<'a> Timeline<'a> {
             Item::Sent(message) => match kind {
                 TaskKind::Kernel | TaskKind::Stage => format!("gather rows {message}"),
                 _ => format!("send rows {message}"),
+            },
+            Item::ToRank { rank, .. } => match kind {
+                TaskKind::Kernel | TaskKind::Stage => format!("gather rows for rank {rank}"),
+                TaskKind::Send => format!("send rows to rank {rank}"),
+                _ => format!("download rows for rank {rank}"),
+            },
+            Item::FromRank { rank, .. } => match kind {
+                TaskKind::Receive => format!("receive rows from rank {rank}"),
+                TaskKind::Upload => format!("upload rows of rank {rank}"),
+                _ => format!("store rows of rank {rank}"),
             },
             Item::Received(message) => match kind {
                 TaskKind::PeerCopy => format!("peer copy rows {message}"),

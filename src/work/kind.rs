@@ -198,6 +198,11 @@ pub trait Kind: Debug + Send + Sync {
     /// The longest range of `rows` that need only rows of X whose owner also has `rows` of Y: [`super::owned_rows_of_x`].
     fn interior(&self, rows: Range<usize>) -> Range<usize>;
 
+    /// Whether some rows of X are those of other ranks.
+    fn needs_other_ranks(&self) -> bool {
+        false
+    }
+
     // Kernels and their costs.
 
     /// The kernels that a planner chooses among.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 22] = [
+const LAYERS: [(&str, u32); 23] = [
     // Of the tests only.
     ("skip", 0),
     ("error", 0),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, u32); 22] = [
     ("work", 5),
     ("plan", 6),
     ("device", 6),
+    ("mpi", 7),
     ("exec", 7),
     ("adapt", 8),
     ("runtime", 9),

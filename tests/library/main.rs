@@ -11,6 +11,7 @@ mod kernels_agree;
 mod kinds_of_work;
 mod layering;
 mod page_locked;
+mod ranks;
 mod read_limits;
 mod report_sample;
 mod reproducible;

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use crate::device::{Fault, Pinned, PinnedRead, PinnedWrite};
 use crate::error::{Error, Result};
 
-/// How long a rank may be silent before it counts as hung, without [`Communicator::timeout`] of its own.
-pub const RANK_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a rank may be silent before it counts as hung, without [`Communicator::timeout`] of its own. Ranks may take very
+/// different times to read their input.
+pub const RANK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Tags from here on belong to collective calls.
 pub const FIRST_RESERVED_TAG: u32 = 1 << 14;
@@ -48,7 +49,7 @@ pub trait Communicator: Send + Sync {
     /// Starts to receive a message, which must be as long as `bytes`.
     fn receive(&self, from: usize, tag: u32, bytes: PinnedWrite) -> Result<Box<dyn Pending>>;
 
-    /// Ends the job on all ranks, with an exit code and a message about the cause. Ranks that are processes end; calls of ranks that
+    /// Ends the job on all ranks, with an exit code and a message about the cause; an empty message is not printed. Ranks that are processes end; calls of ranks that
     /// are threads return an error that names this rank.
     fn abort(&self, exit_code: u8, message: &str);
 

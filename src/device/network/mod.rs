@@ -254,7 +254,9 @@ impl Poller {
         match started {
             Ok(message) => {
                 self.pending.push(InFlight { lane, rank, fence, submitted_ns, bytes: length, message });
-                self.poll();
+                if !self.poll() {
+                    self.tell_pending();
+                }
             }
             Err(error) => self.report(lane, fence, submitted_ns, Err(error)),
         }
@@ -275,14 +277,19 @@ impl Poller {
         });
         self.pending = pending;
         let progressed = !ended.is_empty();
-        if progressed || self.pending.len() == 1 {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.waits_for = self.pending.iter().map(|in_flight| in_flight.rank).collect();
+        if progressed {
+            self.tell_pending();
         }
         for (lane, fence, submitted_ns, result) in ended {
             self.report(lane, fence, submitted_ns, result);
         }
         progressed
+    }
+
+    /// Tells the device which ranks are waited for.
+    fn tell_pending(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waits_for = self.pending.iter().map(|in_flight| in_flight.rank).collect();
     }
 
     /// Reports the end of a message: the bytes that it sent, or its error.

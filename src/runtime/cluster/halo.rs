@@ -22,6 +22,20 @@ pub struct LocalColumns<T: Scalar> {
 
 /// Renumbers the columns of `rows`: those that are used, and all of `owned`.
 pub fn local_columns<T: Scalar>(rows: &Csr<T>, owned: Range<u64>) -> Result<LocalColumns<T>> {
+    let (columns, renumbered) = renumbered_columns(rows, owned)?;
+    let view = rows.view();
+    let (row_pointers, values) =
+        (AlignedBuffer::copied_from(view.row_pointers())?, AlignedBuffer::copied_from(view.values())?);
+    let matrix = Csr::try_new(view.rows(), columns.len(), row_pointers, renumbered, values)?;
+    Ok(LocalColumns { matrix, columns })
+}
+
+/// The columns that `rows` use and all of `owned`, ascending, and the new number of the column of each entry. Computed in the rayon
+/// pool of the caller.
+pub(super) fn renumbered_columns<T: Scalar>(
+    rows: &Csr<T>,
+    owned: Range<u64>,
+) -> Result<(Vec<u32>, AlignedBuffer<u32>)> {
     let view = rows.view();
     let mut columns: Vec<u32> = Vec::new();
     let owned = owned.start.min(rows.cols() as u64) as u32..owned.end.min(rows.cols() as u64) as u32;
@@ -49,16 +63,33 @@ pub fn local_columns<T: Scalar>(rows: &Csr<T>, owned: Range<u64>) -> Result<Loca
         .par_chunks_mut(1 << 14)
         .zip(view.columns().par_chunks(1 << 14))
         .for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = local(*from)));
-    let (row_pointers, values) =
-        (AlignedBuffer::copied_from(view.row_pointers())?, AlignedBuffer::copied_from(view.values())?);
-    let matrix = Csr::try_new(view.rows(), columns.len(), row_pointers, renumbered, values)?;
-    Ok(LocalColumns { matrix, columns })
+    Ok((columns, renumbered))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::matrix::generate::generate;
+
+    proptest! {
+        #[test]
+        fn renumbered_columns_have_no_gaps_and_keep_their_order(
+            used in prop::collection::vec(0u32..200, 0..300), begin in 0u64..200, length in 0u64..200,
+        ) {
+            let (pointers, values) = (vec![0, used.len() as u64], vec![1.0; used.len()]);
+            let rows = Csr::try_new(1, 200, pointers, used.clone(), values).unwrap();
+            let owned = begin..(begin + length).min(200);
+            let (columns, renumbered) = renumbered_columns(&rows, owned.clone()).unwrap();
+            let mut want: Vec<u32> = used.iter().copied().chain(owned.start as u32..owned.end as u32).collect();
+            want.sort_unstable();
+            want.dedup();
+            prop_assert_eq!(&columns, &want);
+            let named: Vec<u32> = renumbered.iter().map(|&column| columns[column as usize]).collect();
+            prop_assert_eq!(named, used);
+        }
+    }
 
     #[test]
     fn local_columns_name_the_same_columns_in_the_same_order() {

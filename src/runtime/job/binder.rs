@@ -67,7 +67,7 @@ impl<'scope, J: Job> Binder<'scope> for JobBinder<'scope, '_, '_, '_, J> {
             (Item::SplitRow(index), _) => {
                 Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
             }
-            (Item::Sent(_) | Item::Received(_), _) => {
+            (Item::Sent(_) | Item::Received(_) | Item::ToRank { .. } | Item::FromRank { .. }, _) => {
                 Err(Error::Internal("a job on host memory exchanges no rows".into()))
             }
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {

@@ -11,7 +11,7 @@ use super::outputs::Outputs;
 use super::registrations::{register_borrowed, register_y};
 use super::scaling::Scaling;
 use super::{BorrowsA, Job};
-use crate::device::{Description, Registration, borrow_scope};
+use crate::device::{Description, Network, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
@@ -91,13 +91,15 @@ impl<J: Job> Prepared<J> {
         self.opened.devices.device(DeviceId(index as u32))
     }
 
-    /// Runs a graph on the devices of the plan, with jobs on the pool of the host.
+    /// Runs a graph on the devices of the plan and, if it has messages between ranks, a network. Jobs run on the pool of the host.
     pub fn run_tasks<'scope>(
         &self,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
+        network: Option<&mut Network>,
     ) -> Result<Outcome> {
-        self.opened.devices.run(&self.pool, planned, binder, None, self.watchdog_timeout)
+        let devices = &self.opened.devices;
+        devices.run_with_network(&self.pool, planned, binder, network, None, self.watchdog_timeout)
     }
 
     /// The clock of all reported times.

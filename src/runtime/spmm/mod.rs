@@ -23,3 +23,4 @@ pub use product::{Bound, Product};
 pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
 pub use settings::{Settings, WATCHDOG_TIMEOUT};
 pub use vectors::Vectors;
+pub(in crate::runtime) use vectors::{RankLists, Span};

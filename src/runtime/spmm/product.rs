@@ -129,6 +129,16 @@ impl<'a, T: Kernels> Product<'a, T> {
         Ok(self.vector_product()?.exchanged_rows())
     }
 
+    /// Number of rows of X that this rank receives from others with each product on [`Vectors`].
+    pub(in crate::runtime) fn rows_from_ranks(&mut self) -> Result<u64> {
+        Ok(self.vector_product()?.rows_from_ranks())
+    }
+
+    /// The descriptions of the devices of products on [`Vectors`], the host first and the network last.
+    pub(in crate::runtime) fn vector_descriptions(&self) -> Vec<Description> {
+        self.on_vectors.as_ref().map_or_else(Vec::new, VectorProduct::descriptions)
+    }
+
     /// Seconds on the clock of simulated devices, which products and operations on [`Vectors`] advance; `None` for other devices.
     pub fn simulated_seconds(&self) -> Option<f64> {
         Some(self.on_vectors.as_ref()?.simulated_ns()? as f64 * 1e-9)

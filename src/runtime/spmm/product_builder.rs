@@ -1,9 +1,11 @@
 //! The options of a product, in the words of the command line, and the builder that sets them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::matrix::Matrix;
 use super::product::Product;
+use super::vectors::RankLists;
 use crate::adapt::Resolved;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -105,12 +107,13 @@ pub struct ProductBuilder<'a, T: Kernels> {
     pub(super) resolved: Option<Resolved>,
     pub(super) features: Option<Features>,
     pub(super) plan: Option<Plan>,
+    pub(super) ranks: Option<Arc<RankLists>>,
 }
 
 impl<'a, T: Kernels> ProductBuilder<'a, T> {
     pub(in crate::runtime) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
         let (options, resolved, features, plan) = (ProductOptions::default(), None, None, None);
-        Self { runtime, matrix, k: 1, options, resolved, features, plan }
+        Self { runtime, matrix, k: 1, options, resolved, features, plan, ranks: None }
     }
 
     /// Columns of X and Y; 1 without it.
@@ -201,6 +204,12 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
     pub fn plan(mut self, plan: Plan) -> Self {
         self.k = plan.k as usize;
         self.plan = Some(plan);
+        self
+    }
+
+    /// The rows that ranks need of each other; the matrix has the rows of this rank.
+    pub(in crate::runtime) fn ranks(mut self, ranks: Arc<RankLists>) -> Self {
+        self.ranks = Some(ranks);
         self
     }
 

@@ -12,7 +12,10 @@ const BLOCK_ROWS: usize = 1 << 12;
 
 /// The longest range of interior rows among `rows`. Computed in the rayon pool of the caller.
 pub(super) fn longest_interior(work: &Spmm<'_>, rows: Range<usize>) -> Range<usize> {
-    let owned = owned_rows_of_x(rows.start as u64..rows.end as u64, work.rows() as u64, work.cols() as u64);
+    let own = work.own_columns.clone().unwrap_or(0..work.cols() as u64);
+    let of_y = rows.start as u64..rows.end as u64;
+    let owned = owned_rows_of_x(of_y, work.rows() as u64, own.end - own.start);
+    let owned = owned.start + own.start..owned.end + own.start;
     let is_interior = |row: usize| {
         let columns = work.piece_columns(&ChunkRows::Rows { begin: row, end: row + 1 });
         columns.is_some_and(|columns| columns.iter().all(|&column| owned.contains(&u64::from(column))))

@@ -128,6 +128,10 @@ impl Kind for Spmm<'_> {
         longest_interior(self, rows)
     }
 
+    fn needs_other_ranks(&self) -> bool {
+        self.own_columns.as_ref().is_some_and(|own| *own != (0..self.cols() as u64))
+    }
+
     fn kernels(&self, processor: Processor) -> &'static [KernelId] {
         eligible(processor)
     }

@@ -57,6 +57,8 @@ pub struct Spmm<'a> {
     /// Column of each entry; if none, every piece is assumed to need all of X.
     columns: Option<&'a [u32]>,
     cols: usize,
+    /// The columns that refer to rows of X of this rank; all of them without it.
+    own_columns: Option<Range<u64>>,
     k: usize,
     dtype: Dtype,
     weights: Weights,
@@ -85,6 +87,12 @@ impl<'a> Spmm<'a> {
         let own = |features: &Features| (features.rows, features.nnz) == (self.rows() as u64, self.nnz());
         let known = features.filter(own);
         Self { known, ..self }
+    }
+
+    /// The same product on one of several ranks: the columns outside `own` refer to rows of X of other ranks.
+    #[must_use]
+    pub fn with_own_columns(self, own: Option<Range<u64>>) -> Self {
+        Self { own_columns: own, ..self }
     }
 
     /// Number of rows.

@@ -53,6 +53,7 @@ impl<'a> Spmm<'a> {
             row_pointers,
             columns,
             cols,
+            own_columns: None,
             k,
             dtype,
             weights,

@@ -4,6 +4,7 @@ mod opening;
 mod sharing;
 mod vectors;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use opening::ExpectedGpu;
@@ -11,6 +12,7 @@ use sharing::{BestShares, MAX_ROUNDS};
 
 use super::matrix::Matrix;
 use super::product_builder::{ProductBuilder, ProductOptions, Transfer};
+use super::vectors::RankLists;
 use super::{PreparedProduct, Settings, WATCHDOG_TIMEOUT};
 use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::error::{Counted, Error, Result, Seconds};
@@ -58,6 +60,8 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     proposed: Vec<(Processors, Plan)>,
     /// Whether X and Y are the same arrays with every product.
     bound: bool,
+    /// The other ranks of the job.
+    ranks: Option<Arc<RankLists>>,
     learned: Option<Learned>,
     /// Measured over predicted seconds of the last set-up on a GPU.
     set_up_ratio: f64,
@@ -70,7 +74,7 @@ pub(super) struct Adaptation<'a, T: Kernels> {
 
 impl<'a, T: Kernels> Adaptation<'a, T> {
     pub fn new(builder: ProductBuilder<'a, T>) -> Result<Self> {
-        let ProductBuilder { runtime, matrix, k, options, resolved, features, plan } = builder;
+        let ProductBuilder { runtime, matrix, k, options, resolved, features, plan, ranks } = builder;
         let start = Instant::now();
         let is_auto =
             plan.is_none() && resolved.is_none() && !options.fixed && *runtime.devices() == Devices::Auto;
@@ -135,6 +139,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             proposed: Vec::new(),
             given: plan,
             bound,
+            ranks,
             learned: key.map(Learned::load),
             set_up_ratio: 1.0,
             plan_s: 0.0,
@@ -172,7 +177,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         rates: &Resolved,
         kind: Option<Processor>,
     ) -> Result<PlanRequest<'w>> {
-        let work = Spmm::new(view, self.k)?.with_features(Some(self.features)).into();
+        let own_columns = self.ranks.as_ref().map(|ranks| ranks.own_columns());
+        let work = Spmm::new(view, self.k)?.with_features(Some(self.features)).with_own_columns(own_columns);
+        let work = work.into();
         let uses = self.course.remaining();
         let mut request = self.options.request(rates, work, uses);
         keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);

@@ -37,6 +37,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             of.into_iter().for_each(|of| device.profile.link.clone_from(&of.profile.link));
         }
         self.plan_s += start.elapsed().as_secs_f64();
+        if self.ranks.is_some() && plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
+            return Err(Error::Usage("ranks cannot compute on simulated devices".into()));
+        }
         let product = match plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
             true => VectorProduct::simulated(&runtime, plan, &view)?,
             false => {
@@ -48,7 +51,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                     &self.settings(),
                 )?;
                 self.plan_s += prepared.plan_s();
-                VectorProduct::new(&runtime, prepared)?
+                VectorProduct::new(&runtime, prepared, self.ranks.clone())?
             }
         };
         self.prepare_s += start.elapsed().as_secs_f64();

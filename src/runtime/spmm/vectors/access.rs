@@ -65,7 +65,8 @@ impl<T: Kernels> Vectors<T> {
                     return Ok(RowsOf::Host(data));
                 }
                 let own = part.own.start as usize..part.own.end as usize;
-                let restored = lock(&self.host_copy).restored((self.rows(), self.k), own)?;
+                let shape = (self.layout.rows as usize, self.k);
+                let restored = lock(&self.host_copy).restored(shape, own)?;
                 let restored = restored.ok_or_else(|| rows_lost(part))?;
                 Ok(RowsOf::Host(moved.get_or_init(|| Mutex::new(restored))))
             }
@@ -79,7 +80,7 @@ impl<T: Kernels> Vectors<T> {
             && part.device().is_none()
             && device.moved.get().is_none()
         {
-            let zeros = MultiVector::zeros(self.rows(), self.k)?;
+            let zeros = MultiVector::zeros(self.layout.rows as usize, self.k)?;
             device.moved.get_or_init(|| Mutex::new(zeros));
         }
         Ok(())

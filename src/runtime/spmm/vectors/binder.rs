@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::exchange::OwnedChunk;
 use super::message_memory::MessageMemory;
+use super::rank_memory::{ArrivalMemory, DepartureMemory};
 use super::{RowsOf, Vectors, lock};
 use crate::device::{MemoryRange, Operation};
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ pub struct ProductRun<'r, 'a, T: Kernels> {
     pub prepared: &'r PreparedProduct<'a, T>,
     pub chunks: &'r [OwnedChunk],
     pub messages: &'r [MessageMemory],
+    pub departures: &'r [DepartureMemory],
+    pub arrivals: &'r [ArrivalMemory],
     pub x: &'r Vectors<T>,
     pub y: &'r Vectors<T>,
     pub scaling: Scaling,
@@ -42,7 +45,7 @@ impl<T: Kernels> ProductRun<'_, '_, T> {
             false => None,
         };
         let x = self.x.own_rows(owned.owner, first..part.held.end)?;
-        let y = self.y.own_rows(owned.owner, owned.rows.clone())?;
+        let y = self.y.own_rows(owned.owner, owned.stored.clone())?;
         let Scaling { alpha, beta } = self.scaling;
         self.prepared.chunk_launch(chunk, &VectorOperands { x, x_part, y, alpha, beta })
     }
@@ -79,7 +82,7 @@ impl<'r, T: Kernels> HostRows<'r, T> {
             let Some(data) = guard.as_deref_mut() else { continue };
             let (mut rest, mut begin) = (data.view_mut(), 0);
             for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.owner == owner) {
-                let (start, end) = (chunk.rows.start as usize, chunk.rows.end as usize);
+                let (start, end) = (chunk.stored.start as usize, chunk.stored.end as usize);
                 let (_, behind) = rest.split_at_row(start - begin);
                 let (rows, after) = behind.split_at_row(end - start);
                 of_chunks[index] = Some(Mutex::new(rows));
@@ -116,6 +119,33 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
             found.ok_or_else(|| Error::Internal(format!("the product has no message {number}")))
         };
         match (item, task.kind) {
+            (Item::ToRank { message, .. }, kind) => {
+                let memory = run.departures.get(message as usize).ok_or_else(no_message)?;
+                match kind {
+                    TaskKind::Stage => {
+                        let x = host.x(memory.from())?;
+                        Ok(Operation::Job(Box::new(move || {
+                            memory.pack(x.read().unwrap_or_else(PoisonError::into_inner).view())
+                        })))
+                    }
+                    TaskKind::Kernel => memory.gather(run.x),
+                    TaskKind::Download => memory.download(run.x),
+                    _ => Ok(memory.send()),
+                }
+            }
+            (Item::FromRank { message, to, .. }, kind) => {
+                let memory = run.arrivals.get(message as usize).ok_or_else(no_message)?;
+                match kind {
+                    TaskKind::Merge => {
+                        let x = host.x(to as usize)?;
+                        Ok(Operation::Job(Box::new(move || {
+                            memory.unpack(x.write().unwrap_or_else(PoisonError::into_inner).view_mut())
+                        })))
+                    }
+                    TaskKind::Upload => memory.upload(run.x, to as usize),
+                    _ => Ok(memory.receive()),
+                }
+            }
             (Item::Sent(number), TaskKind::Stage) => {
                 let (memory, (from, _)) = message(number)?;
                 let x = host.x(from)?;
@@ -155,6 +185,10 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
             }
         }
     }
+}
+
+fn no_message() -> Error {
+    Error::Internal("a product has no such message between ranks".into())
 }
 
 fn no_chunk() -> Error {

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::layout::Layout;
+use super::layout::{Layout, Source};
+use super::ranks::Departure;
 use crate::work::{ChunkRows, Work};
 
 /// One message: rows of one owner for another.
@@ -23,12 +24,14 @@ impl Message {
     }
 }
 
-/// A chunk: its owner and its rows of Y.
+/// A chunk: its owner and its rows.
 pub struct OwnedChunk {
     /// The owner, as an index of the layout's parts.
     pub owner: usize,
-    /// Its rows.
+    /// Its rows of the matrix.
     pub rows: Range<u64>,
+    /// Its rows of Y. They have other numbers where Y has room for rows of lower ranks.
+    pub stored: Range<u64>,
 }
 
 /// All messages of a product; made once.
@@ -37,6 +40,12 @@ pub struct Exchange {
     pub messages: Vec<Message>,
     /// For each chunk the messages that its columns refer to; none for interior rows.
     pub needs: Vec<Vec<usize>>,
+    /// For each chunk the messages from other ranks that its columns refer to.
+    pub needs_of_ranks: Vec<Vec<usize>>,
+    /// For each message from another rank the owners that it is for, ascending.
+    pub receivers: Vec<Vec<usize>>,
+    /// The messages to other ranks.
+    pub departures: Vec<Departure>,
 }
 
 impl Exchange {
@@ -45,7 +54,10 @@ impl Exchange {
         let owners = layout.parts.len();
         let mut messages: Vec<Message> = Vec::new();
         let mut needs = vec![Vec::new(); chunks.len()];
-        for to in (0..owners).filter(|_| owners > 1) {
+        let mut needs_of_ranks: Vec<Vec<usize>> = vec![Vec::new(); chunks.len()];
+        let arrivals = layout.ranks.as_ref().map_or(0, |ranks| ranks.arrivals.len());
+        let mut receivers: Vec<Vec<usize>> = vec![Vec::new(); arrivals];
+        for to in (0..owners).filter(|_| owners > 1 || arrivals > 0) {
             let mut lists: Vec<Vec<u32>> = vec![Vec::new(); owners];
             let mut senders: Vec<(usize, Vec<usize>)> = Vec::new();
             for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.owner == to) {
@@ -53,7 +65,17 @@ impl Exchange {
                     ChunkRows::Rows { begin: chunk.rows.start as usize, end: chunk.rows.end as usize };
                 let mut from = Vec::new();
                 for column in work.x_list(&[piece]) {
-                    let owner = layout.owner(u64::from(column));
+                    let owner = match layout.source(u64::from(column)) {
+                        Source::Part(owner) => owner,
+                        Source::Rank(arrival) => {
+                            if needs_of_ranks[index].last() != Some(&arrival) {
+                                needs_of_ranks[index].push(arrival);
+                            }
+                            let receivers = receivers.get_mut(arrival).into_iter();
+                            receivers.filter(|list| list.last() != Some(&to)).for_each(|list| list.push(to));
+                            continue;
+                        }
+                    };
                     if owner != to {
                         lists[owner].push(column);
                         if from.last() != Some(&owner) {
@@ -75,19 +97,27 @@ impl Exchange {
                 needs[chunk] = numbers.collect();
             }
         }
-        Self { messages, needs }
+        Self { messages, needs, needs_of_ranks, receivers, departures: Vec::new() }
     }
 
     /// Whether a copy from the sender's memory can write the rows of a message to their places in X. Operations on X name all rows that
-    /// the receiver has room for. The copy is therefore ordered with all of them only if it is the receiver's one message.
+    /// the receiver has room for. The copy is therefore ordered with all of them only if it is the receiver's one message, those of other
+    /// ranks included.
     pub fn is_copied_in_place(&self, message: usize) -> bool {
         self.messages.get(message).is_some_and(|message| {
             let of_receiver = self.messages.iter().filter(|other| other.to == message.to).count();
-            message.is_consecutive() && of_receiver == 1
+            let from_ranks = self.receivers.iter().any(|receivers| receivers.contains(&message.to));
+            message.is_consecutive() && of_receiver == 1 && !from_ranks
         })
     }
 
-    /// Number of rows that cross between owners with every product.
+    /// Whether the columns of a chunk refer to rows of its owner only.
+    pub fn is_interior(&self, chunk: usize) -> bool {
+        let is_empty = |needs: &[Vec<usize>]| needs.get(chunk).is_none_or(Vec::is_empty);
+        is_empty(&self.needs) && is_empty(&self.needs_of_ranks)
+    }
+
+    /// Number of rows that cross between owners of this rank with every product.
     pub fn rows(&self) -> usize {
         self.messages.iter().map(|message| message.rows.len()).sum()
     }

@@ -2,7 +2,10 @@
 //!
 //! A message is packed by its sender (a gather kernel and a download, or a job of the host) and stored by its receiver (an upload and
 //! a scatter kernel, or a job). Between two devices that can copy directly, a peer copy takes the place of the download and the upload,
-//! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
+//! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver.
+//!
+//! Rows for another rank are packed in the same way and sent by a task of the network. A task of the network receives the rows of
+//! another rank; they are then copied to their places in the memory of each owner that needs some of them. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
 
 use super::exchange::{Exchange, Message, OwnedChunk};
 use super::layout::{Layout, Part};
@@ -33,6 +36,8 @@ pub struct GraphSource<'a> {
     pub peer_copies: &'a [bool],
     /// Bytes of a row of X or Y on a device.
     pub row_bytes: u64,
+    /// Bytes of a row of X in a message to another rank.
+    pub packed_row_bytes: u64,
     /// For each owner whether it is a device.
     pub on_devices: Vec<bool>,
 }
@@ -41,6 +46,10 @@ pub struct GraphSource<'a> {
 const EXCHANGE_TURN: u32 = 0;
 const INTERIOR_TURN: u32 = 1;
 const BOUNDARY_TURN: u32 = 2;
+
+/// Assumed latency and bandwidth of the network, for the order of tasks.
+const NETWORK_LATENCY_S: f64 = 5e-6;
+const NETWORK_GB_PER_S: f64 = 10.0;
 
 /// The tasks that use the host's memory of one owner.
 #[derive(Default, Clone)]
@@ -65,6 +74,8 @@ struct Builder<'a> {
     own_x: Vec<BufferId>,
     /// For each message the received rows, and the task that stores them.
     received: Vec<(BufferId, Option<TaskId>)>,
+    /// For each message from another rank and each of its receivers: the stored rows, and the task that stores them.
+    arrived: Vec<Vec<(Access, TaskId)>>,
     host: Vec<HostTasks>,
 }
 
@@ -81,17 +92,22 @@ impl GraphSource<'_> {
         });
         let received = received.collect();
         let host = vec![HostTasks::default(); self.x.parts.len()];
-        let mut builder = Builder { source: self, graph, items: Vec::new(), own_x, received, host };
-        let is_interior = |chunk: usize| self.exchange.needs.get(chunk).is_none_or(Vec::is_empty);
+        let (items, arrived) = (Vec::new(), Vec::new());
+        let mut builder = Builder { source: self, graph, items, own_x, received, arrived, host };
+        let is_interior = |chunk: usize| self.exchange.is_interior(chunk);
         let computed = |chunk: &usize| wanted.chunks.get(*chunk) == Some(&true);
         let all = || (0..self.chunks.len()).filter(computed);
         let sent: Vec<Sent> = match wanted.exchange {
             true => (0..self.exchange.messages.len()).map(|message| builder.send(message)).collect(),
             false => Vec::new(),
         };
+        let messages_of_ranks = |list: usize| 0..if wanted.exchange { list } else { 0 };
+        messages_of_ranks(self.exchange.departures.len()).for_each(|message| builder.send_to_rank(message));
         // Before the rows are received, since jobs of the host that store rows wait for those that read the same memory.
         all().filter(|&chunk| is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
         sent.into_iter().enumerate().for_each(|(message, sent)| builder.receive(message, sent));
+        messages_of_ranks(self.exchange.receivers.len())
+            .for_each(|message| builder.receive_from_rank(message));
         all().filter(|&chunk| !is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
         let (graph, items) = (builder.graph.freeze(), builder.items);
         let x = self.plan.devices.iter().map(|device| device.x).collect::<Vec<XPlan>>();
@@ -104,6 +120,17 @@ impl GraphSource<'_> {
             Some(true) => DeviceId(self.x.parts[owner].index as u32),
             _ => DeviceId::HOST,
         }
+    }
+
+    /// The network: it follows the devices of the plan.
+    fn network(&self) -> DeviceId {
+        DeviceId(self.plan.devices.len() as u32)
+    }
+
+    /// A message of `bytes` bytes between ranks.
+    fn message_demand(&self, bytes: u64) -> Demand {
+        let alone_s = NETWORK_LATENCY_S + bytes as f64 * 1e-9 / NETWORK_GB_PER_S;
+        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes }
     }
 
     /// A copy of `bytes` bytes over the link of a device.
@@ -200,6 +227,87 @@ impl Builder<'_> {
         Sent { task: download, packed: pinned }
     }
 
+    /// Packs the rows of a message to another rank in host memory and sends them.
+    fn send_to_rank(&mut self, index: usize) {
+        let source = self.source;
+        let departure = &source.exchange.departures[index];
+        let (owner, rows) = (departure.from, departure.rows.len() as u64);
+        let (device_bytes, bytes) = (rows * source.row_bytes, rows * source.packed_row_bytes);
+        let (device, strand) = (source.device(owner), self.graph.strand(None));
+        let item = self.item(Item::ToRank { rank: departure.rank as u32, message: index as u32 });
+        let (own, packed) = (self.own_rows(owner), self.scratch(bytes));
+        let moved = source.move_demand(owner, device_bytes);
+        let last = if device == DeviceId::HOST {
+            let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
+            let pack = self.graph.task(pack, &[], &[own], &[packed]);
+            self.host[owner].readers.push(pack);
+            pack
+        } else {
+            let gathered = self.scratch(device_bytes);
+            let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
+            let gather = self.graph.task(gather, &[], &[own], &[gathered]);
+            let copied = source.copy_demand(owner, TaskKind::Download, bytes);
+            let download = exchange_task(TaskKind::Download, device, strand, item, copied);
+            self.graph.task(download, &[gather], &[gathered], &[packed])
+        };
+        let (network, strand) = (source.network(), self.graph.strand(None));
+        let send = exchange_task(TaskKind::Send, network, strand, item, source.message_demand(bytes));
+        self.graph.task(send, &[last], &[packed], &[]);
+    }
+
+    /// Receives a message from another rank and stores its rows on every owner that needs some of them.
+    fn receive_from_rank(&mut self, index: usize) {
+        let source = self.source;
+        let Some(arrival) = source.x.ranks.as_ref().and_then(|ranks| ranks.arrivals.get(index)) else {
+            return;
+        };
+        let rows = arrival.rows.end - arrival.rows.start;
+        let (device_bytes, bytes) = (rows * source.row_bytes, rows * source.packed_row_bytes);
+        let from_rank =
+            |to: usize| Item::FromRank { rank: arrival.rank as u32, message: index as u32, to: to as u32 };
+        let (network, strand) = (source.network(), self.graph.strand(None));
+        let (item, packed) = (self.item(from_rank(0)), self.scratch(bytes));
+        let receive = exchange_task(TaskKind::Receive, network, strand, item, source.message_demand(bytes));
+        let receive = self.graph.task(receive, &[], &[], &[packed]);
+        let mut arrived = Vec::new();
+        for &owner in &source.exchange.receivers[index] {
+            let (device, strand) = (source.device(owner), self.graph.strand(None));
+            let (item, stored) = (self.item(from_rank(owner)), self.scratch(device_bytes));
+            let task = if device == DeviceId::HOST {
+                let moved = source.move_demand(owner, device_bytes);
+                let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
+                let HostTasks { readers, stored: before } = &self.host[owner];
+                let waits: Vec<TaskId> =
+                    [receive].into_iter().chain(readers.iter().copied()).chain(*before).collect();
+                let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
+                self.host[owner].stored = Some(unpack);
+                unpack
+            } else {
+                let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
+                let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
+                self.graph.task(upload, &[receive], &[packed], &[stored])
+            };
+            arrived.push((stored, task));
+        }
+        self.arrived.push(arrived);
+    }
+
+    /// The stored rows of other ranks that a chunk waits for. The kernels of a device name all rows that it has room for, so they wait
+    /// for all messages to this device.
+    fn arrived_for(&self, chunk: usize) -> Vec<(Access, TaskId)> {
+        let (source, mut all) = (self.source, Vec::new());
+        let owner = source.chunks[chunk].owner;
+        let on_device = source.device(owner) != DeviceId::HOST && !source.exchange.is_interior(chunk);
+        let needs = source.exchange.needs_of_ranks.get(chunk).map_or(&[][..], Vec::as_slice);
+        for (arrival, arrived) in self.arrived.iter().enumerate() {
+            let receivers = source.exchange.receivers[arrival].iter();
+            let of_owner = receivers.zip(arrived).filter(|(receiver, _)| **receiver == owner);
+            let is_needed = on_device || needs.contains(&arrival);
+            all.extend(of_owner.filter(|_| is_needed).map(|(_, arrived)| *arrived));
+        }
+        all
+    }
+
     /// Stores the rows of a message, which `sent` has packed, on the receiver.
     fn receive(&mut self, message: usize, Sent { task: sent, packed }: Sent) {
         let (source, bytes) = (self.source, self.message_bytes(message));
@@ -248,6 +356,10 @@ impl Builder<'_> {
         let y = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
         let mut waits: Vec<TaskId> = needs.iter().filter_map(|&message| self.received[message].1).collect();
         let mut reads = vec![self.own_rows(owned.owner)];
+        let of_ranks = self.arrived_for(index);
+        waits.extend(of_ranks.iter().map(|(_, task)| *task));
+        reads.extend(of_ranks.iter().map(|(stored, _)| *stored));
+        let is_interior = source.exchange.is_interior(index);
         reads.extend(needs.iter().map(|&message| Access {
             buffer: self.received[message].0,
             begin: 0,
@@ -255,15 +367,15 @@ impl Builder<'_> {
         }));
         reads.extend(reads_y.then_some(y));
         let on_host = device == DeviceId::HOST;
-        if on_host && !needs.is_empty() {
+        if on_host && !is_interior {
             waits.extend(self.host[owned.owner].stored);
         }
         let kind = if on_host { TaskKind::CpuCompute } else { TaskKind::Kernel };
-        let turn = if needs.is_empty() { INTERIOR_TURN } else { BOUNDARY_TURN };
+        let turn = if is_interior { INTERIOR_TURN } else { BOUNDARY_TURN };
         let demand = source.compute_demand(planned, device);
         let task = Task { turn, ..exchange_task(kind, device, strand, item, demand) };
         let task = self.graph.task(task, &waits, &reads, &[y]);
-        if on_host && needs.is_empty() {
+        if on_host && is_interior {
             self.host[owned.owner].readers.push(task);
         }
     }

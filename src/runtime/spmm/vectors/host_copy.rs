@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::view_rows_mut;
+use super::{Layout, view_rows_mut};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
@@ -31,9 +31,10 @@ impl<T: Kernels> HostCopy<T> {
         Ok(Some(restored))
     }
 
-    /// Stores new values of the rows from `first` on, in the rayon pool of the caller.
-    pub fn store(&mut self, shape: (usize, usize), first: usize, x: MultiVectorView<'_, T>) -> Result<()> {
-        let is_whole = x.rows() == shape.0;
+    /// Stores new values of the rows from `first` on, in the rayon pool of the caller. Rows have the numbers of `layout`.
+    pub fn store(&mut self, layout: &Layout, first: usize, x: MultiVectorView<'_, T>) -> Result<()> {
+        let (own, shape) = (layout.own(), (layout.rows as usize, x.k()));
+        let is_whole = x.rows() as u64 == own.end - own.start;
         let mut copy = match std::mem::replace(self, Self::Nothing) {
             Self::Rows(copy) => copy,
             Self::Value(value) => {

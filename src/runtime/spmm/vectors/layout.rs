@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ranks::RankRows;
 use super::simulated::SimulatedMachine;
 use crate::graph::DeviceId;
 use crate::runtime::shared_device::SharedDevice;
@@ -58,16 +59,42 @@ impl Part {
 /// The owners of all rows, in the order of rows.
 #[derive(Clone)]
 pub struct Layout {
-    /// Number of rows.
+    /// Number of rows, copies of the rows of other ranks included.
     pub rows: u64,
-    /// The owners; together they own every row once.
+    /// The owners; together they own every row of this rank once.
     pub parts: Vec<Part>,
+    /// The place of the rows among those of all ranks; `None` in a job of one process.
+    pub ranks: Option<Arc<RankRows>>,
     /// The simulated devices, if the owners are simulated.
     pub machine: Option<Arc<SimulatedMachine>>,
 }
 
+/// Where a row of X comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// An owner of this rank, as an index of `parts`.
+    Part(usize),
+    /// A message from another rank, as an index of its arrivals.
+    Rank(usize),
+}
+
 impl Layout {
-    /// The owner of a row, as an index of `parts`.
+    /// The rows that this rank owns.
+    pub fn own(&self) -> Range<u64> {
+        self.ranks.as_ref().map_or(0..self.rows, |ranks| ranks.own.clone())
+    }
+
+    /// Where a row comes from.
+    pub fn source(&self, row: u64) -> Source {
+        match &self.ranks {
+            Some(ranks) if !ranks.own.contains(&row) => {
+                Source::Rank(ranks.arrivals.partition_point(|arrival| arrival.rows.end <= row))
+            }
+            _ => Source::Part(self.owner(row)),
+        }
+    }
+
+    /// The owner of a row of this rank, as an index of `parts`.
     pub fn owner(&self, row: u64) -> usize {
         self.parts.partition_point(|part| part.own.end <= row).min(self.parts.len().saturating_sub(1))
     }
@@ -92,6 +119,7 @@ impl Layout {
             let own = owned_rows_of_x(part.own.clone(), self.rows, rows);
             Part { held: own.clone(), own, ..part.clone() }
         };
-        Self { rows, parts: self.parts.iter().map(part).collect(), machine: self.machine.clone() }
+        let (parts, machine) = (self.parts.iter().map(part).collect(), self.machine.clone());
+        Self { rows, parts, ranks: None, machine }
     }
 }

@@ -41,10 +41,10 @@ enum Route {
 }
 
 /// The memory of a message on a device.
-struct Side {
-    /// The rows: numbers of the sender's own rows, or of the rows in the receiver's memory.
-    list: MemoryRange,
-    packed: DeviceRows,
+pub(super) struct Side {
+    /// The rows: numbers of the sender's own rows, or of the receiver's rows from the first row of the message on.
+    pub list: MemoryRange,
+    pub packed: DeviceRows,
     _memory: Allocations,
 }
 
@@ -68,7 +68,7 @@ impl MessageMemory {
             };
         let receiver = match matches!(route, Route::Peer(_)) && exchange.is_copied_in_place(index) {
             true => None,
-            false => side::<T>(ends[1], ends[1].held.start, &rows, pitch)?,
+            false => side::<T>(ends[1], rows.first().copied().unwrap_or(0).into(), &rows, pitch)?,
         };
         Ok(Self { from, to, rows, route, sender, receiver })
     }
@@ -128,8 +128,12 @@ impl MessageMemory {
     /// The launch that stores the rows of `x` where the receiver's columns refer to them.
     pub fn scatter<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
         let side = self.receiver.as_ref().ok_or_else(no_side)?;
-        let all = x.padded_rows(self.to, x.layout.parts[self.to].held.clone())?;
-        Ok(Operation::VectorLaunch(VectorLaunch::scatter_rows(side.list, side.packed, all)?))
+        let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else {
+            return Err(no_side());
+        };
+        // Only the rows of the sender: a copy may write rows of another rank meanwhile.
+        let of_sender = x.padded_rows(self.to, first.into()..u64::from(last) + 1)?;
+        Ok(Operation::VectorLaunch(VectorLaunch::scatter_rows(side.list, side.packed, of_sender)?))
     }
 
     /// Packs rows of the host, in the rayon pool of the caller.
@@ -160,7 +164,7 @@ fn peer([from, to]: [&Part; 2], sender: Option<&Side>) -> Option<PeerMemory> {
 }
 
 /// The memory of a message on one owner, whose rows are numbered from `first`; `None` for the host.
-fn side<T: Kernels>(part: &Part, first: u64, rows: &[u32], pitch: u64) -> Result<Option<Side>> {
+pub(super) fn side<T: Kernels>(part: &Part, first: u64, rows: &[u32], pitch: u64) -> Result<Option<Side>> {
     let Some(device) = part.device() else { return Ok(None) };
     let local: Vec<u32> = rows.iter().map(|&row| row - first as u32).collect();
     let (list_bytes, bytes) = (4 * local.len() as u64, local.len() as u64 * pitch * size_of::<T>() as u64);
@@ -183,6 +187,6 @@ fn side<T: Kernels>(part: &Part, first: u64, rows: &[u32], pitch: u64) -> Result
     Ok(Some(Side { list, packed, _memory: memory }))
 }
 
-fn no_side() -> Error {
+pub(super) fn no_side() -> Error {
     Error::Internal("a message of rows has no memory on a device".into())
 }

@@ -17,6 +17,8 @@ mod layout;
 mod message_memory;
 mod owners;
 mod product;
+mod rank_memory;
+mod ranks;
 mod simulated;
 mod sums;
 
@@ -27,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
+pub(in crate::runtime) use ranks::{RankLists, Span};
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 
 use super::operand::{Input, Output, host_input, host_output};
@@ -135,9 +138,25 @@ impl<T: Kernels> Vectors<T> {
         self.pitch * size_of::<T>() as u64
     }
 
-    /// Number of rows.
+    /// Number of rows. Of a multivector that spans ranks, those of this rank.
     pub fn rows(&self) -> usize {
-        self.layout.rows as usize
+        let own = self.layout.own();
+        (own.end - own.start) as usize
+    }
+
+    /// The number of the first row in the multivector of all ranks; 0 in a job of one process.
+    pub fn first_row(&self) -> u64 {
+        self.layout.ranks.as_ref().map_or(0, |ranks| ranks.span.first)
+    }
+
+    /// Number of rows of all ranks.
+    pub fn total_rows(&self) -> u64 {
+        self.layout.ranks.as_ref().map_or(self.layout.rows, |ranks| ranks.span.total)
+    }
+
+    /// The number of own row `row` among all rows that owners have room for.
+    fn place(&self, row: usize) -> usize {
+        self.layout.own().start as usize + row
     }
 
     /// Number of columns.
@@ -171,7 +190,7 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// Copies all rows from host memory.
+    /// Copies all rows of this rank from host memory.
     pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
         let x = host_input(x, self.rows(), self.k)?;
         self.check_whole(x.rows())?;
@@ -183,15 +202,14 @@ impl<T: Kernels> Vectors<T> {
         self.check_rows(first, x.rows(), x.k())?;
         self.exchanged.store(false, Ordering::Relaxed);
         if let Some(machine) = self.machine() {
-            let rows = first as u64..(first + x.rows()) as u64;
+            let rows = self.place(first) as u64..self.place(first + x.rows()) as u64;
             return machine.copy_in(&self.layout, rows, self.row_bytes());
         }
         {
             // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
-            let shape = (self.rows(), self.k);
             let copy = &mut *lock(&self.host_copy);
             match self.keeps_copy {
-                true => self.pool.install(|| copy.store(shape, first, *x))?,
+                true => self.pool.install(|| copy.store(&self.layout, self.place(first), *x))?,
                 false => *copy = HostCopy::Nothing,
             }
         }
@@ -199,6 +217,7 @@ impl<T: Kernels> Vectors<T> {
     }
 
     fn copy_rows_in(&self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
+        let first = self.place(first);
         for (index, part) in self.layout.parts.iter().enumerate() {
             let rows = common(&part.own, first, x.rows());
             if rows.is_empty() {
@@ -220,7 +239,7 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// Copies all rows to host memory.
+    /// Copies all rows of this rank to host memory.
     pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
         let (rows, k) = (self.rows(), self.k);
         let y = host_output(y, rows, k)?;
@@ -236,16 +255,16 @@ impl<T: Kernels> Vectors<T> {
         }
         self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
         if self.keeps_copy && y.rows() == self.rows() {
-            let shape = (self.rows(), self.k);
             let copy = &mut *lock(&self.host_copy);
             let (rows, leading_dimension) = (y.rows(), y.leading_dimension());
             let values = MultiVectorView::try_new(y.data_mut(), rows, self.k, leading_dimension)?;
-            self.pool.install(|| copy.store(shape, first, values))?;
+            self.pool.install(|| copy.store(&self.layout, self.place(first), values))?;
         }
         Ok(())
     }
 
     fn copy_rows_out(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
+        let first = self.place(first);
         for (index, part) in self.layout.parts.iter().enumerate() {
             let rows = common(&part.own, first, y.rows());
             if rows.is_empty() {

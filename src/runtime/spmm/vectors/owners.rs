@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::exchange::{Exchange, OwnedChunk};
 use super::layout::{Layout, Part};
+use super::ranks::{Departure, RankLists, RankRows, arrivals, departures};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};
 use crate::runtime::shared_device::SharedDevice;
@@ -18,14 +19,22 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// The owners of Y are those of `y`; `exchange` makes the lists of rows.
+    /// The owners of Y are those of `y`; `exchange` makes the lists of rows. All ranks of `ranks` call this.
     pub fn new(
         plan: &Plan,
         mut y: Layout,
+        ranks: Option<&RankLists>,
         exchange: impl FnOnce(&Layout, &[OwnedChunk]) -> Result<Exchange>,
     ) -> Result<Self> {
-        let is_square = plan.matrix.rows == plan.matrix.cols;
-        let mut x = if is_square { y.clone() } else { y.scaled_to(plan.matrix.cols) };
+        let is_square = ranks.map_or(plan.matrix.rows == plan.matrix.cols, |ranks| ranks.is_square);
+        let x_rows = ranks.map_or(plan.matrix.cols, |ranks| ranks.x.rows);
+        let mut x = if is_square { y.clone() } else { y.scaled_to(x_rows) };
+        let mut sent = Vec::new();
+        if let Some(lists) = ranks {
+            sent = add_ranks(&mut x, &mut y, lists)?;
+        }
+        // The rows of Y that the first row of the matrix computes.
+        let first_row = if is_square { x.own().start } else { 0 };
         let on_devices = x.on_devices();
         for (part, on_device) in x.parts.iter_mut().zip(on_devices) {
             let columns = match plan.devices.get(part.index).map(|device| device.x) {
@@ -47,21 +56,39 @@ impl Owners {
             true => y = x.clone(),
             false => y.parts.iter_mut().for_each(|part| part.held = part.own.clone()),
         }
-        let chunks = owned_chunks(plan, &y)?;
-        let exchange = exchange(&x, &chunks)?;
+        let chunks = owned_chunks(plan, &y, first_row)?;
+        let exchange = Exchange { departures: sent, ..exchange(&x, &chunks)? };
         let x = Arc::new(x);
         let y = if is_square { x.clone() } else { Arc::new(y) };
         Ok(Self { x, y, chunks, exchange })
     }
 }
 
-/// The owners of the chunks.
-fn owned_chunks(plan: &Plan, y: &Layout) -> Result<Vec<OwnedChunk>> {
+/// Numbers the rows of X as the columns of the matrix are numbered, with the rows of other ranks among them. Returns the messages to
+/// other ranks.
+fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists) -> Result<Vec<Departure>> {
+    let own = lists.own_columns();
+    for part in &mut x.parts {
+        part.own = part.own.start + own.start..part.own.end + own.start;
+    }
+    x.rows = lists.columns();
+    let sent = departures(x, lists);
+    let arrivals = arrivals(lists, &sent)?;
+    let communicator = || lists.communicator.clone();
+    x.ranks = Some(Arc::new(RankRows { communicator: communicator(), own, span: lists.x, arrivals }));
+    let (own, span) = (0..lists.y.rows, lists.y);
+    y.ranks = Some(Arc::new(RankRows { communicator: communicator(), own, span, arrivals: Vec::new() }));
+    Ok(sent)
+}
+
+/// The owners of the chunks. The first row of the matrix computes row `first_row` of Y.
+fn owned_chunks(plan: &Plan, y: &Layout, first_row: u64) -> Result<Vec<OwnedChunk>> {
     let owned = |chunk: &crate::plan::Chunk| {
         let owner = y.parts.iter().position(|part| part.index == chunk.home as usize);
         match (owner, chunk.rows) {
             (Some(owner), ChunkRows::Rows { begin, end }) => {
-                Ok(OwnedChunk { owner, rows: begin as u64..end as u64 })
+                let rows = begin as u64..end as u64;
+                Ok(OwnedChunk { owner, stored: rows.start + first_row..rows.end + first_row, rows })
             }
             _ => Err(Error::Internal("a chunk of a plan for vectors has no owner".into())),
         }
@@ -99,5 +126,5 @@ pub fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>
             }
         }
     }
-    Ok(Layout { rows: plan.matrix.rows, parts, machine: None })
+    Ok(Layout { rows: plan.matrix.rows, parts, ranks: None, machine: None })
 }

@@ -3,8 +3,8 @@
 //! With one owner of all rows, the kernels are queued and nothing is waited for. With several owners, the exchange and the chunks are
 //! tasks of a graph, which is built once and run to its end with every product.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
@@ -13,9 +13,11 @@ use super::graph::{GraphSource, Wanted};
 use super::layout::Layout;
 use super::message_memory::MessageMemory;
 use super::owners::{Owners, layout};
+use super::rank_memory::{ArrivalMemory, DepartureMemory};
+use super::ranks::RankLists;
 use super::simulated::SimulatedMachine;
 use super::{Vectors, view_rows_mut};
-use crate::device::{Description, FaultKind};
+use crate::device::{Description, FaultKind, Network};
 use crate::error::{Error, Result};
 use crate::exec::{Outcome, TaskFault};
 use crate::graph::DeviceId;
@@ -46,6 +48,11 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     messages: Vec<MessageMemory>,
     /// For each message whether the receiver copies from the sender's memory.
     peer_copies: Vec<bool>,
+    /// The other ranks of the job.
+    ranks: Option<Arc<RankLists>>,
+    /// The memory of each message to another rank, and from another rank.
+    departures: Vec<DepartureMemory>,
+    arrivals: Vec<ArrivalMemory>,
     /// For each owner whether it is a device, as the messages and the graphs assume.
     on_devices: Vec<bool>,
     /// The graphs of whole products.
@@ -81,16 +88,20 @@ impl<T: Kernels> Backing<'_, T> {
 }
 
 impl<'a, T: Kernels> VectorProduct<'a, T> {
-    /// The product of a prepared resident plan without split rows.
-    pub fn new(runtime: &Runtime, prepared: PreparedProduct<'a, T>) -> Result<Self> {
+    /// The product of a prepared resident plan without split rows. All ranks of `ranks` call this.
+    pub fn new(
+        runtime: &Runtime,
+        prepared: PreparedProduct<'a, T>,
+        ranks: Option<Arc<RankLists>>,
+    ) -> Result<Self> {
         let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
         let build = |x: &Layout, chunks: &[OwnedChunk]| {
             let view = prepared.matrix();
             let work = Work::spmm(&view, prepared.plan().k as usize)?;
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
-        let owners = Owners::new(prepared.plan(), y, build)?;
-        Self::with_owners(runtime, Backing::Real(Box::new(prepared)), owners)
+        let owners = Owners::new(prepared.plan(), y, ranks.as_deref(), build)?;
+        Self::with_owners(runtime, Backing::Real(Box::new(prepared)), owners, ranks)
     }
 
     /// The product of a plan for simulated devices.
@@ -101,11 +112,16 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let work = Work::spmm(matrix, plan.k as usize)?;
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
-        let owners = Owners::new(&plan, y, build)?;
-        Self::with_owners(runtime, Backing::Simulated(Box::new(plan), machine), owners)
+        let owners = Owners::new(&plan, y, None, build)?;
+        Self::with_owners(runtime, Backing::Simulated(Box::new(plan), machine), owners, None)
     }
 
-    fn with_owners(runtime: &Runtime, backing: Backing<'a, T>, owners: Owners) -> Result<Self> {
+    fn with_owners(
+        runtime: &Runtime,
+        backing: Backing<'a, T>,
+        owners: Owners,
+        ranks: Option<Arc<RankLists>>,
+    ) -> Result<Self> {
         let k = backing.plan().k as usize;
         let value = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value) / value;
@@ -121,6 +137,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             exchange,
             messages: Vec::new(),
             peer_copies: Vec::new(),
+            ranks,
+            departures: Vec::new(),
+            arrivals: Vec::new(),
             on_devices: Vec::new(),
             graphs: Vec::new(),
             traced: None,
@@ -140,11 +159,32 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         self.x.machine.as_ref().map(|machine| machine.now_ns())
     }
 
+    /// The descriptions of all devices, the host first and the network last.
+    pub fn descriptions(&self) -> Vec<Description> {
+        let network = self.ranks.as_ref().map(|_| Network::description());
+        self.backing.descriptions().into_iter().chain(network).collect()
+    }
+
     fn prepared(&self) -> Result<&PreparedProduct<'a, T>> {
         match &self.backing {
             Backing::Real(prepared) => Ok(prepared),
             Backing::Simulated(..) => Err(Error::Internal("a simulated product computes nothing".into())),
         }
+    }
+
+    /// Rows that this rank receives from other ranks with every product.
+    pub fn rows_from_ranks(&self) -> u64 {
+        self.ranks.as_ref().map_or(0, |ranks| ranks.ghosts.iter().sum())
+    }
+
+    /// Whether this rank sends or receives rows.
+    fn has_rank_messages(&self) -> bool {
+        !self.exchange.departures.is_empty() || !self.exchange.receivers.is_empty()
+    }
+
+    fn network(&self) -> Option<MutexGuard<'_, Network>> {
+        let ranks = self.ranks.as_ref()?;
+        Some(ranks.network.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Rows that cross between owners with every product.
@@ -174,6 +214,15 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let memory = |index| MessageMemory::new::<T>(&self.x, &self.exchange, index, self.pitch);
             self.messages = (0..self.exchange.messages.len()).map(memory).collect::<Result<_>>()?;
         }
+        if let Some(ranks) = &self.x.ranks {
+            let (k, pitch) = (self.k, self.pitch);
+            let departures = self.exchange.departures.iter();
+            let memory = |departure| DepartureMemory::new::<T>(&self.x, departure, k, pitch);
+            self.departures = departures.map(memory).collect::<Result<_>>()?;
+            let arrivals = ranks.arrivals.iter().zip(&self.exchange.receivers);
+            let memory = |(arrival, to): (_, &Vec<usize>)| ArrivalMemory::new::<T>(&self.x, arrival, to, k);
+            self.arrivals = arrivals.map(memory).collect::<Result<_>>()?;
+        }
         self.peer_copies = match self.x.machine {
             None => self.messages.iter().map(MessageMemory::is_peer_copy).collect(),
             // Simulated devices can all copy from one another.
@@ -184,7 +233,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             }
         };
         self.on_devices = on_devices;
-        if self.x.parts.len() > 1 || self.x.machine.is_some() {
+        if self.x.parts.len() > 1 || self.x.machine.is_some() || self.has_rank_messages() {
             for (exchange, reads_y) in [(true, false), (true, true), (false, false), (false, true)] {
                 let wanted = Wanted { exchange, reads_y, chunks: vec![true; self.chunks.len()] };
                 let planned = self.planned(&wanted)?;
@@ -206,6 +255,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             exchange: &self.exchange,
             peer_copies: &self.peer_copies,
             row_bytes: self.pitch * size_of::<T>() as u64,
+            packed_row_bytes: (self.k * size_of::<T>()) as u64,
             on_devices: self.on_devices.clone(),
         };
         Ok(Arc::new(Planned::new(source.graph(wanted))?))
@@ -228,7 +278,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             _ if self.x.machine.is_some() => {
                 self.simulate(scaling, x).map(|report| (Some(report), Vec::new()))
             }
-            0 | 1 => self.apply_alone(scaling, x, y).map(|fault| (None, fault.into_iter().collect())),
+            0 | 1 if !self.has_rank_messages() => {
+                self.apply_alone(scaling, x, y).map(|fault| (None, fault.into_iter().collect()))
+            }
             _ => self.apply_together(scaling, x, y).map(|report| {
                 let faults = report.faults.clone();
                 (Some(report), faults)
@@ -264,7 +316,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     fn apply_alone(&self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<Option<FaultReport>> {
         let mut lost = None;
         let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
-        let run = ProductRun { prepared, chunks, messages, x, y, scaling };
+        let (departures, arrivals) = (&self.departures[..], &self.arrivals[..]);
+        let run = ProductRun { prepared, chunks, messages, departures, arrivals, x, y, scaling };
         if let Some(part) = self.y.parts.first()
             && let Some(device) = part.device()
         {
@@ -290,7 +343,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
         for (index, chunk) in self.chunks.iter().enumerate() {
             let (x, mut y) = (x.host_part(chunk.owner)?, y.host_part(chunk.owner)?);
-            let rows = view_rows_mut(&mut y, chunk.rows.start as usize..chunk.rows.end as usize);
+            let rows = view_rows_mut(&mut y, chunk.stored.start as usize..chunk.stored.end as usize);
             prepared.run_on_host(index, scaling, x.view(), rows)?;
         }
         Ok(lost)
@@ -304,13 +357,21 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let mut chunks = vec![true; self.chunks.len()];
         loop {
             self.update_owners()?;
-            let exchange = !x.exchanged.load(Ordering::Relaxed);
+            // Ranks do not know of each other whether X has changed.
+            let exchange = self.has_rank_messages() || !x.exchanged.load(Ordering::Relaxed);
             let wanted = Wanted { exchange, reads_y: Self::reads_y(scaling), chunks: chunks.clone() };
             let planned = self.planned(&wanted)?;
-            let outcome = self.run_round(&planned, scaling, x, y)?;
+            let outcome = self.run_round(&planned, scaling, x, y);
+            if outcome.is_err() {
+                self.network().into_iter().for_each(|mut network| drop(network.abandon()));
+            }
+            let outcome = outcome?;
             let round = Round { planned, outcome };
             self.record(&round);
             let complete = round.outcome.is_complete();
+            if !complete && self.has_rank_messages() {
+                return Err(self.failure_between_ranks(&round));
+            }
             if !complete {
                 faults.extend(self.move_lost_rows(&round, x, y, &mut chunks)?);
             }
@@ -333,11 +394,36 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
         let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
         let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
-        let run = ProductRun { prepared, chunks, messages, x, y, scaling };
+        let (departures, arrivals) = (&self.departures[..], &self.arrivals[..]);
+        let run = ProductRun { prepared, chunks, messages, departures, arrivals, x, y, scaling };
         let ends: Vec<_> = self.exchange.messages.iter().map(|message| (message.from, message.to)).collect();
-        let interior: Vec<bool> = self.exchange.needs.iter().map(Vec::is_empty).collect();
+        let interior: Vec<bool> =
+            (0..self.chunks.len()).map(|chunk| self.exchange.is_interior(chunk)).collect();
         let mut binder = VectorBinder { run: &run, host: &host, ends: &ends, interior: &interior, planned };
-        prepared.run_tasks(planned, &mut binder)
+        prepared.run_tasks(planned, &mut binder, self.network().as_deref_mut())
+    }
+
+    /// The error of a product that was not completed: of another rank, or of a device of this rank. Other ranks wait for the rows of a
+    /// lost device, so the product is not repeated without it.
+    fn failure_between_ranks(&self, round: &Round) -> Error {
+        let network = self.plan().devices.len();
+        let (error, waits_for) = self.network().map_or((None, Vec::new()), |mut network| network.abandon());
+        let faults = &round.outcome.faults;
+        let of_device = faults.iter().find(|fault| fault.device.index() != network);
+        match (error, of_device, faults.first(), &self.ranks) {
+            (_, Some(fault), ..) => {
+                let device = self.plan().devices.get(fault.device.index());
+                let device = device.map_or_else(|| "?".into(), |device| device.name.clone());
+                let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
+                Error::Device { device, reason }
+            }
+            (Some(error), ..) => error,
+            (None, None, Some(fault), Some(ranks)) => {
+                let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
+                ranks.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
+            }
+            _ => Error::Internal("a product between ranks was cancelled".into()),
+        }
     }
 
     /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
@@ -433,10 +519,10 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         if !self.runtime.is_recording() {
             return;
         }
-        let backing = &self.backing;
-        let (plan, descriptions) = self
-            .traced
-            .get_or_insert_with(|| (Arc::new(backing.plan().clone()), backing.descriptions().into()));
+        if self.traced.is_none() {
+            self.traced = Some((Arc::new(self.plan().clone()), self.descriptions().into()));
+        }
+        let Some((plan, descriptions)) = &self.traced else { return };
         self.runtime.record_round(plan, descriptions, round);
     }
 }

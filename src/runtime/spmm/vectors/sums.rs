@@ -1,13 +1,16 @@
 //! Sums over the rows of multivectors on several owners, in the canonical order.
+//!
+//! Ranks tell each other the partial results of their blocks and the rows of blocks that they share. Each rank then adds them in the
+//! order of rows, so all of them have the same bits.
 
 use std::ops::Range;
 
 use super::{DevicePart, RowsOf, Vectors, lock, misuse, no_values, unaligned};
 use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{PartialResults, Sum, rows, sums};
-use crate::matrix::MultiVector;
+use crate::matrix::{MultiVector, MultiVectorView};
 use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
 
 impl<T: Kernels> Vectors<T> {
@@ -16,28 +19,61 @@ impl<T: Kernels> Vectors<T> {
         if self.machine().is_some() {
             return Err(no_values(&self.layout));
         }
-        self.surviving(|| self.partial_sums(sum, other))
+        self.partial_sums(sum, other)
     }
 
     fn partial_sums(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
-        let total = self.layout.rows;
+        let own = self.surviving(|| self.pieces(sum, other))?;
+        let mut results = PartialResults::new(sum, self.total_rows() as usize, (self.k, self.k));
+        let all = match &self.layout.ranks {
+            Some(ranks) if ranks.communicator.size() > 1 => {
+                let gathered = ranks.communicator.all_gather(&encoded(&own))?;
+                let decoded = gathered.iter().map(|bytes| decoded(bytes));
+                decoded.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect()
+            }
+            _ => own,
+        };
+        for piece in all {
+            match piece {
+                Piece::Blocks { rows, partials } => results.add_blocks(rows, &partials)?,
+                Piece::Rows { rows, x, y } => {
+                    let view = |values| MultiVectorView::try_new(values, rows, self.k, self.k);
+                    results.add_rows(view(&x)?, view(&y)?)?;
+                }
+            }
+        }
+        results.finish()
+    }
+
+    /// The partial results of this rank, in the order of rows.
+    fn pieces(&self, sum: Sum, other: &Self) -> Result<Vec<Piece<T>>> {
+        let total = self.total_rows();
+        // Blocks are counted in the numbers of the whole multivector.
+        let begin = self.layout.own().start;
+        let whole = |rows: &Range<u64>| match &self.layout.ranks {
+            Some(ranks) => ranks.whole(rows),
+            None => rows.clone(),
+        };
+        let first = self.first_row();
+        let local = |rows: Range<u64>| rows.start - first + begin..rows.end - first + begin;
         let length = sum.length(self.k as u64, self.k as u64) as usize;
         // All devices compute their partial results at the same time; the host computes its own meanwhile.
         let mut downloads = Vec::new();
         for (index, part) in self.layout.parts.iter().enumerate() {
-            let owned = sum.owned(part.own.clone(), total);
+            let owned = sum.owned(whole(&part.own), total);
             downloads.push(match self.data(index)? {
                 RowsOf::Device(device) if !owned.blocks.is_empty() => {
-                    Some(self.start_sum(sum, index, device, other, owned.rows.clone())?)
+                    Some(self.start_sum(sum, index, device, other, local(owned.rows))?)
                 }
                 _ => None,
             });
         }
-        let mut results = PartialResults::new(sum, total as usize, (self.k, self.k));
+        let mut results = Vec::new();
         for (index, part) in self.layout.parts.iter().enumerate() {
-            let owned = sum.owned(part.own.clone(), total);
+            let owned = sum.owned(whole(&part.own), total);
             let blocks = (owned.blocks.end - owned.blocks.start) as usize;
-            let rows = owned.rows.start as usize..owned.rows.end as usize;
+            let rows = local(owned.rows);
+            let rows = rows.start as usize..rows.end as usize;
             let mut on_device = Vec::new();
             if let (RowsOf::Device(device), Some(fence)) = (self.data(index)?, downloads[index]) {
                 let shared = device.allocations.device();
@@ -47,9 +83,11 @@ impl<T: Kernels> Vectors<T> {
                 // Copied, since the rows of an edge arrive in the same memory.
                 on_device.extend_from_slice(numbers.get(..blocks * length).unwrap_or_default());
             }
-            self.add_edge(&mut results, index, other, owned.head)?;
+            self.add_edge(&mut results, index, other, local(owned.head))?;
             match self.data(index)? {
-                RowsOf::Device(_) if blocks > 0 => results.add_blocks(rows.len(), &on_device)?,
+                RowsOf::Device(_) if blocks > 0 => {
+                    results.push(Piece::Blocks { rows: rows.len(), partials: on_device });
+                }
                 RowsOf::Host(data) if blocks > 0 => {
                     let mut partials = vec![T::ZERO; blocks * length];
                     let x = lock(data);
@@ -59,13 +97,13 @@ impl<T: Kernels> Vectors<T> {
                     let y = if same { None } else { Some(other.host_part(index)?) };
                     let y = y.as_ref().map_or(x, |y| y.view().rows_in(rows.clone()));
                     self.pool.install(|| sums::partial_results(sum, x, y, &mut partials))?;
-                    results.add_blocks(rows.len(), &partials)?;
+                    results.push(Piece::Blocks { rows: rows.len(), partials });
                 }
                 _ => {}
             }
-            self.add_edge(&mut results, index, other, owned.tail)?;
+            self.add_edge(&mut results, index, other, local(owned.tail))?;
         }
-        results.finish()
+        Ok(results)
     }
 
     /// Starts the partial results of the whole blocks of a device and their download.
@@ -100,7 +138,7 @@ impl<T: Kernels> Vectors<T> {
     /// Adds the rows of an owner that belong to blocks with rows of several owners.
     fn add_edge(
         &self,
-        results: &mut PartialResults<T>,
+        results: &mut Vec<Piece<T>>,
         index: usize,
         other: &Self,
         rows: Range<u64>,
@@ -121,6 +159,54 @@ impl<T: Kernels> Vectors<T> {
             }
             Ok(packed)
         };
-        results.add_rows(read(self)?.view(), read(other)?.view())
+        let (x, y) = (read(self)?.data().to_vec(), read(other)?.data().to_vec());
+        results.push(Piece::Rows { rows: count, x, y });
+        Ok(())
     }
+}
+
+/// A part of the partial results of a sum.
+enum Piece<T> {
+    /// The partial results of whole blocks, which have so many rows.
+    Blocks { rows: usize, partials: Vec<T> },
+    /// Rows of X and Y, packed, that belong to blocks with rows of several owners.
+    Rows { rows: usize, x: Vec<T>, y: Vec<T> },
+}
+
+/// For each piece: whether it consists of rows, the number of rows, the number of values, and the values.
+fn encoded<T: Kernels>(pieces: &[Piece<T>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        let (is_rows, rows, values) = match piece {
+            Piece::Blocks { rows, partials } => (0, *rows, [&partials[..], &[]]),
+            Piece::Rows { rows, x, y } => (1, *rows, [&x[..], &y[..]]),
+        };
+        for number in [is_rows, rows as u64, values.iter().map(|part| part.len() as u64).sum()] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        values.iter().for_each(|part| bytes.extend_from_slice(bytemuck::cast_slice(part)));
+    }
+    bytes
+}
+
+fn decoded<T: Kernels>(mut bytes: &[u8]) -> Result<Vec<Piece<T>>> {
+    let damaged = || Error::Internal("the partial results of a rank are damaged".into());
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        let (header, rest) = bytes.split_at_checked(24).ok_or_else(damaged)?;
+        let mut numbers = header.chunks_exact(8).map(|part| part.try_into().map_or(0, u64::from_le_bytes));
+        let (is_rows, rows) = (numbers.next() == Some(1), numbers.next().unwrap_or(0) as usize);
+        let length = (numbers.next().unwrap_or(0) as usize).saturating_mul(size_of::<T>());
+        let (values, rest) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let mut x: Vec<T> = bytemuck::pod_collect_to_vec(values);
+        pieces.push(match is_rows {
+            true => {
+                let y = x.split_off(x.len() / 2);
+                Piece::Rows { rows, x, y }
+            }
+            false => Piece::Blocks { rows, partials: x },
+        });
+        bytes = rest;
+    }
+    Ok(pieces)
 }

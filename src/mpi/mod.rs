@@ -1,0 +1,208 @@
+//! Ranks that are processes of an MPI job, started with `mpirun`. Built with the feature `mpi`.
+//!
+//! Messages are MPI's own non-blocking ones between host memory; the memory is page-locked where a device copies from it or to it. The
+//! released bindings have no calls for device memory, so rows never go to MPI from the memory of a card.
+//!
+//! MPI is initialised for calls from one thread at a time, and a lock serialises all calls.
+
+#![allow(unsafe_code)] // MPI's C functions: messages use memory for longer than a call lasts
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::mpi::Threading;
+use ::mpi::environment::{Universe, initialize_with_threading, processor_name};
+use ::mpi::ffi;
+use ::mpi::topology::Communicator as _;
+
+use crate::device::network::{Communicator, Pending, RANK_TIMEOUT};
+use crate::device::{PinnedRead, PinnedWrite};
+use crate::error::{Error, Result};
+
+/// The most bytes of one call: MPI counts in 32-bit integers.
+const MAX_CALL_BYTES: usize = 1 << 30;
+
+/// Held during every call of MPI.
+static CALLS: Mutex<()> = Mutex::new(());
+
+fn serialised() -> MutexGuard<'static, ()> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The ranks of this MPI job. MPI ends when the communicator is dropped, and can be started once in a process.
+pub fn communicator() -> Result<Arc<dyn Communicator>> {
+    communicator_with_timeout(RANK_TIMEOUT)
+}
+
+/// The same, with the time after which a silent rank counts as hung.
+pub fn communicator_with_timeout(timeout: Duration) -> Result<Arc<dyn Communicator>> {
+    let failed = |reason: &str| Error::Device { device: "network".into(), reason: reason.into() };
+    let started = initialize_with_threading(Threading::Serialized);
+    let (universe, threading) = started.ok_or_else(|| failed("MPI was started before in this process"))?;
+    if threading < Threading::Serialized {
+        return Err(failed(
+            "this MPI library does not allow calls from several threads; use one built with threads",
+        ));
+    }
+    let world = universe.world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let name = processor_name().unwrap_or_else(|_| "?".into());
+    let mut ranks = MpiRanks { rank, hosts: vec![name.clone(); size], timeout, _universe: universe };
+    let hosts = ranks.all_gather(name.as_bytes())?;
+    ranks.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into_owned()).collect();
+    Ok(Arc::new(ranks))
+}
+
+struct MpiRanks {
+    rank: usize,
+    hosts: Vec<String>,
+    timeout: Duration,
+    /// Ends MPI when it is dropped.
+    _universe: Universe,
+}
+
+impl MpiRanks {
+    fn check(&self, rank: usize, tag: u32, code: i32) -> Result<()> {
+        match code {
+            0 => Ok(()),
+            code => Err(self.rank_error(rank, format!("MPI error {code} of message {tag}"))),
+        }
+    }
+}
+
+impl Communicator for MpiRanks {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
+        let mut message = Message { requests: Vec::new(), memory: Some(Held::Read(bytes)) };
+        let Some(Held::Read(bytes)) = &message.memory else { return Ok(Box::new(message)) };
+        let _serialised = serialised();
+        for (begin, length) in calls(bytes.len()) {
+            // SAFETY: the part is inside the memory, which `message` holds until MPI has finished with it.
+            let code = unsafe {
+                message.requests.push(ffi::RSMPI_REQUEST_NULL);
+                let request = message.requests.last_mut().map_or(std::ptr::null_mut(), |request| request);
+                let data = bytes.as_ptr().add(begin).cast();
+                let (kind, world) = (ffi::RSMPI_UINT8_T, ffi::RSMPI_COMM_WORLD);
+                ffi::MPI_Isend(data, length as i32, kind, to as i32, tag as i32, world, request)
+            };
+            self.check(to, tag, code)?;
+        }
+        Ok(Box::new(message))
+    }
+
+    fn receive(&self, from: usize, tag: u32, mut bytes: PinnedWrite) -> Result<Box<dyn Pending>> {
+        let (data, all) = (bytes.as_mut_ptr(), calls(bytes.len()));
+        let mut message = Message { requests: Vec::new(), memory: Some(Held::Write(bytes)) };
+        let _serialised = serialised();
+        for (begin, length) in all {
+            // SAFETY: the part is inside the memory, which does not move and which `message` holds until MPI has finished with it.
+            let code = unsafe {
+                message.requests.push(ffi::RSMPI_REQUEST_NULL);
+                let request = message.requests.last_mut().map_or(std::ptr::null_mut(), |request| request);
+                let (kind, world) = (ffi::RSMPI_UINT8_T, ffi::RSMPI_COMM_WORLD);
+                ffi::MPI_Irecv(
+                    data.add(begin).cast(),
+                    length as i32,
+                    kind,
+                    from as i32,
+                    tag as i32,
+                    world,
+                    request,
+                )
+            };
+            self.check(from, tag, code)?;
+        }
+        Ok(Box::new(message))
+    }
+
+    fn abort(&self, exit_code: u8, message: &str) {
+        let host = self.hosts.get(self.rank).map_or("?", String::as_str);
+        if !message.is_empty() {
+            // MPI ends the process at once, so a failure to write has no other reader.
+            let _ = writeln!(std::io::stderr(), "rowloom: rank {} on {host}: {message}", self.rank);
+        }
+        // Without the lock: a thread may wait in MPI for ever.
+        // SAFETY: MPI is initialised as long as `self` lives.
+        unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, exit_code.into()) };
+    }
+}
+
+/// The begin and the length of each call of a message.
+fn calls(bytes: usize) -> Vec<(usize, usize)> {
+    let parts = bytes.div_ceil(MAX_CALL_BYTES).max(1);
+    let begin = |part: usize| part * MAX_CALL_BYTES;
+    (0..parts).map(|part| (begin(part), MAX_CALL_BYTES.min(bytes - begin(part)))).collect()
+}
+
+/// The memory of a message.
+enum Held {
+    Read(PinnedRead),
+    Write(#[allow(dead_code)] PinnedWrite),
+}
+
+/// A message of MPI.
+struct Message {
+    /// Null once complete.
+    requests: Vec<ffi::MPI_Request>,
+    memory: Option<Held>,
+}
+
+// SAFETY: a request may be used by any thread, one at a time; `serialised` ensures it.
+unsafe impl Send for Message {}
+
+impl Pending for Message {
+    fn test(&mut self) -> Result<bool> {
+        let _serialised = serialised();
+        let mut all = 1;
+        for request in &mut self.requests {
+            let mut done = 0;
+            // SAFETY: the request is null or was started by this module and is not complete.
+            let code = unsafe { ffi::MPI_Test(request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+            if code != 0 {
+                return Err(Error::Internal(format!("MPI error {code} while a message was in flight")));
+            }
+            all &= done;
+        }
+        if all != 0 {
+            self.requests.clear();
+            self.memory = None;
+        }
+        Ok(all != 0)
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let _serialised = serialised();
+        for request in &mut self.requests {
+            // SAFETY: the request is null or was started by this module and is not complete.
+            unsafe {
+                if *request == ffi::RSMPI_REQUEST_NULL {
+                    continue;
+                }
+                ffi::MPI_Cancel(request);
+                ffi::MPI_Request_free(request);
+            }
+        }
+        if !self.requests.is_empty() {
+            // MPI may still use the memory of a message that it could not cancel.
+            std::mem::forget(self.memory.take());
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Products and vectors of several ranks, which are threads here: the same bits as in one process, and exactly the rows that are needed
+//! cross between ranks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rowloom::device::network::{Communicator, thread_communicators, thread_communicators_with_timeout};
+use rowloom::graph::TaskKind;
+use rowloom::kernel::verify::verify;
+use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
+use rowloom::runtime::{Cluster, ClusterProduct, RowBlock, Vectors};
+use rowloom::{Error, Result, Runtime};
+
+fn matrix(spec: &str) -> Csr<f64> {
+    generate::<f64>(spec, 3, u64::MAX).unwrap().matrix
+}
+
+fn values(first: u64, rows: usize, k: usize) -> MultiVector<f64> {
+    let value = |row: usize, column: usize| {
+        let bits = ((first + row as u64) * 31 + column as u64 * 17 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (bits >> 40) as f64 / 1e6 - 8.0
+    };
+    MultiVector::from_fn(rows, k, value).unwrap()
+}
+
+/// Runs `work` on ranks that are threads and returns the results in the order of ranks.
+fn run_ranks<R: Send>(
+    ranks: Vec<Arc<dyn Communicator>>,
+    devices: &str,
+    work: impl Fn(&Cluster) -> R + Sync,
+) -> Vec<R> {
+    let run = |communicator| {
+        let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
+        work(&builder.over(communicator).unwrap())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(|| run(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn on_ranks<R: Send>(ranks: usize, devices: &str, work: impl Fn(&Cluster) -> R + Sync) -> Vec<R> {
+    run_ranks(thread_communicators(ranks), devices, work)
+}
+
+/// The rows of a rank.
+fn block(cluster: &Cluster, a: &Csr<f64>, k: usize) -> RowBlock<f64> {
+    let bounds = cluster.row_bounds(a.view().row_pointers(), k, Dtype::F64).unwrap();
+    let rank = cluster.communicator().rank();
+    block_of(a, bounds[rank]..bounds[rank + 1])
+}
+
+fn block_of(a: &Csr<f64>, rows: std::ops::Range<u64>) -> RowBlock<f64> {
+    let pointers = &a.view().row_pointers()[rows.start as usize..=rows.end as usize];
+    let entries = pointers[0] as usize..pointers[pointers.len() - 1] as usize;
+    let own: Vec<u64> = pointers.iter().map(|pointer| pointer - pointers[0]).collect();
+    let (columns, values) =
+        (a.view().columns()[entries.clone()].to_vec(), a.view().values()[entries].to_vec());
+    let count = (rows.end - rows.start) as usize;
+    let matrix = Csr::try_new(count, a.cols(), own, columns, values).unwrap();
+    RowBlock { first_row: rows.start, total_rows: a.rows() as u64, matrix }
+}
+
+fn filled(mut vectors: Vectors<f64>) -> Vectors<f64> {
+    let own = values(vectors.first_row(), vectors.rows(), vectors.columns());
+    vectors.copy_from(&own).unwrap();
+    vectors
+}
+
+fn host(vectors: &Vectors<f64>) -> Vec<f64> {
+    let mut host = MultiVector::zeros(vectors.rows(), vectors.columns()).unwrap();
+    vectors.copy_to(&mut host).unwrap();
+    host.data().to_vec()
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// X and Y of a rank after one product.
+fn multiplied(product: &mut ClusterProduct<f64>, is_square: bool) -> Result<Vectors<f64>> {
+    let x = filled(if is_square { product.vectors()? } else { product.x_vectors()? });
+    let mut y = product.vectors()?;
+    product.apply_into(&x, &mut y)?;
+    Ok(y)
+}
+
+const MATRICES: [&str; 12] = [
+    "stencil5,n=40",
+    "stencil27,n=9",
+    "fem3,n=5",
+    "rmat,scale=9,degree=6",
+    "road,n=700",
+    "uniform,rows=500,degree=7",
+    "uniform,rows=300,degree=5,cols=800",
+    "uniform,rows=800,degree=5,cols=90",
+    "hub,rows=3000,degree=4,hubs=2",
+    "arrow,rows=900",
+    "holes,rows=400,degree=6",
+    "band,rows=600,width=9",
+];
+
+#[test]
+fn y_has_the_same_bits_on_any_number_of_ranks_and_devices() {
+    for spec in MATRICES {
+        let a = matrix(spec);
+        for k in [1, 8, 33] {
+            let x = values(0, a.cols(), k);
+            let runtime =
+                Runtime::builder().devices("cpu").threads(1).model("none").refine(false).open().unwrap();
+            let mut product = runtime.product(&a).columns(k).reproducible(true).build().unwrap();
+            let want = product.apply(&x).unwrap();
+            let verified = verify(a.view(), x.view(), want.view()).unwrap();
+            assert!(verified.passed, "{spec}, K = {k}");
+            for devices in ["cpu", "cpu,emu:0"] {
+                for ranks in 1..=4 {
+                    let parts = on_ranks(ranks, devices, |cluster| {
+                        let mut product = cluster.product(block(cluster, &a, k)).columns(k).build().unwrap();
+                        host(&multiplied(&mut product, a.rows() == a.cols()).unwrap())
+                    });
+                    assert_eq!(
+                        bits(&parts.concat()),
+                        bits(want.data()),
+                        "{spec}, K = {k} on {ranks} ranks of {devices}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn exactly_the_distinct_columns_of_other_ranks_are_exchanged_with_every_product() {
+    for (spec, k) in
+        [("rmat,scale=9,degree=6", 5), ("stencil27,n=9", 33), ("uniform,rows=300,degree=5,cols=800", 8)]
+    {
+        let a = matrix(spec);
+        for devices in ["cpu", "cpu,emu:0"] {
+            let ranks = on_ranks(4, devices, |cluster| {
+                let rows = block(cluster, &a, k);
+                let first = rows.first_row as usize;
+                let count = rows.matrix.rows();
+                let mut product = cluster.product(rows).columns(k).build().unwrap();
+                let x = filled(
+                    if a.rows() == a.cols() { product.vectors() } else { product.x_vectors() }.unwrap(),
+                );
+                let own = x.first_row()..x.first_row() + x.rows() as u64;
+                let mut outside: Vec<u32> = (first..first + count)
+                    .flat_map(|row| a.view().row(row).0.to_vec())
+                    .filter(|&column| !own.contains(&u64::from(column)))
+                    .collect();
+                outside.sort_unstable();
+                outside.dedup();
+                let mut y = product.vectors().unwrap();
+                for _ in 0..3 {
+                    product.apply_into(&x, &mut y).unwrap();
+                }
+                assert_eq!(product.received_rows().unwrap(), outside.len() as u64);
+                cluster.communicator().barrier().unwrap();
+                (outside.len() as u64, cluster.sent_bytes())
+            });
+            let (needed, sent) = ranks.iter().fold((0, 0), |sum, rank| (sum.0 + rank.0, sum.1 + rank.1));
+            assert!(needed > 0);
+            assert_eq!(sent, 3 * needed * k as u64 * 8, "{spec}, K = {k} on {devices}");
+        }
+    }
+}
+
+#[test]
+fn operations_and_sums_have_the_same_bits_on_any_number_of_ranks() {
+    // More rows than blocks of sums have, and ranks whose bounds are inside blocks.
+    let a = matrix("stencil5,n=100");
+    let k = 3;
+    let run = |ranks: usize, devices: &str| {
+        let results = on_ranks(ranks, devices, |cluster| {
+            let mut product = cluster.product(block(cluster, &a, k)).columns(k).build().unwrap();
+            let x = filled(product.vectors().unwrap());
+            let (mut y, mut z) = (product.vectors().unwrap(), product.vectors().unwrap());
+            y.fill(0.5).unwrap();
+            product.apply_scaled(2.0, &x, -0.25, &mut y).unwrap();
+            y.axpby(0.3, &x, 1.5).unwrap();
+            y.scale(0.9).unwrap();
+            let small = MultiVector::from_fn(k, k, |row, column| (row + 2 * column) as f64 / 7.0).unwrap();
+            y.times(&small, &mut z).unwrap();
+            let sums = [z.dot(&x).unwrap(), z.norm().unwrap(), z.gram(&x).unwrap().data().to_vec()].concat();
+            assert_eq!((x.total_rows(), x.columns()), (a.rows() as u64, k));
+            (host(&z), sums)
+        });
+        let sums = bits(&results[0].1);
+        assert!(results.iter().all(|(_, other)| bits(other) == sums), "ranks have the same sums");
+        (bits(&results.iter().flat_map(|(z, _)| z.clone()).collect::<Vec<_>>()), sums)
+    };
+    let want = run(1, "cpu");
+    for (ranks, devices) in [(2, "cpu"), (3, "cpu"), (4, "cpu"), (1, "cpu,emu:0"), (3, "cpu,emu:0")] {
+        assert_eq!(run(ranks, devices), want, "{ranks} ranks of {devices}");
+    }
+}
+
+/// The inverse of the upper Cholesky factor of a symmetric positive definite matrix.
+fn inverse_cholesky(gram: &MultiVector<f64>) -> MultiVector<f64> {
+    let k = gram.k();
+    let mut upper = vec![vec![0.0; k]; k];
+    for i in 0..k {
+        for j in i..k {
+            let rest: f64 = (0..i).map(|l| upper[l][i] * upper[l][j]).sum();
+            let value = gram.row(i)[j] - rest;
+            upper[i][j] = if i == j { value.sqrt() } else { value / upper[i][i] };
+        }
+    }
+    let mut inverse = vec![vec![0.0; k]; k];
+    for j in 0..k {
+        inverse[j][j] = 1.0 / upper[j][j];
+        for i in (0..j).rev() {
+            let sum: f64 = (i + 1..=j).map(|l| upper[i][l] * inverse[l][j]).sum();
+            inverse[i][j] = -sum / upper[i][i];
+        }
+    }
+    MultiVector::from_fn(k, k, |row, column| inverse[row][column]).unwrap()
+}
+
+#[test]
+fn subspace_iteration_converges_with_the_same_bits_on_one_and_four_ranks() {
+    // The largest eigenvalues of a diagonal matrix with well separated values and weak coupling are near its diagonal.
+    let n = 400usize;
+    let (mut pointers, mut columns, mut entries) = (vec![0u64], Vec::new(), Vec::new());
+    for row in 0..n {
+        for column in row.saturating_sub(1)..(row + 2).min(n) {
+            columns.push(column as u32);
+            entries.push(if row == column { 1.0 + 100.0 * 0.5f64.powi((n - row) as i32) } else { 1e-3 });
+        }
+        pointers.push(columns.len() as u64);
+    }
+    let a = Csr::try_new(n, n, pointers, columns, entries).unwrap();
+    let k = 4;
+    let solve = |ranks: usize, devices: &str| {
+        let results = on_ranks(ranks, devices, |cluster| {
+            let mut product = cluster.product(block(cluster, &a, k)).columns(k).build().unwrap();
+            let mut x = filled(product.vectors().unwrap());
+            let mut y = product.vectors().unwrap();
+            let mut largest = 0.0;
+            for step in 0.. {
+                product.apply_into(&x, &mut y).unwrap();
+                let gram = y.gram(&y).unwrap();
+                let before = std::mem::replace(&mut largest, gram.row(k - 1)[k - 1]);
+                if step > 5 && (largest - before).abs() < 1e-9 * largest {
+                    return (step, bits(&host(&x)), bits(gram.data()));
+                }
+                assert!(step < 200, "no convergence");
+                y.times(&inverse_cholesky(&gram), &mut x).unwrap();
+            }
+            unreachable!()
+        });
+        let x: Vec<u64> = results.iter().flat_map(|(_, x, _)| x.clone()).collect();
+        (results[0].0, x, results[0].2.clone())
+    };
+    let want = solve(1, "cpu");
+    assert_eq!(solve(4, "cpu"), want);
+    assert_eq!(solve(4, "cpu,emu:0"), want);
+}
+
+#[test]
+fn ranks_without_rows_or_nonzeros_take_part() {
+    for spec in ["diagonal,rows=3", "empty,rows=50", "empty,rows=0", "empty,rows=7,cols=3", "arrow,rows=5"] {
+        let a = matrix(spec);
+        for ranks in [1, 2, 6] {
+            let parts = on_ranks(ranks, "cpu", |cluster| {
+                let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
+                let y = multiplied(&mut product, a.rows() == a.cols()).unwrap();
+                (host(&y), y.norm().unwrap())
+            });
+            let y: Vec<f64> = parts.iter().flat_map(|(y, _)| y.clone()).collect();
+            let x = values(0, a.cols(), 2);
+            let want: Vec<f64> = (0..a.rows())
+                .flat_map(|row| {
+                    let (columns, entries) = a.view().row(row);
+                    let sum = |column| {
+                        columns
+                            .iter()
+                            .zip(entries)
+                            .map(|(&at, entry)| entry * x.row(at as usize)[column])
+                            .sum()
+                    };
+                    [sum(0), sum(1)]
+                })
+                .collect();
+            let close = y.iter().zip(&want).all(|(y, want)| (y - want).abs() <= 1e-12 * want.abs().max(1.0));
+            assert!(y.len() == want.len() && close, "{spec} on {ranks} ranks");
+            assert!(parts.iter().all(|(_, norm)| bits(norm) == bits(&parts[0].1)));
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_continue_those_of_lower_ranks_are_refused() {
+    let a = matrix("stencil5,n=10");
+    let errors = on_ranks(2, "cpu", |cluster| {
+        let rows = if cluster.communicator().rank() == 0 { 0..50 } else { 51..100 };
+        cluster.product(block_of(&a, rows)).build().err().unwrap()
+    });
+    for error in errors {
+        assert!(matches!(&error, Error::Usage(text) if text.contains("rank 1 has 49 rows")), "{error}");
+    }
+}
+
+#[test]
+fn interior_rows_are_computed_before_the_rows_of_other_ranks_arrive() {
+    let a = matrix("stencil27,n=16");
+    let ranks = on_ranks(2, "cpu", |cluster| {
+        let mut product = cluster.product(block(cluster, &a, 4)).columns(4).build().unwrap();
+        multiplied(&mut product, true).unwrap();
+        let report = product.last_report().unwrap();
+        let graph = &report.rounds[0].planned.planned.graph;
+        let kinds = |kind| graph.tasks().iter().filter(move |task| task.kind == kind).count();
+        let chunks = (0..graph.tasks().len() as u32).map(rowloom::graph::TaskId);
+        let chunks = chunks.filter(|task| graph.tasks()[task.0 as usize].kind == TaskKind::CpuCompute);
+        let without_waits = chunks.filter(|&task| graph.predecessors(task).is_empty()).count();
+        (kinds(TaskKind::Send), kinds(TaskKind::Receive), kinds(TaskKind::CpuCompute), without_waits)
+    });
+    assert_eq!(ranks, [(1, 1, 2, 1); 2], "one message each way, one interior and one boundary chunk");
+}
+
+/// The errors of the ranks other than `rank`, which leaves after two products as `leave` says.
+fn errors_without(rank: usize, devices: &str, leave: impl Fn(&Cluster) + Sync) -> Vec<Error> {
+    let a = matrix("stencil5,n=40");
+    let ranks = thread_communicators_with_timeout(3, Duration::from_secs(2));
+    let errors = run_ranks(ranks, devices, |cluster| {
+        let mut product = cluster.product(block(cluster, &a, 4)).columns(4).build().unwrap();
+        let x = filled(product.vectors().unwrap());
+        let mut y = product.vectors().unwrap();
+        for step in 0.. {
+            if step == 2 && cluster.communicator().rank() == rank {
+                leave(cluster);
+                return None;
+            }
+            if let Err(error) = product.apply_into(&x, &mut y) {
+                return Some(error);
+            }
+        }
+        None
+    });
+    errors.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_rank_that_ends_aborts_or_hangs_is_named_by_the_others_in_bounded_time() {
+    let hang = || std::thread::sleep(Duration::from_secs(6));
+    for devices in ["cpu", "cpu,emu:0"] {
+        let start = Instant::now();
+        let ended = errors_without(1, devices, |_| {});
+        let aborted = errors_without(1, devices, |cluster| cluster.communicator().abort(3, "out of memory"));
+        let hung = errors_without(1, devices, |_| hang());
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+        for (errors, reason) in [(ended, "ended"), (aborted, "out of memory"), (hung, "no answer")] {
+            assert_eq!(errors.len(), 2, "{reason}");
+            for error in errors {
+                assert!(matches!(&error, Error::Rank { rank: 1, .. }), "{reason} on {devices}: {error}");
+                assert!(error.to_string().contains(reason), "{devices}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_on_one_rank_is_an_error_that_names_it_and_ends_the_other_ranks() {
+    let a = matrix("stencil5,n=40");
+    let run = |communicator: Arc<dyn Communicator>| -> Error {
+        let devices = if communicator.rank() == 1 { "cpu,emu:0?lost_at_operation=40" } else { "cpu" };
+        let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
+        let repeat = || -> Result<()> {
+            let cluster = builder.over(communicator)?;
+            let mut product = cluster.product(block(&cluster, &a, 4)).columns(4).build()?;
+            let x = filled(product.vectors()?);
+            let mut y = product.vectors()?;
+            for _ in 0..200 {
+                product.apply_into(&x, &mut y)?;
+            }
+            Ok(())
+        };
+        repeat().expect_err("a device was lost")
+    };
+    let results: Vec<Error> = std::thread::scope(|scope| {
+        let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20)).into_iter();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| run(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(matches!(&results[1], Error::Device { device, .. } if device == "emu:0"), "{}", results[1]);
+    for other in [0, 2] {
+        assert!(matches!(&results[other], Error::Rank { rank: 1, .. }), "{}", results[other]);
+    }
+}
