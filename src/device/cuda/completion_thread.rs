@@ -2,8 +2,8 @@
 //!
 //! It waits for the end event of each operation:
 //!
-//! - It polls first, since short operations complete at once. Then it blocks on the event, or polls at an interval if the
-//!   event does not support blocking.
+//! - It polls first, since short operations complete at once. Then it blocks on the event of a long operation. Others it polls at
+//!   an interval, and without pause around their predicted end.
 //! - While more operations are queued it polls less often, because every poll takes the driver's lock, which the owner
 //!   thread needs to issue the next operation.
 //! - With a backlog it queries the event in the middle: if that one is complete, so are all before it.
@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +32,19 @@ use crate::trace::Clock;
 /// How long a blocking event is polled before the thread blocks on it. Waking up takes about as long.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
 
-/// How long a spinning event is polled without pause.
+/// How long a spinning event of an operation without a prediction is polled without pause.
 const SHORT_OPERATION_SPIN: Duration = Duration::from_micros(200);
+
+/// Operations predicted to be longer are polled without pause only from `EARLY` times to `LATE` times their prediction.
+const SHORT_OPERATION: Duration = Duration::from_micros(100);
+const EARLY: f64 = 0.8;
+const LATE: f64 = 1.5;
 
 /// Pause between two polls, during which the driver's lock is free.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
+
+/// By how much the kernel may prolong a pause. Its default, 50 µs, is more than the pause.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
 /// Number of unqueried operations, or of unissued requests, that counts as a backlog.
 const BACKLOG: usize = 4;
@@ -87,6 +96,8 @@ pub struct Issued {
     pub epoch: Arc<Epoch>,
     /// When it was issued to the driver, on the host's clock.
     pub issued_ns: u64,
+    /// Its predicted duration.
+    pub predicted: Duration,
     /// The operation's name in messages.
     pub what: &'static str,
     /// The host memory that it holds.
@@ -134,19 +145,22 @@ impl CompletionThread {
     }
 
     fn serve(&self, queue: &mut Queue<'_>, waiting_for: &Cell<Option<Fence>>) {
+        // Without it, pauses are longer.
+        let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         let entered = self.context.enter();
         if let Err(fault) = &entered {
             self.shared.mark_lost(&fault.message);
         }
         let mut lane_end_ns = 0;
         while let Some((issued, is_complete)) = queue.next() {
-            let Issued { fence, in_flight, start, epoch, issued_ns, what, held, failure } = issued;
+            let Issued { fence, in_flight, start, epoch, issued_ns, predicted, what, held, failure } = issued;
             waiting_for.set(Some(fence));
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_running_kernel(Some(what));
             }
-            let waited = if is_complete { Ok(()) } else { wait(&in_flight.events, || queue.more_follows()) };
+            let events = &in_flight.events;
+            let waited = if is_complete { Ok(()) } else { wait(events, predicted, || queue.more_follows()) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = match &start {
@@ -224,7 +238,11 @@ impl Queue<'_> {
     }
 }
 
-fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
+/// Waits for the end of an operation that is predicted to take `predicted` from now on. Around that time a spinning event is polled
+/// without pause, so that its end is seen at once.
+fn wait(events: &Events, predicted: Duration, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
+    let early = if predicted > SHORT_OPERATION { predicted.mul_f64(EARLY) } else { Duration::ZERO };
+    let late = predicted.mul_f64(LATE) + SHORT_OPERATION_SPIN;
     let started = Instant::now();
     while !events.end.is_complete()? {
         let polled = started.elapsed();
@@ -232,7 +250,8 @@ fn wait(events: &Events, more_follows: impl Fn() -> bool) -> Result<(), DriverEr
             EventWait::Blocking if polled >= SPIN_BEFORE_SLEEP && !more_follows() => {
                 return events.end.wait();
             }
-            EventWait::Spinning if polled >= SHORT_OPERATION_SPIN => sleep(POLL_INTERVAL),
+            EventWait::Spinning if (SPIN_BEFORE_SLEEP..early).contains(&polled) => sleep(POLL_INTERVAL),
+            EventWait::Spinning if polled >= late => sleep(POLL_INTERVAL),
             _ if more_follows() => sleep(POLL_INTERVAL),
             _ => spin_loop(),
         }

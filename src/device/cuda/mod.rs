@@ -80,9 +80,9 @@ use crate::trace::Clock;
 /// Operations in flight per lane; enough that the card never waits for the host.
 const LANE_DEPTH: usize = 64;
 
-/// Operations predicted to be shorter than this are polled. A blocking event costs an interrupt, which takes about as
-/// long.
-const SPIN_BELOW_NS: u64 = 100_000;
+/// Operations predicted to be shorter than this are polled. A blocking event costs an interrupt, after which the thread wakes up
+/// 50 µs later.
+const SPIN_BELOW_NS: u64 = 2_000_000;
 
 /// How long `close` waits for operations in flight before it abandons them.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -437,7 +437,8 @@ impl<'run> Device<'run> for CudaDevice {
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
         let waiting = if demand.alone_ns < SPIN_BELOW_NS { EventWait::Spinning } else { EventWait::Blocking };
-        let command = Command { fence, lane, waits: waits.to_vec(), waiting, action, what, held };
+        let predicted = Duration::from_nanos(demand.alone_ns);
+        let command = Command { fence, lane, waits: waits.to_vec(), waiting, predicted, action, what, held };
         if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Request::Issue(command)).is_err()) {
             return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
         }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::actions::Action;
 use super::clock::CardClock;
@@ -31,6 +32,8 @@ pub struct Command {
     pub waits: Vec<Fence>,
     /// How the completion thread waits for it.
     pub waiting: EventWait,
+    /// Its predicted duration.
+    pub predicted: Duration,
     /// The action.
     pub action: Action,
     /// Its name in messages.
@@ -146,7 +149,7 @@ impl Owner {
                 self.event_pool.release(in_flight.events.clone());
             }
         }
-        let Command { fence, lane, waits, waiting, mut action, what, held } = command;
+        let Command { fence, lane, waits, waiting, predicted, mut action, what, held } = command;
         let function = action.function(&self.context, modules)?;
         let epoch = self.card_clock.epoch(self.in_flight.is_empty());
         let events = self.event_pool.take(&self.context, waiting)?;
@@ -201,7 +204,7 @@ impl Owner {
         *last = Some(fence);
         let in_flight = Arc::new(InFlight { lane, events, end_ns: OnceLock::new() });
         self.in_flight.insert(fence, in_flight.clone());
-        let issued = Issued { fence, in_flight, start, epoch, issued_ns, what, held, failure };
+        let issued = Issued { fence, in_flight, start, epoch, issued_ns, predicted, what, held, failure };
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))

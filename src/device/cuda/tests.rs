@@ -338,6 +338,7 @@ fn a_kernel_faults_in_this_process() {
         lane: 1,
         waits: Vec::new(),
         waiting: EventWait::Spinning,
+        predicted: Duration::ZERO,
         action: Action::Fault(super::fault_kernels::FaultKernel::IllegalAddress),
         what: "a kernel",
         held: Vec::new(),

@@ -108,8 +108,9 @@ impl Device {
         let action = action(memory.iter().map(|(_, address)| *address).collect());
         let waits = if fence.0 > 0 && chance(2) { vec![Fence(fence.0 - 1)] } else { Vec::new() };
         let waiting = if chance(2) { EventWait::Blocking } else { EventWait::Spinning };
+        let predicted = std::time::Duration::from_micros(if chance(2) { 0 } else { 300 });
         self.submitted.push(memory);
-        let command = Command { fence, lane, waits, waiting, action, what: "operation", held };
+        let command = Command { fence, lane, waits, waiting, predicted, action, what: "operation", held };
         assert!(self.orders.send(Request::Issue(command)).is_ok());
         fence
     }
