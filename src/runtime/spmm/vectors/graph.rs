@@ -56,6 +56,8 @@ const NETWORK_GB_PER_S: f64 = 10.0;
 struct HostTasks {
     /// They read rows that the owner has.
     readers: Vec<TaskId>,
+    /// Those of them that pack rows for other ranks.
+    packs_for_ranks: Vec<TaskId>,
     /// The last one that stores received rows.
     stored: Option<TaskId>,
 }
@@ -241,6 +243,7 @@ impl Builder<'_> {
             let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
             let pack = self.graph.task(pack, &[], &[own], &[packed]);
             self.host[owner].readers.push(pack);
+            self.host[owner].packs_for_ranks.push(pack);
             pack
         } else {
             let gathered = self.scratch(device_bytes);
@@ -276,7 +279,7 @@ impl Builder<'_> {
             let task = if device == DeviceId::HOST {
                 let moved = source.move_demand(owner, device_bytes);
                 let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
-                let HostTasks { readers, stored: before } = &self.host[owner];
+                let HostTasks { readers, stored: before, .. } = &self.host[owner];
                 let waits: Vec<TaskId> =
                     [receive].into_iter().chain(readers.iter().copied()).chain(*before).collect();
                 let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
@@ -319,7 +322,7 @@ impl Builder<'_> {
         let task = if device == DeviceId::HOST {
             let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
             // All rows of the owner are in one allocation, which is locked while rows are stored.
-            let HostTasks { readers, stored: before } = &self.host[owner];
+            let HostTasks { readers, stored: before, .. } = &self.host[owner];
             let waits: Vec<TaskId> =
                 [sent].into_iter().chain(readers.iter().copied()).chain(*before).collect();
             let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
@@ -367,6 +370,10 @@ impl Builder<'_> {
         }));
         reads.extend(reads_y.then_some(y));
         let on_host = device == DeviceId::HOST;
+        if on_host {
+            // A chunk uses all threads. Rows that were packed after it would reach the other rank after its own interior rows.
+            waits.extend(&self.host[owned.owner].packs_for_ranks);
+        }
         if on_host && !is_interior {
             waits.extend(self.host[owned.owner].stored);
         }

@@ -14,6 +14,7 @@ mod foreign;
 mod graph;
 mod host_copy;
 mod layout;
+mod losses;
 mod message_memory;
 mod owners;
 mod product;

@@ -17,13 +17,12 @@ use super::rank_memory::{ArrivalMemory, DepartureMemory};
 use super::ranks::RankLists;
 use super::simulated::SimulatedMachine;
 use super::{Vectors, view_rows_mut};
-use crate::device::{Description, FaultKind, Network};
+use crate::device::{Description, Network};
 use crate::error::{Error, Result};
-use crate::exec::{Outcome, TaskFault};
-use crate::graph::DeviceId;
+use crate::exec::Outcome;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
-use crate::plan::{Item, Plan};
+use crate::plan::Plan;
 use crate::runtime::Runtime;
 use crate::runtime::job::Scaling;
 use crate::runtime::operation_queue::COMPUTE;
@@ -42,14 +41,14 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     /// The owners of the rows of X, and of the rows of Y. A square matrix has the same owners of both.
     pub(super) x: Arc<Layout>,
     pub(super) y: Arc<Layout>,
-    chunks: Vec<OwnedChunk>,
-    exchange: Exchange,
+    pub(super) chunks: Vec<OwnedChunk>,
+    pub(super) exchange: Exchange,
     /// The memory of each message.
     messages: Vec<MessageMemory>,
     /// For each message whether the receiver copies from the sender's memory.
     peer_copies: Vec<bool>,
     /// The other ranks of the job.
-    ranks: Option<Arc<RankLists>>,
+    pub(super) ranks: Option<Arc<RankLists>>,
     /// The memory of each message to another rank, and from another rank.
     departures: Vec<DepartureMemory>,
     arrivals: Vec<ArrivalMemory>,
@@ -182,7 +181,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         !self.exchange.departures.is_empty() || !self.exchange.receivers.is_empty()
     }
 
-    fn network(&self) -> Option<MutexGuard<'_, Network>> {
+    pub(super) fn network(&self) -> Option<MutexGuard<'_, Network>> {
         let ranks = self.ranks.as_ref()?;
         Some(ranks.network.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -401,117 +400,6 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             (0..self.chunks.len()).map(|chunk| self.exchange.is_interior(chunk)).collect();
         let mut binder = VectorBinder { run: &run, host: &host, ends: &ends, interior: &interior, planned };
         prepared.run_tasks(planned, &mut binder, self.network().as_deref_mut())
-    }
-
-    /// The error of a product that was not completed: of another rank, or of a device of this rank. Other ranks wait for the rows of a
-    /// lost device, so the product is not repeated without it.
-    fn failure_between_ranks(&self, round: &Round) -> Error {
-        let network = self.plan().devices.len();
-        let (error, waits_for) = self.network().map_or((None, Vec::new()), |mut network| network.abandon());
-        let faults = &round.outcome.faults;
-        let of_device = faults.iter().find(|fault| fault.device.index() != network);
-        match (error, of_device, faults.first(), &self.ranks) {
-            (_, Some(fault), ..) => {
-                let device = self.plan().devices.get(fault.device.index());
-                let device = device.map_or_else(|| "?".into(), |device| device.name.clone());
-                let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
-                Error::Device { device, reason }
-            }
-            (Some(error), ..) => error,
-            (None, None, Some(fault), Some(ranks)) => {
-                let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
-                ranks.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
-            }
-            _ => Error::Internal("a product between ranks was cancelled".into()),
-        }
-    }
-
-    /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
-    /// was not lost, or if the host has no copy of rows that are needed.
-    fn move_lost_rows(
-        &self,
-        round: &Round,
-        x: &Vectors<T>,
-        y: &Vectors<T>,
-        chunks: &mut [bool],
-    ) -> Result<Vec<FaultReport>> {
-        let (planned, outcome) = (&round.planned, &round.outcome);
-        let name = |device: usize| {
-            self.plan().devices.get(device).map_or_else(|| "?".into(), |device| device.name.clone())
-        };
-        let mut reports: Vec<FaultReport> = Vec::new();
-        // Devices that did not report their loss themselves: another device could not copy from them.
-        let mut lost_peers = Vec::new();
-        for fault in &outcome.faults {
-            if let Some(sender) = self.lost_sender(planned, fault) {
-                let part = &self.x.parts[sender];
-                if !outcome.dead.contains(&DeviceId(part.index as u32)) {
-                    lost_peers.push(part.index);
-                    let (device, task) = (part.name.clone(), planned.describe(fault.task));
-                    let (error, recovered_on) = (fault.fault.message.clone(), Some("cpu".into()));
-                    reports.push(FaultReport { device, task, error, recovered_on });
-                }
-                continue;
-            }
-            let (device, task) = (name(fault.device.index()), planned.describe(fault.task));
-            let error = fault.fault.message.clone();
-            if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
-                return Err(Error::Internal(format!("{device}, {task}: {error}")));
-            }
-            if !outcome.dead.contains(&fault.device) {
-                return Err(Error::Device { device, reason: format!("{task}: {error}") });
-            }
-            reports.push(FaultReport { device, task, error, recovered_on: Some("cpu".into()) });
-        }
-        let lost = |owner: usize| {
-            let index = self.x.parts.get(owner).map(|part| part.index);
-            let mut all = outcome.dead.iter().map(|device| device.index()).chain(lost_peers.iter().copied());
-            all.any(|device| Some(device) == index)
-        };
-        let mut done = vec![false; chunks.len()];
-        for computed in round.computed() {
-            done.iter_mut().skip(computed.chunk).take(1).for_each(|done| *done = true);
-        }
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            // The results of a lost device are lost, too.
-            chunks[index] = lost(chunk.owner) || chunks[index] && !done[index];
-        }
-        let explain = |error: Error| match (error, reports.first()) {
-            (Error::Device { device, reason }, Some(fault)) => {
-                Error::Device { device, reason: format!("{}: {}; {reason}", fault.task, fault.error) }
-            }
-            (error, _) => error,
-        };
-        for owner in (0..self.x.parts.len()).filter(|&owner| lost(owner)) {
-            if let Some(device) = self.x.parts[owner].device() {
-                device.lock().close();
-            }
-            x.data(owner).map_err(explain)?;
-            let repeatable = planned.planned.graph.tasks().iter().enumerate().all(|(task, at)| {
-                let item = planned.planned.items.get(at.item as usize);
-                let of_owner = matches!(item, Some(Item::Chunk(chunk)) if self.owner(*chunk) == Some(owner));
-                !of_owner || planned.planned.graph.may_run_again(crate::graph::TaskId(task as u32))
-            });
-            if repeatable {
-                y.overwrite(owner)?;
-            }
-            y.data(owner).map_err(explain)?;
-        }
-        Ok(reports)
-    }
-
-    /// The sender of the rows that a task could not copy because the sender is lost, as an index of the layout's parts.
-    fn lost_sender(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
-        match planned.task(fault.task) {
-            Ok((_, Item::Received(message), _)) if fault.fault.kind == FaultKind::PeerLost => {
-                self.exchange.messages.get(message as usize).map(|message| message.from)
-            }
-            _ => None,
-        }
-    }
-
-    fn owner(&self, chunk: u32) -> Option<usize> {
-        self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
     }
 
     /// Keeps a round for a trace, if the runtime records.

@@ -1,0 +1,125 @@
+//! A product on vectors that was not completed: rows of lost devices move to host memory, or the product is an error.
+
+use super::Vectors;
+use super::product::VectorProduct;
+use crate::device::FaultKind;
+use crate::error::{Error, Result};
+use crate::exec::TaskFault;
+use crate::graph::{DeviceId, TaskId};
+use crate::kernel::cpu::Kernels;
+use crate::plan::Item;
+use crate::runtime::planned::Planned;
+use crate::runtime::report::{FaultReport, Round};
+
+impl<T: Kernels> VectorProduct<'_, T> {
+    /// The error of a product that was not completed: of another rank, or of a device of this rank. Other ranks wait for the rows of a
+    /// lost device, so the product is not repeated without it.
+    pub(super) fn failure_between_ranks(&self, round: &Round) -> Error {
+        let network = self.plan().devices.len();
+        let (error, waits_for) = self.network().map_or((None, Vec::new()), |mut network| network.abandon());
+        let faults = &round.outcome.faults;
+        let of_device = faults.iter().find(|fault| fault.device.index() != network);
+        match (error, of_device, faults.first(), &self.ranks) {
+            (_, Some(fault), ..) => {
+                let device = self.plan().devices.get(fault.device.index());
+                let device = device.map_or_else(|| "?".into(), |device| device.name.clone());
+                let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
+                Error::Device { device, reason }
+            }
+            (Some(error), ..) => error,
+            (None, None, Some(fault), Some(ranks)) => {
+                let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
+                ranks.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
+            }
+            _ => Error::Internal("a product between ranks was cancelled".into()),
+        }
+    }
+
+    /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
+    /// was not lost, or if the host has no copy of rows that are needed.
+    pub(super) fn move_lost_rows(
+        &self,
+        round: &Round,
+        x: &Vectors<T>,
+        y: &Vectors<T>,
+        chunks: &mut [bool],
+    ) -> Result<Vec<FaultReport>> {
+        let (planned, outcome) = (&round.planned, &round.outcome);
+        let name = |device: usize| {
+            self.plan().devices.get(device).map_or_else(|| "?".into(), |device| device.name.clone())
+        };
+        let mut reports: Vec<FaultReport> = Vec::new();
+        // Devices that did not report their loss themselves: another device could not copy from them.
+        let mut lost_peers = Vec::new();
+        for fault in &outcome.faults {
+            if let Some(sender) = self.lost_sender(planned, fault) {
+                let part = &self.x.parts[sender];
+                if !outcome.dead.contains(&DeviceId(part.index as u32)) {
+                    lost_peers.push(part.index);
+                    let (device, task) = (part.name.clone(), planned.describe(fault.task));
+                    let (error, recovered_on) = (fault.fault.message.clone(), Some("cpu".into()));
+                    reports.push(FaultReport { device, task, error, recovered_on });
+                }
+                continue;
+            }
+            let (device, task) = (name(fault.device.index()), planned.describe(fault.task));
+            let error = fault.fault.message.clone();
+            if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
+                return Err(Error::Internal(format!("{device}, {task}: {error}")));
+            }
+            if !outcome.dead.contains(&fault.device) {
+                return Err(Error::Device { device, reason: format!("{task}: {error}") });
+            }
+            reports.push(FaultReport { device, task, error, recovered_on: Some("cpu".into()) });
+        }
+        let lost = |owner: usize| {
+            let index = self.x.parts.get(owner).map(|part| part.index);
+            let mut all = outcome.dead.iter().map(|device| device.index()).chain(lost_peers.iter().copied());
+            all.any(|device| Some(device) == index)
+        };
+        let mut done = vec![false; chunks.len()];
+        for computed in round.computed() {
+            done.iter_mut().skip(computed.chunk).take(1).for_each(|done| *done = true);
+        }
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            // The results of a lost device are lost, too.
+            chunks[index] = lost(chunk.owner) || chunks[index] && !done[index];
+        }
+        let explain = |error: Error| match (error, reports.first()) {
+            (Error::Device { device, reason }, Some(fault)) => {
+                Error::Device { device, reason: format!("{}: {}; {reason}", fault.task, fault.error) }
+            }
+            (error, _) => error,
+        };
+        for owner in (0..self.x.parts.len()).filter(|&owner| lost(owner)) {
+            if let Some(device) = self.x.parts[owner].device() {
+                device.lock().close();
+            }
+            x.data(owner).map_err(explain)?;
+            let repeatable = planned.planned.graph.tasks().iter().enumerate().all(|(task, at)| {
+                let item = planned.planned.items.get(at.item as usize);
+                let of_owner = matches!(item, Some(Item::Chunk(chunk)) if self.owner(*chunk) == Some(owner));
+                !of_owner || planned.planned.graph.may_run_again(TaskId(task as u32))
+            });
+            if repeatable {
+                y.overwrite(owner)?;
+            }
+            y.data(owner).map_err(explain)?;
+        }
+        Ok(reports)
+    }
+
+    /// The sender of the rows that a task could not copy because the sender is lost, as an index of the layout's parts.
+    fn lost_sender(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
+        match planned.task(fault.task) {
+            Ok((_, Item::Received(message), _)) if fault.fault.kind == FaultKind::PeerLost => {
+                self.exchange.messages.get(message as usize).map(|message| message.from)
+            }
+            _ => None,
+        }
+    }
+
+    fn owner(&self, chunk: u32) -> Option<usize> {
+        self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
+    }
+}
