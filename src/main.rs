@@ -32,6 +32,7 @@ fn run() -> u8 {
         Err(exit_code) => return exit_code,
     };
     let console = Console::new(&arguments.command);
+    let console = if cli::is_silent() { console.silenced() } else { console };
     match cli::execute(&arguments.command, &console) {
         Ok(()) => 0,
         Err(error) => {

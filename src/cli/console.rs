@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct Console {
     gathered: Option<Arc<Mutex<Vec<String>>>>,
     /// The notes so far, shared by the consoles of one command.
     told: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether the error that ends the command is not shown: another process shows it, or it was shown.
+    is_error_shown: Arc<AtomicBool>,
     /// The progress bar that is shown.
     bar: Option<ProgressBar>,
 }
@@ -80,8 +83,26 @@ impl Console {
             color_errors: color(io::stderr().is_terminal()),
             gathered: None,
             told: Arc::default(),
+            is_error_shown: Arc::default(),
             bar: None,
         }
+    }
+
+    /// The same without any output, for a process of a job whose rank 0 prints.
+    pub fn silenced(self) -> Self {
+        let is_error_shown = Arc::new(AtomicBool::new(true));
+        Self { json: None, text: TextTarget::Nowhere, quiet: true, is_error_shown, ..self }
+    }
+
+    /// Shows a message as the error that ends the command, instead of the one that [`Self::error`] is called with later.
+    pub fn error_message(&self, text: &str) {
+        self.labelled("error", "1;31", text);
+        self.hide_error();
+    }
+
+    /// Hides the error that ends the command, which was shown.
+    pub fn hide_error(&self) {
+        self.is_error_shown.store(true, Ordering::SeqCst);
     }
 
     /// The same streams for a step of this command; the step's JSON object goes to a file or nowhere.
@@ -107,7 +128,9 @@ impl Console {
 
     /// Shows the error that ends the command.
     pub fn error(&self, error: &Error) {
-        self.labelled("error", "1;31", &error.to_string());
+        if !self.is_error_shown.load(Ordering::SeqCst) {
+            self.labelled("error", "1;31", &error.to_string());
+        }
     }
 
     fn labelled(&self, label: &str, style: &str, text: &str) {

@@ -27,6 +27,7 @@ mod inspect;
 mod interrupt;
 mod json_flag;
 mod kernel_bench;
+mod launch;
 mod man;
 mod no_effect;
 mod options;
@@ -42,6 +43,10 @@ mod repeat;
 mod report;
 mod reported_cases;
 mod run;
+#[cfg(feature = "mpi")]
+mod run_ranks;
+#[cfg(feature = "mpi")]
+mod run_ranks_report;
 mod run_report;
 mod run_simulated;
 mod session;
@@ -61,6 +66,8 @@ mod trace;
 mod transfers;
 mod tune;
 mod x;
+#[cfg(feature = "mpi")]
+mod x_rows;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -73,6 +80,7 @@ pub use args::{Arguments, Command};
 pub use console::Console;
 
 use interrupt::Interrupt;
+use launch::Launch;
 use rayon::ThreadPoolBuilder;
 
 use crate::error::{Error, Result};
@@ -92,7 +100,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
         None => parsed,
     };
     parsed.map_err(|error| {
-        let shown = error.print();
+        let shown = if is_silent() { Ok(()) } else { error.print() };
         match (error.exit_code(), shown.map_err(|failure| failure.kind())) {
             (0, Ok(())) => 0,
             (0, Err(io::ErrorKind::BrokenPipe)) => BROKEN_PIPE,
@@ -111,13 +119,24 @@ fn wrong_usage(words: &[OsString], reason: String) -> clap::Error {
     named.unwrap_or(&program).clone().error(ErrorKind::ValueValidation, reason)
 }
 
+/// Whether this process prints nothing, since rank 0 of its job prints for all.
+pub fn is_silent() -> bool {
+    Launch::is_silent()
+}
+
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
     Interrupt::watch()?;
     limit_global_pool()?;
     paths::check(command)?;
     console.check_json_target()?;
+    let launch = Launch::detect();
+    if let Some(launch) = launch {
+        launch.check(command)?;
+    }
     match command {
+        #[cfg(feature = "mpi")]
+        Command::Run(arguments) if launch.is_some() => run_ranks::run(arguments, console),
         Command::Run(arguments) => run::run(arguments, console),
         Command::Gemm(arguments) => gemm::run(arguments, console),
         Command::Colmean(arguments) => colmean::run(arguments, console),

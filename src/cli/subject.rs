@@ -129,6 +129,58 @@ impl Subject {
     }
 }
 
+#[cfg(feature = "mpi")]
+impl Subject {
+    /// A product of `rowloom run` over ranks with `k` columns, of a matrix with so many rows, columns and nonzeros; `a_bytes` are those
+    /// of this rank.
+    pub fn ranks(
+        arguments: &RunArguments,
+        info: &crate::matrix::MatrixInfo,
+        notes: &[String],
+        (rows, cols, nnz): (u64, u64, u64),
+        k: u64,
+        dtype: crate::matrix::Dtype,
+        a_bytes: u64,
+    ) -> Self {
+        let planning = &arguments.planning;
+        let synthetic = if info.synthetic { " (synthetic)" } else { "" };
+        let [shown_rows, shown_cols, shown_nnz] = [rows, cols, nnz].map(count);
+        Self {
+            work: KindOfWork::Spmm,
+            facts: vec![
+                (
+                    "matrix",
+                    format!("{}{synthetic}, {shown_rows} x {shown_cols}, {shown_nnz} nonzeros", info.name),
+                ),
+                ("X", format!("{} columns, {dtype}, {}", count(k), arguments.x.name())),
+            ],
+            results: Vec::new(),
+            keys: vec![
+                ("matrix", json!(MatrixReport::new(info, rows as usize, cols as usize, nnz as usize))),
+                ("matrix_hash", Value::Null),
+                ("k", json!(k)),
+            ],
+            config: json!({
+                "matrix": MatrixSource::new(&arguments.matrix).name(),
+                "k": k,
+                "x": arguments.x.name(),
+                "finite": arguments.finite,
+                "format": planning.format,
+                "tune": false,
+                "schedule": arguments.schedule,
+                "plan": Value::Null,
+            }),
+            kernel: planning.kernel.clone(),
+            operations: 2.0 * nnz as f64 * k as f64,
+            // Every column counts as used: which are, no rank knows.
+            bytes: compulsory_bytes(rows, nnz, cols, k, dtype),
+            a_bytes,
+            output: arguments.output.clone(),
+            notes: notes.to_vec(),
+        }
+    }
+}
+
 /// `text` with `to` for every `from` that is no part of a longer word.
 fn with_words_replaced(text: &str, from: &str, to: &str) -> String {
     let is_inside_a_word = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);

@@ -58,6 +58,18 @@ impl<T: Scalar> MultiVector<T> {
         Ok(result)
     }
 
+    /// Some rows of the multivector that [`Self::random`] gives: `row(index)` is the number of row `index`.
+    pub fn random_rows(rows: usize, k: usize, seed: u64, row: impl Fn(usize) -> u64 + Sync) -> Result<Self> {
+        let mut result = Self::zeros(rows, k)?;
+        result.data_mut().par_chunks_mut(k.max(1)).with_min_len(1 + 4096 / k.max(1)).enumerate().for_each(
+            |(index, values)| {
+                let first = row(index).wrapping_mul(k as u64);
+                (first..).zip(values).for_each(|(index, value)| *value = random_number(seed, index));
+            },
+        );
+        Ok(result)
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -243,11 +255,17 @@ fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
     const PART: usize = 1 << 16;
     values.par_chunks_mut(PART).enumerate().for_each(|(part, values)| {
         for (index, value) in values.iter_mut().enumerate() {
-            let bits = scramble(seed.wrapping_add(scramble((part * PART + index) as u64)));
-            let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
-            *value = T::from_f64(2.0 * unit - 1.0);
+            *value = random_number(seed, (part * PART + index) as u64);
         }
     });
+}
+
+/// The random number from -1 to 1 at an index.
+#[inline]
+fn random_number<T: Scalar>(seed: u64, index: u64) -> T {
+    let bits = scramble(seed.wrapping_add(scramble(index)));
+    let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
+    T::from_f64(2.0 * unit - 1.0)
 }
 
 /// The finalizer of SplitMix64.
@@ -272,6 +290,13 @@ mod tests {
         assert!(x.data().iter().any(|&value| value > 0.99) && x.data().iter().any(|&value| value < -0.99));
         assert_eq!(x.data(), make(1).data());
         assert_ne!(x.data(), make(2).data());
+    }
+
+    #[test]
+    fn random_rows_are_those_of_the_whole_multivector() {
+        let whole = MultiVector::<f32>::random(100, 7, 3).unwrap();
+        let some = MultiVector::<f32>::random_rows(33, 7, 3, |index| 3 * index as u64 + 1).unwrap();
+        assert!((0..33).all(|index| some.row(index) == whole.row(3 * index + 1)));
     }
 
     #[test]

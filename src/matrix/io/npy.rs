@@ -4,7 +4,7 @@
 //! read; complex numbers, text and Python objects are refused by name. A shape is checked against the bytes that follow.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
@@ -204,24 +204,36 @@ pub(super) fn read_npy_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
     if mapping.is_intact() { result } else { Err(mapping.changed()) }
 }
 
-fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
+/// The header of an array with one or two dimensions, and its rows and columns; afterwards `bytes` are its elements.
+fn checked_header(path: &Path, bytes: &mut &[u8]) -> Result<(Header, u64, u64)> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
-    let header = Header::read(&mut bytes).map_err(refused)?;
-    let Header { element, fortran_order, ref shape } = header;
-    if !element.is_number() {
+    let header = Header::read(bytes).map_err(refused)?;
+    if !header.element.is_number() {
         return Err(refused("unsupported: an array of text; give numbers".into()));
     }
-    let (rows, k) = match shape[..] {
+    let (rows, k) = match header.shape[..] {
         [rows] => (rows, 1),
         [rows, k] => (rows, k),
-        _ => return Err(refused(format!("unsupported: {} dimensions; give one or two", shape.len()))),
+        _ => return Err(refused(format!("unsupported: {} dimensions; give one or two", header.shape.len()))),
     };
-    let expected = header.count().and_then(|count| count.checked_mul(element.bytes as u64));
+    let expected = header.count().and_then(|count| count.checked_mul(header.element.bytes as u64));
     if expected != Some(bytes.len() as u64) {
         let reason =
             format!("{rows} x {k} elements do not fit its {} bytes; the file is damaged", bytes.len());
         return Err(refused(reason));
     }
+    Ok((header, rows, k))
+}
+
+fn overflow<T: Scalar>(path: &Path, count: u64) -> Error {
+    let values = counted(count, "value overflows", "values overflow");
+    Error::input(Place::file(path), format!("{values} {}; use --dtype f64", T::DTYPE))
+}
+
+fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
+    let refused = |reason: String| Error::input(Place::file(path), reason);
+    let (header, rows, k) = checked_header(path, &mut bytes)?;
+    let Header { element, fortran_order, ref shape } = header;
     let needed_bytes = (bytes.len() / element.bytes) as u64 * size_of::<T>() as u64;
     if needed_bytes > options.memory_limit_bytes {
         return Err(Error::DoesNotFit {
@@ -254,11 +266,7 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
         })
         .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
     if too_large > 0 {
-        return Err(refused(format!(
-            "{} {}; use --dtype f64",
-            counted(too_large, "value overflows", "values overflow"),
-            T::DTYPE
-        )));
+        return Err(overflow::<T>(path, too_large));
     }
     if options.finite && bad > 0 {
         return Err(refused(format!(
@@ -269,6 +277,76 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     let one_dimensional = shape.len() == 1;
     let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();
     Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional }, notes })
+}
+
+/// An array in a file of which some rows are read.
+#[derive(Debug)]
+pub struct NpyRows {
+    mapping: Mapping,
+    path: PathBuf,
+    header: Header,
+    rows: u64,
+    k: u64,
+    /// Where the elements begin.
+    start: usize,
+}
+
+impl NpyRows {
+    /// Opens a vector (one column) or a matrix and checks its size.
+    pub fn open(input: &Input) -> Result<Self> {
+        let mapping = Mapping::of(input)?;
+        let mut bytes = mapping.bytes();
+        let (header, rows, k) = checked_header(&input.path, &mut bytes)?;
+        let start = mapping.bytes().len() - bytes.len();
+        Ok(Self { path: input.path.clone(), header, rows, k, start, mapping })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn k(&self) -> u64 {
+        self.k
+    }
+
+    /// Whether the array has one dimension.
+    pub fn is_one_dimensional(&self) -> bool {
+        self.header.shape.len() == 1
+    }
+
+    /// The rows `row(0)` to `row(count - 1)`.
+    pub fn read<T: Scalar>(&self, count: usize, row: impl Fn(usize) -> u64 + Sync) -> Result<MultiVector<T>> {
+        let k = self.k as usize;
+        let mut result = MultiVector::<T>::zeros(count, k)?;
+        let Header { element, fortran_order, .. } = self.header;
+        let elements = &self.mapping.bytes()[self.start..];
+        let too_large: u64 = result
+            .data_mut()
+            .par_chunks_mut(k.max(1))
+            .with_min_len(1 + 4096 / k.max(1))
+            .enumerate()
+            .map(|(index, to)| {
+                let row = row(index).min(self.rows.saturating_sub(1)) as usize;
+                let mut too_large = 0;
+                for (column, value) in to.iter_mut().enumerate() {
+                    let at = if fortran_order { column * self.rows as usize + row } else { row * k + column };
+                    let number = element.decode(&elements[at * element.bytes..][..element.bytes]);
+                    *value = number.to_scalar();
+                    too_large += u64::from(number.overflows::<T>());
+                }
+                too_large
+            })
+            .sum();
+        if !self.mapping.is_intact() {
+            return Err(self.mapping.changed());
+        }
+        if too_large > 0 {
+            return Err(overflow::<T>(&self.path, too_large));
+        }
+        Ok(result)
+    }
 }
 
 /// Writes an array in C order, with two dimensions or, for a single column that is asked for as a vector, one.

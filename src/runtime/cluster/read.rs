@@ -42,6 +42,8 @@ pub struct RankRows<T: Scalar> {
     pub info: MatrixInfo,
     /// Notes on the whole matrix, the same on all ranks.
     pub notes: Vec<String>,
+    /// The cache that the values are mapped from; [`CacheRows::check_intact`] tells whether it changed meanwhile.
+    pub cache: Option<CacheRows>,
 }
 
 impl<T: Scalar> RankRows<T> {
@@ -121,7 +123,8 @@ fn read_cache<T: Scalar>(
     notes.extend(non_finite_note(&input.path, non_finite, options.finite)?);
     let info = agree(ranks, cache.info())?;
     agree(ranks, cache.check_intact())?;
-    Ok(RankRows { matrix: read.matrix, boundaries, nnz: cache.nnz(), info, notes })
+    let nnz = cache.nnz();
+    Ok(RankRows { matrix: read.matrix, boundaries, nnz, info, notes, cache: Some(cache) })
 }
 
 fn check_memory<T: Scalar>(
@@ -167,7 +170,7 @@ fn read_text<T: Scalar>(
     let (matrix, duplicates) = agree(ranks, built)?;
     let nnz = sum(ranks, matrix.nnz() as u64)?;
     let notes = head.notes(&facts, sum(ranks, duplicates)?);
-    Ok(RankRows { matrix, boundaries, nnz, info: head.info(), notes })
+    Ok(RankRows { matrix, boundaries, nnz, info: head.info(), notes, cache: None })
 }
 
 /// Sends all entries to the owners of their rows, a bounded number at once. The inner result is an error of this rank alone, which
@@ -246,7 +249,7 @@ pub fn generate_rows<T: Scalar>(
     );
     let nnz = sum(ranks, matrix.nnz() as u64)?;
     info.stored_entries = nnz;
-    Ok(RankRows { matrix, boundaries, nnz, info, notes })
+    Ok(RankRows { matrix, boundaries, nnz, info, notes, cache: None })
 }
 
 /// The error for a source that ranks cannot read by parts.

@@ -1,0 +1,412 @@
+//! `rowloom run` over the ranks of an MPI job: each rank reads, computes, verifies and writes its own rows; rank 0 reports.
+//!
+//! Every step that may fail on one rank only ends with an agreement of all ranks, so an error is printed once. Any other error reaches
+//! the others through the watch, which ends the job.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::args::RunArguments;
+use super::console::{Console, check_target};
+use super::dash::is_dash;
+use super::described::describe;
+use super::files::DenseFile;
+use super::interrupt::Interrupt;
+use super::options::XSource;
+use super::planning;
+use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
+use super::run_ranks_report::{RankOutcome, Whole, report};
+use super::run_report::{self, Outcome};
+use super::session::{MatrixSource, Session};
+use super::subject::Subject;
+use super::x::check_finite;
+use super::x_rows::XRows;
+use crate::device::network::Communicator;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::kernel::cpu::Kernels;
+use crate::kernel::{Verification, verify};
+use crate::machine::peak_rss_bytes;
+use crate::matrix::io::{ArrayFormat, Progress, ReadOptions};
+use crate::matrix::{Dtype, MultiVector};
+use crate::runtime::cluster::agreement::{agree, share, share_numbers, sum};
+use crate::runtime::cluster::halo::{LocalColumns, local_columns};
+use crate::runtime::cluster::read::unsupported_source;
+use crate::runtime::cluster::{
+    Actions, Cluster, ClusterProduct, Division, RankRows, RowBlock, RowsFormat, Watch, generate_rows,
+    hash_rows, read_rows, write_rows,
+};
+use crate::runtime::{ProductOptions, RunReport, Runtime};
+use crate::study::{Provenance, Times};
+use crate::trace::Clock;
+use crate::work::owned_rows_of_x;
+
+/// Multiplies on all ranks; rank 0 reports.
+pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
+    let ranks = crate::mpi::communicator()?;
+    let printer = console.clone();
+    let actions = Actions {
+        print: Box::new(move |text| printer.error_message(text)),
+        exit: Box::new(|exit_code| {
+            files::discard_unfinished();
+            signal_hook::low_level::exit(exit_code.into());
+        }),
+    };
+    let watch = Watch::start(&*ranks, actions)?;
+    let done = check_flags(arguments).and_then(|()| match arguments.matrix_arguments.dtype {
+        Dtype::F64 => run_typed::<f64>(arguments, console, &ranks),
+        Dtype::F32 => run_typed::<f32>(arguments, console, &ranks),
+    });
+    match done {
+        Ok(()) => {
+            watch.finish();
+            Ok(())
+        }
+        Err(error) => {
+            let end = watch.report(&error);
+            console.hide_error();
+            if end.is_agreed {
+                watch.finish();
+            } else {
+                files::discard_unfinished();
+                ranks.abort(end.exit_code, "");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// An error for flags that have no meaning over ranks.
+fn check_flags(arguments: &RunArguments) -> Result<()> {
+    let refuse = |what: &str| Err(Error::Usage(format!("over several ranks {what}")));
+    let matrix = Path::new(&arguments.matrix);
+    if is_dash(matrix) {
+        return refuse("A cannot come from standard input; name a file that all ranks see");
+    }
+    if arguments.plan.is_some() {
+        return refuse("--plan cannot be used: a saved plan is for one process");
+    }
+    if arguments.planning.tune {
+        return refuse("--tune cannot be used; calibrate each machine with rowloom calibrate");
+    }
+    if arguments.output.as_deref().is_some_and(is_dash) {
+        return refuse("--output needs a file, which all ranks write together");
+    }
+    if planning::is_simulated(&arguments.planning.devices) {
+        return refuse("devices are not simulated; rowloom run without mpirun simulates whole clusters");
+    }
+    if let XSource::File(path) = &arguments.x
+        && is_dash(path)
+    {
+        return refuse("X cannot come from standard input; name a .npy file that all ranks see");
+    }
+    Ok(())
+}
+
+/// The rows of this rank.
+fn load<T: Kernels>(
+    arguments: &RunArguments,
+    console: &Console,
+    ranks: &dyn Communicator,
+    session: &Session,
+    division: &Division,
+) -> Result<RankRows<T>> {
+    // Ranks of one host share its memory.
+    let memory_limit_bytes = session.memory_limit_bytes() / ranks.local_size().max(1) as u64;
+    let source = MatrixSource::new(&arguments.matrix);
+    match &source {
+        MatrixSource::Generated(spec) => {
+            let _spinner = console.spinner(format!("generating {spec}"));
+            session.pool.install(|| generate_rows(ranks, spec, session.seed, division, memory_limit_bytes))
+        }
+        MatrixSource::File(path) => {
+            let bar = console.byte_bar(path, "reading");
+            let advance = |bytes| {
+                bar.advance(bytes);
+                Ok(())
+            };
+            let progress = Some(Progress(&advance));
+            let options = ReadOptions { memory_limit_bytes, finite: arguments.finite, progress };
+            session.pool.install(|| read_rows(ranks, path, division, &options))
+        }
+        MatrixSource::Collection(_) => Err(unsupported_source(&source.name())),
+    }
+}
+
+fn run_typed<T: Kernels>(
+    arguments: &RunArguments,
+    console: &Console,
+    ranks: &Arc<dyn Communicator>,
+) -> Result<()> {
+    let planning = &arguments.planning;
+    ProductOptions::kernel_named(&planning.kernel)?;
+    let targets = [arguments.repeated.trace.as_deref(), arguments.output.as_deref()];
+    let checked = match ranks.rank() {
+        0 => targets.iter().flatten().try_for_each(|path| check_target(path)),
+        _ => Ok(()),
+    };
+    let output = arguments.output.as_deref().map(DenseFile::new).transpose();
+    agree(&**ranks, checked)?;
+    let output = output?;
+    let x_source = agree(&**ranks, XRows::open(&arguments.x, arguments.matrix_arguments.seed))?;
+    let k = x_source.k(&arguments.x, arguments.k)?;
+
+    let clock = Clock::start();
+    let cluster = agree(&**ranks, open(arguments, clock, ranks))?;
+    let mut session = session(&cluster, arguments)?;
+    let start = Instant::now();
+    let division = Division::for_product(cluster.speeds()?, k, size_of::<T>());
+    let RankRows { matrix, boundaries, nnz, info, notes, cache } =
+        load::<T>(arguments, console, &**ranks, &session, &division)?;
+    let load_s = start.elapsed().as_secs_f64();
+    notes.iter().for_each(|note| console.note(note));
+    let (rank, rows, cols) = (ranks.rank(), boundaries.last().copied().unwrap_or(0), matrix.cols() as u64);
+    let own = boundaries[rank]..boundaries[rank + 1];
+    x_source.check_rows(&arguments.x, cols)?;
+    let own_x = match rows == cols {
+        true => own.clone(),
+        false => owned_rows_of_x(0..own.start, rows, cols).end..owned_rows_of_x(0..own.end, rows, cols).end,
+    };
+    let read_x = |rows: &Range<u64>| {
+        let first = rows.start;
+        session
+            .pool
+            .install(|| x_source.read::<T>((rows.end - rows.start) as usize, k, |row| first + row as u64))
+    };
+    let x_rows = agree(&**ranks, read_x(&own_x))?;
+    note_non_finite(arguments, console, &**ranks, &x_rows)?;
+    let checked_rows = match arguments.repeated.verify {
+        true => Some(agree(&**ranks, session.pool.install(|| local_columns(&matrix, 0..0)))?),
+        false => None,
+    };
+    let (own_nnz, a_bytes) = (matrix.nnz() as u64, matrix.bytes());
+    let options = ProductOptions {
+        schedule: arguments.schedule,
+        ..planning::options(planning, arguments.repeated.repeat)?
+    };
+    let block = RowBlock { first_row: own.start, total_rows: rows, matrix };
+    let built = cluster.product(block).columns(k).options(options).build();
+    let mut product = agree(&**ranks, built)?;
+    let kept_tasks = if arguments.repeated.trace.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
+    session.interrupt.defer();
+    let measured = {
+        let _spinner = console.spinner("multiplying");
+        multiply(arguments, &session, &**ranks, &mut product, &x_rows, rows == cols, kept_tasks)?
+    };
+    let y = &measured.y;
+    let verification = match &checked_rows {
+        Some(local) if measured.is_complete => {
+            let _spinner = console.spinner("verifying");
+            Some(verified(&session, &**ranks, local, &x_source, y, own.start, rows)?)
+        }
+        _ => None,
+    };
+    agree(&**ranks, cache.map_or(Ok(()), |cache| cache.check_intact()))?;
+    let hash = if measured.is_complete { hash_rows(&**ranks, y.view())? } else { None };
+    if let (Some(_), Some(path), true) = (&output, &arguments.output, measured.is_complete) {
+        let format = match (path.to_string_lossy().ends_with(".npy"), x_source.format()) {
+            (true, format) => {
+                RowsFormat::Npy { one_dimensional: format == ArrayFormat::Npy { one_dimensional: true } }
+            }
+            (false, _) => RowsFormat::MatrixMarket,
+        };
+        session.pool.install(|| write_rows(&**ranks, path, y.view(), format))?;
+    }
+
+    session.add_gpus();
+    let plan = product.plan()?.clone();
+    let descriptions = product.descriptions();
+    let described = describe(&plan, &descriptions, &measured.reports)?;
+    let subject = Subject::ranks(arguments, &info, &notes, (rows, cols, nnz), k as u64, T::DTYPE, a_bytes);
+    let outcome = Outcome {
+        subject,
+        repeated: &arguments.repeated,
+        execution: &arguments.planning,
+        session: &session,
+        load_s,
+        plan_s: Some(product.plan_s()),
+        prepare_s: product.prepare_s(),
+        plan: &plan,
+        clock_errors: Vec::new(),
+        host_reasons: vec![None; plan.chunks.len()],
+        times: Times::new(&measured.seconds),
+        simulated_s: None,
+        described: &described,
+        faults: product.faults(),
+        simulated: false,
+        verification: verification.as_ref(),
+        verified_part: None,
+        result_hash: hash.map(|hash| format!("{hash:016x}")),
+        interrupted: session.interrupt.asked(),
+    };
+    let own_outcome = RankOutcome {
+        report: serde_json::to_value(run_report::json(&outcome)).unwrap_or_default(),
+        host: session.machine.host.clone(),
+        row_start: own.start,
+        row_end: own.end,
+        nnz: own_nnz,
+        received_rows: product.received_rows()?,
+        sent_bytes: cluster.sent_bytes() / measured.products.max(1),
+        seconds: measured.seconds.clone(),
+        threads: session.pool.threads(),
+        peak_rss_bytes: peak_rss_bytes(),
+    };
+    let all = share(&**ranks, &own_outcome)?;
+    if rank == 0 {
+        report(
+            console,
+            &outcome,
+            &all,
+            &Whole { rows, cols, nnz, k: k as u64, row_bytes: (k * size_of::<T>()) as u64 },
+        )?;
+    }
+    ranks.barrier()?;
+    if measured.is_interrupted {
+        return Err(Error::Interrupted);
+    }
+    verdict("Y", verification.as_ref())
+}
+
+/// The runtime of this rank.
+fn open(arguments: &RunArguments, clock: Clock, ranks: &Arc<dyn Communicator>) -> Result<Cluster> {
+    let planning = &arguments.planning;
+    let builder = Runtime::builder()
+        .devices(planning.devices.name())
+        .model(&planning.model)
+        .refine(!planning.no_refine)
+        .clock(clock);
+    let builder = match arguments.matrix_arguments.threads {
+        Some(threads) => builder.threads(threads),
+        None => builder,
+    };
+    builder.over(ranks.clone())
+}
+
+/// The machine and the threads of this rank.
+fn session(cluster: &Cluster, arguments: &RunArguments) -> Result<Session> {
+    let (runtime, seed) = (cluster.runtime(), arguments.matrix_arguments.seed);
+    let machine = runtime.machine().clone();
+    let provenance = Provenance::now(&machine, seed);
+    Ok(Session { pool: runtime.pool().clone(), machine, interrupt: Interrupt::watch()?, seed, provenance })
+}
+
+/// A note, or with --finite an error, where X of all ranks has NaN or infinite values.
+fn note_non_finite<T: Kernels>(
+    arguments: &RunArguments,
+    console: &Console,
+    ranks: &dyn Communicator,
+    x: &MultiVector<T>,
+) -> Result<()> {
+    // With --finite the rank with such a value is named.
+    let note = agree(ranks, check_finite(&arguments.x, x, arguments.finite))?;
+    let count = |note: &String| note.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let count = sum(ranks, note.as_ref().map_or(0, count))?;
+    let values = if count == 1 { "value of X is" } else { "values of X are" };
+    if count > 0 {
+        console.note(&format!("{count} {values} not finite"));
+    }
+    Ok(())
+}
+
+/// The products of all ranks.
+struct Measured<T: Kernels> {
+    /// The rows of Y of this rank.
+    y: MultiVector<T>,
+    /// Seconds of each measured product on this rank.
+    seconds: Vec<f64>,
+    reports: Vec<RunReport>,
+    products: u64,
+    is_complete: bool,
+    is_interrupted: bool,
+}
+
+fn multiply<T: Kernels>(
+    arguments: &RunArguments,
+    session: &Session,
+    ranks: &dyn Communicator,
+    product: &mut ClusterProduct<T>,
+    x_rows: &MultiVector<T>,
+    is_square: bool,
+    kept_tasks: usize,
+) -> Result<Measured<T>> {
+    let mut x = if is_square { product.vectors()? } else { product.x_vectors()? };
+    x.copy_from(x_rows)?;
+    let mut y = product.vectors()?;
+    let (warmup, repeats) = (arguments.repeated.warmup, arguments.repeated.repeat);
+    let (mut seconds, mut reports, mut products, mut free_tasks) = (Vec::new(), Vec::new(), 0, kept_tasks);
+    let mut is_interrupted = false;
+    for run in 0..warmup + repeats {
+        // All ranks stop before the same product. The exchange also lets all of them begin it together.
+        let asked = ranks.all_gather(&[u8::from(session.interrupt.asked())])?;
+        is_interrupted = asked.iter().flatten().any(|asked| *asked != 0);
+        if is_interrupted {
+            break;
+        }
+        let start = Instant::now();
+        product.apply_into(&x, &mut y)?;
+        y.synchronize()?;
+        products += 1;
+        if run < warmup {
+            continue;
+        }
+        seconds.push(start.elapsed().as_secs_f64());
+        if let Some(report) = product.last_report().cloned()
+            && free_tasks >= report.tasks()
+        {
+            free_tasks -= report.tasks();
+            reports.push(report);
+        }
+    }
+    let mut rows = MultiVector::<T>::zeros(y.rows(), x_rows.k())?;
+    y.copy_to(&mut rows)?;
+    Ok(Measured { y: rows, seconds, reports, products, is_complete: products > 0, is_interrupted })
+}
+
+/// The verification of the rows of all ranks. X is made again from its source, not from what ranks exchanged.
+fn verified<T: Kernels>(
+    session: &Session,
+    ranks: &dyn Communicator,
+    local: &LocalColumns<T>,
+    x_source: &XRows,
+    y: &MultiVector<T>,
+    first_row: u64,
+    rows: u64,
+) -> Result<Verification> {
+    let own = session.pool.install(|| {
+        let x = x_source.read::<T>(local.columns.len(), y.k(), |column| u64::from(local.columns[column]))?;
+        verify(local.matrix.view(), x.view(), y.view())
+    });
+    let mut own = agree(ranks, own)?;
+    own.worst = own.worst.map(|(row, column)| (row + first_row as usize, column));
+    own.mean_rel_err *= y.rows() as f64;
+    // As bits, since JSON has no infinity.
+    let (row, column) = own.worst.unwrap_or((0, 0));
+    let numbers = [own.max_rel_err, own.mean_rel_err, own.max_bound_ratio].map(f64::to_bits);
+    let numbers = [&numbers[..], &[u64::from(own.passed), row as u64, column as u64]].concat();
+    let all: Vec<Verification> = share_numbers(ranks, &numbers)?
+        .iter()
+        .map(|numbers| {
+            let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
+            let passed = number(3) != 0;
+            Verification {
+                passed,
+                max_rel_err: f64::from_bits(number(0)),
+                mean_rel_err: f64::from_bits(number(1)),
+                max_bound_ratio: f64::from_bits(number(2)),
+                unit_roundoff: own.unit_roundoff,
+                worst: (!passed).then_some((number(4) as usize, number(5) as usize)),
+            }
+        })
+        .collect();
+    let largest = all.iter().copied().fold(all[0], |largest, other| {
+        if other.max_bound_ratio > largest.max_bound_ratio { other } else { largest }
+    });
+    Ok(Verification {
+        passed: all.iter().all(|other| other.passed),
+        max_rel_err: all.iter().map(|other| other.max_rel_err).fold(0.0, f64::max),
+        mean_rel_err: all.iter().map(|other| other.mean_rel_err).sum::<f64>() / (rows.max(1)) as f64,
+        ..largest
+    })
+}
