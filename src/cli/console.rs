@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::args::{ColorChoice, Command, CommonArguments};
 use super::dash;
+use super::launch::Launch;
 use super::table::{Table, printable};
 use crate::error::{Error, Result};
 use crate::files;
@@ -59,11 +60,13 @@ impl Console {
     /// The streams that the flags of a command ask for.
     pub fn new(command: &Command) -> Self {
         let common = command.common();
+        // A launcher gives its ranks a terminal of its own and passes on what they write to it.
+        let is_launched = Launch::detect().is_some();
         let color = |terminal: bool| match common.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             ColorChoice::Auto => {
-                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                terminal && !is_launched && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             }
         };
         let json = common.json.as_ref().map(|target| {

@@ -11,14 +11,15 @@ use std::time::Instant;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::dash::is_dash;
-use super::described::describe;
+use super::described::{add_runs, describe};
 use super::files::DenseFile;
 use super::interrupt::Interrupt;
 use super::options::XSource;
 use super::planning;
 use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
+use super::report::machine_report;
 use super::run_ranks_report::{RankOutcome, Whole, report};
-use super::run_report::{self, Outcome};
+use super::run_report::{self, Outcome, config};
 use super::session::{MatrixSource, Session};
 use super::subject::Subject;
 use super::x::check_finite;
@@ -32,6 +33,7 @@ use crate::machine::peak_rss_bytes;
 use crate::matrix::io::{ArrayFormat, Progress, ReadOptions};
 use crate::matrix::{Dtype, MultiVector};
 use crate::runtime::cluster::agreement::{agree, share, share_numbers, sum};
+use crate::runtime::cluster::clock::{ClockOffset, clock_offsets};
 use crate::runtime::cluster::halo::{LocalColumns, local_columns};
 use crate::runtime::cluster::read::unsupported_source;
 use crate::runtime::cluster::{
@@ -40,7 +42,7 @@ use crate::runtime::cluster::{
 };
 use crate::runtime::{ProductOptions, RunReport, Runtime};
 use crate::study::{Provenance, Times};
-use crate::trace::Clock;
+use crate::trace::{Clock, HostSpans, Trace, rank_process};
 use crate::work::owned_rows_of_x;
 
 /// Multiplies on all ranks; rank 0 reports.
@@ -154,8 +156,13 @@ fn run_typed<T: Kernels>(
     let k = x_source.k(&arguments.x, arguments.k)?;
 
     let clock = Clock::start();
+    let recording = arguments.repeated.trace.as_ref().map(|_| HostSpans::start(&clock)).transpose()?;
     let cluster = agree(&**ranks, open(arguments, clock, ranks))?;
     let mut session = session(&cluster, arguments)?;
+    let offsets = match recording.is_some() {
+        true => clock_offsets(&**ranks, &clock)?,
+        false => Vec::new(),
+    };
     let start = Instant::now();
     let division = Division::for_product(cluster.speeds()?, k, size_of::<T>());
     let RankRows { matrix, boundaries, nnz, info, notes, cache } =
@@ -254,6 +261,15 @@ fn run_typed<T: Kernels>(
         peak_rss_bytes: peak_rss_bytes(),
     };
     let all = share(&**ranks, &own_outcome)?;
+    if let (Some(path), Some(spans)) = (&arguments.repeated.trace, recording) {
+        let mut trace = Trace::default();
+        spans.finish(&mut trace)?;
+        add_runs(&mut trace, &plan, &descriptions, None, &measured.reports, 0);
+        trace.metadata("config", config(&outcome));
+        trace.metadata("provenance", serde_json::to_value(&session.provenance).unwrap_or_default());
+        trace.metadata("machine", serde_json::to_value(machine_report(&session.machine)).unwrap_or_default());
+        agree(&**ranks, write_merged(&**ranks, path, &trace, &offsets)?)?;
+    }
     if rank == 0 {
         report(
             console,
@@ -267,6 +283,32 @@ fn run_typed<T: Kernels>(
         return Err(Error::Interrupted);
     }
     verdict("Y", verification.as_ref())
+}
+
+/// Writes the traces of all ranks as one, on the clock of rank 0. The inner result is an error of rank 0 alone.
+fn write_merged(
+    ranks: &dyn Communicator,
+    path: &Path,
+    trace: &Trace,
+    offsets: &[ClockOffset],
+) -> Result<Result<()>> {
+    let mut messages = vec![Vec::new(); ranks.size()];
+    messages[0] = trace.to_bytes()?;
+    let arrived = ranks.all_to_all(messages)?;
+    if ranks.rank() != 0 {
+        return Ok(Ok(()));
+    }
+    // No time of a rank whose clock began earlier may be before zero.
+    let earliest_ns = offsets.iter().map(|offset| offset.ahead_ns).max().unwrap_or(0).max(0);
+    let mut merged = Trace::default();
+    for (rank, bytes) in arrived.iter().enumerate() {
+        let offset = offsets.get(rank).copied().unwrap_or_default();
+        merged.add_rank(rank, Trace::from_bytes(bytes)?, offset.ahead_ns - earliest_ns);
+    }
+    for (rank, offset) in offsets.iter().enumerate().skip(1) {
+        merged.clock_error(&rank_process(rank, "clock"), offset.error_ns);
+    }
+    Ok(merged.write(path))
 }
 
 /// The runtime of this rank.

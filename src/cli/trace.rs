@@ -5,7 +5,7 @@ use super::console::Console;
 use super::report::Report;
 use super::table::{Table, count, count_of, percent, seconds};
 use crate::error::Result;
-use crate::trace::{Bottleneck, CriticalPath, Predictions, Summary, Trace};
+use crate::trace::{Bottleneck, CriticalPath, Predictions, RanksSummary, Summary, Trace};
 
 /// Steps of the critical path that the table shows, the longest ones; the JSON object has all.
 const LONGEST_STEPS: usize = 5;
@@ -21,6 +21,7 @@ pub fn run(arguments: &TraceArguments, console: &Console) -> Result<()> {
     }
     let mut tables = vec![overview(&trace, &summary)];
     if summary.tasks > 0 {
+        tables.extend(summary.ranks.iter().map(ranks));
         tables.extend([devices(&summary), lanes(&summary)]);
     }
     if let Some(path) = &summary.critical_path {
@@ -97,6 +98,15 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         table.fact("overlap", format!("{hidden} of copying or computing, whichever is shorter, is hidden"));
         table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
     }
+    if let Some(ranks) = &summary.ranks {
+        let longer =
+            ranks.imbalance.map(|imbalance| format!(", {} longer than the mean", percent(imbalance)));
+        let slowest = format!("rank {} computes longest{}", ranks.slowest_rank, longer.unwrap_or_default());
+        table.fact("ranks", format!("{}: {slowest}", count_of(ranks.ranks.len() as u64, "rank", "ranks")));
+        let hidden = share(ranks.hidden_exchange);
+        let exchange = share(ranks.exchange_share);
+        table.fact("exchange", format!("{exchange} of the run; {hidden} of it is hidden behind computing"));
+    }
     let moved = summary.adjustments;
     if moved.moved_spans > 0 || moved.dropped_flows > 0 {
         table.fact(
@@ -117,6 +127,20 @@ fn bottleneck(bottleneck: &Bottleneck) -> String {
     let Bottleneck { kind, device, time_s, share } = bottleneck;
     let place = device.as_ref().map(|device| format!(" on {}", shown(device))).unwrap_or_default();
     format!("{kind}{place}: {}, {} of the run", seconds(*time_s), percent(*share))
+}
+
+fn ranks(summary: &RanksSummary) -> Table {
+    let mut table = Table::columns(["rank", "compute", "exchange", "hidden", "end"], &[1, 2, 3, 4]);
+    for rank in &summary.ranks {
+        table.row([
+            rank.rank.to_string(),
+            seconds(rank.compute_s),
+            seconds(rank.exchange_s),
+            seconds(rank.hidden_exchange_s),
+            seconds(rank.end_s),
+        ]);
+    }
+    table
 }
 
 fn devices(summary: &Summary) -> Table {

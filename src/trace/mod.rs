@@ -16,7 +16,9 @@ mod host;
 mod host_steps;
 mod intervals;
 mod lanes;
+mod merge;
 mod model;
+mod ranks;
 mod read;
 mod summary;
 #[cfg(test)]
@@ -29,6 +31,8 @@ pub use clock::Clock;
 pub use critical::{Bottleneck, CategoryShare, CriticalPath, Step};
 pub use host::{HostSpans, PROGRAM};
 pub use host_steps::HostStep;
+pub use merge::{RANKS_KEY, of_rank, rank_process};
 pub use model::{Adjustments, Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};
+pub use ranks::{RankSummary, RanksSummary};
 pub use summary::{DeviceSummary, LaneSummary, Prediction, Predictions, Runs, Summary};
 pub use write::FORMAT_KEY;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -32,7 +32,16 @@ impl Trace {
         if !file.metadata().map_err(|error| Error::read(path, error))?.is_file() {
             return Err(Error::input(Place::file(path), "this is not a regular file; name a trace file"));
         }
-        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+        Self::parse(path, BufReader::with_capacity(1 << 18, file))
+    }
+
+    /// The trace that [`Trace::to_bytes`] gave.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::parse(Path::new("the trace of a rank"), bytes)
+    }
+
+    fn parse(path: &Path, text: impl Read) -> Result<Self> {
+        let mut json = serde_json::Deserializer::from_reader(text);
         let mut trace = Self::default();
         TraceSeed(&mut trace)
             .deserialize(&mut json)

@@ -26,6 +26,7 @@ use super::critical::{self, CriticalPath};
 use super::host_steps::HostStep;
 use super::intervals::{TimeSet, seconds, share};
 use super::model::{Adjustments, Category, ProcessId, Span, Trace};
+use super::ranks::RanksSummary;
 
 /// The number of worst predictions in the summary.
 const WORST_PREDICTIONS: usize = 5;
@@ -57,6 +58,8 @@ pub struct Summary {
     pub host: Vec<HostStep>,
     /// Corrections in the file.
     pub adjustments: Adjustments,
+    /// The ranks, in a trace of several.
+    pub ranks: Option<RanksSummary>,
 }
 
 /// The lengths of the runs.
@@ -168,6 +171,7 @@ impl Trace {
             devices: measured.into_iter().map(|device| device.summary).collect(),
             host: super::host_steps::steps(&self.spans),
             adjustments: self.adjustments,
+            ranks: self.rank_summary(&in_run),
         }
     }
 

@@ -39,6 +39,14 @@ impl Trace {
         })
     }
 
+    /// Writes what [`Self::write`] writes to memory.
+    pub(super) fn write_to(&self, memory: impl Write) -> Result<()> {
+        let (times, adjustments) = self.corrected_times()?;
+        self.check_ids()?;
+        let mut events = Events { file: memory, trace: self, first: true };
+        events.all(&times, adjustments).map_err(|error| Error::Internal(error.to_string()))
+    }
+
     /// Fails if an id is from another trace, or a counter's time is larger than [`LATEST_NS`].
     fn check_ids(&self) -> Result<()> {
         let spans = self.spans.len();

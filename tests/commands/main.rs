@@ -16,6 +16,7 @@ mod matrix;
 mod outputs;
 mod plain_words;
 mod plan;
+mod ranks;
 mod run;
 mod signals;
 #[path = "../skip/mod.rs"]

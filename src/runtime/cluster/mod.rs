@@ -45,6 +45,7 @@
 //! page-locked where a device copies from it or to it.
 
 pub mod agreement;
+pub mod clock;
 mod distribution;
 pub mod division;
 mod entry_messages;

@@ -35,6 +35,8 @@ const COLLECT_TIME: Duration = Duration::from_millis(400);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// How long a rank without an error waits for the launcher to end it.
 const GRACE_TIME: Duration = Duration::from_secs(2);
+/// How much longer than the rank before it a rank waits to print that rank 0 is lost.
+const SUCCESSION_TIME: Duration = Duration::from_millis(1500);
 /// How long a rank may take to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 const SIGN_INTERVAL: Duration = Duration::from_millis(500);
@@ -67,6 +69,8 @@ pub struct End {
     pub exit_code: u8,
     /// Whether all ranks reported the same error, so that all end in order.
     pub is_agreed: bool,
+    /// Whether a rank is lost, of which the launcher may know nothing, so that all others end at once.
+    is_lost: bool,
 }
 
 /// What the thread of a rank does.
@@ -129,7 +133,7 @@ impl Watch {
             // Rank 0 does not answer.
             _ => {
                 (self.actions.print)(&failure.reason);
-                End { exit_code: failure.exit_code, is_agreed: false }
+                End { exit_code: failure.exit_code, is_agreed: false, is_lost: false }
             }
         }
     }
@@ -361,13 +365,14 @@ impl Thread {
                 failures.extend(errors);
             }
             let lost = peers.iter().enumerate().find_map(|(rank, peer)| Some((rank, peer.as_ref()?.lost()?)));
-            if let (Some((rank, reason)), true) = (lost, failures.is_empty()) {
+            let is_lost = lost.is_some() && failures.is_empty();
+            if let (Some((rank, reason)), true) = (lost, is_lost) {
                 failures.push(Failure { rank, exit_code: LOST_RANK, reason, names_rank: false });
             }
             if !failures.is_empty() {
                 let since = *first_failure.get_or_insert_with(Instant::now);
-                if failures.len() >= size || since.elapsed() > COLLECT_TIME {
-                    self.end_all(&failures, &mut peers);
+                if failures.len() >= size || since.elapsed() > COLLECT_TIME || is_lost {
+                    self.end_all(&failures, &mut peers, is_lost);
                     return;
                 }
             }
@@ -385,11 +390,12 @@ impl Thread {
     }
 
     /// Prints the one message and tells all ranks that the job ends.
-    fn end_all(&self, failures: &[Failure], peers: &mut [Option<Peer>]) {
+    fn end_all(&self, failures: &[Failure], peers: &mut [Option<Peer>], is_lost: bool) {
         let Some(first) = failures.iter().min_by_key(|failure| (!failure.names_rank, failure.rank)) else {
             return;
         };
-        let is_agreed = failures.len() >= self.hosts.len()
+        let is_agreed = !is_lost
+            && failures.len() >= self.hosts.len()
             && failures
                 .iter()
                 .all(|other| (&other.reason, other.exit_code) == (&first.reason, first.exit_code));
@@ -397,7 +403,7 @@ impl Thread {
             true => (self.actions.print)(&first.reason),
             false => (self.actions.print)(&self.named(first.rank, &first.reason)),
         }
-        let end = End { exit_code: first.exit_code, is_agreed };
+        let end = End { exit_code: first.exit_code, is_agreed, is_lost };
         peers.iter_mut().flatten().for_each(|peer| peer.send_text(END, &end));
         let is_waiting = failures.iter().any(|failure| failure.rank == 0);
         self.follow(end, is_waiting);
@@ -409,8 +415,10 @@ impl Thread {
         if is_waiting && told && end.is_agreed {
             return;
         }
-        // The launcher ends the job when the rank at fault ends, and then names that rank.
-        std::thread::sleep(GRACE_TIME);
+        if !end.is_lost {
+            // The launcher ends the job when the rank at fault ends, and then names that rank.
+            std::thread::sleep(GRACE_TIME);
+        }
         (self.actions.exit)(end.exit_code);
     }
 
@@ -438,8 +446,8 @@ impl Thread {
                 return;
             }
             if let Some(reason) = root.lost() {
-                // The lowest rank that is left prints, and the launcher ends the others before they do.
-                std::thread::sleep(POLL_INTERVAL * 4 * self.rank as u32);
+                // The lowest rank that is left prints and ends, and the launcher ends the others before they print.
+                std::thread::sleep(SUCCESSION_TIME * self.rank.saturating_sub(1).min(2) as u32);
                 (self.actions.print)(&self.named(0, &reason));
                 (self.actions.exit)(LOST_RANK);
                 return;
@@ -487,7 +495,7 @@ mod tests {
     fn an_error_of_all_ranks_is_printed_once_and_all_end_in_order() {
         let (printed, exits) = watched(3, |_, watch| {
             let end = watch.report(&Error::Usage("the flag is wrong".into()));
-            assert_eq!(end, End { exit_code: 2, is_agreed: true });
+            assert_eq!((end.exit_code, end.is_agreed), (2, true));
         });
         assert_eq!((printed, exits), (vec!["the flag is wrong".to_owned()], Vec::new()));
     }
@@ -498,7 +506,7 @@ mod tests {
             let (printed, exits) = watched(3, |rank, watch| {
                 if rank == at_fault {
                     let end = watch.report(&Error::Usage("no memory".into()));
-                    assert_eq!(end, End { exit_code: 2, is_agreed: false });
+                    assert_eq!((end.exit_code, end.is_agreed), (2, false));
                 }
                 // The others wait for a message that never comes.
                 std::thread::sleep(Duration::from_secs(4));
