@@ -58,6 +58,7 @@ mod study_dense;
 mod study_estimate;
 mod study_kernels;
 mod study_output;
+mod study_ranks;
 mod study_run;
 mod study_solver;
 mod subject;

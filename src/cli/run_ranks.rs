@@ -144,14 +144,9 @@ fn run_typed<T: Kernels>(
 ) -> Result<()> {
     let planning = &arguments.planning;
     ProductOptions::kernel_named(&planning.kernel)?;
-    let targets = [arguments.repeated.trace.as_deref(), arguments.output.as_deref()];
-    let checked = match ranks.rank() {
-        0 => targets.iter().flatten().try_for_each(|path| check_target(path)),
-        _ => Ok(()),
-    };
-    let output = arguments.output.as_deref().map(DenseFile::new).transpose();
-    agree(&**ranks, checked)?;
-    let output = output?;
+    agree(&**ranks, arguments.output.as_deref().map_or(Ok(()), |path| DenseFile::new(path).map(drop)))?;
+    let trace = arguments.repeated.trace.as_deref().filter(|_| ranks.rank() == 0);
+    agree(&**ranks, trace.map_or(Ok(()), check_target))?;
     let x_source = agree(&**ranks, XRows::open(&arguments.x, arguments.matrix_arguments.seed))?;
     let k = x_source.k(&arguments.x, arguments.k)?;
 
@@ -212,7 +207,7 @@ fn run_typed<T: Kernels>(
     };
     agree(&**ranks, cache.map_or(Ok(()), |cache| cache.check_intact()))?;
     let hash = if measured.is_complete { hash_rows(&**ranks, y.view())? } else { None };
-    if let (Some(_), Some(path), true) = (&output, &arguments.output, measured.is_complete) {
+    if let (Some(path), true) = (&arguments.output, measured.is_complete) {
         let format = match (path.to_string_lossy().ends_with(".npy"), x_source.format()) {
             (true, format) => {
                 RowsFormat::Npy { one_dimensional: format == ArrayFormat::Npy { one_dimensional: true } }

@@ -16,7 +16,9 @@ use super::study_kernels::KernelCases;
 use super::study_output::{self, Finished};
 use super::study_run::CaseRun;
 use super::table::count_of;
-use super::{study_check, study_conversion, study_dense, study_estimate, study_run, study_solver};
+use super::{
+    study_check, study_conversion, study_dense, study_estimate, study_ranks, study_run, study_solver,
+};
 use crate::cost::{Model, preset};
 use crate::error::{Error, Result};
 use crate::files::read_text;
@@ -369,6 +371,10 @@ impl Study<'_> {
 
     fn run(&mut self, case: &Case, timeline_keys: &[String]) -> Result<()> {
         let (base, loaded) = (self.base(case)?, self.loaded()?);
+        if let Some(ranks) = case.ranks {
+            let record = study_ranks::run(case, self.config, &self.session, &base, ranks)?;
+            return self.keep(case, vec![record]);
+        }
         let ran = match (&loaded.single, case.dtype) {
             (Some(single), Dtype::F32) => study_run::run(case, self.config, &self.session, single, &base)?,
             _ => study_run::run(case, self.config, &self.session, &loaded.double, &base)?,

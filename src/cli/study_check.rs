@@ -6,7 +6,7 @@ use super::args::TRANSFERS;
 use super::kernel_bench::PEERS;
 use super::options::{Devices, parse_bytes};
 use super::session::MatrixSource;
-use super::study_dense;
+use super::{study_dense, study_ranks};
 use crate::error::{Error, Result};
 use crate::runtime::ProductOptions;
 use crate::study::{Case, KernelNames, StudyConfig, StudySubject};
@@ -21,6 +21,9 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
             let place = file.place_of(&["sweep", &number, key, &index.to_string()]);
             Error::Usage(format!("{place}: sweep {}: {reason}", sweep.name))
         };
+        if !sweep.ranks.is_empty() {
+            study_ranks::check().map_err(|reason| wrong("ranks", 0, reason))?;
+        }
         for (index, devices) in sweep.devices.iter().enumerate() {
             devices.parse::<Devices>().map_err(|reason| wrong("devices", index, reason))?;
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::config::{StudyConfig, Subject, Sweep, Threads};
-use super::growing::with_counts;
+use super::growing::{with_counts, with_ranks};
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
 
@@ -21,7 +21,10 @@ pub struct Case {
     pub matrix: String,
     /// The value type.
     pub dtype: Dtype,
-    /// Threads of the CPU.
+    /// Ranks of an MPI job; none for a case of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<usize>,
+    /// Threads of the CPU; of each rank, over ranks.
     pub threads: usize,
     /// The list of devices, as the study writes it.
     pub devices: String,
@@ -94,6 +97,7 @@ impl Sweep {
         let outer = [
             optional(self.matrices.len()),
             self.dtype.len(),
+            optional(self.ranks.len()),
             self.threads.numbers(most_threads).len(),
             self.devices.len(),
             self.mode.len(),
@@ -138,7 +142,17 @@ impl Sweep {
         };
         // Copies have no matrix.
         let matrices = if self.matrices.is_empty() { vec![String::new()] } else { self.matrices.clone() };
-        for matrix in &matrices {
+        let rank_numbers: Vec<Option<usize>> = match &self.ranks[..] {
+            [] => vec![None],
+            ranks => ranks.iter().copied().map(Some).collect(),
+        };
+        let with_rank_numbers = matrices.iter().flat_map(|matrix| {
+            let named = |ranks: &Option<usize>| {
+                ranks.map_or_else(|| matrix.clone(), |ranks| with_ranks(matrix, ranks))
+            };
+            rank_numbers.iter().map(move |ranks| (named(ranks), *ranks)).collect::<Vec<_>>()
+        });
+        for (matrix, ranks) in &with_rank_numbers.collect::<Vec<_>>() {
             for &dtype in &self.dtype {
                 for threads in self.threads.numbers(most_threads) {
                     for devices in &self.devices {
@@ -148,6 +162,7 @@ impl Sweep {
                             subject: self.subject,
                             matrix,
                             dtype,
+                            ranks: *ranks,
                             threads,
                             devices: devices.clone(),
                             k: None,

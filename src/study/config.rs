@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::growing::with_counts;
+use super::growing::{with_counts, with_ranks};
 use super::sampling::TIME_CAP_S;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
@@ -165,7 +165,10 @@ pub struct Sweep {
     /// Lists of devices, each as `--devices` takes it.
     #[serde(default = "cpu", deserialize_with = "one_or_many")]
     pub devices: Vec<String>,
-    /// Threads of the CPU.
+    /// Ranks of an MPI job, started with `mpirun`; without it products run in this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub ranks: Vec<usize>,
+    /// Threads of the CPU; of each rank, over ranks.
     #[serde(default)]
     pub threads: Threads,
     /// Kernels by name. A sweep of products or solves has one case for each (or `auto`); a `kernel` sweep measures all of them in
@@ -323,8 +326,10 @@ impl Sweep {
             );
             return Err(("devices", reason));
         }
+        self.check_ranks()?;
         for matrix in &self.matrices {
-            with_counts(matrix, 1, 1).map_err(|reason| ("matrices", reason))?;
+            let named = if self.ranks.is_empty() { matrix.clone() } else { with_ranks(matrix, 1) };
+            with_counts(&named, 1, 1).map_err(|reason| ("matrices", reason))?;
         }
         Ok(())
     }

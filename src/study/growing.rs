@@ -21,3 +21,21 @@ pub(super) fn with_counts(name: &str, threads: usize, devices: usize) -> std::re
     }
     Ok(expanded + rest)
 }
+
+/// A matrix's name with `{1000*ranks}` replaced by its value; other braces stay.
+pub(super) fn with_ranks(name: &str, ranks: usize) -> String {
+    let mut expanded = String::new();
+    let mut rest = name;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((inside, after)) = behind.split_once('}') else { break };
+        let number = inside.split_once('*').filter(|(_, of)| of.trim() == "ranks");
+        let number = number.and_then(|(number, _)| number.trim().replace('_', "").parse::<usize>().ok());
+        expanded += before;
+        expanded += &match number.and_then(|number| number.checked_mul(ranks)) {
+            Some(number) => number.to_string(),
+            None => format!("{{{inside}}}"),
+        };
+        rest = after;
+    }
+    expanded + rest
+}

@@ -22,6 +22,7 @@ mod oracle;
 mod page;
 mod provenance;
 mod python_peer;
+mod rank_sweep;
 mod ranking;
 mod record;
 mod resident;

@@ -35,8 +35,8 @@ const COLLECT_TIME: Duration = Duration::from_millis(400);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// How long a rank without an error waits for the launcher to end it.
 const GRACE_TIME: Duration = Duration::from_secs(2);
-/// How much longer than the rank before it a rank waits to print that rank 0 is lost.
-const SUCCESSION_TIME: Duration = Duration::from_millis(1500);
+/// How much longer than rank 1 the others wait to print that rank 0 is lost: the launcher ends them before.
+const SUCCESSION_TIME: Duration = Duration::from_millis(2500);
 /// How long a rank may take to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 const SIGN_INTERVAL: Duration = Duration::from_millis(500);
@@ -446,8 +446,8 @@ impl Thread {
                 return;
             }
             if let Some(reason) = root.lost() {
-                // The lowest rank that is left prints and ends, and the launcher ends the others before they print.
-                std::thread::sleep(SUCCESSION_TIME * self.rank.saturating_sub(1).min(2) as u32);
+                // Rank 1 prints and ends, and the launcher ends the others before they print.
+                std::thread::sleep(SUCCESSION_TIME * self.rank.saturating_sub(1).min(1) as u32);
                 (self.actions.print)(&self.named(0, &reason));
                 (self.actions.exit)(LOST_RANK);
                 return;
