@@ -25,7 +25,7 @@ pub struct ClockOffset {
 /// The clocks of all ranks against that of rank 0, on all ranks. Collective.
 pub fn clock_offsets(ranks: &dyn Communicator, clock: &Clock) -> Result<Vec<ClockOffset>> {
     let mut offsets = vec![ClockOffset::default(); ranks.size()];
-    for other in 1..ranks.size() {
+    for (other, offset) in offsets.iter_mut().enumerate().skip(1) {
         if ranks.rank() == 0 {
             let mut best = ClockOffset { ahead_ns: 0, error_ns: u64::MAX };
             for _ in 0..ROUNDS {
@@ -39,7 +39,7 @@ pub fn clock_offsets(ranks: &dyn Communicator, clock: &Clock) -> Result<Vec<Cloc
                     best = ClockOffset { ahead_ns: theirs_ns as i64 - middle_ns as i64, error_ns };
                 }
             }
-            offsets[other] = best;
+            *offset = best;
         } else if ranks.rank() == other {
             for _ in 0..ROUNDS {
                 receive(ranks, 0)?;
