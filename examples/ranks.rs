@@ -38,7 +38,7 @@ fn main() -> rowloom::Result<()> {
     };
     let k = k as usize;
     let communicator = rowloom::mpi::communicator()?;
-    let cluster = Runtime::builder().devices("cpu").over(communicator.clone())?;
+    let cluster = Runtime::over(communicator.clone())?;
     // Equal rows have equal costs, so the row pointers of seven entries per row stand for those of the matrix.
     let total = n * n * n;
     let pointers: Vec<u64> = (0..=total).map(|row| 7 * row).collect();
