@@ -142,7 +142,9 @@ fn main() {
             products::<f32>(&mut ours);
             columns(&mut ours);
             let seconds = shortest(5, || drop(read_text::<f64>(&path, &ReadOptions::default()).unwrap()));
-            ["text, loadtxt", "text, pandas"].map(|name| note(&mut ours, name.into(), seconds));
+            for name in ["text, loadtxt", "text, pandas"] {
+                note(&mut ours, name.into(), seconds);
+            }
         });
         python.iter().for_each(|python| peer(python, &path, &mut theirs));
     }
