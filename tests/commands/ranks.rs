@@ -256,6 +256,7 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
     let Some(_job) = mpi() else { return };
     let mut random = Random::new(23);
     let moments = if is_thorough() { 20 } else { 2 };
+    let mut longest = Duration::ZERO;
     for moment in 0..moments {
         let place = place_with_matrices();
         let rank = random.below(3) as usize;
@@ -294,6 +295,10 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
             place.names().into_iter().filter(|name| name.contains("y.npy") || name == "t.json").collect();
         assert!(left.is_empty(), "{case}: {left:?}");
     }
+    println!(
+        "{moments} ranks were killed or stopped; the longest job ended after {:.1} s",
+        longest.as_secs_f64()
+    );
 }
 
 #[test]
