@@ -285,6 +285,7 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
                 }
             }
         };
+        longest = longest.max(start.elapsed());
         let said = place.read("stderr");
         let case =
             format!("{signal} of rank {rank} after {delay} ms, ended after {:?}: {said}", start.elapsed());
