@@ -115,6 +115,38 @@ impl<T: Scalar> Csr<T> {
     }
 }
 
+/// Elements of a parallel task of a check.
+const CHECK_STEP: usize = 1 << 17;
+
+/// Whether row pointers decrease anywhere. The last one must be below 2^63, as every length is. Sums of bits instead of comparisons, so that
+/// the loop has vector instructions on every processor.
+fn decreases(row_pointers: &[u64]) -> bool {
+    let ends = row_pointers.get(1..).unwrap_or_default();
+    let parts = row_pointers.par_chunks(CHECK_STEP).zip(ends.par_chunks(CHECK_STEP));
+    let bits = parts.map(|(begins, ends)| {
+        // The sign bit is that of a negative length, or of a pointer beyond every length.
+        begins.iter().zip(ends).fold(0, |bits, (&begin, &end)| bits | end | end.wrapping_sub(begin))
+    });
+    bits.reduce(|| 0, |a, b| a | b) >> 63 != 0
+}
+
+/// Whether all columns are below `end`.
+fn are_below(columns: &[u32], end: u32) -> bool {
+    let Some(last) = end.checked_sub(1) else { return columns.is_empty() };
+    let parts = columns.par_chunks(CHECK_STEP);
+    if last > i32::MAX as u32 {
+        return parts
+            .map(|part| part.iter().copied().max())
+            .max()
+            .flatten()
+            .is_none_or(|column| column <= last);
+    }
+    // The sign bit is that of a column beyond the last, or of one beyond 2^31.
+    let bits =
+        parts.map(|part| part.iter().fold(0, |bits, &column| bits | column | last.wrapping_sub(column)));
+    bits.reduce(|| 0, |a, b| a | b) >> 31 == 0
+}
+
 /// A borrowed sparse matrix, or consecutive rows of one.
 ///
 /// The row pointers of a part index the arrays of the whole matrix; `columns` and `values` are always those of the whole.
@@ -142,7 +174,6 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     fn check(&self) -> Result<()> {
-        use rayon::prelude::*;
         let invalid = |what: String| Err(Error::Internal(format!("the CSR arrays are inconsistent: {what}")));
         if self.cols > MOST_COLUMNS {
             return invalid(format!("{} columns, but at most {MOST_COLUMNS} are supported", self.cols));
@@ -156,16 +187,14 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         if self.row_pointers[0] != 0 || self.row_pointers[self.rows] != self.columns.len() as u64 {
             return invalid("the row pointers do not start at zero and end at the number of nonzeros".into());
         }
-        if !self.row_pointers.par_windows(2).with_min_len(1 << 16).all(|pair| pair[0] <= pair[1]) {
+        if decreases(self.row_pointers) {
             return invalid("the row pointers decrease".into());
         }
-        let largest = self.columns.par_chunks(1 << 18).map(|part| part.iter().copied().max()).max().flatten();
-        match largest {
-            Some(column) if column as usize >= self.cols => {
-                invalid(format!("column {column} in a matrix of {} columns", self.cols))
-            }
-            _ => Ok(()),
+        if !are_below(self.columns, self.cols as u32) {
+            let largest = self.columns.par_iter().copied().max().unwrap_or(0);
+            return invalid(format!("column {largest} in a matrix of {} columns", self.cols));
         }
+        Ok(())
     }
 
     /// Number of rows.
@@ -256,6 +285,8 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -281,6 +312,35 @@ mod tests {
         assert!(make(2, 3, vec![0, 1], vec![0]).is_err());
         assert!(make(1, 3, vec![1, 2], vec![0, 1]).is_err());
         assert!(make(0, 0, vec![0], vec![]).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn checks_of_indices_equal_comparisons(
+            columns in prop::collection::vec(prop_oneof![0u32..9, Just(i32::MAX as u32), Just(1 << 31), Just(u32::MAX)], 0..6),
+            end in prop_oneof![0u32..9, Just(i32::MAX as u32), Just(1 << 31), Just(u32::MAX)],
+            pointers in prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX), Just(1 << 63), Just((1 << 63) - 1)], 0..6),
+            last in 0u64..4,
+        ) {
+            prop_assert_eq!(are_below(&columns, end), columns.iter().all(|&column| column < end));
+            let pointers: Vec<u64> = [0].into_iter().chain(pointers).chain([last]).collect();
+            prop_assert_eq!(decreases(&pointers), !pointers.is_sorted());
+        }
+    }
+
+    #[test]
+    fn indices_in_every_part_of_large_arrays_are_checked() {
+        let length = 2 * CHECK_STEP + 5;
+        for at in [0, 1, CHECK_STEP - 1, CHECK_STEP, 2 * CHECK_STEP, length - 1] {
+            let mut columns = vec![7; length];
+            assert!(are_below(&columns, 8));
+            columns[at] = 8;
+            assert!(!are_below(&columns, 8), "column {at}");
+            let mut pointers: Vec<u64> = (0..length as u64 + 1).map(|row| 2 * row).collect();
+            assert!(!decreases(&pointers));
+            pointers[at] += 3;
+            assert!(decreases(&pointers), "row {at}");
+        }
     }
 
     #[test]
