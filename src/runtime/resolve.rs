@@ -99,7 +99,7 @@ impl Resolving<'_> {
                 DeviceWord::Cuda { .. } => {
                     for device in cuda.iter().filter(|device| device.word == number) {
                         let sharing = cuda.iter().filter(|other| other.card == device.card).count();
-                        let facts = card_facts(device.card, sharing as u64);
+                        let facts = card_facts(device.card, sharing as u64, device.options.primary_context);
                         let facts = facts.map_err(|fault| fault.into_error(&device.name))?;
                         let profile = Profile { compiles: *compiles, ..card_profile(&facts)? };
                         devices.push(spec(device.name.clone(), profile));

@@ -21,9 +21,17 @@ struct Contexts {
     in_use: Vec<(u32, Weak<Context>)>,
 }
 
-/// The facts of a card that `devices` logical devices share.
-pub fn card_facts(card: u32, devices: u64) -> Result<CardFacts, Fault> {
-    let (context, free_bytes) = queried(card)?;
+/// The facts of a card that `devices` logical devices share. A device in the card's primary context queries it there: a context of its own
+/// would take memory of the card and never be used.
+pub fn card_facts(card: u32, devices: u64, primary: bool) -> Result<CardFacts, Fault> {
+    let (context, free_bytes) = match primary {
+        true => {
+            let context = Context::primary(card)?;
+            let (free_bytes, _) = context.memory()?;
+            (context, free_bytes)
+        }
+        false => queried(card)?,
+    };
     let memory_gb_per_s = || {
         let clock_khz = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bus_bits = context.attribute(attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
