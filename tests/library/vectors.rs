@@ -38,6 +38,22 @@ fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 #[test]
+fn a_product_of_vectors_that_were_only_filled_needs_no_copy_before_it() {
+    let a = generate::<f64>("stencil5,n=20", 3, u64::MAX).unwrap().matrix;
+    let ones = MultiVector::filled(a.cols(), 4, 1.0).unwrap();
+    let want = product("cpu", &a, 4).apply(&ones).unwrap();
+    for seed in 0..12 {
+        // Delayed copies and kernels show an operation that does not wait for A or for the vectors.
+        let mut product = product(&format!("emu:0?delay_seed={seed}"), &a, 4);
+        let (mut x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
+        x.fill(1.0).unwrap();
+        y.fill(f64::NAN).unwrap();
+        product.apply_into(&x, &mut y).unwrap();
+        assert_eq!(bits(host(&y).data()), bits(want.data()), "delay seed {seed}");
+    }
+}
+
+#[test]
 fn products_on_vectors_equal_those_on_host_memory_for_any_devices() {
     for spec in ["stencil5,n=40", "rmat,scale=9,degree=6", "arrow,rows=900", "road,n=700", "diagonal,rows=3"]
     {
