@@ -30,11 +30,11 @@ use crate::work::colmean::Colmean as ColmeanWork;
 
 /// Computes and reports.
 pub fn run(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
-    let done = match arguments.matrix_arguments.dtype {
+    let done = match arguments.dense.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
-    with_plan_file(done, arguments.plan.as_ref())
+    with_plan_file(done, arguments.dense.plan.as_ref())
 }
 
 fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
@@ -42,8 +42,14 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
     let run = DenseRun::open(flags(arguments, &files), console)?;
     let options = run.options()?;
     let (session, limit) = (&run.session, run.session.memory_limit_bytes());
-    let table =
-        DenseInput::<T>::load(&arguments.table, session.seed, arguments.finite, limit, session, console)?;
+    let table = DenseInput::<T>::load(
+        &arguments.table,
+        session.seed,
+        arguments.dense.finite,
+        limit,
+        session,
+        console,
+    )?;
     let (rows, columns) = (table.values.rows(), table.values.k());
     let layout = Layout::new(arguments, columns)?;
     let deviations = arguments.statistics.contains(&Statistic::Variance);
@@ -113,16 +119,11 @@ fn flags<'a>(arguments: &'a ColmeanArguments, files: &Files) -> Flags<'a> {
     let generates = matches!(MatrixSource::new(&arguments.table), MatrixSource::Generated(_));
     Flags {
         work: KindOfWork::Colmean,
-        execution: &arguments.execution,
         kernel: &arguments.kernel,
-        repeated: &arguments.repeated,
-        plan: arguments.plan.as_deref(),
-        save: arguments.save.as_deref(),
         has_output: files.any(),
         reads: !generates,
         generates,
-        matrix: &arguments.matrix_arguments,
-        common: &arguments.common,
+        dense: &arguments.dense,
     }
 }
 
@@ -171,9 +172,9 @@ fn subject<T: Kernels>(
             "window": arguments.window.map(|window| window.to_string()),
             "statistics": arguments.statistics,
             "plot": path(&arguments.plot),
-            "finite": arguments.finite,
-            "plan": path(&arguments.plan),
-            "save": path(&arguments.save),
+            "finite": arguments.dense.finite,
+            "plan": path(&arguments.dense.plan),
+            "save": path(&arguments.dense.save),
         }),
         kernel: arguments.kernel.clone(),
         operations: rows as f64 * columns as f64,

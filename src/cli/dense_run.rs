@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::args::{CommonArguments, ExecutionArguments, MatrixArguments, RepeatArguments};
+use super::args::DenseArguments;
 use super::console::{Console, check_target};
 use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
@@ -25,26 +25,16 @@ use crate::work::Work;
 pub struct Flags<'a> {
     /// The kind of work.
     pub work: KindOfWork,
-    /// The flags of the execution.
-    pub execution: &'a ExecutionArguments,
+    /// The flags that all of these commands have.
+    pub dense: &'a DenseArguments,
     /// The kernel.
     pub kernel: &'a str,
-    /// The flags of the repetition.
-    pub repeated: &'a RepeatArguments,
-    /// The file of the plan to run.
-    pub plan: Option<&'a Path>,
-    /// The file to write the plan to.
-    pub save: Option<&'a Path>,
     /// Whether a result is to be written.
     pub has_output: bool,
-    /// Whether an operand is read from a file, and whether one is generated.
+    /// Whether an operand is read from a file.
     pub reads: bool,
     /// Whether an operand is generated.
     pub generates: bool,
-    /// The flags of matrices.
-    pub matrix: &'a MatrixArguments,
-    /// The flags of all commands.
-    pub common: &'a CommonArguments,
 }
 
 /// A command that has checked its flags and opened its runtime.
@@ -85,24 +75,25 @@ pub struct Done<'a> {
 impl<'a> DenseRun<'a> {
     /// Checks the flags and opens the runtime.
     pub fn open(flags: Flags<'a>, console: &'a Console) -> Result<Self> {
-        let targets: [Option<&Path>; 2] = [flags.repeated.trace.as_deref(), flags.save];
+        let targets: [Option<&Path>; 2] =
+            [flags.dense.repeated.trace.as_deref(), flags.dense.save.as_deref()];
         targets.into_iter().flatten().try_for_each(check_target)?;
-        let saved = flags.plan.map(Plan::load).transpose()?;
+        let saved = flags.dense.plan.as_deref().map(Plan::load).transpose()?;
         let simulated = match &saved {
             Some(plan) => plan.devices.iter().any(|device| device.name.starts_with("sim:")),
-            None => is_simulated(&flags.execution.devices),
+            None => is_simulated(&flags.dense.execution.devices),
         };
-        if simulated && (flags.repeated.verify || flags.has_output) {
+        if simulated && (flags.dense.repeated.verify || flags.has_output) {
             return Err(Error::Usage(
                 "simulated devices compute nothing: leave out --verify and output files, or use other devices"
                     .into(),
             ));
         }
         let clock = Clock::start();
-        let trace = flags.repeated.trace.as_deref();
+        let trace = flags.dense.repeated.trace.as_deref();
         let recording = trace.map(|path| Recording::start(path, &clock)).transpose()?;
-        let session = Session::open(flags.matrix)?;
-        let runtime = planning::runtime(flags.execution, &session, clock)?;
+        let session = Session::open(&flags.dense.matrix_arguments)?;
+        let runtime = planning::runtime(&flags.dense.execution, &session, clock)?;
         runtime.start_opening();
         Ok(Self { flags, console, session, runtime, saved, recording })
     }
@@ -113,8 +104,8 @@ impl<'a> DenseRun<'a> {
             "auto" => None,
             name => Some(self.flags.work.kernel(name)?),
         };
-        let times = self.flags.repeated.repeat;
-        let options = planning::execution_options(self.flags.execution, times);
+        let times = self.flags.dense.repeated.repeat;
+        let options = planning::execution_options(&self.flags.dense.execution, times);
         Ok(ProductOptions { kernel, ..options })
     }
 
@@ -122,20 +113,20 @@ impl<'a> DenseRun<'a> {
     pub fn is_simulated(&self) -> bool {
         match &self.saved {
             Some(plan) => plan.devices.iter().any(|device| device.name.starts_with("sim:")),
-            None => is_simulated(&self.flags.execution.devices),
+            None => is_simulated(&self.flags.dense.execution.devices),
         }
     }
 
     /// Prints notes on flags without effect.
     pub fn note_flags(&self, kinds: DeviceKinds) {
-        let Flags { common, reads, generates, .. } = self.flags;
-        let notes = no_effect::of_dense(common, kinds, reads, generates);
+        let Flags { dense, reads, generates, .. } = self.flags;
+        let notes = no_effect::of_dense(&dense.common, kinds, reads, generates);
         notes.iter().for_each(|note| self.console.note(note));
     }
 
     /// Writes the plan where `--save` was given.
     fn save(&self, plan: &Plan) -> Result<()> {
-        self.flags.save.map_or(Ok(()), |path| plan.save(path))
+        self.flags.dense.save.as_deref().map_or(Ok(()), |path| plan.save(path))
     }
 
     /// An error unless the saved plan was made for `work`.
@@ -158,7 +149,7 @@ impl<'a> DenseRun<'a> {
                 let options = self.options()?;
                 let resolved = self.runtime.resolve(&options)?;
                 self.note_flags(planning::kinds(&resolved));
-                let request = options.request(&resolved, work, u64::from(self.flags.repeated.repeat));
+                let request = options.request(&resolved, work, u64::from(self.flags.dense.repeated.repeat));
                 self.session.pool.install(|| make(&request))?
             }
         };
@@ -192,12 +183,12 @@ impl<'a> DenseRun<'a> {
         let _spinner = self.console.spinner("computing");
         let _span = tracing::info_span!("compute").entered();
         let kept_tasks = if self.recording.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
-        repeat(&self.session, self.console, work, self.flags.repeated, kept_tasks)
+        repeat(&self.session, self.console, work, &self.flags.dense.repeated, kept_tasks)
     }
 
     /// Whether a complete result is to be verified.
     pub fn verifies(&self, measured: &Measured) -> bool {
-        self.flags.repeated.verify && measured.is_complete && !self.session.interrupt.asked()
+        self.flags.dense.repeated.verify && measured.is_complete && !self.session.interrupt.asked()
     }
 
     /// Prints the table and the JSON object, writes trace and plan.
@@ -212,8 +203,8 @@ impl<'a> DenseRun<'a> {
         let described = describe(&last.plan, &last.descriptions, &last.reports)?;
         let outcome = Outcome {
             subject,
-            repeated: self.flags.repeated,
-            execution: self.flags.execution,
+            repeated: &self.flags.dense.repeated,
+            execution: &self.flags.dense.execution,
             session: &self.session,
             load_s,
             plan_s: Some(plan_s),

@@ -34,11 +34,11 @@ const VERIFIED_MULTIPLICATIONS: usize = 1 << 28;
 
 /// Multiplies and reports.
 pub fn run(arguments: &GemmArguments, console: &Console) -> Result<()> {
-    let done = match arguments.matrix_arguments.dtype {
+    let done = match arguments.dense.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
-    with_plan_file(done, arguments.plan.as_ref())
+    with_plan_file(done, arguments.dense.plan.as_ref())
 }
 
 /// The operands.
@@ -130,16 +130,11 @@ fn flags(arguments: &GemmArguments) -> Flags<'_> {
     let is_generated = |typed: &&OsStr| matches!(MatrixSource::new(typed), MatrixSource::Generated(_));
     Flags {
         work: KindOfWork::Gemm,
-        execution: &arguments.execution,
         kernel: &arguments.kernel,
-        repeated: &arguments.repeated,
-        plan: arguments.plan.as_deref(),
-        save: arguments.save.as_deref(),
         has_output: arguments.output.is_some(),
         reads: !typed.iter().all(is_generated),
         generates: typed.iter().any(is_generated),
-        matrix: &arguments.matrix_arguments,
-        common: &arguments.common,
+        dense: &arguments.dense,
     }
 }
 
@@ -152,7 +147,7 @@ pub fn verified_rows(rows: usize, depth: usize, columns: usize) -> Vec<usize> {
 
 impl<T: PackedProduct> Operands<T> {
     fn load(arguments: &GemmArguments, run: &DenseRun<'_>, console: &Console) -> Result<Self> {
-        let (session, finite) = (&run.session, arguments.finite);
+        let (session, finite) = (&run.session, arguments.dense.finite);
         let mut free = session.memory_limit_bytes();
         // Generated matrices of one command differ.
         let mut load = |typed: &OsStr, number: u64| {
@@ -216,9 +211,9 @@ impl<T: PackedProduct> Operands<T> {
                 "c": old_c.as_ref().map(|c| &c.name),
                 "alpha": alpha,
                 "beta": beta,
-                "finite": arguments.finite,
-                "plan": path(&arguments.plan),
-                "save": path(&arguments.save),
+                "finite": arguments.dense.finite,
+                "plan": path(&arguments.dense.plan),
+                "save": path(&arguments.dense.save),
             }),
             kernel: arguments.kernel.clone(),
             operations: 2.0 * rows as f64 * depth as f64 * columns as f64,

@@ -79,7 +79,12 @@ pub const PLAN: &str = "\
 Examples:
   rowloom plan cant.mtx -k 32 --devices cpu,emu:0
   rowloom plan gen:rmat,scale=20,degree=16 --devices sim:h200x4 --repeat 1
-  rowloom plan cant.mtx --chunks 64 --save cant.plan --json=cant.json";
+  rowloom plan cant.mtx --chunks 64 --save cant.plan --json=cant.json
+  rowloom plan gemm:rows=10000,depth=10000,columns=10000 --devices sim:h200
+  rowloom plan colmean:rows=358,columns=5248 --devices cpu,emu:0
+
+Dense work has a shape instead of a matrix: gemm:rows=M,depth=K,columns=N, with
+,update if the old C is added, and colmean:rows=M,columns=N, with ,variance.";
 
 /// Behind `rowloom bench -h`.
 pub const BENCH: &str = "\

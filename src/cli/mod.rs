@@ -35,6 +35,7 @@ mod oracle;
 mod overwrite;
 mod paths;
 mod plan;
+mod plan_dense;
 mod plan_table;
 mod planning;
 mod reasons;

@@ -47,7 +47,9 @@ type Rule = (&'static str, bool, &'static str);
 
 fn notes(common: &CommonArguments, rules: &[Rule]) -> Vec<String> {
     let idle = rules.iter().filter(|(name, is_idle, _)| *is_idle && common.is_typed(name));
-    idle.map(|(name, _, why)| format!("--{} has no effect: {why}", name.replace('_', "-"))).collect()
+    let dashes = |name: &str| if name == "k" { "-" } else { "--" };
+    idle.map(|(name, _, why)| format!("{}{} has no effect: {why}", dashes(name), name.replace('_', "-")))
+        .collect()
 }
 
 /// Rules that `run` and `plan` share.
@@ -99,6 +101,21 @@ pub fn of_plan(arguments: &PlanArguments, devices: DeviceKinds) -> Vec<String> {
     let mut rules = planning(devices, false);
     rules.extend(of_matrix(is_file(&arguments.matrix)));
     notes(&arguments.common, &rules)
+}
+
+/// Notes on the flags of `plan` with the shape of dense work.
+pub fn of_dense_plan(common: &CommonArguments, devices: DeviceKinds) -> Vec<String> {
+    let mut rules = planning(devices, false);
+    rules.retain(|(name, ..)| *name != "tune");
+    let (sparse, shape) = ("it is for sparse matrices", "a shape has no values");
+    rules.extend([
+        ("k", true, sparse),
+        ("x", true, sparse),
+        ("format", true, sparse),
+        ("tune", true, sparse),
+    ]);
+    rules.extend([("seed", true, shape), ("finite", true, shape)]);
+    notes(common, &rules)
 }
 
 /// Notes on the flags of `inspect`.

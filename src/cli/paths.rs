@@ -108,10 +108,10 @@ fn inputs(command: &Command) -> Vec<PathBuf> {
         Command::Gemm(arguments) => {
             let matrices = [Some(&arguments.a), Some(&arguments.b), arguments.c.as_ref()];
             let files = matrices.into_iter().flatten().filter_map(|typed| matrix(typed));
-            files.chain(arguments.plan.clone()).collect()
+            files.chain(arguments.dense.plan.clone()).collect()
         }
         Command::Colmean(arguments) => {
-            matrix(&arguments.table).into_iter().chain(arguments.plan.clone()).collect()
+            matrix(&arguments.table).into_iter().chain(arguments.dense.plan.clone()).collect()
         }
         Command::Run(arguments) => {
             let x = match &arguments.x {
@@ -148,8 +148,8 @@ fn outputs(command: &Command) -> Vec<Written> {
         }
         Command::Gemm(arguments) => {
             all.extend(written("--output", arguments.output.as_ref(), Output::Array));
-            all.extend(written("--save", arguments.save.as_ref(), Output::Plan));
-            all.extend(written("--trace", arguments.repeated.trace.as_ref(), Output::Trace));
+            all.extend(written("--save", arguments.dense.save.as_ref(), Output::Plan));
+            all.extend(written("--trace", arguments.dense.repeated.trace.as_ref(), Output::Trace));
         }
         Command::Colmean(arguments) => {
             let is_csv = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "csv");
@@ -157,8 +157,8 @@ fn outputs(command: &Command) -> Vec<Written> {
             let kind = if output.as_ref().is_some_and(is_csv) { Output::Csv } else { Output::Array };
             all.extend(written("--output", output, kind));
             all.extend(written("--plot", arguments.plot.as_ref(), Output::Svg));
-            all.extend(written("--save", arguments.save.as_ref(), Output::Plan));
-            all.extend(written("--trace", arguments.repeated.trace.as_ref(), Output::Trace));
+            all.extend(written("--save", arguments.dense.save.as_ref(), Output::Plan));
+            all.extend(written("--trace", arguments.dense.repeated.trace.as_ref(), Output::Trace));
         }
         Command::Plan(arguments) => all.extend(written("--save", arguments.save.as_ref(), Output::Plan)),
         Command::Bench(arguments) => {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::args::PlanArguments;
 use super::console::{Console, check_target};
 use super::no_effect;
+use super::plan_dense::{self, DenseShape};
 use super::plan_table::{add_times, all_chunks, chunk_groups, device_reasons, devices, kernels, name_of};
 use super::planning::{Requested, plan_request, runtime};
 use super::reasons;
@@ -25,6 +26,9 @@ use crate::work::ChunkRows;
 
 /// Plans, shows and saves.
 pub fn run(arguments: &PlanArguments, console: &Console) -> Result<()> {
+    if let Some(shape) = DenseShape::parse(&arguments.matrix, arguments.matrix_arguments.dtype)? {
+        return plan_dense::run(arguments, shape, console);
+    }
     match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
@@ -77,25 +81,40 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     console.text("\n")?;
     console.table(&devices(&plan, arguments.wide))?;
     console.text("\n")?;
-    if arguments.wide {
-        console.table(&all_chunks(&plan))?;
-    } else {
-        let (groups, left_out) = chunk_groups(&plan);
-        console.table(&groups)?;
-        console.text(" per chunk: one chunk through all of its steps\n")?;
-        if left_out > 0 {
-            console.text(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
-        }
-        console.text("\n")?;
-        console.table(&kernels(&plan))?;
-    }
+    show_chunks(&plan, arguments.wide, console)?;
 
-    let set_up = &plan.set_up;
     let report = Report::new("plan")
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(arguments, &session, &source, k))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+        .with("device_counts", &counts)
+        .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))
+        .with("reasons", &plan.reasons)
+        .with("notes", &loaded.notes);
+    console.json(&planned(report, &plan, "nnz"))?;
+    session.interrupt.check()
+}
+
+/// Prints the chunks: all of them if `wide`, else in groups with the reasons of their kernels.
+pub fn show_chunks(plan: &Plan, wide: bool, console: &Console) -> Result<()> {
+    if wide {
+        return console.table(&all_chunks(plan));
+    }
+    let (groups, left_out) = chunk_groups(plan);
+    console.table(&groups)?;
+    console.text(" per chunk: one chunk through all of its steps\n")?;
+    if left_out > 0 {
+        console.text(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
+    }
+    console.text("\n")?;
+    console.table(&kernels(plan))
+}
+
+/// A report with the parts of a plan. `entries` is the key of the number of entries of a chunk.
+pub fn planned(report: Report, plan: &Plan, entries: &str) -> Report {
+    let set_up = &plan.set_up;
+    report
         .with("fingerprint", &plan.matrix)
         .with("k", plan.k)
         .with("dtype", plan.dtype)
@@ -116,15 +135,9 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         .with("predicted_reason", plan.product_reason())
         .with("repeat", plan.repeat)
         .with("total_s", plan.total_s())
-        .with("device_counts", &counts)
-        .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))
-        .with("reasons", &plan.reasons)
         .with("devices", &plan.devices)
-        .with("chunks", plan.chunks.iter().map(|chunk| chunk_json(&plan, chunk)).collect::<Vec<_>>())
+        .with("chunks", plan.chunks.iter().map(|chunk| chunk_json(plan, chunk, entries)).collect::<Vec<_>>())
         .with("split_rows", &plan.split_rows)
-        .with("notes", &loaded.notes);
-    console.json(&report)?;
-    session.interrupt.check()
 }
 
 /// Every flag as resolved.
@@ -156,7 +169,7 @@ fn config(arguments: &PlanArguments, session: &Session, source: &MatrixSource, k
     })
 }
 
-fn chunk_json(plan: &Plan, chunk: &Chunk) -> Value {
+fn chunk_json(plan: &Plan, chunk: &Chunk, entries: &str) -> Value {
     let (row_start, row_end, segments) = match chunk.rows {
         ChunkRows::Rows { begin, end } => (begin, end, Value::Null),
         ChunkRows::Segments { row, begin, end } => (row, row + 1, json!([begin, end])),
@@ -176,7 +189,7 @@ fn chunk_json(plan: &Plan, chunk: &Chunk) -> Value {
         "row_start": row_start,
         "row_end": row_end,
         "segments": segments,
-        "nnz": chunk.size.entries,
+        entries: chunk.size.entries,
         "device": name_of(plan, chunk.home),
         "floats_to": chunk.also.iter().map(|&device| name_of(plan, device)).collect::<Vec<_>>(),
         "kernel": kernel.name,

@@ -3,6 +3,7 @@
 use super::run_report::named;
 use super::table::{Table, count, percent, seconds, short};
 use crate::error::{Bytes, Counted, Seconds};
+use crate::kernel::KindOfWork;
 use crate::plan::{Chunk, DevicePlan, Plan, XPlan};
 use crate::work::ChunkRows;
 
@@ -33,9 +34,14 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
     }
 }
 
+/// What the entries of A are called.
+fn entries(plan: &Plan) -> &'static str {
+    if plan.matrix.kind == KindOfWork::Spmm.name() { "nonzeros" } else { "entries" }
+}
+
 /// The devices and their shares; with `wide` the layout of their memory.
 pub fn devices(plan: &Plan, wide: bool) -> Table {
-    let headings = ["device", "rows", "nonzeros", "chunks", "memory", "X", "done after"];
+    let headings = ["device", "rows", entries(plan), "chunks", "memory", "X", "done after"];
     let mut table = Table::columns(headings, &[1, 2, 3, 6]);
     let share = |part: f64, of: u64| percent(if of == 0 { 0.0 } else { part / of as f64 });
     for (index, device) in plan.devices.iter().enumerate() {
@@ -117,7 +123,7 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
 
 /// The chunks in groups, and how many groups are left out.
 pub fn chunk_groups(plan: &Plan) -> (Table, usize) {
-    let headings = ["chunks", "device", "rows", "nonzeros", "kernel", "per chunk"];
+    let headings = ["chunks", "device", "rows", entries(plan), "kernel", "per chunk"];
     let mut table = Table::columns(headings, &[0, 2, 3, 5]);
     let groups = groups(plan);
     for Group { first, chunks } in groups.iter().take(SHOWN_GROUPS) {
@@ -162,7 +168,7 @@ fn row_range(chunk: &Chunk) -> (usize, usize) {
 
 /// Every chunk with all details.
 pub fn all_chunks(plan: &Plan) -> Table {
-    let headings = ["chunk", "rows", "nonzeros", "device", "kernel", "predicted", "reason"];
+    let headings = ["chunk", "rows", entries(plan), "device", "kernel", "predicted", "reason"];
     let mut table = Table::columns(headings, &[0, 2, 5]);
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let rows = match chunk.rows {

@@ -68,20 +68,7 @@ impl Subject {
 
     /// The reasons of a plan, which calls the operands of every kind of work A, X and Y, with this kind's own names.
     pub fn reasons(&self, plan: &Plan) -> Vec<String> {
-        let names: &[(&str, &str)] = match self.work {
-            KindOfWork::Spmm => &[],
-            KindOfWork::Gemm => &[("X", "B"), ("Y", "C")],
-            KindOfWork::Colmean => &[
-                ("A, X and Y", "A and the sums"),
-                ("Y", "the sums"),
-                ("product", "run"),
-                ("products", "runs"),
-            ],
-        };
-        let renamed = |reason: &String| {
-            names.iter().fold(reason.clone(), |reason, (from, to)| with_words_replaced(&reason, from, to))
-        };
-        plan.reasons.iter().map(renamed).collect()
+        named_operands(self.work, &plan.reasons)
     }
 
     /// A product of `rowloom run` with `k` columns. `x` describes X.
@@ -179,6 +166,21 @@ impl Subject {
             notes: notes.to_vec(),
         }
     }
+}
+
+/// Reasons, which call the operands of every kind of work A, X and Y, with the names of a kind's operands.
+pub fn named_operands(work: KindOfWork, reasons: &[String]) -> Vec<String> {
+    let names: &[(&str, &str)] = match work {
+        KindOfWork::Spmm => &[],
+        KindOfWork::Gemm => &[("X", "B"), ("Y", "C")],
+        KindOfWork::Colmean => {
+            &[("A, X and Y", "A and the sums"), ("Y", "the sums"), ("product", "run"), ("products", "runs")]
+        }
+    };
+    let renamed = |reason: &String| {
+        names.iter().fold(reason.clone(), |reason, (from, to)| with_words_replaced(&reason, from, to))
+    };
+    reasons.iter().map(renamed).collect()
 }
 
 /// `text` with `to` for every `from` that is no part of a longer word.

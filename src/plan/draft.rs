@@ -159,11 +159,11 @@ impl Draft<'_> {
     }
 
     /// What a user can do if resident parts of A do not fit.
-    pub fn resident_advice(&self) -> &'static str {
+    pub fn resident_advice(&self) -> String {
         match (self.gpus() < self.devices.len(), self.request.cpu_share) {
-            (false, _) => "use --mode stream, or add cpu to --devices",
-            (true, Some(_)) => "use --mode stream, or leave out --cpu-share",
-            (true, None) => "use --mode stream or a smaller -k",
+            (false, _) => "use --mode stream, or add cpu to --devices".into(),
+            (true, Some(_)) => "use --mode stream, or leave out --cpu-share".into(),
+            (true, None) => format!("use --mode stream or {}", self.request.work.smaller_vectors()),
         }
     }
 

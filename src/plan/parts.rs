@@ -337,9 +337,9 @@ impl Draft<'_> {
                 needed_bytes,
                 limit_bytes: budget(device),
                 advice: match (self.mode, self.request.chunks) {
-                    (Mode::Resident, _) => self.resident_advice().into(),
-                    (_, Some(_)) => "use more --chunks or a smaller -k".into(),
-                    _ => "use a larger --mem-limit, a smaller -k, or --devices cpu".into(),
+                    (Mode::Resident, _) => self.resident_advice(),
+                    (_, Some(_)) => format!("use more --chunks or {}", work.smaller_vectors()),
+                    _ => format!("use a larger --mem-limit, {}, or --devices cpu", work.smaller_vectors()),
                 },
             })?;
         }

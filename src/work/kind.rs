@@ -135,6 +135,9 @@ pub trait Kind: Debug + Send + Sync {
         false
     }
 
+    /// What makes X and Y smaller, as advice to a user whose device memory is too small.
+    fn smaller_vectors(&self) -> &'static str;
+
     /// What identifies the job.
     fn fingerprint(&self) -> Fingerprint;
 

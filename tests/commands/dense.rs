@@ -271,3 +271,41 @@ fn wrong_flags_of_column_means_are_refused() {
         assert_eq!(outcome.stdout, "", "{flags}");
     }
 }
+
+#[test]
+fn the_plan_of_a_shape_runs_with_matrices_of_this_shape() {
+    let place = Place::new();
+    place.succeed("plan gemm:rows=64,depth=20,columns=12 --devices cpu,emu:0 --repeat 1 --save gemm.plan");
+    let operands = "gen:dense,rows=64,cols=20 gen:dense,rows=20,cols=12";
+    place.succeed(&format!("gemm {operands} --plan gemm.plan --repeat 1 --verify"));
+    place
+        .succeed("plan colmean:columns=30,rows=200,variance --devices cpu,emu:0 --repeat 1 --save sums.plan");
+    let table = "gen:dense,rows=200,cols=30 --statistics mean,variance";
+    place.succeed(&format!("colmean {table} --plan sums.plan --repeat 1 --verify"));
+    place.fail("colmean gen:dense,rows=200,cols=31 --plan sums.plan", 2, "the plan was made for");
+}
+
+#[test]
+fn the_plan_of_a_shape_says_what_sharing_is_worth() {
+    let place = Place::new();
+    let shape = "gemm:rows=4096,depth=4096,columns=4096";
+    let report = place.json(&format!("plan {shape} --devices cpu,sim:h200 --repeat 1 --json"));
+    let reasons: Vec<&str> =
+        report["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect();
+    assert!(reasons.iter().any(|reason| reason.starts_with("sharing: predicted ")), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| !reason.contains(" X ")), "{reasons:?}");
+    assert!(report["chunks"][0]["entries"].as_u64().unwrap() > 0);
+    let alone = place.json(&format!("plan {shape} --devices sim:h200 --kernel gemm_naive --json"));
+    assert_eq!(alone["chunks"][0]["kernel"], "gemm_naive");
+    let output = place.succeed(&format!("plan {shape} --devices sim:h200 -k 3"));
+    assert!(output.stderr.contains("note: -k has no effect"), "{}", output.stderr);
+}
+
+#[test]
+fn a_shape_that_is_wrong_or_too_large_is_refused() {
+    let place = Place::new();
+    place.fail("plan gemm:rows=3", 2, "depth is missing");
+    place.fail("plan colmean:rows=3,columns=0", 2, "columns must be from 1");
+    let large = "plan gemm:rows=3000,depth=3000,columns=3000 --devices emu:0 --mode stream --mem-limit 1MiB";
+    place.fail(large, 3, "fewer columns of B");
+}

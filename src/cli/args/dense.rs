@@ -17,6 +17,39 @@ const DENSE_LONG_HELP: &str = "\
 A dense matrix: a NumPy .npy file, a Matrix Market array (.mtx, .mtx.gz), text with a row per line and numbers \
 separated by blanks or commas, - for standard input, or gen:KIND,key=value,... to generate one (the kinds are below)";
 
+/// The flags of all commands on dense matrices.
+#[derive(Debug, Args)]
+pub struct DenseArguments {
+    /// Flags of repeated computations.
+    #[command(flatten)]
+    pub repeated: RepeatArguments,
+
+    /// Run the plan in FILE, written by --save
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
+          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "cpu_share", "transfer", "mem_limit", "kernel", "reproducible", "model", "no_refine"])]
+    pub plan: Option<PathBuf>,
+
+    /// Write the plan to FILE, for --plan
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    pub save: Option<PathBuf>,
+
+    /// Where it is computed.
+    #[command(flatten)]
+    pub execution: ExecutionArguments,
+
+    /// Refuse matrices with NaN or infinite values
+    #[arg(long, help_heading = "Matrix", hide_short_help = true)]
+    pub finite: bool,
+
+    /// Matrix flags.
+    #[command(flatten)]
+    pub matrix_arguments: MatrixArguments,
+
+    /// Common flags.
+    #[command(flatten)]
+    pub common: CommonArguments,
+}
+
 /// `rowloom gemm`.
 #[derive(Debug, Args)]
 #[command(after_help = help::GEMM_SHORT, after_long_help = help::gemm())]
@@ -49,39 +82,14 @@ pub struct GemmArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
-    /// Flags of repeated computations.
+    /// Flags of all commands on dense matrices.
     #[command(flatten)]
-    pub repeated: RepeatArguments,
-
-    /// Run the plan in FILE, written by --save
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
-          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "cpu_share", "transfer", "mem_limit", "kernel", "reproducible", "model", "no_refine"])]
-    pub plan: Option<PathBuf>,
-
-    /// Write the plan to FILE, for --plan
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
-    pub save: Option<PathBuf>,
-
-    /// Where it is computed.
-    #[command(flatten)]
-    pub execution: ExecutionArguments,
+    pub dense: DenseArguments,
 
     /// Kernel: auto or a name (see --help)
     #[arg(long, value_name = "NAME", default_value = "auto", hide_possible_values = true, help_heading = "Execution",
           value_parser = names::gemm_kernel())]
     pub kernel: String,
-
-    /// Refuse matrices with NaN or infinite values
-    #[arg(long, help_heading = "Matrix", hide_short_help = true)]
-    pub finite: bool,
-
-    /// Matrix flags.
-    #[command(flatten)]
-    pub matrix_arguments: MatrixArguments,
-
-    /// Common flags.
-    #[command(flatten)]
-    pub common: CommonArguments,
 }
 
 /// `rowloom colmean`.
@@ -130,37 +138,12 @@ pub struct ColmeanArguments {
     #[arg(long, alias = "svg", value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub plot: Option<PathBuf>,
 
-    /// Flags of repeated computations.
+    /// Flags of all commands on dense matrices.
     #[command(flatten)]
-    pub repeated: RepeatArguments,
-
-    /// Run the plan in FILE, written by --save
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
-          conflicts_with_all = ["devices", "mode", "chunks", "chunk_bytes", "cpu_share", "transfer", "mem_limit", "kernel", "reproducible", "model", "no_refine"])]
-    pub plan: Option<PathBuf>,
-
-    /// Write the plan to FILE, for --plan
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
-    pub save: Option<PathBuf>,
-
-    /// Where it is computed.
-    #[command(flatten)]
-    pub execution: ExecutionArguments,
+    pub dense: DenseArguments,
 
     /// Kernel: auto or a name (see --help)
     #[arg(long, value_name = "NAME", default_value = "auto", hide_possible_values = true, help_heading = "Execution",
           value_parser = names::colmean_kernel())]
     pub kernel: String,
-
-    /// Refuse a table with NaN or infinite values
-    #[arg(long, help_heading = "Matrix", hide_short_help = true)]
-    pub finite: bool,
-
-    /// Matrix flags.
-    #[command(flatten)]
-    pub matrix_arguments: MatrixArguments,
-
-    /// Common flags.
-    #[command(flatten)]
-    pub common: CommonArguments,
 }

@@ -15,7 +15,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
-pub use dense::{ColmeanArguments, GemmArguments};
+pub use dense::{ColmeanArguments, DenseArguments, GemmArguments};
 pub use execution::{ExecutionArguments, RepeatArguments};
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
 pub use names::{DENSE_GENERATORS, GENERATORS};
@@ -128,8 +128,8 @@ impl Command {
     pub fn common(&self) -> &CommonArguments {
         match self {
             Self::Run(arguments) => &arguments.common,
-            Self::Gemm(arguments) => &arguments.common,
-            Self::Colmean(arguments) => &arguments.common,
+            Self::Gemm(arguments) => &arguments.dense.common,
+            Self::Colmean(arguments) => &arguments.dense.common,
             Self::Plan(arguments) => &arguments.common,
             Self::Bench(arguments) => &arguments.common,
             Self::Calibrate(arguments) => &arguments.common,
@@ -150,8 +150,8 @@ impl Command {
     fn common_mut(&mut self) -> &mut CommonArguments {
         match self {
             Self::Run(arguments) => &mut arguments.common,
-            Self::Gemm(arguments) => &mut arguments.common,
-            Self::Colmean(arguments) => &mut arguments.common,
+            Self::Gemm(arguments) => &mut arguments.dense.common,
+            Self::Colmean(arguments) => &mut arguments.dense.common,
             Self::Plan(arguments) => &mut arguments.common,
             Self::Bench(arguments) => &mut arguments.common,
             Self::Calibrate(arguments) => &mut arguments.common,

@@ -115,6 +115,10 @@ impl Kind for Colmean {
         true
     }
 
+    fn smaller_vectors(&self) -> &'static str {
+        "fewer columns"
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             kind: KindOfWork::Colmean.name().into(),

@@ -96,6 +96,10 @@ impl Kind for Gemm {
         true
     }
 
+    fn smaller_vectors(&self) -> &'static str {
+        "fewer columns of B"
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             kind: KindOfWork::Gemm.name().into(),

@@ -53,6 +53,10 @@ impl Kind for Spmm<'_> {
         Output::default()
     }
 
+    fn smaller_vectors(&self) -> &'static str {
+        "a smaller -k"
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint {
             kind: NAME.into(),
