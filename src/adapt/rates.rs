@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cost::{Correction, HostRates, Profile};
+use crate::cost::{Cluster, Correction, HostRates, Profile};
 use crate::kernel::{KernelId, Processor};
 use crate::plan::{DeviceSpec, PlanRequest};
 
@@ -13,6 +13,8 @@ pub struct Resolved {
     pub devices: Vec<DeviceSpec>,
     /// Rates of the host's memory.
     pub host: HostRates,
+    /// The nodes and the network, if the devices are those of a simulated cluster.
+    pub cluster: Option<Cluster>,
     /// The file of factors that runs learn; `None` where none are kept.
     pub refined: Option<PathBuf>,
     /// Whether a cost model of this machine is used.

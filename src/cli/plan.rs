@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::args::PlanArguments;
+use super::cluster;
 use super::console::{Console, check_target};
 use super::no_effect;
 use super::plan_dense::{self, DenseShape};
@@ -43,7 +44,10 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     // Checks the devices. GPUs are opened after the matrix was read.
     runtime(planning, &session, Clock::start())?;
     let source = MatrixSource::new(&arguments.matrix);
-    let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
+    let (loaded, load_s) = match cluster::is_asked_for(&planning.devices, None) {
+        true => session.load_pattern::<T>(&source, arguments.finite, console)?,
+        false => session.load::<T>(&source, arguments.finite, console)?,
+    };
     let matrix = loaded.matrix.view();
     let limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
     let (k, note) = session
@@ -57,6 +61,11 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     notes.extend(no_effect::of_plan(arguments, kinds));
     let mut plan = session.pool.install(|| make(&request))?;
     let plan_s = start.elapsed().as_secs_f64();
+    let mut parts = None;
+    if plan.cluster.is_some() {
+        let (_, simulated) = session.pool.install(|| cluster::simulate(&mut plan, &request.work))?;
+        parts = Some(simulated);
+    }
     let (counts, words) = session.pool.install(|| compare_device_counts(&request, &plan))?;
     plan.reasons.extend(words);
     notes.iter().chain(&note).for_each(|note| console.note(note));
@@ -92,6 +101,10 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))
         .with("reasons", &plan.reasons)
         .with("notes", &loaded.notes);
+    let report = match parts {
+        Some(parts) => report.with("cluster", &plan.cluster).with("time_parts", parts),
+        None => report,
+    };
     console.json(&planned(report, &plan, "nnz"))?;
     session.interrupt.check()
 }

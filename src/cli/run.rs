@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::args::RunArguments;
+use super::cluster;
 use super::console::{Console, check_target};
 use super::described::describe;
 use super::files::DenseFile;
@@ -66,7 +67,10 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     // GPUs that were named are opened while the matrix is read.
     runtime.start_opening();
     let source = MatrixSource::new(&arguments.matrix);
-    let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
+    let (loaded, load_s) = match cluster::is_asked_for(&planning.devices, saved.as_ref()) {
+        true => session.load_pattern::<T>(&source, arguments.finite, console)?,
+        false => session.load::<T>(&source, arguments.finite, console)?,
+    };
     let done =
         multiply(arguments, console, session, runtime, &source, &loaded, load_s, saved, recording, output);
     done.or_else(|error| if_intact(&loaded.matrix, &source, Err(error)))

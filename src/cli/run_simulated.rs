@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
+use serde_json::json;
+
 use super::args::RunArguments;
+use super::cluster;
 use super::console::Console;
 use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
@@ -53,7 +56,7 @@ pub fn run<T: Kernels>(
     note.iter().for_each(|note| console.note(note));
     let work = work(&matrix, &loaded.info, k)?;
     let start = Instant::now();
-    let plan = {
+    let mut plan = {
         let _span = tracing::info_span!("plan").entered();
         match saved {
             Some(plan) => {
@@ -82,16 +85,29 @@ pub fn run<T: Kernels>(
     plan.check_fits(&fingerprint, k as u64, T::DTYPE)?;
     let plan_s = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let simulated = Simulated::new(&plan)?;
+    let span = tracing::info_span!("simulate").entered();
+    let mut parts = None;
+    let (report, descriptions) = match plan.cluster {
+        None => {
+            let simulated = Simulated::new(&plan)?;
+            (simulated.run()?, simulated.descriptions())
+        }
+        Some(_) => {
+            let (simulated, of_time) = session.pool.install(|| cluster::simulate(&mut plan, &work))?;
+            parts = Some(of_time);
+            (simulated.run()?, simulated.descriptions().to_vec())
+        }
+    };
+    drop(span);
     let prepare_s = start.elapsed().as_secs_f64();
-    let reports = [{
-        let _span = tracing::info_span!("simulate").entered();
-        simulated.run()?
-    }];
-    let descriptions = simulated.descriptions();
+    let reports = [report];
     let described = describe(&plan, &descriptions, &reports)?;
+    let mut subject = Subject::product(arguments, session, source, loaded, k as u64, "not needed");
+    if let Some(parts) = parts {
+        subject.keys.extend([("cluster", json!(plan.cluster)), ("time_parts", json!(parts))]);
+    }
     let outcome = Outcome {
-        subject: Subject::product(arguments, session, source, loaded, k as u64, "not needed"),
+        subject,
         repeated: &arguments.repeated,
         execution: &arguments.planning,
         session,

@@ -16,7 +16,7 @@ use crate::device::cuda::Driver;
 use crate::error::{Error, Place, Result};
 use crate::machine::Machine;
 use crate::matrix::array::limit_memory;
-use crate::matrix::generate::{generate, generate_dense};
+use crate::matrix::generate::{generate, generate_dense, generate_pattern};
 use crate::matrix::io::{self, Progress, ReadOptions};
 use crate::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
 use crate::runtime::Pool;
@@ -134,10 +134,30 @@ impl Session {
         finite: bool,
         console: &Console,
     ) -> Result<(Loaded<T>, f64)> {
+        self.load_with(source, finite, console, true)
+    }
+
+    /// As [`Self::load`], without the values of a generated matrix, which take most of the memory: they are zeros that take none.
+    pub fn load_pattern<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+    ) -> Result<(Loaded<T>, f64)> {
+        self.load_with(source, finite, console, false)
+    }
+
+    fn load_with<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+        has_values: bool,
+    ) -> Result<(Loaded<T>, f64)> {
         let memory_limit_bytes = self.memory_limit_bytes();
         if let MatrixSource::Collection(name) = source {
             let archive = fetch::archive(name, console, self.interrupt)?;
-            return self.load(&MatrixSource::File(archive), finite, console);
+            return self.load_with(&MatrixSource::File(archive), finite, console, has_values);
         }
         let start = Instant::now();
         let loaded = match source {
@@ -155,6 +175,7 @@ impl Session {
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));
+                let generate = if has_values { generate } else { generate_pattern };
                 self.pool.install(|| generate(spec, self.seed, memory_limit_bytes))?
             }
         };

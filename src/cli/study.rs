@@ -18,8 +18,9 @@ use super::study_run::CaseRun;
 use super::table::count_of;
 use super::{
     study_check, study_conversion, study_dense, study_estimate, study_ranks, study_run, study_solver,
+    study_vectors,
 };
-use crate::cost::{Model, preset};
+use crate::cost::Model;
 use crate::error::{Error, Result};
 use crate::files::read_text;
 use crate::matrix::{Csr, Dtype};
@@ -150,7 +151,7 @@ fn default_folder(config: &Path) -> PathBuf {
 /// The number of devices in a list. `cuda`, whose number is unknown before the driver is asked, counts as one.
 fn count_devices(devices: &str) -> usize {
     let count = |word: &DeviceWord| match word {
-        DeviceWord::Simulated { machine } => preset(machine).map_or(1, |preset| preset.gpus.len()),
+        DeviceWord::Simulated { .. } => word.preset().map_or(1, |preset| preset.gpus.len()),
         _ => 1,
     };
     devices.parse().map_or(1, |devices: Devices| devices.words().iter().map(count).sum())
@@ -175,6 +176,8 @@ fn timeline_key(key: &str) -> String {
 /// The loaded matrix, in single precision too once a case needs it.
 struct LoadedMatrix {
     name: String,
+    /// Whether its values were loaded too.
+    has_values: bool,
     double: Csr<f64>,
     single: Option<Csr<f32>>,
     facts: MatrixFacts,
@@ -304,6 +307,7 @@ impl Study<'_> {
         let measured = match first.subject {
             StudySubject::Kernel => self.kernels(&open),
             StudySubject::Run => self.run(first, timeline_keys),
+            StudySubject::Vectors => self.vectors(first),
             StudySubject::Conversion => self.conversions(first),
             StudySubject::PowerIteration | StudySubject::SubspaceIteration => self.solve(first),
             StudySubject::Gemm | StudySubject::Colmean | StudySubject::Transfers => {
@@ -315,20 +319,31 @@ impl Study<'_> {
 
     /// Loads the matrix of a case unless it is loaded already.
     fn load(&mut self, case: &Case) -> Result<()> {
-        if self.loaded.as_ref().is_none_or(|loaded| loaded.name != case.matrix) {
+        let has_values = case.subject != StudySubject::Vectors;
+        let is_loaded = |loaded: &LoadedMatrix| loaded.name == case.matrix && loaded.has_values == has_values;
+        if !self.loaded.as_ref().is_some_and(is_loaded) {
             self.loaded = None;
             let source = MatrixSource::new(case.matrix.as_ref());
-            let (loaded, _) = self.session.load::<f64>(&source, false, self.console)?;
+            let (loaded, _) = match has_values {
+                true => self.session.load::<f64>(&source, false, self.console)?,
+                false => self.session.load_pattern::<f64>(&source, false, self.console)?,
+            };
             check_intact(&loaded.matrix, &source)?;
+            let facts = match has_values {
+                true => facts(&loaded.info.name, loaded.matrix.view()),
+                false => study_vectors::facts(&loaded.info.name, loaded.matrix.view()),
+            };
             self.loaded = Some(LoadedMatrix {
                 name: case.matrix.clone(),
-                facts: facts(&loaded.info.name, loaded.matrix.view()),
+                has_values,
+                facts,
                 used_columns: self.session.pool.install(|| used_columns(loaded.matrix.view())),
                 double: loaded.matrix,
                 single: None,
             });
         }
         if let (Dtype::F32, Some(loaded)) = (case.dtype, &mut self.loaded)
+            && has_values
             && loaded.single.is_none()
         {
             loaded.single = Some(self.session.pool.install(|| loaded.double.cast())?);
@@ -411,6 +426,12 @@ impl Study<'_> {
             }
             _ => study_solver::measure(case, self.config, &self.session, &loaded.double, &base)?,
         };
+        self.keep(case, vec![record])
+    }
+
+    fn vectors(&mut self, case: &Case) -> Result<()> {
+        let (base, loaded) = (self.base(case)?, self.loaded()?);
+        let record = study_vectors::run(case, self.config, &self.session, &loaded.double, &base)?;
         self.keep(case, vec![record])
     }
 

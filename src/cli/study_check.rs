@@ -47,9 +47,10 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
         for (index, name) in sweep.kernels.iter().enumerate() {
             match sweep.subject {
                 StudySubject::Kernel => KernelNames::new(std::slice::from_ref(name)).map(drop),
-                StudySubject::Run | StudySubject::PowerIteration | StudySubject::SubspaceIteration => {
-                    ProductOptions::kernel_named(name).map(drop)
-                }
+                StudySubject::Run
+                | StudySubject::Vectors
+                | StudySubject::PowerIteration
+                | StudySubject::SubspaceIteration => ProductOptions::kernel_named(name).map(drop),
                 StudySubject::Gemm | StudySubject::Colmean => match study_dense::kind_of(sweep.subject) {
                     Some(kind) if name != "auto" => kind.kernel(name).map(drop),
                     _ => Ok(()),

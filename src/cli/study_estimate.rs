@@ -25,6 +25,9 @@ const NONZEROS_PER_ROW: u64 = 10;
 const LOAD_S_PER_NONZERO: f64 = 30e-9;
 const CONVERT_S_PER_NONZERO: f64 = 30e-9;
 
+/// Seconds to plan a product on vectors and to find its exchanged rows, per nonzero.
+const SIMULATE_S_PER_NONZERO: f64 = 20e-9;
+
 /// Seconds to verify one multiplication of the product, on one thread.
 const VERIFY_S_PER_PRODUCT: f64 = 5e-9;
 
@@ -94,6 +97,7 @@ pub fn estimate<'a>(
         match case.subject {
             // Planning and one pass in virtual time.
             StudySubject::Run if case.devices.contains("sim:") => {}
+            StudySubject::Vectors => total.add(around(SIMULATE_S_PER_NONZERO * nnz as f64), 1.0),
             StudySubject::Run | StudySubject::PowerIteration | StudySubject::SubspaceIteration => {
                 let products = study_solver::products(case.subject) as f64;
                 let seconds = || profiles.iter().map(|profile| profile.kernel_s(&load));
@@ -227,9 +231,7 @@ fn profiles(devices: &Devices, threads: usize, session: &Session) -> Vec<Profile
         DeviceWord::Emulated { .. } => emulated_profile().ok(),
         // Any GPU: the time caps matter more than its speed.
         DeviceWord::Cuda { .. } => preset("h200").ok().and_then(|machine| machine.gpus.into_iter().next()),
-        DeviceWord::Simulated { machine } => {
-            preset(machine).ok().and_then(|machine| machine.gpus.into_iter().next())
-        }
+        DeviceWord::Simulated { .. } => word.preset().and_then(|machine| machine.gpus.into_iter().next()),
     };
     devices.words().iter().filter_map(profile).collect()
 }

@@ -7,6 +7,7 @@
 mod cards;
 mod form;
 mod model;
+mod network;
 mod presets;
 mod profile;
 mod refined;
@@ -15,7 +16,8 @@ mod shapes;
 pub use cards::{CardFacts, card_profile};
 pub use form::{Candidate, Choice, Form};
 pub use model::{DeviceModel, Model};
-pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names};
+pub use network::{Cluster, Network};
+pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names, preset_on};
 pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};
 pub use refined::Refined;
 pub use shapes::{SHAPES, WEIGHTS_PER_SHAPE};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::network::{Cluster, DEFAULT_NETWORK, Network};
 use super::profile::{HostRates, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
@@ -27,8 +28,10 @@ const CORES_OF_MEMORY: f64 = 16.0;
 
 /// Largest number of GPUs in a name.
 const MAX_GPUS: u32 = 64;
+/// Largest number of nodes in a name.
+const MAX_NODES: u32 = 128;
 
-/// A machine to simulate: its host and its GPUs.
+/// A machine to simulate: its host and its GPUs; or a cluster of equal nodes, with the hosts of all nodes added up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
     /// Its name, as in `sim:NAME`.
@@ -39,6 +42,8 @@ pub struct Preset {
     pub cpu: Profile,
     /// The GPUs, all of one kind.
     pub gpus: Vec<Profile>,
+    /// The nodes and their network, if it is a cluster.
+    pub cluster: Option<Cluster>,
 }
 
 /// The content of a machine description.
@@ -94,33 +99,67 @@ pub fn preset_names() -> impl Iterator<Item = &'static str> {
     MACHINES.iter().map(|(name, _)| *name)
 }
 
-/// The machine of that name: `h200`, `h200x4` (four of them), `node8`.
+/// The machine of that name: `h200`, `h200x4` (four GPUs in one machine), `node8`, `node8x64` (64 nodes).
 pub fn preset(name: &str) -> Result<Preset> {
+    preset_on(name, None)
+}
+
+/// As [`preset`], with the network of a cluster by its name or as the path of a TOML file.
+pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
     let text = |wanted: &str| MACHINES.iter().find(|(known, _)| *known == wanted).map(|(_, text)| *text);
     let (file, count) = match text(name) {
-        Some(text) => (parse::<MachineFile>(text)?, 1),
+        Some(text) => (parse::<MachineFile>(text)?, None),
         None => {
             let (base, count) = name.rsplit_once('x').ok_or_else(|| unknown(name))?;
-            let text = text(base).ok_or_else(|| unknown(name))?;
-            let file = parse::<MachineFile>(text)?;
+            let file = parse::<MachineFile>(text(base).ok_or_else(|| unknown(name))?)?;
+            let most = if file.gpus == 1 { MAX_GPUS } else { MAX_NODES };
             match count.parse() {
-                Ok(count @ 1..=MAX_GPUS) if file.gpus == 1 => (file, count),
-                _ => return Err(unknown(name)),
+                Ok(count) if (1..=most).contains(&count) => (file, Some(count)),
+                Err(_) if !count.bytes().all(|byte| byte.is_ascii_digit()) || count.is_empty() => {
+                    return Err(unknown(name));
+                }
+                _ if file.gpus == 1 => return Err(unknown(name)),
+                _ => {
+                    return Err(Error::Usage(format!(
+                        "{name}: a cluster has from 1 to {MAX_NODES} nodes, not {count}; write {base}x4 for four nodes of {base}"
+                    )));
+                }
             }
         }
     };
-    // The host grows with the number of GPUs.
+    let is_cluster = file.gpus > 1 && count.is_some();
+    let count = count.unwrap_or(1);
+    let node = HostRates {
+        cores: file.host.cores,
+        memory_gb_per_s: file.host.memory_gb_per_s,
+        copy_gb_per_s: file.host.copy_gb_per_s,
+    };
+    let cluster = match (is_cluster, network) {
+        (true, network) => Some(Cluster {
+            nodes: count,
+            gpus_per_node: file.gpus,
+            host: node.clone(),
+            network: Network::named(network.unwrap_or(DEFAULT_NETWORK))?,
+        }),
+        (false, None) => None,
+        (false, Some(_)) => {
+            return Err(Error::Usage(format!(
+                "{name} is one machine and has no network; a cluster is a number of nodes, such as node8x4"
+            )));
+        }
+    };
+    // The host grows with the number of GPUs, and those of all nodes are added up.
     let host = HostRates {
-        cores: file.host.cores * count,
-        memory_gb_per_s: file.host.memory_gb_per_s * f64::from(count),
-        copy_gb_per_s: file.host.copy_gb_per_s * f64::from(count),
+        cores: node.cores * count,
+        memory_gb_per_s: node.memory_gb_per_s * f64::from(count),
+        copy_gb_per_s: node.copy_gb_per_s * f64::from(count),
     };
     let memory_bytes = file.host.memory_bytes.saturating_mul(u64::from(count));
     let cpu = cpu_with_memory(host.cores as usize, memory_bytes, host.memory_gb_per_s)?;
     let weights = GPU_WEIGHTS.iter().find(|(known, _)| *known == file.weights).map_or("", |(_, text)| *text);
     let weights = parse::<BTreeMap<String, Vec<f64>>>(weights)?;
     let gpu = Profile { weights, cases: Some(file.weights), ..file.gpu };
-    Ok(Preset { name: name.into(), host, cpu, gpus: vec![gpu; (file.gpus * count) as usize] })
+    Ok(Preset { name: name.into(), host, cpu, gpus: vec![gpu; (file.gpus * count) as usize], cluster })
 }
 
 fn unknown(name: &str) -> Error {
@@ -136,7 +175,8 @@ fn unknown(name: &str) -> Error {
         None => String::new(),
     };
     Error::Usage(format!(
-        "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MAX_GPUS} GPUs may follow, as in h200x4",
+        "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MAX_GPUS} GPUs may follow, as in h200x4, \
+         or of up to {MAX_NODES} nodes, as in node8x4",
         names.join(", ")
     ))
 }
@@ -232,11 +272,39 @@ mod tests {
         assert_eq!(preset("node8").unwrap().gpus.len(), 8);
         let (one, two) = (preset("a100").unwrap(), preset("a100x2").unwrap());
         assert_eq!(two.host.memory_gb_per_s, 2.0 * one.host.memory_gb_per_s);
-        for nonsense in ["", "h300", "h200x", "h200x0", "h200x65", "h200x-1", "x4", "node8x2", "cpu"] {
+        for nonsense in
+            ["", "h300", "h200x", "h200x0", "h200x65", "h200x-1", "x4", "node8x", "node8x-1", "cpu"]
+        {
             let error = preset(nonsense).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{nonsense}");
             assert!(error.to_string().contains("a100"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_node_count_makes_a_cluster() {
+        let (node, cluster) = (preset("node8").unwrap(), preset("node8x64").unwrap());
+        assert_eq!(node.cluster, None);
+        assert_eq!(cluster.gpus.len(), 512);
+        assert_eq!(cluster.gpus[511], node.gpus[0]);
+        assert_eq!(cluster.host.memory_gb_per_s, 64.0 * node.host.memory_gb_per_s);
+        let of = cluster.cluster.unwrap();
+        assert_eq!((of.nodes, of.gpus_per_node, of.host), (64, 8, node.host));
+        assert_eq!(preset("node8x1").unwrap().cluster.map(|cluster| cluster.nodes), Some(1));
+        for count in ["0", "129", "4294967296", "99999999999999999999999"] {
+            let error = preset(&format!("node8x{count}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("a cluster has from 1 to 128 nodes"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_cluster_has_a_network() {
+        let latency = |network| preset_on("node8x2", network).unwrap().cluster.unwrap().network.latency_us;
+        assert_eq!(latency(Some("ethernet100")), 30.0);
+        assert_eq!(latency(None), latency(Some("ndr400")));
+        assert_eq!(preset_on("node8", Some("ndr400")).unwrap_err().exit_code(), 2);
+        assert_eq!(preset_on("node8x2", Some("carrier-pigeon")).unwrap_err().exit_code(), 2);
     }
 
     #[test]

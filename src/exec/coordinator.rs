@@ -1,7 +1,7 @@
 //! The coordinator's state and main loop.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -89,7 +89,7 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) strands: Vec<Strand>,
     pub(super) device_states: Vec<DeviceState>,
     pub(super) queues: Vec<Queue>,
-    pub(super) to_serve: Vec<usize>,
+    pub(super) to_serve: VecDeque<usize>,
     pub(super) slots: Slots,
     pub(super) choices: Choices,
     /// Operations in flight.
@@ -151,7 +151,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
             fences: vec![Fence(0); count],
             strands,
             queues: (0..device_states.len() * LANE_KINDS).map(|_| Queue::default()).collect(),
-            to_serve: Vec::new(),
+            to_serve: VecDeque::new(),
             slots: Slots::new(graph),
             choices: Choices::new(graph, schedule, device_states.len()),
             device_states,

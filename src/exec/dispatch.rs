@@ -11,7 +11,7 @@ impl Coordinator<'_, '_, '_> {
     /// Submits every task that can be submitted, and lets devices with free capacity take choices.
     pub(super) fn dispatch(&mut self) {
         loop {
-            while let Some(queue) = self.to_serve.pop() {
+            while let Some(queue) = self.to_serve.pop_back() {
                 self.queues[queue].listed = false;
                 self.serve(queue);
                 if self.error.is_some() {
@@ -57,7 +57,7 @@ impl Coordinator<'_, '_, '_> {
     pub(super) fn list(&mut self, queue: usize) {
         if !self.queues[queue].listed {
             self.queues[queue].listed = true;
-            self.to_serve.push(queue);
+            self.to_serve.push_back(queue);
         }
     }
 
@@ -132,7 +132,7 @@ impl Coordinator<'_, '_, '_> {
         let has_more = !self.queues[queue].ready.is_empty();
         if self.error.is_none() && has_more && !self.queues[queue].listed {
             self.queues[queue].listed = true;
-            self.to_serve.insert(0, queue);
+            self.to_serve.push_front(queue);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::error::{Bytes, Error, Result};
 
@@ -73,6 +73,8 @@ struct CacheLine([u8; 64]);
 enum Memory {
     Lines(Vec<CacheLine>),
     Pages(MmapMut),
+    /// As `Pages`, but not counted, since they are not written.
+    Untouched(MmapMut),
 }
 
 /// An owned array of numbers, initially zero, that starts at a cache line.
@@ -109,6 +111,20 @@ impl<T: Pod> AlignedBuffer<T> {
         Ok(Self { memory, length, element: PhantomData })
     }
 
+    /// `length` zeros that take no memory until they are written: their pages are reserved and not counted.
+    pub fn untouched(length: usize) -> Result<Self> {
+        let refused = |bytes: u64| Error::DoesNotFit {
+            what: "the addresses of an array".into(),
+            needed_bytes: bytes,
+            limit_bytes: 0,
+            advice: "the system refused the addresses; choose a smaller matrix".into(),
+        };
+        let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| refused(u64::MAX))?;
+        let pages = MmapOptions::new().len(bytes.max(1)).no_reserve_swap().map_anon();
+        let memory = Memory::Untouched(pages.map_err(|_| refused(bytes as u64))?);
+        Ok(Self { memory, length, element: PhantomData })
+    }
+
     /// A copy of `values`.
     pub fn copied_from(values: &[T]) -> Result<Self> {
         let mut buffer = Self::zeroed(values.len())?;
@@ -132,7 +148,7 @@ impl<T: Pod> Deref for AlignedBuffer<T> {
     fn deref(&self) -> &[T] {
         let bytes: &[u8] = match &self.memory {
             Memory::Lines(lines) => bytemuck::cast_slice(lines),
-            Memory::Pages(pages) => pages,
+            Memory::Pages(pages) | Memory::Untouched(pages) => pages,
         };
         bytemuck::cast_slice(&bytes[..self.length * size_of::<T>()])
     }
@@ -143,7 +159,7 @@ impl<T: Pod> DerefMut for AlignedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         let bytes: &mut [u8] = match &mut self.memory {
             Memory::Lines(lines) => bytemuck::cast_slice_mut(lines),
-            Memory::Pages(pages) => pages,
+            Memory::Pages(pages) | Memory::Untouched(pages) => pages,
         };
         bytemuck::cast_slice_mut(&mut bytes[..self.length * size_of::<T>()])
     }

@@ -21,6 +21,14 @@ impl Plan {
         if !self.host.is_valid() {
             return Err("the rates of the host's memory are out of range".into());
         }
+        if let Some(cluster) = &self.cluster {
+            if !cluster.host.is_valid() || !cluster.network.is_valid() {
+                return Err("the rates of the cluster are out of range".into());
+            }
+            if u64::from(cluster.nodes) * u64::from(cluster.gpus_per_node) + 1 != devices as u64 {
+                return Err("the devices are not those of all nodes of the cluster".into());
+            }
+        }
         for device in &self.devices {
             if !is_valid(&device.profile) {
                 return Err(format!("the rates of {} are out of range", device.name));

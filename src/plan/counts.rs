@@ -35,7 +35,8 @@ impl DeviceCount {
 }
 
 /// Predictions for all GPUs of `plan`, a half, a quarter and so on down to one, and a sentence about each smaller number. Empty where
-/// the request has fewer than two GPUs or GPUs of several kinds, and for a product without rows.
+/// the request has fewer than two GPUs or GPUs of several kinds, for a product without rows, and for a cluster, whose exchange a plan
+/// does not predict.
 pub fn compare_device_counts(
     request: &PlanRequest<'_>,
     plan: &Plan,
@@ -44,7 +45,7 @@ pub fn compare_device_counts(
     let gpus: Vec<&DeviceSpec> = request.devices.iter().filter(is_gpu).collect();
     let [first, .., last] = &gpus[..] else { return Ok(Default::default()) };
     let is_mixed = gpus.iter().any(|gpu| gpu.profile.name != last.profile.name);
-    if is_mixed || plan.predicted_s <= 0.0 {
+    if is_mixed || plan.predicted_s <= 0.0 || request.cluster.is_some() {
         return Ok(Default::default());
     }
     let all = DeviceCount::of(gpus.len(), plan);

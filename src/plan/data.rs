@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Form, HostRates, Load, Profile};
+use crate::cost::{Cluster, Form, HostRates, Load, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
@@ -205,6 +205,9 @@ pub struct Plan {
     pub x_order: XOrder,
     /// Rates of the host's memory.
     pub host: HostRates,
+    /// The nodes and the network, where the devices are those of a simulated cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
     /// The devices, the host first.
     pub devices: Vec<DevicePlan>,
     /// The chunks, ordered by row.

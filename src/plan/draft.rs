@@ -121,6 +121,7 @@ impl Draft<'_> {
             mode: self.resolved_mode(devices, &parts),
             x_order: self.forms.x_order,
             host: self.request.host.clone(),
+            cluster: self.request.cluster.clone(),
             devices: Vec::new(),
             chunks: Vec::new(),
             split_rows: Vec::new(),

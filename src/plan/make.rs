@@ -6,6 +6,7 @@ use super::data::{Mode, Plan};
 use super::draft::Draft;
 use super::request::{DeviceSpec, PlanRequest};
 use super::set_up::compared_set_up_s;
+use super::vectors::make_on_vectors;
 use super::worth;
 use crate::cost::cpu_profile;
 use crate::error::{Counted, Error, Result, Seconds};
@@ -16,6 +17,14 @@ const CANDIDATE_MARGIN: f64 = 0.98;
 
 /// Makes the plan with the shortest predicted time. Runs in the rayon pool that calls it.
 pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
+    match request.cluster {
+        Some(_) => make_on_vectors(request),
+        None => make_of_devices(request),
+    }
+}
+
+/// The plan with the shortest predicted time, as if all devices were those of one machine.
+pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     if request.devices.is_empty() {
         return Err(Error::Usage("there is no device to plan for; use --devices cpu".into()));
     }

@@ -28,6 +28,7 @@ mod request;
 mod set_up;
 mod tail;
 mod transfer;
+mod vectors;
 mod worth;
 
 pub use build::{Item, PlannedGraph, Pools};
@@ -38,6 +39,7 @@ pub use data::{
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};
+pub use vectors::make_on_vectors;
 
 #[cfg(test)]
 mod block_tests;

@@ -1,7 +1,7 @@
 //! The request that a plan is made from.
 
 use super::data::Mode;
-use crate::cost::{HostRates, Profile};
+use crate::cost::{Cluster, HostRates, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId, Processor};
 use crate::work::{KernelRequest, Work};
@@ -35,6 +35,8 @@ pub struct PlanRequest<'a> {
     pub devices: Vec<DeviceSpec>,
     /// Rates of the host's memory, which all devices share.
     pub host: HostRates,
+    /// The nodes and the network of a simulated cluster. Its products are on vectors that stay on the devices.
+    pub cluster: Option<Cluster>,
     /// The requested mode; `None` leaves it to the planner.
     pub mode: Option<Mode>,
     /// The requested kernel.
@@ -84,6 +86,7 @@ impl<'a> PlanRequest<'a> {
             work,
             devices,
             host,
+            cluster: None,
             mode: None,
             kernel: None,
             variant: None,

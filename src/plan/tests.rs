@@ -47,6 +47,7 @@ pub(super) fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
         cpu_share: None,
         repeat: 1,
         always_register: false,
+        cluster: None,
         vectors_change: false,
         vectors_stay: false,
         reproducible: false,

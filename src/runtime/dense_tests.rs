@@ -45,7 +45,7 @@ fn resolved(devices: &str) -> Resolved {
         DeviceSpec::new(name, profile)
     };
     let devices = devices.split(',').map(spec).collect();
-    Resolved { devices, host: host_rates(2).unwrap(), refined: None, has_model: false }
+    Resolved { devices, host: host_rates(2).unwrap(), cluster: None, refined: None, has_model: false }
 }
 
 /// Split number `split`: its number of chunks.

@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-use crate::cost::{preset, preset_names};
+use crate::cost::{Preset, preset_names, preset_on};
 use crate::device::EmulatedOptions;
 use crate::device::cuda::{self, CudaOptions};
 use crate::error::{Error, Result};
-use crate::suggest::nearest;
+use crate::suggest::{did_you_mean, nearest};
 
 /// The devices to compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +36,12 @@ pub enum DeviceWord {
         /// The options behind the question mark, `key=value` pairs.
         options: Vec<(String, String)>,
     },
-    /// A simulated machine.
+    /// A simulated machine or cluster.
     Simulated {
         /// Its name.
         machine: String,
+        /// The network of a cluster, where it is named: a name or the path of a TOML file.
+        network: Option<String>,
     },
 }
 
@@ -51,11 +53,20 @@ impl DeviceWord {
             Self::Cuda { card: None, .. } => "cuda".into(),
             Self::Cuda { card: Some(card), .. } => format!("cuda:{card}"),
             Self::Emulated { index, .. } => format!("emu:{index}"),
-            Self::Simulated { machine } => format!("sim:{machine}"),
+            Self::Simulated { machine, .. } => format!("sim:{machine}"),
         }
     }
 
+    /// The machine of a simulated device; `None` for other devices, and where the file of its network changed meanwhile.
+    pub fn preset(&self) -> Option<Preset> {
+        let Self::Simulated { machine, network } = self else { return None };
+        preset_on(machine, network.as_deref()).ok()
+    }
+
     fn with_options(&self) -> String {
+        if let Self::Simulated { network: Some(network), .. } = self {
+            return format!("{}?network={network}", self.name());
+        }
         let (Self::Emulated { options, .. } | Self::Cuda { options, .. }) = self else { return self.name() };
         let pairs: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let question = if pairs.is_empty() { "" } else { "?" };
@@ -176,6 +187,13 @@ impl FromStr for Devices {
         }
         let simulated = |word: &DeviceWord| matches!(word, DeviceWord::Simulated { .. });
         let mixes = |word: &DeviceWord| simulated(word) || *word == DeviceWord::Cpu;
+        let is_cluster = |word: &DeviceWord| word.preset().is_some_and(|preset| preset.cluster.is_some());
+        if let Some(cluster) = words.iter().find(|word| is_cluster(word) && words.len() > 1) {
+            return Err(format!(
+                "{} is a cluster, whose GPUs compute alone; remove the other devices of the list",
+                cluster.name()
+            ));
+        }
         if words.iter().any(simulated) && !words.iter().all(mixes) {
             return Err(
                 "a simulated machine (sim:) can only be combined with cpu, which is then simulated too"
@@ -221,9 +239,21 @@ impl FromStr for DeviceWord {
                     _ => Ok(Self::Emulated { index, options }),
                 }
             }
-            Some(("sim", machine)) => {
-                preset(machine).map_err(|error| error.to_string())?;
-                Ok(Self::Simulated { machine: machine.into() })
+            Some(("sim", rest)) => {
+                let (machine, option) =
+                    rest.split_once('?').map_or((rest, None), |(machine, option)| (machine, Some(option)));
+                let network = match option.map(|option| option.split_once('=').unwrap_or((option, ""))) {
+                    None => None,
+                    Some(("network", network)) => Some(network),
+                    Some((key, _)) => {
+                        return Err(format!(
+                            "unknown option '{key}' of sim:{machine}{}; a cluster has network=NAME or network=FILE.toml",
+                            did_you_mean(key, ["network"])
+                        ));
+                    }
+                };
+                preset_on(machine, network).map_err(|error| error.to_string())?;
+                Ok(Self::Simulated { machine: machine.into(), network: network.map(str::to_owned) })
             }
             _ => Err(unknown()),
         }
@@ -276,6 +306,16 @@ mod tests {
             "sim:h300",
             "sim:h200,cuda:0",
             "emu:0,sim:h200",
+            "cpu,sim:node8x2",
+            "sim:node8x2,sim:h200",
+            "sim:node8x0",
+            "sim:node8x129",
+            "sim:node8x2?",
+            "sim:node8x2?network=",
+            "sim:node8x2?network=pigeon",
+            "sim:node8x2?network=missing.toml",
+            "sim:node8x2?speed=fast",
+            "sim:h200?network=ndr400",
             "cpu:0",
             "emu:99999999999",
         ] {
@@ -297,6 +337,9 @@ mod tests {
             ("sim:h20", "sim:h200"),
             ("sim:h20x4", "sim:h200x4"),
             ("sim", "sim:h200"),
+            ("sim:nod8x4", "sim:node8x4"),
+            ("sim:node8x4?network=ndr40", "ndr400"),
+            ("sim:node8x4?netwrok=ndr400", "network"),
         ] {
             let error = typed.parse::<Devices>().unwrap_err();
             assert!(error.contains(&format!("(did you mean '{meant}'?)")), "{error}");
@@ -343,6 +386,8 @@ mod tests {
             "sim:h200x4",
             "cpu,sim:node8",
             "sim:h200,sim:a100x2",
+            "sim:node8x64",
+            "sim:node8x2?network=hdr200",
             "emu:0,cpu",
         ] {
             let devices: Devices = words.parse().unwrap();

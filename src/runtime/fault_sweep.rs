@@ -169,7 +169,8 @@ impl Sweep {
             ..ProductOptions::default()
         };
         let devices = specs.collect::<Result<_>>()?;
-        let resolved = Resolved { devices, host: host_rates(2)?, refined: None, has_model: false };
+        let resolved =
+            Resolved { devices, host: host_rates(2)?, cluster: None, refined: None, has_model: false };
         (self.jobs)(runtime, resolved, options)
     }
 }

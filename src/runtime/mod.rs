@@ -44,6 +44,7 @@ pub use report::{Computed, FaultReport, Round, RunReport};
 pub use shared_device::AnyDevice;
 pub use simulate::Simulated;
 pub use spmm::{
-    Bound, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions, Transfer, Vectors,
+    Bound, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions, SimulatedVectors,
+    TimeParts, Transfer, Vectors,
 };
 pub use timeline::Timeline;

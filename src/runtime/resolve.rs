@@ -7,8 +7,8 @@ use super::device_bank::DeviceOptions;
 use super::device_list::{DeviceWord, Devices};
 use crate::adapt::Resolved;
 use crate::cost::{
-    CardFacts, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile, emulated_profile,
-    host_rates, preset,
+    CardFacts, Cluster, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile,
+    emulated_profile, host_rates, preset_on,
 };
 use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
@@ -88,13 +88,19 @@ impl Resolving<'_> {
                         special.map_or(profile.memory_bytes, |(_, options)| options.memory_bytes);
                     devices.push(spec(word.name(), profile));
                 }
-                DeviceWord::Simulated { machine } => {
-                    let gpus = preset(machine)?.gpus;
-                    devices.extend(
-                        gpus.into_iter()
-                            .enumerate()
-                            .map(|(index, gpu)| spec(format!("sim:{machine}/{index}"), gpu)),
-                    );
+                DeviceWord::Simulated { machine, network } => {
+                    let Preset { gpus, cluster, .. } = preset_on(machine, network.as_deref())?;
+                    let named = |(index, gpu)| {
+                        let of_machine = match &cluster {
+                            None => format!("{index}"),
+                            Some(Cluster { gpus_per_node, .. }) => {
+                                let per_node = (*gpus_per_node).max(1) as usize;
+                                format!("{}.{}", index / per_node, index % per_node)
+                            }
+                        };
+                        spec(format!("sim:{machine}/{of_machine}"), gpu)
+                    };
+                    devices.extend(gpus.into_iter().enumerate().map(named));
                 }
                 DeviceWord::Cuda { .. } => {
                     for device in cuda.iter().filter(|device| device.word == number) {
@@ -133,7 +139,8 @@ impl Resolving<'_> {
                 copy_gb_per_s: sum.copy_gb_per_s + machine.host.copy_gb_per_s,
             }),
         };
-        Ok(Resolved { devices, host, refined, has_model: known.is_some() })
+        let cluster = presets.iter().find_map(|machine| machine.cluster.clone());
+        Ok(Resolved { devices, host, cluster, refined, has_model: known.is_some() })
     }
 }
 
@@ -146,7 +153,7 @@ pub(super) fn device_options(devices: &Devices) -> Result<DeviceOptions> {
 fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
     let Devices::List(words) = devices else { return Ok(Vec::new()) };
     let machines = words.iter().filter_map(|word| match word {
-        DeviceWord::Simulated { machine } => Some(preset(machine)),
+        DeviceWord::Simulated { machine, network } => Some(preset_on(machine, network.as_deref())),
         _ => None,
     });
     machines.collect()

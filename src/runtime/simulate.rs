@@ -33,7 +33,7 @@ impl<'plan> Simulated<'plan> {
     /// The descriptions of all devices, the host first.
     pub fn descriptions(&self) -> Vec<Description> {
         let (sender, _) = unbounded();
-        let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
+        let simulation = simulation(self.plan);
         specs(self.plan)
             .map(|spec| {
                 let reports = Reports::new(DeviceId::HOST, sender.clone());
@@ -45,7 +45,7 @@ impl<'plan> Simulated<'plan> {
     /// Simulates one product, starting at time zero. Data that stays on the devices is assumed to be there already.
     pub fn run(&self) -> Result<RunReport> {
         let (sender, receiver) = unbounded();
-        let simulation = Simulation::new(self.plan.host.memory_gb_per_s);
+        let simulation = simulation(self.plan);
         let mut devices: Vec<SimulatedDevice> = specs(self.plan)
             .enumerate()
             .map(|(index, spec)| {
@@ -77,12 +77,13 @@ impl<'plan> Simulated<'plan> {
     }
 }
 
-/// The simulated devices of a plan, the host first.
+/// The simulated devices of a plan, the host first. The networks of a cluster's nodes are the last.
 pub(super) fn specs(plan: &Plan) -> impl Iterator<Item = SimulatedSpec> + '_ {
-    plan.devices.iter().map(|device| match &device.profile.link {
+    let devices = plan.devices.iter().enumerate().map(|(index, device)| match &device.profile.link {
         None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
         Some(link) => SimulatedSpec {
             link_duplex_factor: device.profile.duplex_factor(),
+            node: plan.cluster.as_ref().map_or(0, |cluster| cluster.node(index)),
             ..SimulatedSpec::accelerator(
                 &device.name,
                 device.memory_budget_bytes,
@@ -90,7 +91,21 @@ pub(super) fn specs(plan: &Plan) -> impl Iterator<Item = SimulatedSpec> + '_ {
                 (link.latency_us * 1e3) as u64,
             )
         },
-    })
+    });
+    let networks = plan.cluster.iter().flat_map(|cluster| {
+        let (rate, latency_ns) = (cluster.network.injection_gb_per_s, cluster.network.latency_ns());
+        (0..cluster.nodes as usize)
+            .map(move |node| SimulatedSpec::network(format!("network/{node}"), node, rate, latency_ns))
+    });
+    devices.chain(networks)
+}
+
+/// The clock and the host memories of a plan's devices.
+pub(super) fn simulation(plan: &Plan) -> Simulation {
+    match &plan.cluster {
+        None => Simulation::new(plan.host.memory_gb_per_s),
+        Some(cluster) => Simulation::of_nodes(cluster.nodes as usize, cluster.host.memory_gb_per_s),
+    }
 }
 
 /// Binds every task to an operation that only takes its predicted time.

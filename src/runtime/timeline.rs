@@ -139,7 +139,7 @@ impl<'a> Timeline<'a> {
             },
             Item::Received(message) => match kind {
                 TaskKind::PeerCopy => format!("peer copy rows {message}"),
-                TaskKind::Upload => format!("receive rows {message}"),
+                TaskKind::Upload | TaskKind::Receive => format!("receive rows {message}"),
                 _ => format!("scatter rows {message}"),
             },
         }

@@ -5,13 +5,17 @@ use super::config::{StudyConfig, Subject, Sweep};
 use super::figures::{Naming, count, grouped, short_reason};
 use super::noise::{Difference, difference, noise_interval};
 use super::record::Record;
+use super::scaling;
 use crate::report::{Answer, Cell, Column, Table};
 
 /// One answer for each sweep.
 pub fn answers(config: &StudyConfig, records: &[Record]) -> Vec<Answer> {
     let of_sweep = |sweep: &Sweep| {
         let records: Vec<&Record> = records.iter().filter(|record| record.sweep == sweep.name).collect();
-        Question::new(sweep, &records).answer(&records)
+        match sweep.subject {
+            Subject::Vectors => scaling::answer(sweep, &records),
+            _ => Question::new(sweep, &records).answer(&records),
+        }
     };
     config.sweep.iter().map(of_sweep).collect()
 }
@@ -305,7 +309,7 @@ fn is_simulated(ranking: &Ranking<'_>) -> bool {
 }
 
 /// A sentence for each reason why records have no times.
-fn not_measured(records: &[&Record]) -> Vec<String> {
+pub(super) fn not_measured(records: &[&Record]) -> Vec<String> {
     let refused: Vec<&Record> = records.iter().copied().filter(|record| record.reason.is_some()).collect();
     let sentence = |(reason, members): (String, Vec<&Record>)| {
         let verb = if members.len() == 1 { "was" } else { "were" };
@@ -321,7 +325,7 @@ fn digits(value: f64) -> String {
 }
 
 /// Seconds in the unit that fits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s >= 1.0 => format!("{} s", digits(s)),
         s if s >= 1e-3 => format!("{} ms", digits(s * 1e3)),

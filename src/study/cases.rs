@@ -86,7 +86,11 @@ impl Sweep {
     fn count(&self, most_threads: usize) -> u64 {
         let optional = |list: usize| list.max(1);
         let inner = match self.subject {
-            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration | Subject::Gemm => {
+            Subject::Run
+            | Subject::Vectors
+            | Subject::PowerIteration
+            | Subject::SubspaceIteration
+            | Subject::Gemm => {
                 vec![optional(self.kernels.len()), self.k.len(), optional(self.chunk_bytes.len())]
             }
             Subject::Kernel => vec![self.k.len()],
@@ -128,7 +132,11 @@ impl Sweep {
             names => names.to_vec(),
         };
         let (kernels, ks, chunk_bytes) = match self.subject {
-            Subject::Run | Subject::PowerIteration | Subject::SubspaceIteration | Subject::Gemm => {
+            Subject::Run
+            | Subject::Vectors
+            | Subject::PowerIteration
+            | Subject::SubspaceIteration
+            | Subject::Gemm => {
                 let kernels = named("auto").into_iter().map(|kernel| vec![kernel]).collect();
                 (kernels, self.k.iter().copied().map(Some).collect(), optional(&self.chunk_bytes))
             }

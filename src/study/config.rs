@@ -73,6 +73,8 @@ pub enum Subject {
     /// A whole solve by Chebyshev-filtered subspace iteration, with a fixed number of iterations.
     #[serde(rename = "subspace_iteration")]
     SubspaceIteration,
+    /// A product on vectors that stay on simulated devices, with its exchange of rows.
+    Vectors,
     /// A dense product of the matrix with one of K columns: planned, run, verified.
     Gemm,
     /// The sums of the columns of a dense matrix: planned, run, verified.
@@ -305,6 +307,7 @@ impl Sweep {
                 Subject::Gemm => "a dense product",
                 Subject::Colmean => "sums of columns",
                 Subject::Transfers => "copies",
+                Subject::Vectors => "a product on vectors",
                 _ => "a solver",
             };
             return Err((key, format!("{key} has no effect on {subject}; remove it")));
@@ -327,6 +330,16 @@ impl Sweep {
             return Err(("devices", reason));
         }
         self.check_ranks()?;
+        let is_simulated = |devices: &&String| devices.split(',').all(|word| word.starts_with("sim:"));
+        if let Some(devices) =
+            self.devices.iter().find(|devices| self.subject == Subject::Vectors && !is_simulated(devices))
+        {
+            let reason = format!(
+                "products on vectors are simulated, and {devices} is not simulated; name sim:node8x4, or use subject = \
+                 \"power_iteration\" for times of other devices"
+            );
+            return Err(("devices", reason));
+        }
         for matrix in &self.matrices {
             let named = if self.ranks.is_empty() { matrix.clone() } else { with_ranks(matrix, 1) };
             with_counts(&named, 1, 1).map_err(|reason| ("matrices", reason))?;
@@ -348,6 +361,10 @@ impl Sweep {
             // A and all vectors stay on the devices.
             Subject::PowerIteration | Subject::SubspaceIteration => {
                 vec![mode, transfer, chunk_bytes, against]
+            }
+            Subject::Vectors => {
+                let cpu_share = ("cpu_share", !self.cpu_share.is_empty());
+                vec![mode, transfer, chunk_bytes, against, schedule, cpu_share]
             }
             Subject::Gemm => vec![schedule, against],
             Subject::Colmean => vec![k, schedule, against],

@@ -27,6 +27,7 @@ mod ranking;
 mod record;
 mod resident;
 mod sampling;
+mod scaling;
 mod solver;
 mod summary;
 mod synchronous_device;

@@ -9,6 +9,7 @@ use super::doubts::doubts;
 use super::facts::MatrixFacts;
 use super::times::Times;
 use crate::matrix::Dtype;
+use crate::runtime::TimeParts;
 
 /// The definition of the bytes in every rate and roofline.
 pub const BYTE_MODEL: &str = "compulsory: A once, the rows of X that are used once, Y once";
@@ -32,6 +33,8 @@ pub enum Measured {
     /// A whole solve by Chebyshev-filtered subspace iteration.
     #[serde(rename = "subspace_iteration")]
     SubspaceIteration,
+    /// A product on vectors that stay on simulated devices.
+    Vectors,
     /// A dense product, as planned and run.
     Gemm,
     /// Sums of columns, as planned and run.
@@ -49,6 +52,7 @@ impl Measured {
             Subject::Conversion => Self::Conversion,
             Subject::PowerIteration => Self::PowerIteration,
             Subject::SubspaceIteration => Self::SubspaceIteration,
+            Subject::Vectors => Self::Vectors,
             Subject::Gemm => Self::Gemm,
             Subject::Colmean => Self::Colmean,
             Subject::Transfers => Self::Transfers,
@@ -64,6 +68,7 @@ impl Measured {
             Self::Conversion => "conversion",
             Self::PowerIteration => "power_iteration",
             Self::SubspaceIteration => "subspace_iteration",
+            Self::Vectors => "vectors",
             Self::Gemm => "gemm",
             Self::Colmean => "colmean",
             Self::Transfers => "transfers",
@@ -130,6 +135,9 @@ pub struct Record {
     pub to_device_bytes: Option<u64>,
     /// Bytes copied from the devices.
     pub from_device_bytes: Option<u64>,
+    /// The parts of the simulated time of a product on vectors.
+    #[serde(default)]
+    pub time_parts: Option<TimeParts>,
     /// The check of the result; `None` if it was not checked.
     pub checked: Option<Checked>,
     /// The reason why there are no times.

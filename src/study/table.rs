@@ -19,7 +19,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records.
-const COLUMNS: [Column; 41] = [
+const COLUMNS: [Column; 48] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -58,6 +58,13 @@ const COLUMNS: [Column; 41] = [
     ("speedup", |r| number(r.speedup)),
     ("hidden_fraction", |r| number(r.hidden_fraction)),
     ("idle_fraction", |r| number(r.idle_fraction)),
+    ("kernels_s", |r| number(r.time_parts.map(|parts| parts.kernels_s))),
+    ("imbalance_s", |r| number(r.time_parts.map(|parts| parts.imbalance_s))),
+    ("packing_s", |r| number(r.time_parts.map(|parts| parts.packing_s))),
+    ("network_bandwidth_s", |r| number(r.time_parts.map(|parts| parts.bandwidth_s))),
+    ("network_latency_s", |r| number(r.time_parts.map(|parts| parts.latency_s))),
+    ("exchanged_bytes", |r| count(r.time_parts.map(|parts| parts.exchanged_bytes))),
+    ("network_bytes", |r| count(r.time_parts.map(|parts| parts.network_bytes))),
     ("passed", |r| words(r.checked.map(|checked| if checked.passed { "yes" } else { "no" }))),
     ("reason", |r| words(r.reason.as_deref())),
     ("doubts", |r| text(&r.doubts.join("; "))),

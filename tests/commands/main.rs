@@ -4,6 +4,7 @@ mod bench;
 mod changed_files;
 mod choose;
 mod claims;
+mod clusters;
 mod demo;
 mod dense;
 mod devices;

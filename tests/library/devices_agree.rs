@@ -138,7 +138,7 @@ fn with_product<T: Kernels, R>(
         .model("none")
         .pool(Machine::detect(), pool.clone())
         .open()?;
-    let resolved = Resolved { devices, host: host_rates(2)?, refined: None, has_model: false };
+    let resolved = Resolved { devices, host: host_rates(2)?, cluster: None, refined: None, has_model: false };
     let mut product = runtime.product(a).columns(k).options(options).resolved(resolved).build()?;
     check_registered(product.plan(), case, k * size_of::<T>());
     with(&mut product)

@@ -76,6 +76,7 @@ fn compute(pools: &[Arc<Pool>], a: &Csr<f64>, k: usize, configuration: usize) ->
     let resolved = Resolved {
         devices: names.iter().map(spec).collect(),
         host: host_rates(2).unwrap(),
+        cluster: None,
         refined: None,
         has_model: false,
     };

@@ -28,7 +28,7 @@ struct Running {
     start_ns: u64,
     /// Number of incomplete operations that it waits for.
     waits: u32,
-    /// How many of its uncontended time, link bytes and host bytes are unfinished.
+    /// How many of its uncontended time, link bytes and host bytes are unfinished; zero before it starts.
     parts: u32,
     /// Operations that wait for it.
     followers: Vec<u32>,
@@ -41,13 +41,20 @@ struct Lane {
     queue: VecDeque<u32>,
     /// Whether the first operation of the queue has started.
     busy: bool,
+    /// When the last operation of a concurrent lane completed.
+    last_end_ns: u64,
 }
 
 #[derive(Debug)]
 struct DeviceState {
     lanes: Vec<Lane>,
+    /// Whether operations of one lane run at the same time.
+    is_concurrent: bool,
     latency_ns: u64,
-    link: LinkRates,
+    /// The resource of its link to the device; that of the other direction follows.
+    link: usize,
+    /// The resource of the memory of its host.
+    host: usize,
     reports: Reports,
     /// Operations from the first incomplete one on; `first_fence` is the fence of the first.
     live: VecDeque<Option<u32>>,
@@ -58,6 +65,26 @@ struct DeviceState {
 struct Resource {
     shared: Shared,
     version: u64,
+    /// The rates of a link and the resource of its other direction; none for host memory.
+    link: Option<(LinkRates, usize)>,
+}
+
+impl Resource {
+    fn new(gb_per_s: f64, link: Option<(LinkRates, usize)>) -> Self {
+        Self { shared: Shared::new(gb_per_s), version: 0, link }
+    }
+}
+
+/// The properties of a device that the clock needs.
+#[derive(Debug)]
+pub(super) struct ClockedDevice {
+    pub lanes: Vec<LaneKind>,
+    /// Whether operations of one lane run at the same time.
+    pub is_concurrent: bool,
+    pub link: LinkRates,
+    pub latency_ns: u64,
+    /// The node whose host memory it uses.
+    pub node: usize,
 }
 
 /// The bandwidth of a link in each direction, and how many times lower it is while the other direction is busy too.
@@ -77,14 +104,14 @@ pub(super) struct SimulationState {
     operations: Vec<Running>,
     unused: Vec<u32>,
     device_states: Vec<DeviceState>,
-    /// Host memory, then for each device its upload and download link.
+    /// Host memories, and for each device its upload and download link.
     resources: Vec<Resource>,
+    /// For each node the resource of its host memory.
+    nodes: Vec<usize>,
 }
 
-const HOST_MEMORY: usize = 0;
-
 impl SimulationState {
-    pub(super) fn new(host_memory_gb_per_s: f64) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             now_ns: 0,
             events: BinaryHeap::new(),
@@ -92,34 +119,41 @@ impl SimulationState {
             operations: Vec::new(),
             unused: Vec::new(),
             device_states: Vec::new(),
-            resources: vec![Resource { shared: Shared::new(host_memory_gb_per_s), version: 0 }],
+            resources: Vec::new(),
+            nodes: Vec::new(),
         }
+    }
+
+    /// Adds a node with the given host memory bandwidth.
+    pub(super) fn add_node(&mut self, host_memory_gb_per_s: f64) {
+        self.nodes.push(self.resources.len());
+        self.resources.push(Resource::new(host_memory_gb_per_s, None));
     }
 
     pub(super) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    pub(super) fn add_device(
-        &mut self,
-        lanes: Vec<LaneKind>,
-        link: LinkRates,
-        latency_ns: u64,
-        reports: Reports,
-    ) -> usize {
-        let lanes = lanes.into_iter().map(|kind| Lane { kind, queue: VecDeque::new(), busy: false });
+    /// Adds a device. Its node must exist; otherwise it is one of the first node.
+    pub(super) fn add_device(&mut self, device: ClockedDevice, reports: Reports) -> usize {
+        let ClockedDevice { lanes, is_concurrent, link: rates, latency_ns, node } = device;
+        let lanes =
+            lanes.into_iter().map(|kind| Lane { kind, queue: VecDeque::new(), busy: false, last_end_ns: 0 });
         let lanes = lanes.collect();
+        let host = self.nodes.get(node).or(self.nodes.first()).copied().unwrap_or(0);
+        let link = self.resources.len();
+        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link + 1))));
+        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link))));
         self.device_states.push(DeviceState {
             lanes,
+            is_concurrent,
             latency_ns,
             link,
+            host,
             reports,
             live: VecDeque::new(),
             first_fence: 0,
         });
-        for _ in 0..2 {
-            self.resources.push(Resource { shared: Shared::new(link.gb_per_s), version: 0 });
-        }
         self.device_states.len() - 1
     }
 
@@ -152,13 +186,16 @@ impl SimulationState {
             }
         }
         device_state.live.push_back(Some(number));
-        device_state.lanes[lane].queue.push_back(number);
+        if !device_state.is_concurrent {
+            device_state.lanes[lane].queue.push_back(number);
+        }
         let operation = &mut self.operations[number as usize];
         // Keeps the capacity of the list.
         operation.followers.clear();
         (operation.device, operation.lane, operation.fence) = (device, lane, fence);
         (operation.demand, operation.waits, operation.abandoned) = (demand, waiting, false);
-        self.try_start(device, lane);
+        operation.parts = 0;
+        self.try_start(number);
         Ok(Fence(fence))
     }
 
@@ -192,22 +229,24 @@ impl SimulationState {
     /// Abandons all operations of a device. Those on shared resources finish without a report.
     pub(super) fn abandon(&mut self, device: usize) {
         let device_state = &mut self.device_states[device];
-        for lane in &mut device_state.lanes {
-            for (place, number) in lane.queue.drain(..).enumerate() {
-                self.operations[number as usize].abandoned = true;
-                if place > 0 || !lane.busy {
-                    self.unused.push(number);
-                }
+        for number in device_state.live.drain(..).inspect(|_| device_state.first_fence += 1).flatten() {
+            let operation = &mut self.operations[number as usize];
+            operation.abandoned = true;
+            if operation.parts == 0 {
+                self.unused.push(number);
             }
+        }
+        for lane in &mut device_state.lanes {
+            lane.queue.clear();
             lane.busy = false;
         }
-        device_state.first_fence += device_state.live.len() as u64;
-        device_state.live.clear();
     }
 
     fn link_of(&self, operation: &Running) -> usize {
-        let down = self.device_states[operation.device].lanes[operation.lane].kind == LaneKind::Download;
-        1 + 2 * operation.device + usize::from(down)
+        let device = &self.device_states[operation.device];
+        let kind = device.lanes[operation.lane].kind;
+        let is_from_device = matches!(kind, LaneKind::Download | LaneKind::Receive);
+        device.link + usize::from(is_from_device)
     }
 
     fn schedule(&mut self, at_ns: u64, event: Event) {
@@ -226,16 +265,12 @@ impl SimulationState {
 
     /// Adjusts the bandwidth of a link's other direction after this one became busy or idle.
     fn adjust_other_direction(&mut self, resource: usize) {
-        let Some(direction) = resource.checked_sub(1) else { return };
-        let Some(LinkRates { gb_per_s, duplex_factor }) =
-            self.device_states.get(direction / 2).map(|device| device.link)
-        else {
+        let Some((LinkRates { gb_per_s, duplex_factor }, other)) = self.resources[resource].link else {
             return;
         };
         if duplex_factor == 1.0 {
             return;
         }
-        let other = (direction ^ 1) + 1;
         let factor = if self.resources[resource].shared.is_idle() { 1.0 } else { duplex_factor };
         self.resources[other].shared.set_bandwidth(self.now_ns, gb_per_s / factor);
         self.schedule_share(other);
@@ -262,16 +297,32 @@ impl SimulationState {
         reported
     }
 
-    fn try_start(&mut self, device: usize, lane: usize) {
-        let of = &mut self.device_states[device].lanes[lane];
-        let Some(&number) = of.queue.front() else { return };
-        if of.busy || self.operations[number as usize].waits > 0 {
+    /// Starts the operation, or the first one of its lane where a lane runs one at a time, unless it waits.
+    fn try_start(&mut self, number: u32) {
+        let Running { device, lane, .. } = self.operations[number as usize];
+        if self.device_states[device].is_concurrent {
+            if self.operations[number as usize].waits == 0 {
+                self.start(number);
+            }
             return;
         }
-        of.busy = true;
-        let latency_ns = self.device_states[device].latency_ns;
+        self.start_first(device, lane);
+    }
+
+    /// Starts the first operation of a lane that runs one at a time, unless it runs or waits.
+    fn start_first(&mut self, device: usize, lane: usize) {
+        let of = &mut self.device_states[device].lanes[lane];
+        let Some(&first) = of.queue.front() else { return };
+        if !of.busy && self.operations[first as usize].waits == 0 {
+            of.busy = true;
+            self.start(first);
+        }
+    }
+
+    fn start(&mut self, number: u32) {
         let operation = &mut self.operations[number as usize];
         let demand = operation.demand;
+        let DeviceState { latency_ns, host, .. } = self.device_states[operation.device];
         operation.start_ns = self.now_ns;
         operation.parts = 1 + u32::from(demand.link_bytes > 0) + u32::from(demand.host_bytes > 0);
         self.schedule(self.now_ns.saturating_add(demand.alone_ns), Event::Alone(number));
@@ -279,7 +330,7 @@ impl SimulationState {
             self.schedule(self.now_ns.saturating_add(latency_ns), Event::Latency(number));
         }
         if demand.host_bytes > 0 {
-            self.enter(HOST_MEMORY, number, demand.host_bytes);
+            self.enter(host, number, demand.host_bytes);
         }
     }
 
@@ -295,11 +346,18 @@ impl SimulationState {
             return false;
         }
         let (device, lane, fence) = (operation.device, operation.lane, operation.fence);
-        let start_ns = operation.start_ns;
+        let mut start_ns = operation.start_ns;
         let mut followers = std::mem::take(&mut operation.followers);
         let device_state = &mut self.device_states[device];
-        device_state.lanes[lane].queue.pop_front();
-        device_state.lanes[lane].busy = false;
+        let of_lane = &mut device_state.lanes[lane];
+        if device_state.is_concurrent {
+            // As on a real network: the spans of a lane do not overlap in a trace.
+            start_ns = start_ns.max(of_lane.last_end_ns);
+            of_lane.last_end_ns = self.now_ns;
+        } else {
+            of_lane.queue.pop_front();
+            of_lane.busy = false;
+        }
         if let Some(place) = device_state.live.get_mut((fence - device_state.first_fence) as usize) {
             *place = None;
         }
@@ -308,16 +366,12 @@ impl SimulationState {
             device_state.first_fence += 1;
         }
         device_state.reports.send(Fence(fence), start_ns, self.now_ns, Ok(()));
-        self.try_start(device, lane);
+        self.start_first(device, lane);
         for &follower in &followers {
             self.operations[follower as usize].waits -= 1;
         }
         for &follower in &followers {
-            let (device, lane) = {
-                let operation = &self.operations[follower as usize];
-                (operation.device, operation.lane)
-            };
-            self.try_start(device, lane);
+            self.try_start(follower);
         }
         followers.clear();
         self.operations[number as usize].followers = followers;

@@ -1,15 +1,18 @@
 //! Simulated devices: a virtual clock, with links and host memory as shared resources.
 //!
 //! An operation takes at least its `alone_ns`. Its link bytes share the device's link with other copies in the same
-//! direction, and are slower while the other direction is busy; its host bytes share the host's memory bandwidth with all running operations. The simulation is
-//! deterministic.
+//! direction, and are slower while the other direction is busy; its host bytes share the memory bandwidth of the host of its node with
+//! all running operations of the node. The simulation is deterministic.
+//!
+//! A network is a device too: the one of a node sends over one direction of its link and receives over the other, and the messages of
+//! each direction run at the same time.
 
 mod clock;
 mod sharing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clock::{LinkRates, SimulationState};
+use clock::{ClockedDevice, LinkRates, SimulationState};
 
 use super::{
     Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned,
@@ -30,12 +33,18 @@ pub struct SimulatedSpec {
     pub link_duplex_factor: f64,
     /// Latency of a copy over the link.
     pub link_latency_ns: u64,
+    /// The number of its node; 0 where there is one.
+    pub node: usize,
+    /// Whether operations of one lane run at the same time, as messages on a network do.
+    pub is_concurrent: bool,
     /// Its lanes.
     pub lanes: Vec<LaneInfo>,
 }
 
 /// Operations in flight per lane of an accelerator.
 const LANE_DEPTH: usize = 64;
+/// Messages in flight per direction of a node's network.
+const MESSAGES_IN_FLIGHT: usize = 1 << 16;
 
 impl SimulatedSpec {
     /// An accelerator with an upload, a compute and a download lane, and a full-duplex link.
@@ -56,6 +65,8 @@ impl SimulatedSpec {
             link_gb_per_s,
             link_duplex_factor: 1.0,
             link_latency_ns,
+            node: 0,
+            is_concurrent: false,
             lanes,
         }
     }
@@ -71,6 +82,31 @@ impl SimulatedSpec {
             link_gb_per_s: 0.0,
             link_duplex_factor: 1.0,
             link_latency_ns: 0,
+            node: 0,
+            is_concurrent: false,
+            lanes,
+        }
+    }
+
+    /// The network of a node, which sends at up to `injection_gb_per_s` and receives at the same rate.
+    pub fn network(
+        name: impl Into<String>,
+        node: usize,
+        injection_gb_per_s: f64,
+        link_latency_ns: u64,
+    ) -> Self {
+        let lanes = vec![
+            lane("send", LaneKind::Send, MESSAGES_IN_FLIGHT),
+            lane("receive", LaneKind::Receive, MESSAGES_IN_FLIGHT),
+        ];
+        Self {
+            name: name.into(),
+            memory_bytes: None,
+            link_gb_per_s: injection_gb_per_s,
+            link_duplex_factor: 1.0,
+            link_latency_ns,
+            node,
+            is_concurrent: true,
             lanes,
         }
     }
@@ -80,23 +116,32 @@ fn lane(name: &str, kind: LaneKind, depth: usize) -> LaneInfo {
     LaneInfo { name: name.into(), kind, depth }
 }
 
-/// The clock and the host memory that all devices of a run share. Clones refer to the same simulation.
+/// The clock that all devices of a run share, and the host memory that those of a node share. Clones refer to the same simulation.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     state: Arc<Mutex<SimulationState>>,
 }
 
 impl Simulation {
-    /// A simulation at time zero with the given host memory bandwidth.
+    /// A simulation of one node at time zero with the given host memory bandwidth.
     pub fn new(host_memory_gb_per_s: f64) -> Self {
-        Self { state: Arc::new(Mutex::new(SimulationState::new(host_memory_gb_per_s))) }
+        Self::of_nodes(1, host_memory_gb_per_s)
+    }
+
+    /// A simulation of `nodes` nodes at time zero, each with the given host memory bandwidth.
+    pub fn of_nodes(nodes: usize, host_memory_gb_per_s: f64) -> Self {
+        let mut state = SimulationState::new();
+        (0..nodes).for_each(|_| state.add_node(host_memory_gb_per_s));
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Adds a device to the simulation.
     pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
         let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
         let link = LinkRates { gb_per_s: spec.link_gb_per_s, duplex_factor: spec.link_duplex_factor };
-        let number = self.state().add_device(lanes, link, spec.link_latency_ns, reports);
+        let SimulatedSpec { is_concurrent, link_latency_ns: latency_ns, node, .. } = *spec;
+        let clocked = ClockedDevice { lanes, is_concurrent, link, latency_ns, node };
+        let number = self.state().add_device(clocked, reports);
         SimulatedDevice {
             description: Description {
                 name: spec.name.clone(),

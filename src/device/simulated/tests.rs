@@ -198,3 +198,100 @@ fn a_closed_device_leaves_the_others_running() {
     let ends = fixture.finish(&mut second);
     assert_eq!(ends.iter().map(|end| (end.0, end.1)).collect::<Vec<_>>(), [(1, 0), (1, 1), (1, 2)]);
 }
+
+/// The networks of `nodes` nodes that send and receive 10 bytes per nanosecond.
+fn networks(fixture: &Fixture, nodes: u32) -> Vec<SimulatedDevice> {
+    let network = |node: u32| {
+        let reports = Reports::new(DeviceId(node), fixture.sender.clone());
+        fixture.simulation.device(&SimulatedSpec::network("network", node as usize, 10.0, 0), reports)
+    };
+    (0..nodes).map(network).collect()
+}
+
+const SEND: usize = 0;
+const RECEIVE: usize = 1;
+
+#[test]
+fn messages_of_a_node_share_its_injection_limit_and_run_at_the_same_time() {
+    let fixture = Fixture::new(1000.0);
+    let mut nodes = networks(&fixture, 2);
+    let message = |link_bytes| Demand { alone_ns: link_bytes / 5, link_bytes, host_bytes: 0 };
+    // Each of four messages could be sent in 200 ns; the node needs 400 ns for all of them.
+    for _ in 0..4 {
+        submit(&mut nodes[0], SEND, message(1000), &[]);
+    }
+    submit(&mut nodes[1], SEND, message(1000), &[]);
+    let ends = fixture.finish(&mut nodes[0]);
+    let ends: Vec<(u32, u64, u64)> = ends.iter().map(|end| (end.0, end.1, end.3)).collect();
+    assert_eq!(ends, [(1, 0, 200), (0, 0, 400), (0, 1, 400), (0, 2, 400), (0, 3, 400)]);
+}
+
+#[test]
+fn a_short_message_does_not_wait_for_a_long_one_before_it() {
+    let fixture = Fixture::new(1000.0);
+    let mut nodes = networks(&fixture, 1);
+    let message = |link_bytes| Demand { alone_ns: 0, link_bytes, host_bytes: 0 };
+    submit(&mut nodes[0], RECEIVE, message(100_000), &[]);
+    submit(&mut nodes[0], RECEIVE, message(10), &[]);
+    submit(&mut nodes[0], SEND, message(1000), &[]);
+    let ends = fixture.finish(&mut nodes[0]);
+    assert_eq!(ends, [(0, 1, 0, 2), (0, 2, 0, 100), (0, 0, 2, 10_001)], "spans of a lane do not overlap");
+}
+
+#[test]
+fn the_devices_of_two_nodes_do_not_share_host_memory() {
+    let mut fixture = Fixture::new(0.0);
+    fixture.simulation = Simulation::of_nodes(2, 12.0);
+    let device = |node: usize| {
+        let reports = Reports::new(DeviceId(node as u32), fixture.sender.clone());
+        let spec = SimulatedSpec { node, ..SimulatedSpec::accelerator("sim", 1 << 30, 10.0, 0) };
+        fixture.simulation.device(&spec, reports)
+    };
+    let (mut first, mut second) = (device(0), device(1));
+    let copy = Demand { link_bytes: 12_000, host_bytes: 12_000, ..Demand::default() };
+    submit(&mut first, UPLOAD, copy, &[]);
+    submit(&mut second, UPLOAD, copy, &[]);
+    assert_eq!(fixture.finish(&mut first), [(0, 0, 0, 1200), (1, 0, 0, 1200)]);
+}
+
+#[test]
+fn a_closed_network_leaves_the_others_running() {
+    let fixture = Fixture::new(10.0);
+    let mut nodes = networks(&fixture, 2);
+    let message = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 0 };
+    for _ in 0..3 {
+        let sent = submit(&mut nodes[0], SEND, message, &[]);
+        submit(&mut nodes[0], RECEIVE, message, &[sent]);
+        submit(&mut nodes[1], SEND, message, &[]);
+    }
+    Device::close(&mut nodes[0]);
+    let ends = fixture.finish(&mut nodes[1]);
+    assert_eq!(ends.iter().map(|end| (end.0, end.1)).collect::<Vec<_>>(), [(1, 0), (1, 1), (1, 2)]);
+    assert!(Device::submit(&mut nodes[0], SEND, Operation::Pass, message, &[]).is_err());
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_node_sends_faster_than_its_injection_limit_and_no_message_faster_than_alone(
+        messages in proptest::collection::vec((0usize..4, 0usize..2, 0u64..2000, 1u64..100_000), 1..40),
+    ) {
+        let fixture = Fixture::new(1000.0);
+        let mut nodes = networks(&fixture, 4);
+        let mut bytes = [[0u64; 2]; 4];
+        let mut alone = [const { Vec::new() }; 4];
+        for (node, lane, alone_ns, link_bytes) in messages {
+            bytes[node][lane] += link_bytes;
+            alone[node].push(alone_ns.max(link_bytes / 10));
+            submit(&mut nodes[node], lane, Demand { alone_ns, link_bytes, host_bytes: 0 }, &[]);
+        }
+        let ends = fixture.finish(&mut nodes[0]);
+        for node in 0..4 {
+            let of_node = || ends.iter().filter(|end| end.0 == node as u32);
+            let last = of_node().map(|end| end.3).max().unwrap_or(0);
+            proptest::prop_assert!(last + 1 >= bytes[node][SEND].max(bytes[node][RECEIVE]) / 10);
+            for &(_, fence, _, end) in of_node() {
+                proptest::prop_assert!(end >= alone[node][fence as usize]);
+            }
+        }
+    }
+}

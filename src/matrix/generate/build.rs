@@ -56,16 +56,25 @@ pub struct Request<'a> {
     pub memory_limit_bytes: u64,
     /// The rows that are built.
     pub part: Part<'a>,
+    /// Whether the matrix has values. If not, they are zeros whose memory is never touched and does not count.
+    pub has_values: bool,
 }
 
 impl Request<'_> {
+    /// Bytes of a CSR matrix; `None` on overflow of `u64`.
+    pub fn csr_bytes<T: Scalar>(&self, rows: u64, nonzeros: u64) -> Option<u64> {
+        let pointers = rows.checked_add(1)?.checked_mul(8)?;
+        let value_bytes = if self.has_values { size_of::<T>() as u64 } else { 0 };
+        nonzeros.checked_mul(4 + value_bytes)?.checked_add(pointers)
+    }
+
     /// An error if the rows that are built, estimated from the size of all rows, exceed the limit.
     pub fn check_estimate<T: Scalar>(&self, rows: u64, nonzeros: u64) -> Result<()> {
         let parts = match self.part {
             Part::All => 1,
             Part::Chosen { parts, .. } => parts.max(1),
         };
-        check_memory(csr_bytes::<T>(rows, nonzeros).map(|bytes| bytes / parts), self.memory_limit_bytes)
+        check_memory(self.csr_bytes::<T>(rows, nonzeros).map(|bytes| bytes / parts), self.memory_limit_bytes)
     }
 
     /// The rows to build of `rows` rows.
@@ -108,12 +117,6 @@ pub fn check_memory(needed_bytes: Option<u64>, limit_bytes: u64) -> Result<()> {
     })
 }
 
-/// Bytes of a CSR matrix; `None` on overflow of `u64`.
-pub fn csr_bytes<T: Scalar>(rows: u64, nonzeros: u64) -> Option<u64> {
-    let pointers = rows.checked_add(1)?.checked_mul(8)?;
-    nonzeros.checked_mul(4 + size_of::<T>() as u64)?.checked_add(pointers)
-}
-
 /// The matrix whose row `i` has `length(i)` nonzeros, in the ascending columns that `fill(i, columns)` writes.
 /// Only the rows that the request asks for are built; their columns are those of the whole matrix.
 pub fn build<T: Scalar>(
@@ -127,7 +130,7 @@ pub fn build<T: Scalar>(
             shape.cols
         )));
     }
-    let Request { seed, memory_limit_bytes, .. } = shape.request;
+    let Request { seed, memory_limit_bytes, has_values, .. } = shape.request;
     shape.request.check_estimate::<T>(shape.rows, shape.nonzeros)?;
     let chosen = shape.request.rows(shape.rows, &length)?;
     let too_many = |_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows));
@@ -143,10 +146,13 @@ pub fn build<T: Scalar>(
         nonzeros = nonzeros.saturating_add(*pointer);
         *pointer = nonzeros;
     }
-    check_memory(csr_bytes::<T>(rows as u64, nonzeros), memory_limit_bytes)?;
+    check_memory(shape.request.csr_bytes::<T>(rows as u64, nonzeros), memory_limit_bytes)?;
 
     let mut columns = AlignedBuffer::<u32>::zeroed(nonzeros as usize)?;
-    let mut values = AlignedBuffer::<T>::zeroed(nonzeros as usize)?;
+    let mut values = match has_values {
+        true => AlignedBuffer::<T>::zeroed(nonzeros as usize)?,
+        false => AlignedBuffer::<T>::untouched(nonzeros as usize)?,
+    };
     blocks(&row_pointers, &mut columns, &mut values).into_par_iter().for_each(|block| {
         let (mut columns, mut values) = (block.columns, block.values);
         for row in block.rows {
@@ -156,6 +162,9 @@ pub fn build<T: Scalar>(
             (columns, values) = (rest_columns, rest_values);
             let row = first_row + row;
             fill(row, row_columns);
+            if !has_values {
+                continue;
+            }
             for (value, &column) in row_values.iter_mut().zip(row_columns.iter()) {
                 *value = T::from_f64(entry(shape.values, seed, row, column, row_length));
             }
@@ -223,7 +232,7 @@ mod tests {
     use super::*;
 
     fn shape(rows: u64, cols: u64, memory_limit_bytes: u64) -> Shape<'static> {
-        let request = Request { seed: 1, memory_limit_bytes, part: Part::All };
+        let request = Request { seed: 1, memory_limit_bytes, part: Part::All, has_values: true };
         Shape { rows, cols, nonzeros: 0, values: Values::Random, request }
     }
 

@@ -78,22 +78,29 @@ pub fn axis_stencil<T: Scalar>(n: u64, dimensions: u32, request: Request<'_>) ->
     )
 }
 
-/// The 27-point stencil: each node of a cube is coupled to itself and its 26 neighbours, with `unknowns` rows and columns per
-/// node.
-pub fn box_stencil<T: Scalar>(n: u64, unknowns: u64, request: Request<'_>) -> Result<Csr<T>> {
-    let grid = Grid::new(n, 3)?;
+/// The 27-point stencil: each node of a grid of n x n x `depth` nodes is coupled to itself and its 26 neighbours, with `unknowns` rows
+/// and columns per node.
+pub fn box_stencil<T: Scalar>(n: u64, depth: u64, unknowns: u64, request: Request<'_>) -> Result<Csr<T>> {
+    let points = n.checked_mul(n).and_then(|plane| plane.checked_mul(depth));
+    points.ok_or_else(|| {
+        Error::Usage(format!(
+            "a grid with n={n} and depth={depth} has more than 2^64 points; choose a smaller one"
+        ))
+    })?;
+    let grid = Grid { n, depth };
     let rows = grid.points().saturating_mul(unknowns);
-    let line_nonzeros = n.saturating_mul(3).saturating_sub(2);
+    let line_nonzeros = |points: u64| points.saturating_mul(3).saturating_sub(2);
+    let nodes = line_nonzeros(n).saturating_pow(2).saturating_mul(line_nonzeros(depth));
     let shape = Shape {
         rows,
         cols: rows,
-        nonzeros: line_nonzeros.saturating_pow(3).saturating_mul(unknowns * unknowns),
+        nonzeros: nodes.saturating_mul(unknowns * unknowns),
         values: Values::DiagonallyDominant,
         request,
     };
     let ranges = |row: usize| {
         let (x, y, z) = grid.coordinates(row as u64 / unknowns);
-        (neighbour_range(x, n), neighbour_range(y, n), neighbour_range(z, n))
+        (neighbour_range(x, n), neighbour_range(y, n), neighbour_range(z, depth))
     };
     build(
         shape,

@@ -1,6 +1,6 @@
 //! A stencil matrix above a random matrix with hub rows. No single kernel suits both halves.
 
-use super::build::{Part, Request, Shape, Values, check_memory, chosen_rows, csr_bytes};
+use super::build::{Part, Request, Shape, Values, check_memory, chosen_rows};
 use super::{grid, scattered};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
@@ -18,11 +18,12 @@ pub fn mixed<T: Scalar>(n: u64, degree: u64, hubs: u64, request: Request<'_>) ->
         )));
     }
     let scattered = rows.saturating_mul(degree).saturating_add(hubs.saturating_mul(rows / 2));
-    let combined = csr_bytes::<T>(rows.saturating_mul(2), rows.saturating_mul(27).saturating_add(scattered));
+    let nonzeros = rows.saturating_mul(27).saturating_add(scattered);
+    let combined = request.csr_bytes::<T>(rows.saturating_mul(2), nonzeros);
     // Both halves and the combined matrix exist at the same time.
     check_memory(combined.and_then(|bytes| bytes.checked_mul(2)), request.memory_limit_bytes)?;
     let all = Request { part: Part::All, ..request };
-    let above: Csr<T> = grid::box_stencil(n, 1, all)?;
+    let above: Csr<T> = grid::box_stencil(n, n, 1, all)?;
     let shape = Shape { rows, cols: rows, nonzeros: 0, values: Values::Random, request: all };
     let below: Csr<T> = scattered::hub(degree, hubs, shape)?;
     let (above, below) = (above.view(), below.view());
@@ -41,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_stencil_is_above_the_rows_with_hubs() {
-        let request = Request { seed: 1, memory_limit_bytes: 1 << 30, part: Part::All };
+        let request = Request { seed: 1, memory_limit_bytes: 1 << 30, part: Part::All, has_values: true };
         let matrix: Csr<f64> = mixed(8, 3, 2, request).unwrap();
         assert_eq!((matrix.rows(), matrix.cols()), (1024, 512));
         let lengths = |rows: std::ops::Range<usize>| rows.map(|row| matrix.view().row_length(row));

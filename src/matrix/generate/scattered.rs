@@ -1,8 +1,10 @@
 //! Random patterns: uniform, with hub rows, with every other row empty, and power-law graphs.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use rayon::prelude::*;
 
-use super::build::{Shape, build, check_memory, csr_bytes};
+use super::build::{Request, Shape, build, check_memory};
 use super::random::{Sequence, mix};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
@@ -101,39 +103,90 @@ pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape<'_>) -> Result<Csr<T>
 }
 
 /// The power-law graph of Graph500: `degree` random edges per vertex, duplicates merged, vertices not permuted.
+///
+/// Edges are drawn twice: to count those of each row, and to store their columns. A sorted list of all edges would need twice the memory.
 pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape<'_>) -> Result<Csr<T>> {
-    let edges = shape.rows.saturating_mul(degree);
-    let drawn_bytes = edges.checked_mul(8);
-    let total =
-        csr_bytes::<T>(shape.rows, edges).zip(drawn_bytes).and_then(|(csr, drawn)| csr.checked_add(drawn));
-    check_memory(total, shape.request.memory_limit_bytes)?;
+    let (request, edges) = (shape.request, shape.rows.saturating_mul(degree));
+    let drawn_bytes = edges.checked_mul(4).zip(shape.rows.checked_mul(12));
+    let drawn_bytes = drawn_bytes.and_then(|(columns, rows)| columns.checked_add(rows));
+    let csr_bytes = request.csr_bytes::<T>(shape.rows, edges);
+    let total = csr_bytes.zip(drawn_bytes).and_then(|(csr, drawn)| csr.checked_add(drawn));
+    check_memory(total, request.memory_limit_bytes)?;
 
-    let mut keys: Vec<u64> = Vec::new();
-    keys.try_reserve_exact(edges as usize).map_err(|_| Error::DoesNotFit {
-        what: "the list of random edges".into(),
-        needed_bytes: edges.saturating_mul(8),
-        limit_bytes: shape.request.memory_limit_bytes,
+    let stream = mix(!request.seed);
+    let each_edge = |visit: &(dyn Fn(usize, u32) + Sync)| {
+        (0..edges as usize).into_par_iter().with_min_len(1 << 12).for_each(|edge| {
+            let key = draw_edge(&mut Sequence::new(stream, edge as u64), scale);
+            visit((key >> 32) as usize, key as u32);
+        });
+    };
+    // Relaxed: numbers are read after all threads have joined.
+    let mut lengths = zeros(shape.rows, request)?;
+    each_edge(&|row, _| {
+        lengths[row].fetch_add(1, Ordering::Relaxed);
+    });
+    let mut starts: Vec<u64> = Vec::new();
+    starts
+        .try_reserve_exact(lengths.len() + 1)
+        .map_err(|_| refused(shape.rows.saturating_mul(8), request))?;
+    let mut next = 0;
+    for length in &mut lengths {
+        starts.push(next);
+        next += u64::from(*length.get_mut());
+    }
+    starts.push(next);
+    let columns = zeros(edges, request)?;
+    each_edge(&|row, column| {
+        let left = lengths[row].fetch_sub(1, Ordering::Relaxed);
+        columns[starts[row] as usize + left as usize - 1].store(column, Ordering::Relaxed);
+    });
+    let mut columns: Vec<u32> = columns.into_iter().map(AtomicU32::into_inner).collect();
+
+    let mut blocks = Vec::new();
+    let (mut rest, mut first) = (&mut columns[..], 0);
+    while first < lengths.len() {
+        let end = lengths.len().min(first + SORTED_ROWS);
+        let (block, after) = rest.split_at_mut((starts[end] - starts[first]) as usize);
+        blocks.push((first..end, block));
+        (rest, first) = (after, end);
+    }
+    blocks.into_par_iter().for_each(|(rows, mut block)| {
+        for row in rows {
+            let (columns, after) = block.split_at_mut((starts[row + 1] - starts[row]) as usize);
+            columns.sort_unstable();
+            lengths[row].store(move_distinct_to_front(columns) as u32, Ordering::Relaxed);
+            block = after;
+        }
+    });
+    let length = |row: usize| lengths[row].load(Ordering::Relaxed) as usize;
+    let nonzeros = lengths.par_iter().map(|length| u64::from(length.load(Ordering::Relaxed))).sum();
+    build(Shape { nonzeros, ..shape }, length, |row, to| {
+        let drawn = &columns[starts[row] as usize..];
+        to.iter_mut().zip(drawn).for_each(|(to, &column)| *to = column);
+    })
+}
+
+/// Rows that one parallel task sorts.
+const SORTED_ROWS: usize = 1 << 12;
+
+fn zeros(count: u64, request: Request<'_>) -> Result<Vec<AtomicU32>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(count as usize).map_err(|_| refused(count.saturating_mul(4), request))?;
+    zeros.par_extend((0..count as usize).into_par_iter().map(|_| AtomicU32::new(0)));
+    Ok(zeros)
+}
+
+fn refused(needed_bytes: u64, request: Request<'_>) -> Error {
+    Error::DoesNotFit {
+        what: "the random edges".into(),
+        needed_bytes,
+        limit_bytes: request.memory_limit_bytes,
         advice: "the system refused the memory; choose a smaller scale or degree".into(),
-    })?;
-    let stream = mix(!shape.request.seed);
-    keys.par_extend(
-        (0..edges).into_par_iter().map(|edge| draw_edge(&mut Sequence::new(stream, edge), scale)),
-    );
-    keys.par_sort_unstable();
-    keys.dedup();
-
-    let start = |row: usize| keys.partition_point(|&key| key >> 32 < row as u64);
-    build(
-        Shape { nonzeros: keys.len() as u64, ..shape },
-        |row| start(row + 1) - start(row),
-        |row, columns| {
-            columns.iter_mut().zip(&keys[start(row)..]).for_each(|(column, &key)| *column = key as u32);
-        },
-    )
+    }
 }
 
 /// A random edge as `row << 32 | column`, by choosing one of the four quadrants at each level.
-fn draw_edge(sequence: &mut Sequence, scale: u64) -> u64 {
+pub(super) fn draw_edge(sequence: &mut Sequence, scale: u64) -> u64 {
     let [upper_left, upper_right, lower_left] = RMAT_QUADRANTS;
     let (mut row, mut column, mut bits) = (0u64, 0u64, 0u64);
     for level in 0..scale {

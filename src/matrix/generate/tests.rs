@@ -252,3 +252,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_pattern_is_that_of_the_matrix_with_values() {
+    for spec in
+        ["rmat,scale=9,degree=12", "stencil27,n=5,depth=9", "mixed,n=4", "road,n=300", "like,name=cant"]
+    {
+        let matrix = generate::<f64>(spec, 7, 1 << 30).unwrap().matrix;
+        let pattern = generate_pattern::<f64>(spec, 7, 1 << 30).unwrap().matrix;
+        let (matrix, pattern) = (matrix.view(), pattern.view());
+        assert_eq!(matrix.row_pointers(), pattern.row_pointers(), "{spec}");
+        assert_eq!(matrix.columns(), pattern.columns(), "{spec}");
+        assert!(pattern.values().iter().all(|&value| value == 0.0), "{spec}");
+    }
+}
+
+#[test]
+fn values_do_not_count_in_the_memory_of_a_pattern() {
+    let limit = 13_000 * 4 + 1001 * 8;
+    assert!(generate::<f64>("uniform,rows=1000,degree=13", 1, limit).is_err());
+    assert!(generate_pattern::<f64>("uniform,rows=1000,degree=13", 1, limit).is_ok());
+}
+
+#[test]
+fn a_power_law_graph_equals_its_sorted_edges() {
+    let (scale, degree, seed) = (8u64, 9u64, 5u64);
+    let stream = random::mix(!seed);
+    let mut edges: Vec<u64> = (0..degree << scale)
+        .map(|edge| scattered::draw_edge(&mut random::Sequence::new(stream, edge), scale))
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let matrix = generate::<f64>("rmat,scale=8,degree=9", seed, 1 << 30).unwrap().matrix;
+    let view = matrix.view();
+    let found = (0..view.rows())
+        .flat_map(|row| view.row(row).0.iter().map(move |&column| (row as u64) << 32 | u64::from(column)));
+    assert_eq!(found.collect::<Vec<_>>(), edges);
+}
+
+#[test]
+fn a_tower_of_equal_sides_is_a_cube() {
+    let cube = generate::<f64>("stencil27,n=6", 1, 1 << 30).unwrap().matrix;
+    let tower = generate::<f64>("stencil27,n=6,depth=6", 1, 1 << 30).unwrap().matrix;
+    assert_eq!(cube.view().columns(), tower.view().columns());
+    let tall = generate::<f64>("stencil27,n=3,depth=50", 1, 1 << 30).unwrap().matrix;
+    assert_eq!((tall.rows(), tall.nnz()), (450, 7 * 7 * 148));
+}

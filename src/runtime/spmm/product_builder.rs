@@ -88,6 +88,7 @@ impl ProductOptions {
             repeat: uses.max(1),
             always_register: self.transfer == Transfer::Registered,
             reproducible: self.reproducible,
+            cluster: resolved.cluster.clone(),
             ..PlanRequest::new(work, resolved.devices.clone(), resolved.host.clone())
         }
     }

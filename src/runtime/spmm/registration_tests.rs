@@ -15,7 +15,8 @@ fn resources_in_use(a: Matrix<'_, f64>) -> [usize; 3] {
     profile.link.as_mut().unwrap().register_s_per_gb = Some(0.0);
     let devices =
         vec![DeviceSpec { name: "emu:0".into(), profile, memory_limit_bytes: None, required: true }];
-    let resolved = Resolved { devices, host: host_rates(2).unwrap(), refined: None, has_model: false };
+    let resolved =
+        Resolved { devices, host: host_rates(2).unwrap(), cluster: None, refined: None, has_model: false };
     let options = ProductOptions {
         mode: Some(Mode::Stream),
         transfer: Transfer::Registered,

@@ -1,5 +1,6 @@
 //! Figures with a number on the horizontal axis.
 
+use super::super::config::Subject;
 use super::super::record::Record;
 use super::series::{
     Pair, by_matrix, figure, line_panels, measured, point, rate_spread, reference, time_spread,
@@ -61,8 +62,13 @@ fn scaling(swept: &Swept<'_>, axis_name: &str, x: fn(&Record) -> f64) -> Vec<Fig
         true => format!("weak scaling: the matrix grows with the number of {axis_name}"),
         false => "strong scaling".into(),
     };
+    // Clusters and the machines of one node are of one kind: the node's.
+    let ignored = match swept.sweep.subject {
+        Subject::Vectors => &[axis_name, "kind of devices"][..],
+        _ => &[axis_name],
+    };
     let panels_of = |efficiency: bool| {
-        by_matrix(swept, &[axis_name], |name, members| {
+        by_matrix(swept, ignored, |name, members| {
             Ok::<Pair, String>((measured(name, points_of(members, efficiency)?), None))
         })
     };

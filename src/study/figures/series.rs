@@ -72,7 +72,7 @@ impl Naming {
         // Where the number of devices is the axis, their kind still distinguishes series.
         let by_kind = ignored.contains(&"devices");
         let is_used = |(name, of): &&Attribute| {
-            let is_known = if *name == "kind of devices" { by_kind } else { !ignored.contains(name) };
+            let is_known = !ignored.contains(name) && (*name != "kind of devices" || by_kind);
             is_known && varies(*of)
         };
         Self { varying: ATTRIBUTES.iter().filter(is_used).copied().collect() }

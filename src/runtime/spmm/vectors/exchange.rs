@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::layout::{Layout, Source};
 use super::ranks::Departure;
 use crate::work::{ChunkRows, Work};
@@ -34,6 +36,13 @@ pub struct OwnedChunk {
     pub stored: Range<u64>,
 }
 
+/// The owners and the messages from other ranks that the columns of a chunk refer to, ascending.
+struct ChunkSources {
+    chunk: usize,
+    owners: Vec<usize>,
+    arrivals: Vec<usize>,
+}
+
 /// All messages of a product; made once.
 pub struct Exchange {
     /// The messages, ordered by receiver and by sender.
@@ -57,45 +66,59 @@ impl Exchange {
         let mut needs_of_ranks: Vec<Vec<usize>> = vec![Vec::new(); chunks.len()];
         let arrivals = layout.ranks.as_ref().map_or(0, |ranks| ranks.arrivals.len());
         let mut receivers: Vec<Vec<usize>> = vec![Vec::new(); arrivals];
-        for to in (0..owners).filter(|_| owners > 1 || arrivals > 0) {
+        let mut of_owner: Vec<Vec<usize>> = vec![Vec::new(); owners];
+        if owners > 1 || arrivals > 0 {
+            chunks.iter().enumerate().for_each(|(index, chunk)| of_owner[chunk.owner].push(index));
+        }
+        let received = of_owner.par_iter().enumerate().map(|(to, own)| {
             let mut lists: Vec<Vec<u32>> = vec![Vec::new(); owners];
-            let mut senders: Vec<(usize, Vec<usize>)> = Vec::new();
-            for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.owner == to) {
-                let piece =
-                    ChunkRows::Rows { begin: chunk.rows.start as usize, end: chunk.rows.end as usize };
-                let mut from = Vec::new();
+            let mut of_chunks: Vec<ChunkSources> = Vec::new();
+            for &index in own {
+                let rows = &chunks[index].rows;
+                let piece = ChunkRows::Rows { begin: rows.start as usize, end: rows.end as usize };
+                let mut sources = ChunkSources { chunk: index, owners: Vec::new(), arrivals: Vec::new() };
                 for column in work.x_list(&[piece]) {
                     let owner = match layout.source(u64::from(column)) {
                         Source::Part(owner) => owner,
                         Source::Rank(arrival) => {
-                            if needs_of_ranks[index].last() != Some(&arrival) {
-                                needs_of_ranks[index].push(arrival);
+                            if sources.arrivals.last() != Some(&arrival) {
+                                sources.arrivals.push(arrival);
                             }
-                            let receivers = receivers.get_mut(arrival).into_iter();
-                            receivers.filter(|list| list.last() != Some(&to)).for_each(|list| list.push(to));
                             continue;
                         }
                     };
                     if owner != to {
                         lists[owner].push(column);
-                        if from.last() != Some(&owner) {
-                            from.push(owner);
+                        if sources.owners.last() != Some(&owner) {
+                            sources.owners.push(owner);
                         }
                     }
                 }
-                senders.push((index, from));
+                of_chunks.push(sources);
             }
-            let first = messages.len();
-            for (from, mut rows) in lists.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let filled = lists.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+            let of_receiver = filled.map(|(from, mut rows)| {
                 // Two chunks of the receiver may need the same row.
                 rows.sort_unstable();
                 rows.dedup();
-                messages.push(Message { from, to, rows });
+                rows.shrink_to_fit();
+                Message { from, to, rows }
+            });
+            (of_receiver.collect::<Vec<_>>(), of_chunks)
+        });
+        for (to, (of_receiver, of_chunks)) in received.collect::<Vec<_>>().into_iter().enumerate() {
+            for ChunkSources { chunk, owners, arrivals } in of_chunks {
+                // Columns ascend, and owners with them.
+                let numbers = of_receiver.iter().zip(messages.len()..);
+                let needed = numbers.filter(|(message, _)| owners.binary_search(&message.from).is_ok());
+                needs[chunk] = needed.map(|(_, number)| number).collect();
+                for &arrival in &arrivals {
+                    let receivers = receivers.get_mut(arrival).into_iter();
+                    receivers.filter(|list| list.last() != Some(&to)).for_each(|list| list.push(to));
+                }
+                needs_of_ranks[chunk] = arrivals;
             }
-            for (chunk, from) in senders {
-                let numbers = (first..messages.len()).filter(|&number| from.contains(&messages[number].from));
-                needs[chunk] = numbers.collect();
-            }
+            messages.extend(of_receiver);
         }
         Self { messages, needs, needs_of_ranks, receivers, departures: Vec::new() }
     }
@@ -104,10 +127,12 @@ impl Exchange {
     /// the receiver has room for. The copy is therefore ordered with all of them only if it is the receiver's one message, those of other
     /// ranks included.
     pub fn is_copied_in_place(&self, message: usize) -> bool {
+        // Messages are ordered by receiver, so others of the same receiver are its neighbours.
+        let receiver = |index: Option<usize>| Some(self.messages.get(index?)?.to);
+        let neighbours = [receiver(message.checked_sub(1)), receiver(message.checked_add(1))];
         self.messages.get(message).is_some_and(|message| {
-            let of_receiver = self.messages.iter().filter(|other| other.to == message.to).count();
             let from_ranks = self.receivers.iter().any(|receivers| receivers.contains(&message.to));
-            message.is_consecutive() && of_receiver == 1 && !from_ranks
+            message.is_consecutive() && !neighbours.contains(&Some(message.to)) && !from_ranks
         })
     }
 

@@ -4,11 +4,15 @@
 //! a scatter kernel, or a job). Between two devices that can copy directly, a peer copy takes the place of the download and the upload,
 //! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver.
 //!
+//! Between two nodes of a simulated cluster, a packed message is sent over the network of the sender's node and received over that of the
+//! receiver's node at the same time, from device memory or through page-locked memory. The rows are stored when both have ended.
+//!
 //! Rows for another rank are packed in the same way and sent by a task of the network. A task of the network receives the rows of
 //! another rank; they are then copied to their places in the memory of each owner that needs some of them. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
 
 use super::exchange::{Exchange, Message, OwnedChunk};
 use super::layout::{Layout, Part};
+use crate::cost::{Cluster, Network};
 use crate::graph::{
     Access, BufferId, Demand, DeviceId, GraphBuilder, Role, StrandId, Task, TaskId, TaskKind,
 };
@@ -66,6 +70,8 @@ struct HostTasks {
 struct Sent {
     task: TaskId,
     packed: Access,
+    /// The task that sends it over a simulated network, if the receiver is on another node.
+    send: Option<TaskId>,
 }
 
 struct Builder<'a> {
@@ -159,6 +165,17 @@ impl GraphSource<'_> {
         }
     }
 
+    /// The cluster, if a message crosses from one of its nodes to another.
+    fn cluster_of(&self, from: usize, to: usize) -> Option<&Cluster> {
+        let node = |cluster: &Cluster, owner: usize| cluster.node(self.x.parts[owner].index);
+        self.plan.cluster.as_ref().filter(|cluster| node(cluster, from) != node(cluster, to))
+    }
+
+    /// The network of an owner's node, which follows the devices of the plan.
+    fn network_of(&self, cluster: &Cluster, owner: usize) -> DeviceId {
+        DeviceId((self.plan.devices.len() + cluster.node(self.x.parts[owner].index)) as u32)
+    }
+
     /// A kernel or a job that moves rows within the memory of their owner.
     fn move_demand(&self, owner: usize, bytes: u64) -> Demand {
         let host_bytes = if self.device(owner) == DeviceId::HOST { 2 * bytes } else { 0 };
@@ -215,18 +232,45 @@ impl Builder<'_> {
             let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
             let pack = self.graph.task(pack, &[], &[own], &[packed]);
             self.host[owner].readers.push(pack);
-            return Sent { task: pack, packed };
+            return Sent { task: pack, packed, send: None };
         }
         let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
         let gather = self.graph.task(gather, &[], &[own], &[packed]);
         if self.is_peer_copy(message) {
-            return Sent { task: gather, packed };
+            return Sent { task: gather, packed, send: None };
+        }
+        let cluster = source.cluster_of(owner, source.exchange.messages[message].to);
+        if let Some(cluster) = cluster.filter(|cluster| cluster.network.gpu_direct) {
+            let send = Some(self.network_send(cluster, message, gather, packed));
+            return Sent { task: gather, packed, send };
         }
         let pinned = self.scratch(bytes);
         let copied = source.copy_demand(owner, TaskKind::Download, bytes);
         let download = exchange_task(TaskKind::Download, device, strand, item, copied);
         let download = self.graph.task(download, &[gather], &[packed], &[pinned]);
-        Sent { task: download, packed: pinned }
+        let send = cluster.map(|cluster| self.network_send(cluster, message, download, pinned));
+        Sent { task: download, packed: pinned, send }
+    }
+
+    /// Sends a packed message over the network of the sender's node.
+    fn network_send(&mut self, cluster: &Cluster, message: usize, packing: TaskId, packed: Access) -> TaskId {
+        let (source, bytes) = (self.source, self.message_bytes(message));
+        let device = source.network_of(cluster, source.exchange.messages[message].from);
+        let (strand, item) = (self.graph.strand(None), self.item(Item::Sent(message as u32)));
+        let send =
+            exchange_task(TaskKind::Send, device, strand, item, network_demand(&cluster.network, bytes));
+        self.graph.task(send, &[packing], &[packed], &[])
+    }
+
+    /// Receives a message over the network of the receiver's node. Returns the task and the memory that it writes.
+    fn network_receive(&mut self, cluster: &Cluster, message: usize, packing: TaskId) -> (TaskId, Access) {
+        let (source, bytes) = (self.source, self.message_bytes(message));
+        let device = source.network_of(cluster, source.exchange.messages[message].to);
+        let (strand, item) = (self.graph.strand(None), self.item(Item::Received(message as u32)));
+        let demand = network_demand(&cluster.network, bytes);
+        let (receive, arrived) =
+            (exchange_task(TaskKind::Receive, device, strand, item, demand), self.scratch(bytes));
+        (self.graph.task(receive, &[packing], &[], &[arrived]), arrived)
     }
 
     /// Packs the rows of a message to another rank in host memory and sends them.
@@ -312,14 +356,25 @@ impl Builder<'_> {
     }
 
     /// Stores the rows of a message, which `sent` has packed, on the receiver.
-    fn receive(&mut self, message: usize, Sent { task: sent, packed }: Sent) {
+    fn receive(&mut self, message: usize, Sent { task: sent, packed, send }: Sent) {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let Message { from, to: owner, .. } = source.exchange.messages[message];
         let (device, strand) = (source.device(owner), self.graph.strand(None));
         let item = self.item(Item::Received(message as u32));
         let stored = Access { buffer: self.received[message].0, begin: 0, end: bytes };
         let moved = source.move_demand(owner, bytes);
-        let task = if device == DeviceId::HOST {
+        let task = if let Some((cluster, send)) = source.cluster_of(from, owner).zip(send) {
+            let (mut received, mut arrived) = self.network_receive(cluster, message, sent);
+            if !cluster.network.gpu_direct {
+                let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
+                let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
+                let uploaded = self.scratch(bytes);
+                received = self.graph.task(upload, &[received, send], &[arrived], &[uploaded]);
+                arrived = uploaded;
+            }
+            let scatter = exchange_task(TaskKind::Kernel, device, strand, item, moved);
+            self.graph.task(scatter, &[received, send], &[arrived], &[stored])
+        } else if device == DeviceId::HOST {
             let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
             // All rows of the owner are in one allocation, which is locked while rows are stored.
             let HostTasks { readers, stored: before, .. } = &self.host[owner];
@@ -390,6 +445,12 @@ impl Builder<'_> {
 
 fn exchange_task(kind: TaskKind, device: DeviceId, strand: StrandId, item: u32, demand: Demand) -> Task {
     Task { kind, device, strand, item, takes: None, gives: None, demand, turn: EXCHANGE_TURN }
+}
+
+/// A message of `bytes` bytes at either end of a network. It uses the memory of the host if the network cannot use that of GPUs.
+fn network_demand(network: &Network, bytes: u64) -> Demand {
+    let alone_ns = network.latency_ns() + nanoseconds(network.message_s(bytes));
+    Demand { alone_ns, link_bytes: bytes, host_bytes: if network.gpu_direct { 0 } else { bytes } }
 }
 
 fn nanoseconds(seconds: f64) -> u64 {

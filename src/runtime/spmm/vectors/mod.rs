@@ -21,6 +21,7 @@ mod product;
 mod rank_memory;
 mod ranks;
 mod simulated;
+mod simulated_product;
 mod sums;
 
 use std::ops::Range;
@@ -32,6 +33,7 @@ pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
 pub(in crate::runtime) use ranks::{RankLists, Span};
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
+pub use simulated_product::{SimulatedVectors, TimeParts};
 
 use super::operand::{Input, Output, host_input, host_output};
 use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Pinned, VectorLaunch};

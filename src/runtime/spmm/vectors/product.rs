@@ -15,7 +15,7 @@ use super::message_memory::MessageMemory;
 use super::owners::{Owners, layout};
 use super::rank_memory::{ArrivalMemory, DepartureMemory};
 use super::ranks::RankLists;
-use super::simulated::SimulatedMachine;
+use super::simulated::{SimulatedMachine, simulated_peer_copies};
 use super::{Vectors, view_rows_mut};
 use crate::device::{Description, Network};
 use crate::error::{Error, Result};
@@ -224,12 +224,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
         self.peer_copies = match self.x.machine {
             None => self.messages.iter().map(MessageMemory::is_peer_copy).collect(),
-            // Simulated devices can all copy from one another.
-            Some(_) => {
-                let is_device = |owner: usize| on_devices.get(owner) == Some(&true);
-                let messages = self.exchange.messages.iter();
-                messages.map(|message| is_device(message.from) && is_device(message.to)).collect()
-            }
+            Some(_) => simulated_peer_copies(self.backing.plan(), &self.x, &self.exchange),
         };
         self.on_devices = on_devices;
         if self.x.parts.len() > 1 || self.x.machine.is_some() || self.has_rank_messages() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Receiver, unbounded};
 
+use super::exchange::{Exchange, Message};
 use super::layout::{Layout, Part};
 use crate::device::simulated::{SimulatedDevice, Simulation};
 use crate::device::{Completion, Description, Device, Fault, Memory, Reports};
@@ -15,7 +16,7 @@ use crate::exec::{ExecOptions, Outcome, Schedule, execute};
 use crate::graph::{Access, Demand, DeviceId, Graph, GraphBuilder, Role, Task, TaskKind};
 use crate::plan::Plan;
 use crate::runtime::planned::Planned;
-use crate::runtime::simulate::{TimeOnly, specs};
+use crate::runtime::simulate::{TimeOnly, simulation, specs};
 
 /// The simulated devices of a plan, the host first. Their clock runs on from one operation to the next.
 pub struct SimulatedMachine {
@@ -32,7 +33,7 @@ impl SimulatedMachine {
     /// The devices of `plan` at time zero. A has its place in their memory.
     pub fn new(plan: &Plan) -> Result<Self> {
         let (sender, completions) = unbounded();
-        let simulation = Simulation::new(plan.host.memory_gb_per_s);
+        let simulation = simulation(plan);
         let device =
             |(index, spec)| simulation.device(&spec, Reports::new(DeviceId(index as u32), sender.clone()));
         let mut devices: Vec<SimulatedDevice> = specs(plan).enumerate().map(device).collect();
@@ -160,6 +161,17 @@ impl Drop for SimulatedMemory {
             state.devices.get_mut(index).into_iter().for_each(|device| Device::free(device, memory));
         }
     }
+}
+
+/// For each message whether the receiver copies from the sender's memory: simulated devices of one node can.
+pub fn simulated_peer_copies(plan: &Plan, layout: &Layout, exchange: &Exchange) -> Vec<bool> {
+    let node = |part: &Part| plan.cluster.as_ref().map_or(0, |cluster| cluster.node(part.index));
+    let can_copy = |message: &Message| {
+        let (from, to) = (&layout.parts[message.from], &layout.parts[message.to]);
+        let are_devices = [from, to].iter().all(|part| part.index != DeviceId::HOST.index());
+        are_devices && node(from) == node(to)
+    };
+    exchange.messages.iter().map(can_copy).collect()
 }
 
 /// The error of a call that needs values.
