@@ -189,7 +189,7 @@ impl Draft<'_> {
                 what: "A, X and Y on the devices".into(),
                 needed_bytes: work.a_bytes().saturating_add(work.x_bytes()),
                 limit_bytes: devices.iter().flatten().map(budget).sum(),
-                advice: self.resident_advice().into(),
+                advice: self.resident_advice(),
             });
         };
         let (balanced, raised) = match self.request.cpu_share {

@@ -97,7 +97,7 @@ pub struct Issued {
     /// When it was issued to the driver, on the host's clock.
     pub issued_ns: u64,
     /// Its predicted duration.
-    pub predicted: Duration,
+    pub predicted_ns: u64,
     /// The operation's name in messages.
     pub what: &'static str,
     /// The host memory that it holds.
@@ -153,13 +153,14 @@ impl CompletionThread {
         }
         let mut lane_end_ns = 0;
         while let Some((issued, is_complete)) = queue.next() {
-            let Issued { fence, in_flight, start, epoch, issued_ns, predicted, what, held, failure } = issued;
+            let Issued { fence, in_flight, start, epoch, issued_ns, predicted_ns, what, held, failure } =
+                issued;
             waiting_for.set(Some(fence));
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_running_kernel(Some(what));
             }
-            let events = &in_flight.events;
+            let (events, predicted) = (&in_flight.events, Duration::from_nanos(predicted_ns));
             let waited = if is_complete { Ok(()) } else { wait(events, predicted, || queue.more_follows()) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();

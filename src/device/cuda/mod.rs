@@ -437,9 +437,14 @@ impl<'run> Device<'run> for CudaDevice {
         let (action, what, held) = self.bind(operation, kind)?;
         let fence = Fence(self.next_fence);
         let waiting = if demand.alone_ns < SPIN_BELOW_NS { EventWait::Spinning } else { EventWait::Blocking };
-        let predicted = Duration::from_nanos(demand.alone_ns);
-        let command = Command { fence, lane, waits: waits.to_vec(), waiting, predicted, action, what, held };
-        if self.threads.as_ref().is_none_or(|threads| threads.orders.send(Request::Issue(command)).is_err()) {
+        let predicted_ns = demand.alone_ns;
+        let command =
+            Command { fence, lane, waits: waits.to_vec(), waiting, predicted_ns, action, what, held };
+        if self
+            .threads
+            .as_ref()
+            .is_none_or(|threads| threads.orders.send(Request::Issue(Box::new(command))).is_err())
+        {
             return Err(Fault::new(FaultKind::Lost, "the thread that issues work has ended"));
         }
         self.next_fence += 1;

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use super::actions::Action;
 use super::clock::CardClock;
@@ -33,7 +32,7 @@ pub struct Command {
     /// How the completion thread waits for it.
     pub waiting: EventWait,
     /// Its predicted duration.
-    pub predicted: Duration,
+    pub predicted_ns: u64,
     /// The action.
     pub action: Action,
     /// Its name in messages.
@@ -45,7 +44,7 @@ pub struct Command {
 /// A request to the owner thread.
 pub enum Request {
     /// Issue an operation.
-    Issue(Command),
+    Issue(Box<Command>),
     /// Compile the kernels of these launches and answer when that is done.
     Prepare(Vec<Launch>, Sender<Result<(), Fault>>),
 }
@@ -95,7 +94,8 @@ impl Owner {
             let refuse = |fence| reports.send(fence, clock.now_ns(), clock.now_ns(), Err(fault.clone()));
             issuing.get().into_iter().for_each(refuse);
             for order in orders {
-                if let Request::Issue(Command { fence, held, .. }) = order {
+                if let Request::Issue(command) = order {
+                    let Command { fence, held, .. } = *command;
                     drop(held);
                     refuse(fence);
                 }
@@ -114,7 +114,7 @@ impl Owner {
         for order in orders {
             self.shared.set_queued(orders.len());
             let command = match order {
-                Request::Issue(command) => command,
+                Request::Issue(command) => *command,
                 Request::Prepare(launches, answer) => {
                     let done = self.shared.check_alive().and_then(|()| modules.prepare(&launches));
                     // The caller may have stopped waiting.
@@ -149,7 +149,7 @@ impl Owner {
                 self.event_pool.release(in_flight.events.clone());
             }
         }
-        let Command { fence, lane, waits, waiting, predicted, mut action, what, held } = command;
+        let Command { fence, lane, waits, waiting, predicted_ns, mut action, what, held } = command;
         let function = action.function(&self.context, modules)?;
         let epoch = self.card_clock.epoch(self.in_flight.is_empty());
         let events = self.event_pool.take(&self.context, waiting)?;
@@ -204,7 +204,7 @@ impl Owner {
         *last = Some(fence);
         let in_flight = Arc::new(InFlight { lane, events, end_ns: OnceLock::new() });
         self.in_flight.insert(fence, in_flight.clone());
-        let issued = Issued { fence, in_flight, start, epoch, issued_ns, predicted, what, held, failure };
+        let issued = Issued { fence, in_flight, start, epoch, issued_ns, predicted_ns, what, held, failure };
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))

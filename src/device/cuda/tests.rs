@@ -338,13 +338,13 @@ fn a_kernel_faults_in_this_process() {
         lane: 1,
         waits: Vec::new(),
         waiting: EventWait::Spinning,
-        predicted: Duration::ZERO,
+        predicted_ns: 0,
         action: Action::Fault(super::fault_kernels::FaultKernel::IllegalAddress),
         what: "a kernel",
         held: Vec::new(),
     };
     lost.next_fence += 1;
-    lost.threads.as_ref().unwrap().orders.send(Request::Issue(command)).unwrap();
+    lost.threads.as_ref().unwrap().orders.send(Request::Issue(Box::new(command))).unwrap();
     let end = next(&completions);
     let fault = end.result.expect_err("an illegal address was not reported");
     assert_eq!(fault.kind, FaultKind::Lost);

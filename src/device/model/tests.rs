@@ -108,10 +108,10 @@ impl Device {
         let action = action(memory.iter().map(|(_, address)| *address).collect());
         let waits = if fence.0 > 0 && chance(2) { vec![Fence(fence.0 - 1)] } else { Vec::new() };
         let waiting = if chance(2) { EventWait::Blocking } else { EventWait::Spinning };
-        let predicted = std::time::Duration::from_micros(if chance(2) { 0 } else { 300 });
+        let predicted_ns = if chance(2) { 0 } else { 300_000 };
         self.submitted.push(memory);
-        let command = Command { fence, lane, waits, waiting, predicted, action, what: "operation", held };
-        assert!(self.orders.send(Request::Issue(command)).is_ok());
+        let command = Command { fence, lane, waits, waiting, predicted_ns, action, what: "operation", held };
+        assert!(self.orders.send(Request::Issue(Box::new(command))).is_ok());
         fence
     }
 
