@@ -5,7 +5,6 @@
 //!
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
-pub mod cluster;
 mod colmean;
 mod dense;
 #[cfg(all(test, feature = "emulator"))]
@@ -31,7 +30,6 @@ mod simulate;
 mod spmm;
 mod timeline;
 
-pub use cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
 pub use colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};
@@ -43,6 +41,8 @@ pub use pool::Pool;
 pub use report::{Computed, FaultReport, Round, RunReport};
 pub use shared_device::AnyDevice;
 pub use simulate::Simulated;
+pub use spmm::cluster;
+pub use spmm::cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
 pub use spmm::{
     Bound, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions, SimulatedVectors,
     TimeParts, Transfer, Vectors,

@@ -2,6 +2,7 @@
 
 mod adaptation;
 mod borrowed_matrix;
+pub mod cluster;
 mod launch;
 mod matrix;
 mod operand;

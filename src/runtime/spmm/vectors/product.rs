@@ -94,6 +94,12 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         ranks: Option<Arc<RankLists>>,
     ) -> Result<Self> {
         let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
+        for part in &y.parts {
+            // The copies of A have ended; a product on vectors that were only filled comes after them too.
+            if let Some(device) = part.device() {
+                device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
+            }
+        }
         let build = |x: &Layout, chunks: &[OwnedChunk]| {
             let view = prepared.matrix();
             let work = Work::spmm(&view, prepared.plan().k as usize)?;

@@ -5,7 +5,7 @@
 //! 1. opens a [`Cluster`] with [`Runtime::over`] and a [`Communicator`];
 //! 2. reads its rows with [`read_rows`], divided as [`Cluster::division`] says, or makes those of [`Cluster::row_bounds`];
 //! 3. gives them as a [`RowBlock`]: the rows of this rank with the column numbers of the whole matrix;
-//! 4. computes with [`ClusterProduct`] and [`Vectors`](super::Vectors), which have the words of a job of one process. The rows that
+//! 4. computes with [`ClusterProduct`] and [`Vectors`](crate::runtime::Vectors), which have the words of a job of one process. The rows that
 //!    `copy_from` and `copy_to` copy are those of this rank.
 //!
 //! ```
@@ -65,12 +65,12 @@ pub use read::{RankRows, generate_rows, read_rows};
 pub use watch::{Actions, End, Watch};
 pub use write::{RowsFormat, hash_rows, write_rows};
 
-use super::{ProductOptions, Runtime, RuntimeBuilder};
 use crate::device::Network;
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
+use crate::runtime::{ProductOptions, Runtime, RuntimeBuilder};
 
 /// The runtime of one rank of a job. Cloning it is cheap; all clones are the same.
 #[derive(Clone)]
@@ -81,7 +81,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn open(builder: RuntimeBuilder, communicator: Arc<dyn Communicator>) -> Result<Self> {
+    pub(in crate::runtime) fn open(
+        builder: RuntimeBuilder,
+        communicator: Arc<dyn Communicator>,
+    ) -> Result<Self> {
         let runtime = sharing::shared(builder, &*communicator)?.open()?;
         let network = Network::open(communicator.clone(), runtime.clock())?;
         Ok(Self { runtime, communicator, network: Arc::new(Mutex::new(network)) })
