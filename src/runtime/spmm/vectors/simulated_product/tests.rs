@@ -149,14 +149,16 @@ proptest! {
     }
 
     #[test]
-    fn more_latency_or_less_bandwidth_is_never_faster(
+    fn more_latency_or_less_bandwidth_is_never_faster_for_a_stencil(
         latency_us in 0.0f64..20.0, more_us in 0.0f64..20.0, rate in 0.1f64..100.0, factor in 1.0f64..20.0,
-        gpu_direct in any::<bool>(), spec in 0usize..2,
+        gpu_direct in any::<bool>(),
     ) {
-        let a = matrix(["stencil27,n=16", "rmat,scale=9,degree=6"][spec]);
+        // Not so for matrices whose devices all exchange rows: later messages change the order of kernels on a device, and the
+        // product may end earlier, by up to 7 % for a small rmat. These are Graham's anomalies of list schedules (1969).
+        let a = matrix("stencil27,n=16");
         let seconds = |network| product(&a, "node8x2", Some(network)).run().unwrap().seconds();
         let base = seconds(network(latency_us, rate, gpu_direct));
-        // The order of kernels on a device may change, by which one may start some nanoseconds earlier.
+        // Here too the order may change, by which a kernel may start some nanoseconds earlier.
         prop_assert!(seconds(network(latency_us + more_us, rate, gpu_direct)) >= base - 1e-7);
         prop_assert!(seconds(network(latency_us, rate / factor, gpu_direct)) >= base - 1e-7);
     }
