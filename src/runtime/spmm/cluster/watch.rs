@@ -6,9 +6,9 @@
 //!
 //! | event | seen by | after |
 //! |---|---|---|
-//! | a rank reports an error | rank 0 | at once; errors of several ranks are one if they come within [`COLLECT_TIME`] |
-//! | the process of a rank ended | rank 0, and the launcher, which usually ends the job first | [`LAUNCHER_TIME`] |
-//! | a rank is silent | rank 0 | [`SILENCE_TIME`] |
+//! | a rank reports an error | rank 0 | at once; errors of several ranks are one if they come within `COLLECT_TIME` |
+//! | the process of a rank ended | rank 0, and the launcher, which usually ends the job first | `LAUNCHER_TIME` |
+//! | a rank is silent | rank 0 | `SILENCE_TIME` |
 //! | rank 0 is silent or ended | the other ranks, the lowest of which prints | the same times |
 
 use std::io::{self, Read, Write};
