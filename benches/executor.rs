@@ -47,6 +47,7 @@ fn task(
         alone_ns: if kind == TaskKind::CpuCompute { 400_000 } else { 20_000 },
         link_bytes: if copies { BYTES } else { 0 },
         host_bytes: if kind == TaskKind::Kernel { 0 } else { BYTES },
+        peer: None,
     };
     Task { kind, device, strand, item: 0, takes, gives, demand, turn: 0 }
 }

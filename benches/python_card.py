@@ -1,6 +1,6 @@
 """Products on a card against CuPy: X and Y as NumPy arrays, as CuPy's arrays, and as vectors that stay on the card.
 
-    python benches/python_card.py [host] [cupy] [vectors] [torch]
+    python benches/python_card.py [overhead] [host] [cupy] [vectors] [torch]
 
 Needs the package (a wheel of `maturin build --release` in python/), CuPy and, for the last part, PyTorch. Prints Markdown tables.
 A is on the card in all cases.
@@ -23,6 +23,8 @@ MATRICES = [
     "gen:uniform,rows=1000000,degree=16",
     "gen:road,n=4000000",
 ]
+#: Its kernel takes a few microseconds.
+SMALL = "gen:stencil5,n=100"
 CALLS = 30
 
 
@@ -44,6 +46,58 @@ def geomean(values):
 def row(name, k, ours, theirs):
     print(f"| {name} | {k} | {ours * 1e3:.3f} ms | {theirs * 1e3:.3f} ms | {theirs / ours:.2f}× |", flush=True)
     return theirs / ours
+
+
+def overhead():
+    """The time of a call on CuPy's arrays over the time of its kernel, which events around it on the card measure."""
+    print("\n| matrix | K | kernel | call | call, then wait | over the kernel | 200 calls, each | CuPy: call | CuPy: call, then wait |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name in [SMALL, *MATRICES]:
+        a = rowloom.csr(name, uses=1000)
+        theirs = cupyx.scipy.sparse.csr_matrix(a.to_scipy())
+        for k in (8, 32, 128):
+            if a.shape[1] * k * 8 > 4 << 30:
+                continue
+            x = cupy.asarray(np.random.default_rng(0).random((a.shape[1], k)))
+            out = cupy.empty((a.shape[0], k))
+            wait = cupy.cuda.get_current_stream().synchronize
+            a.dot(x, out=out)
+            cupy.testing.assert_allclose(out, theirs @ x, rtol=1e-10, atol=1e-10)
+            # The kernel for exactly K columns is compiled in the background; until then another one runs.
+            until = time.perf_counter() + 3.0
+            while time.perf_counter() < until:
+                a.dot(x, out=out)
+                wait()
+            call_s, waited_s, kernel_s, cupys_call_s, cupys_waited_s = [], [], [], [], []
+            for _ in range(200):
+                begin = time.perf_counter()
+                a.dot(x, out=out)
+                called = time.perf_counter()
+                wait()
+                waited_s.append(time.perf_counter() - begin)
+                call_s.append(called - begin)
+                kernel_s.append(a.last_report.seconds)
+            for _ in range(50):
+                begin = time.perf_counter()
+                theirs @ x
+                called = time.perf_counter()
+                wait()
+                cupys_waited_s.append(time.perf_counter() - begin)
+                cupys_call_s.append(called - begin)
+            begin = time.perf_counter()
+            for _ in range(200):
+                a.dot(x, out=out)
+            wait()
+            many_s = (time.perf_counter() - begin) / 200
+            call, waited, kernel, cupys_call, cupys_waited = (
+                1e6 * statistics.median(times) for times in (call_s, waited_s, kernel_s, cupys_call_s, cupys_waited_s)
+            )
+            print(
+                f"| {name} | {k} | {kernel:.1f} µs | {call:.1f} µs | {waited:.1f} µs | {waited - kernel:.1f} µs"
+                f" | {many_s * 1e6:.1f} µs | {cupys_call:.1f} µs | {cupys_waited:.1f} µs |",
+                flush=True,
+            )
+        a.clear()
 
 
 def host():
@@ -94,7 +148,12 @@ def cupy_arrays():
                 cupy.cuda.get_current_stream().synchronize()
 
             out = cupy.empty_like(y)
-            ratio = row(name, k, median_seconds(lambda: a.dot(x, out=out)), median_seconds(cupys))
+
+            def ours():
+                a.dot(x, out=out)
+                cupy.cuda.get_current_stream().synchronize()
+
+            ratio = row(name, k, median_seconds(ours), median_seconds(cupys))
             ratios += [ratio] if k != 5 else []
         a.clear()
     print(f"\nGeometric mean, K = 8, 32, 128: {geomean(ratios):.2f}× faster than CuPy.")
@@ -142,7 +201,7 @@ def torch_tensors():
     print("\nProducts with PyTorch's tensors are right.")
 
 
-ALL = {"host": host, "cupy": cupy_arrays, "vectors": vectors, "torch": torch_tensors}
+ALL = {"overhead": overhead, "host": host, "cupy": cupy_arrays, "vectors": vectors, "torch": torch_tensors}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

@@ -211,7 +211,7 @@ class CSR:
         self._multiply = native.multiply
         self._options = options
         self._other_type: CSR | None = None
-        self._cards: dict[str, _rowloom.Operator] = {}
+        self._cards: dict[int, _rowloom.Operator] = {}
         self._transposed: CSR | weakref.ref[CSR] | None = None
         self.shape: tuple[int, int] = native.shape
         self.dtype: np.dtype[Any] = native.dtype
@@ -299,11 +299,12 @@ class CSR:
 
     def _on_card(self, card: int) -> _rowloom.Operator:
         """The operator for arrays in the memory of a card, which uses the context of the arrays' libraries."""
-        emulated = self._options["devices"].startswith("emu:")
-        devices = self._options["devices"] if emulated else f"cuda:{card}?context=primary"
-        if devices not in self._cards:
-            self._cards[devices] = self._native.on_devices(devices)
-        return self._cards[devices]
+        operator = self._cards.get(card)
+        if operator is None:
+            emulated = self._options["devices"].startswith("emu:")
+            devices = self._options["devices"] if emulated else f"cuda:{card}?context=primary"
+            operator = self._cards.setdefault(card, self._native.on_devices(devices))
+        return operator
 
     def _in(self, dtype: np.dtype[Any]) -> CSR:
         """The operator whose values have this type."""
@@ -350,8 +351,11 @@ class CSR:
 
     @property
     def last_report(self) -> Report | None:
-        """The times of the last product; ``None`` before the first."""
-        report = self._native.last_report()
+        """The times of the last product; ``None`` before the first.
+
+        Of a product with arrays on a card they are the times of its kernels, for which this waits.
+        """
+        report = self._last_used().last_report()
         if report is None:
             return None
         seconds, devices, faults = report
@@ -359,7 +363,14 @@ class CSR:
 
     def trace(self, path: Path) -> None:
         """Write the timeline of the last product as a Chrome trace, which https://ui.perfetto.dev opens."""
-        self._native.trace(path)
+        self._last_used().trace(path)
+
+    def _last_used(self) -> _rowloom.Operator:
+        """The operator of the last product: of arrays of the matrix's type, of the other type, or on a card."""
+        operators: list[_rowloom.Operator] = [self._native, *self._cards.values()]
+        if self._other_type is not None:
+            operators.append(self._other_type._native)
+        return max(operators, key=lambda operator: operator.last_use)
 
     def clear(self) -> None:
         """Free the plans and device memory of all products; later products make them anew."""

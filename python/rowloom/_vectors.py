@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+#: Host memory, as DLPack numbers devices.
+_HOST = (1, 0)
+
+
 class Vectors:
     """A multivector whose rows stay where products with it are computed; :meth:`CSR.vectors` makes one.
 
@@ -64,14 +68,27 @@ class Vectors:
             raise ValueError("the rows may be on several devices, so an array is always a copy")
         return np.asarray(self.to_numpy(), dtype)
 
-    def __dlpack__(self, *, copy: bool | None = None, **options: Any) -> Any:
-        if copy is False:
-            raise BufferError("the rows may be on several devices, so an array is always a copy")
-        return self.to_numpy().__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """All rows in place, for ``from_dlpack`` of another library; a copy in host memory if the consumer asks for one.
+
+        All operations on the rows have ended when this returns, so the consumer's ``stream`` has nothing to wait for. Rows on several
+        devices, or in a context of a card that other libraries cannot use, raise ``BufferError``.
+        """
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            if copy is False or dl_device not in (None, _HOST):
+                raise BufferError(f"the rows cannot be moved to the device {dl_device}")
+            return self.to_numpy().__dlpack__()
+        return self._native.dlpack(False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        # The copy is in host memory.
-        return (1, 0)
+        return self._native.place() or _HOST
 
     def fill(self, value: float) -> None:
         """Set all elements."""
@@ -117,3 +134,18 @@ class Vectors:
     def __repr__(self) -> str:
         rows, columns = self.shape
         return f"<rowloom.Vectors {rows} x {columns}, {self.dtype}>"
+
+
+class PaddedRows:
+    """The rows of vectors with their padding, which are contiguous, for libraries that take no others."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _rowloom.Vectors) -> None:
+        self._native = native
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._native.dlpack(True)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._native.place() or _HOST

@@ -1,5 +1,6 @@
 //! The products of one matrix: one for each number of columns, made when it is first needed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use numpy::Element;
@@ -43,6 +44,8 @@ pub struct Typed<T: Value> {
     pub options: Options,
     /// The most recently used first.
     products: PerProcess<Mutex<Vec<Arc<Cached<T>>>>>,
+    /// The number of its last product among those of all operators; 0 before the first.
+    last_use: AtomicU64,
 }
 
 /// A product, buffers for its results, and buffers for X and Y whose rows are not contiguous.
@@ -60,7 +63,18 @@ pub struct Entry<T: Value> {
 
 impl<T: Value> Typed<T> {
     pub fn new(matrix: Arc<Csr<T>>, options: Options) -> Self {
-        Self { matrix, options, products: PerProcess::new() }
+        Self { matrix, options, products: PerProcess::new(), last_use: AtomicU64::new(0) }
+    }
+
+    /// Counts a product.
+    pub fn count_use(&self) {
+        static USES: AtomicU64 = AtomicU64::new(0);
+        self.last_use.store(USES.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The number of its last product among those of all operators; 0 before the first.
+    pub fn last_use(&self) -> u64 {
+        self.last_use.load(Ordering::Relaxed)
     }
 
     /// The product with `columns` columns.

@@ -6,6 +6,7 @@
 mod arrays;
 mod borrowed;
 mod cache;
+mod dlpack;
 mod error;
 mod matrix;
 mod operator;

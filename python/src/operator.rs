@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayDescr};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rowloom::Error;
-use rowloom::device::ForeignMemory;
+use rowloom::device::{ForeignMemory, StreamHandle};
 use rowloom::matrix::spy::spy_svg;
 use rowloom::matrix::transpose;
 use rowloom::runtime::{Product, RunReport, Timeline};
@@ -112,6 +112,12 @@ impl Operator {
         }
     }
 
+    /// The number of its last product among those of all operators; 0 before the first.
+    #[getter]
+    fn last_use(&self) -> u64 {
+        with_type!(&self.either, typed => typed.last_use())
+    }
+
     /// `alpha A x + beta out`, in `out` or in a new array; `None` if X is no aligned array of the matrix's type.
     #[pyo3(signature = (x, alpha = 1.0, beta = 0.0, out = None))]
     fn multiply<'py>(
@@ -164,12 +170,13 @@ impl Operator {
     fn card_stream(&self, py: Python<'_>, columns: usize) -> PyResult<Option<u64>> {
         with_type!(&self.either, typed => detached(py, || {
             let cached = typed.product(columns)?;
-            lock(&cached.entry).product.compute_stream()
+            Ok(lock(&cached.entry).product.compute_stream()?.map(StreamHandle::handle))
         }))
     }
 
-    /// `y = alpha A x + beta y` with packed rows at addresses of the card's memory, at the distance of `card_pitch`. The caller
-    /// keeps both arrays, whose shapes it has checked, and has let the card's stream wait for them.
+    /// `y = alpha A x + beta y` with packed rows at addresses of the card's memory, at the distance of `card_pitch`. The caller has
+    /// checked the shapes. With a stream, the product is issued on it and not waited for, and the arrays are freed in the order of
+    /// this stream. Without one, the caller keeps the arrays and has let `card_stream` wait for them.
     fn multiply_on_card(
         &self,
         py: Python<'_>,
@@ -178,17 +185,21 @@ impl Operator {
         y: u64,
         alpha: f64,
         beta: f64,
+        stream: Option<u64>,
     ) -> PyResult<()> {
         let row_bytes = self.card_pitch(columns) as u64;
         with_type!(&self.either, typed => detached(py, || {
             let row_bytes = row_bytes * typed.value_bytes() as u64;
             let memory = |address, rows: usize| {
-                // Safety: as the Python layer, the only caller, promises; the product has ended when it returns.
+                // Safety: as the Python layer, the only caller, promises; without a stream the product ends before this returns.
                 unsafe { ForeignMemory::new(address, rows as u64 * row_bytes) }
             };
+            // Safety: the library of the arrays has named its current stream, which it keeps during the call.
+            let stream = stream.map(|handle| unsafe { StreamHandle::new(handle) });
             let (x, y) = (memory(x, typed.matrix.cols()), memory(y, typed.matrix.rows()));
             let cached = typed.product(columns)?;
-            lock(&cached.entry).product.apply_foreign(alpha, x, beta, y)
+            typed.count_use();
+            lock(&cached.entry).product.apply_foreign(alpha, x, beta, y, stream)
         }))
     }
 
@@ -268,7 +279,11 @@ impl Operator {
         with_type!(&self.either, typed => detached(py, || {
             let Some(cached) = typed.last_product() else { return Ok(None) };
             let entry = lock(&cached.entry);
-            let Some(report) = entry.product.last_report() else { return Ok(None) };
+            let Some(report) = entry.product.last_report() else {
+                let Some((device, record)) = entry.product.foreign_record()? else { return Ok(None) };
+                let seconds = record.seconds();
+                return Ok(Some((seconds, vec![(device.name, seconds)], Vec::new())));
+            };
             let faults = report.faults.iter().map(|fault| {
                 let fault = fault.clone();
                 (fault.device, fault.task, fault.error, fault.recovered_on)
@@ -283,8 +298,12 @@ impl Operator {
             let written = detached(py, || {
                 let Some(cached) = typed.last_product() else { return Ok(false) };
                 let product = &lock(&cached.entry).product;
-                let Some(report) = product.last_report() else { return Ok(false) };
                 let mut trace = Trace::default();
+                let Some(report) = product.last_report() else {
+                    let Some((device, record)) = product.foreign_record()? else { return Ok(false) };
+                    Timeline::add_operations(&mut trace, &device, &[record]);
+                    return trace.write(&path).map(|()| true);
+                };
                 Timeline::new(&mut trace, product.plan(), &product.descriptions()).add_run(&mut trace, report, 0);
                 for (clock, error_ns) in product.clock_errors() {
                     trace.clock_error(&clock, error_ns);

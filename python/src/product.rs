@@ -42,6 +42,7 @@ pub fn multiply<'py, T: Value>(
         let is_locked = (is_page_locked(x.as_untyped()), is_page_locked(y.as_untyped()));
         detached(py, || {
             let cached = typed.product(columns)?;
+            typed.count_use();
             let entry = &mut *lock(&cached.entry);
             // Safety: `x` and `y` are alive until this function returns, and `y` may be written.
             unsafe { compute(entry, alpha, (&from, is_locked.0), beta, (&to, is_locked.1)) }

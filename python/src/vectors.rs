@@ -5,13 +5,15 @@ use std::process;
 use std::sync::{Arc, Mutex};
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use rowloom::device::Place;
 use rowloom::matrix::{Csr, MultiVector};
 use rowloom::{Error, Result, runtime};
 
 use crate::arrays::Dense;
 use crate::cache::{Cached, Typed, Value, lock};
+use crate::dlpack::{self, Rows};
 use crate::error::detached;
 use crate::operator::Either;
 
@@ -94,6 +96,7 @@ pub fn multiply(
         if !Arc::ptr_eq(&typed.matrix, &x.matrix) || !Arc::ptr_eq(&x.product, &y.product) {
             return Err(PyValueError::new_err("the vectors belong to another matrix or number of columns"));
         }
+        typed.count_use();
         detached(py, || {
             // Every thread locks the product first, so two threads cannot wait for each other's vectors.
             let product = &mut lock(&x.product.entry).product;
@@ -108,6 +111,10 @@ pub fn multiply(
 }
 
 impl<T: Value> Held<T> {
+    fn value_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
     /// A forked child has none of the threads and devices of its parent.
     fn check_process(&self) -> PyResult<()> {
         if self.process == process::id() {
@@ -135,6 +142,33 @@ impl<T: Value> Held<T> {
         }
         let mut others = lock(&other.vectors);
         work(&lock(&self.vectors), &mut others)
+    }
+}
+
+/// A place as DLPack numbers it.
+fn device_of(place: Place) -> (i32, i32) {
+    match place {
+        Place::Host => (dlpack::HOST, 0),
+        Place::Card(card) => (dlpack::CUDA, card as i32),
+    }
+}
+
+impl Vectors {
+    fn exported(&self, py: Python<'_>) -> PyResult<Rows> {
+        with_vectors!(&*self.held, held => {
+            held.check_process()?;
+            let (exported, shape, bytes_per_value) = detached(py, || {
+                let mut vectors = lock(&held.vectors);
+                let shape = (vectors.rows(), vectors.columns());
+                match vectors.export() {
+                    Err(Error::Usage(reason)) => Ok((Err(reason), shape, held.value_bytes())),
+                    exported => Ok((Ok(exported?), shape, held.value_bytes())),
+                }
+            })?;
+            let exported = exported.map_err(PyBufferError::new_err)?;
+            let (address, leading_dimension) = (exported.address, exported.leading_dimension);
+            Ok(Rows { address, device: device_of(exported.place), bytes_per_value, shape, leading_dimension })
+        })
     }
 }
 
@@ -204,6 +238,25 @@ impl Vectors {
             Ok(array.into_any())
         }
         with_vectors!(&*self.held, held => of(py, held))
+    }
+
+    /// The kind and number of the device that has all rows, as DLPack numbers them; `None` if several have them.
+    fn place(&self) -> Option<(i32, i32)> {
+        with_vectors!(&*self.held, held => lock(&held.vectors).memory_place().map(device_of))
+    }
+
+    /// The address of the first row, and the elements from one row to the next. Waits for the operations on the rows.
+    fn export(&self, py: Python<'_>) -> PyResult<(u64, usize)> {
+        self.exported(py).map(|rows| (rows.address, rows.leading_dimension))
+    }
+
+    /// All rows in place as a capsule of DLPack, which keeps this object. With `padded`, the padding of rows belongs to them.
+    fn dlpack(slf: &Bound<'_, Self>, padded: bool) -> PyResult<Py<PyAny>> {
+        let mut rows = slf.get().exported(slf.py())?;
+        if padded {
+            rows.shape.1 = rows.leading_dimension;
+        }
+        dlpack::capsule(slf.as_any(), &rows)
     }
 
     /// Sets all elements.

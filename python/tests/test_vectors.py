@@ -1,5 +1,8 @@
 """Multivectors on devices against NumPy."""
 
+import gc
+import sys
+
 import numpy as np
 import pytest
 import rowloom
@@ -32,10 +35,49 @@ def test_copies_have_the_same_values(pair):
     (x, _), (host, _) = pair
     np.testing.assert_array_equal(x.to_numpy(), host)
     np.testing.assert_array_equal(np.asarray(x), host)
-    np.testing.assert_array_equal(np.from_dlpack(x), host)
     with pytest.raises(ValueError):
         np.asarray(x, copy=False)
     assert x.shape == (144, 3) and x.dtype == np.float64
+
+
+def test_dlpack_gives_the_rows_in_place_or_refuses(pair):
+    (x, _), (host, _) = pair
+    if x._native.place() is None:
+        with pytest.raises(BufferError, match="several devices"):
+            np.from_dlpack(x)
+    else:
+        rows = np.from_dlpack(x)
+        np.testing.assert_array_equal(rows, host)
+        x.fill(7.0)
+        x.synchronize()
+        assert (rows == 7.0).all()
+        # The consumer keeps the memory.
+        x.copy_from(host)
+        del x, pair
+        gc.collect()
+        np.testing.assert_array_equal(rows, host)
+
+
+def test_an_unused_capsule_frees_its_rows(pair):
+    (x, _), (host, _) = pair
+    if x._native.place() is not None:
+        native = x._native
+        # Counted outside of assertions, which hold their operands.
+        before = sys.getrefcount(native)
+        capsule = x.__dlpack__()
+        with_capsule = sys.getrefcount(native)
+        del capsule
+        after = sys.getrefcount(native)
+        assert (with_capsule, after) == (before + 1, before)
+
+
+def test_a_copy_of_rows_on_any_devices_is_given_on_demand(pair):
+    (x, _), (host, _) = pair
+    copy = np.from_dlpack(x, copy=True)
+    x.fill(0.0)
+    np.testing.assert_array_equal(copy, host)
+    with pytest.raises(BufferError):
+        x.__dlpack__(dl_device=(2, 5))
 
 
 def test_products_equal_scipys(a, pair):

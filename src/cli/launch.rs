@@ -28,7 +28,8 @@ impl Launch {
         Self::from(|name| std::env::var(name).ok())
     }
 
-    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    /// As the variables of a process say.
+    pub fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         VARIABLES.iter().find_map(|[rank, size]| {
             let rank = variable(rank)?.trim().parse().ok()?;
             let size = variable(size)?.trim().parse().ok()?;

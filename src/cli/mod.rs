@@ -26,6 +26,8 @@ mod generate;
 mod help;
 mod inspect;
 mod interrupt;
+#[cfg(feature = "mpi")]
+mod joining;
 mod json_flag;
 mod kernel_bench;
 mod launch;
@@ -59,8 +61,10 @@ mod study_conversion;
 mod study_dense;
 mod study_estimate;
 mod study_kernels;
+mod study_matrix;
 mod study_output;
 mod study_ranks;
+mod study_refusals;
 mod study_run;
 mod study_solver;
 mod study_vectors;
@@ -134,13 +138,14 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     limit_global_pool()?;
     paths::check(command)?;
     console.check_json_target()?;
-    let launch = Launch::detect();
-    if let Some(launch) = launch {
+    if let Some(launch) = Launch::detect() {
         launch.check(command)?;
+        #[cfg(feature = "mpi")]
+        if let Command::Run(arguments) = command {
+            return run_ranks::run(arguments, console, launch);
+        }
     }
     match command {
-        #[cfg(feature = "mpi")]
-        Command::Run(arguments) if launch.is_some() => run_ranks::run(arguments, console),
         Command::Run(arguments) => run::run(arguments, console),
         Command::Gemm(arguments) => gemm::run(arguments, console),
         Command::Colmean(arguments) => colmean::run(arguments, console),

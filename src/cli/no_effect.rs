@@ -5,6 +5,8 @@ use super::args::{
 };
 use super::options::{Devices, XSource};
 use super::session::MatrixSource;
+use crate::cost::Profile;
+use crate::kernel::Processor;
 use crate::plan::{DeviceSpec, Plan};
 
 /// The devices of a product, as far as flags depend on them.
@@ -16,6 +18,8 @@ pub struct DeviceKinds {
     pub has_gpu: bool,
     /// Whether the devices are simulated.
     pub simulated: bool,
+    /// Whether they are ranks that share this host, whose rates are those of its CPU.
+    pub are_ranks: bool,
     /// Whether a cost model of this machine is used.
     pub has_model: bool,
 }
@@ -27,6 +31,7 @@ impl DeviceKinds {
             has_cpu: devices.iter().any(|device| device.profile.link.is_none()),
             has_gpu: devices.iter().any(|device| device.profile.link.is_some()),
             simulated: devices.iter().any(|device| device.name.starts_with("sim:")),
+            are_ranks: devices.iter().any(|device| is_rank(&device.profile)),
             has_model: false,
         }
     }
@@ -37,9 +42,15 @@ impl DeviceKinds {
             has_cpu: plan.devices.iter().any(|device| device.profile.link.is_none()),
             has_gpu: plan.devices.iter().any(|device| device.profile.link.is_some()),
             simulated: plan.devices.iter().any(|device| device.name.starts_with("sim:")),
+            are_ranks: plan.devices.iter().any(|device| is_rank(&device.profile)),
             has_model: false,
         }
     }
+}
+
+/// Whether a device is the share of a rank of a CPU.
+fn is_rank(profile: &Profile) -> bool {
+    profile.processor == Processor::Cpu && profile.link.is_some()
 }
 
 /// A flag's name, whether it has no effect, and why.
@@ -54,16 +65,17 @@ fn notes(common: &CommonArguments, rules: &[Rule]) -> Vec<String> {
 
 /// Rules that `run` and `plan` share.
 fn planning(devices: DeviceKinds, remembers: bool) -> Vec<Rule> {
-    let DeviceKinds { has_cpu, has_gpu, simulated, has_model } = devices;
+    let DeviceKinds { has_cpu, has_gpu, simulated, are_ranks, has_model } = devices;
+    let other_machine = simulated && !are_ranks;
     vec![
         ("mode", !has_gpu, "the CPU reads A in place"),
         ("transfer", !has_gpu, "nothing is copied to a GPU"),
         ("mem_limit", !has_gpu, "it limits the memory of GPUs"),
         ("cpu_share", !(has_cpu && has_gpu), "it divides the product between the CPU and GPUs"),
-        ("model", simulated, "a simulated machine has its own cost model"),
-        ("tune", simulated, "no kernel can be timed on a simulated machine"),
-        ("no_refine", simulated || !(has_model || remembers), "no cost model of this machine is used"),
-        ("threads", simulated, "a simulated machine has its own cores"),
+        ("model", other_machine, "a simulated machine has its own cost model"),
+        ("tune", other_machine, "no kernel can be timed on a simulated machine"),
+        ("no_refine", other_machine || !(has_model || remembers), "no cost model of this machine is used"),
+        ("threads", other_machine || are_ranks && has_model, "a simulated machine has its own cores"),
     ]
 }
 

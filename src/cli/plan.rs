@@ -44,7 +44,9 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     // Checks the devices. GPUs are opened after the matrix was read.
     runtime(planning, &session, Clock::start())?;
     let source = MatrixSource::new(&arguments.matrix);
-    let (loaded, load_s) = match cluster::is_asked_for(&planning.devices, None) {
+    // Kernels can be timed on values only.
+    let needs_pattern = cluster::is_asked_for(&planning.devices, None) && !planning.tune;
+    let (loaded, load_s) = match needs_pattern {
         true => session.load_pattern::<T>(&source, arguments.finite, console)?,
         false => session.load::<T>(&source, arguments.finite, console)?,
     };

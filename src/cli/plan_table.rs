@@ -1,6 +1,7 @@
 //! The tables of `rowloom plan`: predicted times, devices, chunks grouped by device and kernel, and the reasons of the kernels.
 
 use super::run_report::named;
+use super::subject::with_own_names;
 use super::table::{Table, count, percent, seconds, short};
 use crate::error::{Bytes, Counted, Seconds};
 use crate::kernel::KindOfWork;
@@ -20,13 +21,15 @@ pub fn name_of(plan: &Plan, device: u32) -> &str {
 /// Adds the predicted times: set-up, product, and their total for all products. The parts of each add up to it.
 pub fn add_times(facts: &mut Table, plan: &Plan) {
     let (set_up, product) = (Seconds(plan.set_up.total_s()), Seconds(plan.predicted_s));
-    facts.fact("set-up", format!("{set_up} once: {}", plan.set_up_reason()));
+    let named = |text: &str| with_own_names(kind(plan), text);
+    facts.fact("set-up", format!("{set_up} once: {}", named(&plan.set_up_reason())));
     if plan.first_compile_s() > 0.0 {
         let compile_s = Seconds(plan.first_compile_s());
         facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s} more"));
     }
-    facts.fact("product", format!("{product} {}", plan.product_reason()));
-    let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, "product"));
+    let one = named("product");
+    facts.fact(&one, format!("{product} {}", named(&plan.product_reason())));
+    let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, &one));
     if plan.set_up.total_s() > MOSTLY_SET_UP * plan.total_s() {
         facts.fact("total", format!("{total} for {products}, nearly all of it set-up"));
     } else {
@@ -34,14 +37,21 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
     }
 }
 
+/// The kind of work of a plan.
+fn kind(plan: &Plan) -> KindOfWork {
+    let kinds = [KindOfWork::Gemm, KindOfWork::Colmean];
+    kinds.into_iter().find(|kind| kind.name() == plan.matrix.kind).unwrap_or(KindOfWork::Spmm)
+}
+
 /// What the entries of A are called.
 fn entries(plan: &Plan) -> &'static str {
-    if plan.matrix.kind == KindOfWork::Spmm.name() { "nonzeros" } else { "entries" }
+    if kind(plan) == KindOfWork::Spmm { "nonzeros" } else { "entries" }
 }
 
 /// The devices and their shares; with `wide` the layout of their memory.
 pub fn devices(plan: &Plan, wide: bool) -> Table {
-    let headings = ["device", "rows", entries(plan), "chunks", "memory", "X", "done after"];
+    let x = with_own_names(kind(plan), "X");
+    let headings = ["device", "rows", entries(plan), "chunks", "memory", &x, "done after"];
     let mut table = Table::columns(headings, &[1, 2, 3, 6]);
     let share = |part: f64, of: u64| percent(if of == 0 { 0.0 } else { part / of as f64 });
     for (index, device) in plan.devices.iter().enumerate() {
@@ -50,7 +60,7 @@ pub fn devices(plan: &Plan, wide: bool) -> Table {
             share(rows_of(plan, index), plan.matrix.rows),
             share(device.size.entries as f64, plan.matrix.entries),
             count(device.chunks),
-            memory(device, wide),
+            with_own_names(kind(plan), &memory(device, wide)),
             x_words(device, wide),
             if device.chunks == 0 { "-".into() } else { seconds(device.predicted_s) },
         ]);
@@ -211,7 +221,8 @@ pub fn kernels(plan: &Plan) -> Table {
 pub fn device_reasons(plan: &Plan) -> Vec<String> {
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     let idle = plan.devices.iter().filter(|device| device.chunks == 0);
-    let sent = plan.devices.iter().filter(|device| device.profile.link.is_some() && device.chunks > 0);
+    let has_x = |device: &&DevicePlan| device.profile.link.is_some() && device.x != XPlan::Nothing;
+    let sent = plan.devices.iter().filter(|device| has_x(device) && device.chunks > 0);
     let receiving = sent.clone().count();
     let idle = idle.map(|device| ("device", device.reason.as_str(), device.name.as_str()));
     let sent = sent.map(|device| ("X sent", device.x_reason.as_str(), device.name.as_str()));

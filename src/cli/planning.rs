@@ -5,8 +5,9 @@ use super::console::Console;
 use super::no_effect::DeviceKinds;
 use super::options::{DeviceWord, Devices, FormatChoice};
 use super::session::Session;
-use super::tune::tune;
+use super::tune::{correct_by_predictions, tune};
 use crate::adapt::Resolved;
+use crate::cost::Cluster;
 use crate::error::Result;
 use crate::kernel::Format;
 use crate::kernel::cpu::Kernels;
@@ -28,8 +29,17 @@ pub struct Requested<'a> {
 
 /// The runtime on the devices of the flags, with the threads of the session.
 pub fn runtime(arguments: &ExecutionArguments, session: &Session, clock: Clock) -> Result<Runtime> {
+    runtime_on(arguments.devices.name(), arguments, session, clock)
+}
+
+fn runtime_on(
+    devices: String,
+    arguments: &ExecutionArguments,
+    session: &Session,
+    clock: Clock,
+) -> Result<Runtime> {
     Runtime::builder()
-        .devices(arguments.devices.name())
+        .devices(devices)
         .model(&arguments.model)
         .refine(!arguments.no_refine)
         .clock(clock)
@@ -86,8 +96,18 @@ pub fn resolve<T: Kernels>(
     k: usize,
 ) -> Result<Resolved> {
     let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
-    if arguments.tune && !is_simulated(&arguments.devices) {
-        tune(runtime, session, console, matrix, k, &mut resolved.devices)?;
+    if resolved.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks) {
+        // The kernels are timed, or predicted, on all cores of this host, of which each rank has its share.
+        let runtime = runtime_on("cpu".into(), arguments, session, Clock::start())?;
+        let mut host = runtime.resolve(&options(arguments, 1)?)?.devices;
+        match arguments.tune {
+            true => tune(&runtime, session, console, matrix, k, &mut host, true)?,
+            false => correct_by_predictions(session, matrix, k, &mut host)?,
+        }
+        let corrections = host.into_iter().next().map(|cpu| cpu.profile.corrections).unwrap_or_default();
+        resolved.devices.iter_mut().for_each(|rank| rank.profile.corrections.clone_from(&corrections));
+    } else if arguments.tune && !is_simulated(&arguments.devices) {
+        tune(runtime, session, console, matrix, k, &mut resolved.devices, false)?;
     }
     Ok(resolved)
 }

@@ -67,7 +67,9 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     // GPUs that were named are opened while the matrix is read.
     runtime.start_opening();
     let source = MatrixSource::new(&arguments.matrix);
-    let (loaded, load_s) = match cluster::is_asked_for(&planning.devices, saved.as_ref()) {
+    // Kernels can be timed on values only.
+    let needs_pattern = cluster::is_asked_for(&planning.devices, saved.as_ref()) && !planning.tune;
+    let (loaded, load_s) = match needs_pattern {
         true => session.load_pattern::<T>(&source, arguments.finite, console)?,
         false => session.load::<T>(&source, arguments.finite, console)?,
     };

@@ -14,6 +14,8 @@ use super::dash::is_dash;
 use super::described::{add_runs, describe};
 use super::files::DenseFile;
 use super::interrupt::Interrupt;
+use super::joining::Joining;
+use super::launch::Launch;
 use super::options::XSource;
 use super::planning;
 use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
@@ -36,6 +38,7 @@ use crate::runtime::cluster::agreement::{agree, share, share_numbers, sum};
 use crate::runtime::cluster::clock::{ClockOffset, clock_offsets};
 use crate::runtime::cluster::halo::{LocalColumns, local_columns};
 use crate::runtime::cluster::read::unsupported_source;
+use crate::runtime::cluster::watch::SUCCESSION_TIME;
 use crate::runtime::cluster::{
     Actions, Cluster, ClusterProduct, Division, RankRows, RowBlock, RowsFormat, Watch, generate_rows,
     hash_rows, read_rows, write_rows,
@@ -45,18 +48,30 @@ use crate::study::{Provenance, Times};
 use crate::trace::{Clock, HostSpans, Trace, rank_process};
 use crate::work::owned_rows_of_x;
 
+/// The devices of a rank without cards.
+const HOST_AND_NETWORK: usize = 2;
+
 /// Multiplies on all ranks; rank 0 reports.
-pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
-    let ranks = crate::mpi::communicator()?;
-    let printer = console.clone();
-    let actions = Actions {
-        print: Box::new(move |text| printer.error_message(text)),
-        exit: Box::new(|exit_code| {
-            files::discard_unfinished();
-            signal_hook::low_level::exit(exit_code.into());
-        }),
+pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Result<()> {
+    let actions = || {
+        let printer = console.clone();
+        Actions {
+            print: Box::new(move |text| printer.error_message(text)),
+            exit: Box::new(|exit_code| {
+                files::discard_unfinished();
+                signal_hook::low_level::exit(exit_code.into());
+            }),
+        }
     };
-    let watch = Watch::start(&*ranks, actions)?;
+    let joining = Joining::start(launch, actions())?;
+    let ranks = crate::mpi::communicator()?;
+    let watch = Watch::start(&*ranks, actions()).inspect_err(|error| {
+        // Rank 0 prints and ends, and the launcher ends the others before they print. No rank can leave MPI alone.
+        std::thread::sleep(SUCCESSION_TIME * launch.rank.min(1) as u32);
+        console.error_message(&error.to_string());
+        ranks.abort(error.exit_code(), "");
+    })?;
+    joining.finish();
     let done = check_flags(arguments).and_then(|()| match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console, &ranks),
         Dtype::F32 => run_typed::<f32>(arguments, console, &ranks),
@@ -369,6 +384,10 @@ fn multiply<T: Kernels>(
     kept_tasks: usize,
 ) -> Result<Measured<T>> {
     let mut x = if is_square { product.vectors()? } else { product.x_vectors()? };
+    // The rows of a card that is lost are computed by the other devices of this rank, if the host has X.
+    if product.descriptions().len() > HOST_AND_NETWORK {
+        x.keep_host_copy();
+    }
     x.copy_from(x_rows)?;
     let mut y = product.vectors()?;
     let (warmup, repeats) = (arguments.repeated.warmup, arguments.repeated.repeat);

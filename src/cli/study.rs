@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use super::args::StudyArguments;
 use super::bench::build_and_machine;
 use super::console::{Bar, Console};
-use super::kernel_bench::{KernelBench, check_names, facts, open_devices};
+use super::kernel_bench::{KernelBench, check_names, open_devices};
 use super::options::{DeviceWord, Devices};
 use super::overwrite::Output;
-use super::session::{MatrixSource, Session, check_intact};
+use super::session::{MatrixSource, Session};
 use super::study_kernels::KernelCases;
+use super::study_matrix::LoadedMatrix;
 use super::study_output::{self, Finished};
+use super::study_refusals::{is_measured, refusals, refused};
 use super::study_run::CaseRun;
 use super::table::count_of;
 use super::{
@@ -23,10 +25,9 @@ use super::{
 use crate::cost::Model;
 use crate::error::{Error, Result};
 use crate::files::read_text;
-use crate::matrix::{Csr, Dtype};
+use crate::matrix::Dtype;
 use crate::study::{
-    Case, Journal, KernelNames, MatrixFacts, Measured, Record, StudyConfig, StudySubject, compulsory_bytes,
-    key_of, used_columns,
+    Case, Journal, KernelNames, MatrixFacts, Record, StudyConfig, StudySubject, compulsory_bytes, key_of,
 };
 
 /// The cost model that plans are made with: the one that `rowloom calibrate` wrote, where there is one.
@@ -34,9 +35,6 @@ const MODEL: &str = "auto";
 
 /// The file of finished cases, one line each.
 const JOURNAL: &str = "cases.jsonl";
-
-/// Reasons for missing results that are printed; results.csv has all of them.
-const SHOWN_REASONS: usize = 4;
 
 /// Measures the cases that are not finished, and writes the folder.
 pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
@@ -103,32 +101,6 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     }
 }
 
-/// Whether there is a time.
-fn is_measured(record: &Record) -> bool {
-    record.times.median.is_some()
-}
-
-/// Why results are missing: each reason with the number of results it explains; none where every result is there.
-fn refusals(records: &[Record]) -> Option<String> {
-    let mut reasons: Vec<(&str, u64)> = Vec::new();
-    for reason in records.iter().filter_map(|record| record.reason.as_deref()) {
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((reason, 1)),
-        }
-    }
-    let more = reasons.len().saturating_sub(SHOWN_REASONS);
-    let mut parts: Vec<String> = reasons
-        .iter()
-        .take(SHOWN_REASONS)
-        .map(|(reason, count)| format!("{} ({reason})", count_of(*count, "result", "results")))
-        .collect();
-    if more > 0 {
-        parts.push(format!("and {} in results.csv", count_of(more as u64, "more reason", "more reasons")));
-    }
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
 /// The files that a study may replace.
 pub fn outputs(arguments: &StudyArguments) -> Vec<(PathBuf, Output)> {
     let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
@@ -149,7 +121,7 @@ fn default_folder(config: &Path) -> PathBuf {
 }
 
 /// The number of devices in a list. `cuda`, whose number is unknown before the driver is asked, counts as one.
-fn count_devices(devices: &str) -> usize {
+pub fn count_devices(devices: &str) -> usize {
     let count = |word: &DeviceWord| match word {
         DeviceWord::Simulated { .. } => word.preset().map_or(1, |preset| preset.gpus.len()),
         _ => 1,
@@ -171,24 +143,6 @@ fn timeline_cases(cases: &[Case]) -> Vec<&Case> {
 
 fn timeline_key(key: &str) -> String {
     format!("{key} timeline")
-}
-
-/// The loaded matrix, in single precision too once a case needs it.
-struct LoadedMatrix {
-    name: String,
-    /// Whether its values were loaded too.
-    has_values: bool,
-    double: Csr<f64>,
-    single: Option<Csr<f32>>,
-    facts: MatrixFacts,
-    used_columns: u64,
-}
-
-impl LoadedMatrix {
-    /// An error if the file of the matrix changed since it was loaded.
-    fn check(&self) -> Result<()> {
-        check_intact(&self.double, &MatrixSource::new(self.name.as_ref()))
-    }
 }
 
 /// A study in progress.
@@ -319,37 +273,12 @@ impl Study<'_> {
 
     /// Loads the matrix of a case unless it is loaded already.
     fn load(&mut self, case: &Case) -> Result<()> {
-        let has_values = case.subject != StudySubject::Vectors;
-        let is_loaded = |loaded: &LoadedMatrix| loaded.name == case.matrix && loaded.has_values == has_values;
-        if !self.loaded.as_ref().is_some_and(is_loaded) {
+        if !self.loaded.as_ref().is_some_and(|loaded| loaded.is_of(case)) {
+            // Its memory is free before the next matrix is loaded.
             self.loaded = None;
-            let source = MatrixSource::new(case.matrix.as_ref());
-            let (loaded, _) = match has_values {
-                true => self.session.load::<f64>(&source, false, self.console)?,
-                false => self.session.load_pattern::<f64>(&source, false, self.console)?,
-            };
-            check_intact(&loaded.matrix, &source)?;
-            let facts = match has_values {
-                true => facts(&loaded.info.name, loaded.matrix.view()),
-                false => study_vectors::facts(&loaded.info.name, loaded.matrix.view()),
-            };
-            self.loaded = Some(LoadedMatrix {
-                name: case.matrix.clone(),
-                has_values,
-                facts,
-                used_columns: self.session.pool.install(|| used_columns(loaded.matrix.view())),
-                double: loaded.matrix,
-                single: None,
-            });
+            self.loaded = Some(LoadedMatrix::new(case, &self.session, self.console)?);
         }
-        if let (Dtype::F32, Some(loaded)) = (case.dtype, &mut self.loaded)
-            && has_values
-            && loaded.single.is_none()
-        {
-            loaded.single = Some(self.session.pool.install(|| loaded.double.cast())?);
-            loaded.check()?;
-        }
-        Ok(())
+        self.loaded.as_mut().map_or(Ok(()), |loaded| loaded.convert(case, &self.session))
     }
 
     fn loaded(&self) -> Result<&LoadedMatrix> {
@@ -476,29 +405,6 @@ impl Study<'_> {
             _ => bench.matrix(facts, &loaded.double, used, &ks, &mut places, &mut taken)?,
         }
         session.interrupt.check()
-    }
-}
-
-/// The record of a case that could not be measured. `loaded` is the matrix in memory, which names it as other records do.
-fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Error) -> Record {
-    let facts = loaded.filter(|(name, _)| *name == case.matrix).map(|(_, facts)| facts.clone());
-    let is_run = matches!(case.subject, StudySubject::Run | StudySubject::Gemm | StudySubject::Colmean);
-    Record {
-        sweep: case.sweep.clone(),
-        measured: Measured::of(case.subject),
-        matrix: facts.unwrap_or_else(|| MatrixFacts { name: case.matrix.clone(), ..MatrixFacts::default() }),
-        mode: Some(case.mode.clone()).filter(|_| is_run),
-        schedule: Some(case.schedule.clone()),
-        transfer: Some(case.transfer.clone()).filter(|_| is_run),
-        cpu_share: case.cpu_share,
-        dtype: Some(case.dtype),
-        k: case.k,
-        devices: case.devices.clone(),
-        device_count: count_devices(&case.devices),
-        threads: case.threads,
-        kernel: case.kernels.join(","),
-        reason: Some(error.to_string()),
-        ..Record::default()
     }
 }
 

@@ -92,7 +92,6 @@ fn record(case: &Case, base: &Record, report: &Value, ranks: usize) -> Option<Re
         Some(Checked { passed: verify.get("passed")?.as_bool()?, bitwise: false, max_bound_ratio })
     });
     let devices = report.get("devices").and_then(Value::as_array).map_or(ranks, Vec::len);
-    let ranks_word = if ranks == 1 { "rank" } else { "ranks" };
     Some(Record {
         mode: Some(case.mode.clone()),
         schedule: Some(case.schedule.clone()),
@@ -100,8 +99,9 @@ fn record(case: &Case, base: &Record, report: &Value, ranks: usize) -> Option<Re
         cpu_share: case.cpu_share,
         kernel: case.kernels.first().cloned().unwrap_or_default(),
         k: case.k,
-        devices: format!("{} over {ranks} {ranks_word}", case.devices),
+        devices: case.devices.clone(),
         device_count: devices,
+        ranks: Some(ranks),
         chunks: report.get("chunks").and_then(Value::as_array).map(Vec::len),
         flops: Some(2.0 * base.matrix.nnz as f64 * case.k.unwrap_or(1) as f64),
         predicted_s: number(&["timing", "predicted_s"]),

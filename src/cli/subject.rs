@@ -170,17 +170,23 @@ impl Subject {
 
 /// Reasons, which call the operands of every kind of work A, X and Y, with the names of a kind's operands.
 pub fn named_operands(work: KindOfWork, reasons: &[String]) -> Vec<String> {
+    reasons.iter().map(|reason| with_own_names(work, reason)).collect()
+}
+
+/// The same for one text.
+pub fn with_own_names(work: KindOfWork, text: &str) -> String {
     let names: &[(&str, &str)] = match work {
         KindOfWork::Spmm => &[],
         KindOfWork::Gemm => &[("X", "B"), ("Y", "C")],
-        KindOfWork::Colmean => {
-            &[("A, X and Y", "A and the sums"), ("Y", "the sums"), ("product", "run"), ("products", "runs")]
-        }
+        KindOfWork::Colmean => &[
+            ("A, X and Y", "the table and the sums"),
+            ("A", "the table"),
+            ("Y", "the sums"),
+            ("product", "run"),
+            ("products", "runs"),
+        ],
     };
-    let renamed = |reason: &String| {
-        names.iter().fold(reason.clone(), |reason, (from, to)| with_words_replaced(&reason, from, to))
-    };
-    reasons.iter().map(renamed).collect()
+    names.iter().fold(text.to_string(), |text, (from, to)| with_words_replaced(&text, from, to))
 }
 
 /// `text` with `to` for every `from` that is no part of a longer word.

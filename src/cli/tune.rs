@@ -21,7 +21,8 @@ use crate::work::{ChunkRows, Kind};
 /// Approximate duration for each device.
 const TUNE_SECONDS: f64 = 0.5;
 
-/// Corrects the profile of every device by measured times of its kernels on this matrix.
+/// Corrects the profile of every device by measured times of its kernels on this matrix. If `is_divided`, parts of the matrix take their
+/// share of these times, without the weights of the kernels.
 pub fn tune<T: Kernels>(
     runtime: &Runtime,
     session: &Session,
@@ -29,6 +30,7 @@ pub fn tune<T: Kernels>(
     matrix: CsrView<'_, T>,
     k: usize,
     specs: &mut [DeviceSpec],
+    is_divided: bool,
 ) -> Result<()> {
     let work = Spmm::new(&matrix, k)?;
     let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
@@ -58,7 +60,34 @@ pub fn tune<T: Kernels>(
             }
         }
         let kernels = work.kernels(device.profile.processor);
+        if is_divided {
+            device.profile.weights.clear();
+        }
         correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &tuned.forms);
+    }
+    Ok(())
+}
+
+/// Corrects the profile of every CPU by the times that its weights predict for the whole matrix. Parts of the matrix then take their
+/// share of these times, without the weights.
+pub fn correct_by_predictions<T: Kernels>(
+    session: &Session,
+    matrix: CsrView<'_, T>,
+    k: usize,
+    specs: &mut [DeviceSpec],
+) -> Result<()> {
+    let work = Spmm::new(&matrix, k)?;
+    let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+    let features = session.pool.install(|| Features::of(&work, &all));
+    for device in specs {
+        let profile = &mut device.profile;
+        let kernels = work.kernels(profile.processor);
+        let forms =
+            kernels.iter().flat_map(|&kernel| Form::all(kernel, T::DTYPE, k as u64, profile.compiles));
+        let timed: Vec<(Form, f64)> =
+            forms.map(|form| (form, profile.form_s(&form, &features, k as u64, T::DTYPE))).collect();
+        profile.weights.clear();
+        correct_profile(profile, kernels, &features.into(), k as u64, T::DTYPE, &timed);
     }
     Ok(())
 }

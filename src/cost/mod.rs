@@ -17,7 +17,10 @@ pub use cards::{CardFacts, card_profile};
 pub use form::{Candidate, Choice, Form};
 pub use model::{DeviceModel, Model};
 pub use network::{Cluster, Network};
-pub use presets::{Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names, preset_on};
+pub use presets::{
+    Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names, preset_on, rank_count,
+    ranks_of_host,
+};
 pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};
 pub use refined::Refined;
 pub use shapes::{SHAPES, WEIGHTS_PER_SHAPE};

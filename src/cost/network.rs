@@ -10,14 +10,18 @@ use crate::suggest::did_you_mean;
 use crate::toml_file::{TomlError, TomlFile};
 
 /// The networks that are known by name.
-const NETWORKS: [(&str, &str); 3] = [
+const NETWORKS: [(&str, &str); 4] = [
     ("ndr400", include_str!("../../configs/networks/ndr400.toml")),
     ("hdr200", include_str!("../../configs/networks/hdr200.toml")),
     ("ethernet100", include_str!("../../configs/networks/ethernet100.toml")),
+    ("shared-memory", include_str!("../../configs/networks/shared-memory.toml")),
 ];
 
 /// The network of a cluster whose description names none.
 pub const DEFAULT_NETWORK: &str = "ndr400";
+
+/// The network of ranks that share a host.
+pub const NETWORK_OF_A_HOST: &str = "shared-memory";
 
 /// Largest latency in microseconds.
 const MAX_LATENCY_US: f64 = 1e6;
@@ -92,13 +96,13 @@ impl Network {
     }
 }
 
-/// Equal nodes and the network between them.
+/// Equal nodes and the network between them; or equal ranks that share the CPU of one host, as nodes without GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// Number of nodes.
     pub nodes: u32,
-    /// GPUs of each node. In a plan they follow the host, node by node.
+    /// GPUs of each node. In a plan they follow the host, node by node. 0 where each node is a rank that computes on its share of a CPU.
     pub gpus_per_node: u32,
     /// Rates of the memory of each node's host.
     pub host: HostRates,
@@ -107,6 +111,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether its nodes are ranks that share the CPU of a host.
+    pub fn has_cpu_ranks(&self) -> bool {
+        self.gpus_per_node == 0
+    }
+
+    /// Number of devices that compute.
+    pub fn devices(&self) -> u64 {
+        u64::from(self.nodes) * u64::from(self.gpus_per_node.max(1))
+    }
+
     /// The node of a device, by the device's index in a plan; that of the host is the first node.
     pub fn node(&self, device: usize) -> usize {
         let node = device.saturating_sub(1) / self.gpus_per_node.max(1) as usize;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::network::{Cluster, DEFAULT_NETWORK, Network};
-use super::profile::{HostRates, Profile};
+use super::network::{Cluster, DEFAULT_NETWORK, NETWORK_OF_A_HOST, Network};
+use super::profile::{HostRates, Link, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::suggest::nearest;
@@ -104,8 +104,80 @@ pub fn preset(name: &str) -> Result<Preset> {
     preset_on(name, None)
 }
 
-/// As [`preset`], with the network of a cluster by its name or as the path of a TOML file.
+/// Before the number of ranks that share the CPU of a host: `cpux4`.
+const RANKS: &str = "cpux";
+
+/// How many times longer kernels take where ranks take turns on cores. Measured with four ranks on two cores and a band matrix, whose
+/// ranks exchange almost nothing: 11 to 24 % longer than with a core for each rank.
+const OVERSUBSCRIBED: f64 = 1.17;
+
+/// The number of ranks in `cpux4`; `None` for other machines.
+pub fn rank_count(name: &str) -> Option<Result<u32>> {
+    let count = name.strip_prefix(RANKS)?;
+    Some(match count.parse() {
+        Ok(ranks) if (1..=MAX_NODES).contains(&ranks) && count.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(ranks)
+        }
+        _ => Err(Error::Usage(format!(
+            "{name}: from 1 to {MAX_NODES} ranks can share a host; write cpux4 for four ranks"
+        ))),
+    })
+}
+
+/// `ranks` ranks that share a host: each has an equal share of the CPU's rates, of the memory and of its bandwidth. Where there are more
+/// ranks than cores, they take turns, which costs time.
+pub fn ranks_of_host(
+    name: &str,
+    ranks: u32,
+    cpu: &Profile,
+    host: &HostRates,
+    network: Option<&str>,
+) -> Result<Preset> {
+    let slowdown = if ranks > host.cores { OVERSUBSCRIBED } else { 1.0 };
+    let shares = f64::from(ranks) * slowdown;
+    let of_rank = HostRates {
+        cores: (host.cores / ranks).max(1),
+        memory_gb_per_s: host.memory_gb_per_s / shares,
+        copy_gb_per_s: host.copy_gb_per_s / shares,
+    };
+    // Rows are exchanged by messages, so no copy crosses this link.
+    let link = Link {
+        latency_us: 0.0,
+        to_device_gb_per_s: of_rank.copy_gb_per_s,
+        from_device_gb_per_s: of_rank.copy_gb_per_s,
+        both_gb_per_s: of_rank.copy_gb_per_s,
+        peer_gb_per_s: None,
+        register_s_per_gb: None,
+    };
+    let rank = Profile {
+        memory_bytes: cpu.memory_bytes / u64::from(ranks),
+        cache_bytes: cpu.cache_bytes / u64::from(ranks),
+        launch_us: cpu.launch_us,
+        link: Some(link),
+        // Fitted to whole matrices, whose parts they would predict faster than the whole.
+        weights: BTreeMap::new(),
+        factors: BTreeMap::new(),
+        ..cpu.scaled(shares)
+    };
+    let network = Network::named(network.unwrap_or(NETWORK_OF_A_HOST))?;
+    let cluster = Cluster { nodes: ranks, gpus_per_node: 0, host: of_rank, network };
+    Ok(Preset {
+        name: name.into(),
+        host: host.clone(),
+        cpu: cpu.clone(),
+        gpus: vec![rank; ranks as usize],
+        cluster: Some(cluster),
+    })
+}
+
+/// As [`preset`], with the network of a cluster by its name or as the path of a TOML file. Ranks of a CPU get default rates, with a core
+/// for each rank; [`ranks_of_host`] has those of a measured host.
 pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
+    if let Some(ranks) = rank_count(name) {
+        let ranks = ranks?;
+        let (cpu, host) = (cpu_profile(ranks as usize, 1 << 36)?, host_rates(ranks as usize)?);
+        return ranks_of_host(name, ranks, &cpu, &host, network);
+    }
     let text = |wanted: &str| MACHINES.iter().find(|(known, _)| *known == wanted).map(|(_, text)| *text);
     let (file, count) = match text(name) {
         Some(text) => (parse::<MachineFile>(text)?, None),
@@ -176,7 +248,7 @@ fn unknown(name: &str) -> Error {
     };
     Error::Usage(format!(
         "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MAX_GPUS} GPUs may follow, as in h200x4, \
-         or of up to {MAX_NODES} nodes, as in node8x4",
+         or of up to {MAX_NODES} nodes, as in node8x4; cpux4 stands for four ranks that share a host",
         names.join(", ")
     ))
 }
@@ -295,6 +367,33 @@ mod tests {
             let error = preset(&format!("node8x{count}")).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("a cluster has from 1 to 128 nodes"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_share_the_rates_of_a_host() {
+        let (cpu, host) = (cpu_profile(8, 1 << 34).unwrap(), host_rates(8).unwrap());
+        let of = |ranks| ranks_of_host("cpux", ranks, &cpu, &host, None).unwrap();
+        let load = Load { rows: 1 << 20, compulsory_bytes: 1 << 30, ..Load::default() };
+        for ranks in [1, 2, 16] {
+            let machine = of(ranks);
+            assert_eq!(machine.gpus.len() as u32, ranks);
+            let rank = &machine.gpus[0];
+            let slowdown = if ranks > 8 { OVERSUBSCRIBED } else { 1.0 };
+            let ratio = rank.kernel_s(&load) / cpu.kernel_s(&load) / f64::from(ranks) / slowdown;
+            // The time of a launch is not shared.
+            assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+            assert_eq!((rank.processor, rank.memory_bytes), (Processor::Cpu, (1 << 34) / u64::from(ranks)));
+            let cluster = machine.cluster.unwrap();
+            assert!(cluster.has_cpu_ranks() && cluster.host.is_valid());
+            assert_eq!(
+                (cluster.devices(), cluster.node(1), cluster.node(ranks as usize)),
+                (u64::from(ranks), 0, ranks as usize - 1)
+            );
+        }
+        assert_eq!(preset("cpux4").unwrap().gpus.len(), 4);
+        for nonsense in ["cpux", "cpux0", "cpux129", "cpux-1", "cpux+4", "cpuxx4"] {
+            assert_eq!(preset(nonsense).unwrap_err().exit_code(), 2, "{nonsense}");
         }
     }
 

@@ -107,10 +107,21 @@ pub struct Link {
     pub from_device_gb_per_s: f64,
     /// Combined bandwidth with both directions busy.
     pub both_gb_per_s: f64,
+    /// Bandwidth of the links to other GPUs of the machine, per direction, for all other GPUs together; without it copies between GPUs
+    /// use the link to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_gb_per_s: Option<f64>,
     /// Seconds to register (page-lock) a gigabyte of the host's memory, which the device then copies without staging; `None` where
     /// the device cannot.
     #[serde(default)]
     pub register_s_per_gb: Option<f64>,
+}
+
+impl Link {
+    /// Bandwidth of a copy from another GPU of the machine.
+    pub fn peer_copy_gb_per_s(&self) -> f64 {
+        self.peer_gb_per_s.unwrap_or(self.to_device_gb_per_s)
+    }
 }
 
 /// Rates of the host's memory, shared by all devices.

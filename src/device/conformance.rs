@@ -113,7 +113,7 @@ impl Subject<'_> {
         while self.in_flight.values().filter(|on| **on == lane).count() >= depth {
             self.receive_completion();
         }
-        let demand = Demand { alone_ns: 1000, link_bytes: SIZE, host_bytes: SIZE };
+        let demand = Demand { alone_ns: 1000, link_bytes: SIZE, host_bytes: SIZE, peer: None };
         let fence = self.device.submit(lane, operation, demand, waits).unwrap();
         assert!(!self.completed.contains_key(&fence), "a fence is used again");
         assert!(self.in_flight.insert(fence, lane).is_none(), "a fence is used twice");

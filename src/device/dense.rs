@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::cuda::{EntryPoint, Parameter};
 use crate::kernel::scaling::factor_bits;
 use crate::kernel::{KernelId, colmean, gemm};
+use crate::matrix::Dtype;
 
 /// The value of a parameter.
 enum Value {
@@ -21,6 +22,7 @@ fn arguments(kernel: &EntryPoint, value: impl Fn(&str) -> Option<Value>) -> Resu
         (Parameter::Number(_), Some(Value::Number(number))) => Ok(Argument::Number(number)),
         (Parameter::Read(_), Some(Value::Memory(memory))) => Ok(Argument::Read(memory)),
         (Parameter::Write(_), Some(Value::Memory(memory))) => Ok(Argument::Write(memory)),
+        (Parameter::Modify(_), Some(Value::Memory(memory))) => Ok(Argument::Modify(memory)),
         (Parameter::Result(_), Some(Value::Result(memory, false))) => Ok(Argument::Write(memory)),
         (Parameter::Result(_), Some(Value::Result(memory, true))) => Ok(Argument::Modify(memory)),
         _ => Err(Error::Internal(format!("{} has no argument for {}", kernel.name, parameter.name()))),
@@ -57,7 +59,7 @@ impl Operation<'static> {
     ) -> Result<Self> {
         Ok(match kernel {
             KernelId::Cublas => Self::LibraryGemm(LibraryGemm::new(factors, a, b, c)?),
-            _ => Self::EntryLaunch(EntryLaunch::gemm(kernel, factors, a, b, c)?),
+            _ => Self::launch(EntryLaunch::gemm(kernel, factors, a, b, c)?),
         })
     }
 }
@@ -131,6 +133,43 @@ impl EntryLaunch {
             kernel: *entry_point,
             dtype: x.dtype,
             shape: colmean::launch_shape(kernel, x.dtype, x.rows, x.columns, block_rows)?,
+            arguments: arguments(entry_point, value)?,
+        })
+    }
+
+    /// Adds up the partial results of the blocks of the first `rows` rows of a matrix, at least two, which are the sums of all blocks and
+    /// then, if they are wanted, the deviations. [`Totals::load`](crate::kernel::colmean::Totals::load) reads the results, which replace
+    /// the first partial results.
+    pub fn column_totals(
+        dtype: Dtype,
+        (rows, columns): (u64, u64),
+        block_rows: u64,
+        deviations: bool,
+        partials: MemoryRange,
+    ) -> Result<Self> {
+        let entry_point = colmean::totals_entry_point(deviations);
+        let blocks = rows.div_ceil(block_rows.max(1));
+        let numbers = blocks.saturating_mul(columns).saturating_mul(if deviations { 2 } else { 1 });
+        let bytes = numbers.saturating_mul(dtype.bytes() as u64);
+        if block_rows == 0 || blocks < 2 || partials.bytes() < bytes {
+            let given = partials.bytes();
+            return Err(Error::Internal(format!(
+                "{given} bytes are not the partial sums of {blocks} blocks"
+            )));
+        }
+        let value = |name: &str| {
+            Some(match name {
+                "rows" => Value::Number(rows),
+                "columns" => Value::Number(columns),
+                "block_rows" => Value::Number(block_rows),
+                "partials" => Value::Memory(MemoryRange { end: partials.begin + bytes, ..partials }),
+                _ => return None,
+            })
+        };
+        Ok(Self {
+            kernel: *entry_point,
+            dtype,
+            shape: colmean::totals_launch_shape(columns)?,
             arguments: arguments(entry_point, value)?,
         })
     }

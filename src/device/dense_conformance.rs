@@ -4,7 +4,7 @@
 //! A back end runs them by calling [`dense_kernels_conform`] with a function that opens a device.
 
 use super::vector_conformance::Subject;
-use super::{Device, DeviceRows, EntryLaunch, LaneKind, Operation, Reports};
+use super::{Device, DeviceRows, EntryLaunch, LaneKind, MemoryRange, Operation, Reports};
 use crate::kernel::colmean::reference::{self as column_reference, Moments};
 use crate::kernel::colmean::{Totals, verify as verify_columns};
 use crate::kernel::gemm::tests::{bits, matrix};
@@ -102,7 +102,7 @@ fn check_negative_zero<T: Scalar>(subject: &mut Subject<'_>) {
     for info in with_entry_points(KindOfWork::Gemm) {
         let c = subject.rows_like(&number(0.0));
         let launch = EntryLaunch::gemm(info.id, (1.0, 0.0), a, b, c).unwrap();
-        subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+        subject.run(LaneKind::Compute, Operation::launch(launch)).unwrap();
         let found = subject.download::<T>(c)[0].to_f64();
         assert_eq!(found.to_bits(), (-0.0f64).to_bits(), "{} {}", info.name, T::DTYPE);
     }
@@ -120,7 +120,7 @@ fn check_products<T: Scalar>(subject: &mut Subject<'_>, (shape, padding): Shape,
     for info in with_entry_points(KindOfWork::Gemm) {
         let c = if scaling.reads_old() { subject.rows(&old) } else { subject.rows_like(&old) };
         let launch = EntryLaunch::gemm(info.id, (alpha, beta), device_a, device_b, c).unwrap();
-        subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+        subject.run(LaneKind::Compute, Operation::launch(launch)).unwrap();
         let found = subject.download::<T>(c);
         let found = MultiVector::from_fn(rows, columns, |row, column| found[row * columns + column]).unwrap();
         assert_eq!(bits(&found), bits(&expected), "{} {} {shape:?} {padding:?}", info.name, T::DTYPE);
@@ -150,7 +150,7 @@ fn check_sums<T: Scalar>(
         for wanted in [None, Some(deviations)] {
             let launch =
                 EntryLaunch::column_sums(info.id, device_x, block_rows as u64, sums, wanted).unwrap();
-            subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+            subject.run(LaneKind::Compute, Operation::launch(launch)).unwrap();
             for memory in [Some(sums), wanted].into_iter().flatten() {
                 let count = expected.len() as u64;
                 let numbers =
@@ -169,4 +169,35 @@ fn check_sums<T: Scalar>(
     let totals = Totals::merge(rows, columns, block_rows, &sums, Some(&deviations)).unwrap();
     let result = verify_columns(x.view(), &totals, true).unwrap();
     assert!(result.passed, "{rows} × {columns}: {result:?}");
+    if rows > block_rows {
+        let of_sums = Totals::merge(rows, columns, block_rows, &sums, None).unwrap();
+        check_totals::<T>(subject, device_x, block_rows, (&of_sums, false));
+        check_totals::<T>(subject, device_x, block_rows, (&totals, true));
+    }
+}
+
+/// Adds up the partial results on the device and compares them with the host's, bit for bit.
+fn check_totals<T: Scalar>(
+    subject: &mut Subject<'_>,
+    x: DeviceRows,
+    block_rows: usize,
+    (expected, deviations): (&Totals, bool),
+) {
+    let (rows, columns, block_rows) = (x.rows as usize, x.columns as usize, block_rows as u64);
+    let part = x.rows.div_ceil(block_rows) * x.columns * size_of::<T>() as u64;
+    let partials = subject.memory(part as usize * if deviations { 2 } else { 1 });
+    let sums = MemoryRange { end: partials.begin + part, ..partials };
+    let after = deviations.then_some(MemoryRange { begin: sums.end, ..partials });
+    let launches = vec![
+        EntryLaunch::column_sums(KernelId::ColmeanReduce, x, block_rows, sums, after).unwrap(),
+        EntryLaunch::column_totals(T::DTYPE, (x.rows, x.columns), block_rows, deviations, partials).unwrap(),
+    ];
+    subject.run(LaneKind::Compute, Operation::EntryLaunches(launches)).unwrap();
+    let count = partials.bytes() / size_of::<T>() as u64;
+    let numbers = DeviceRows { memory: partials, rows: 1, columns: count, leading_dimension: count, ..x };
+    let found = Totals::load(rows, columns, deviations, &subject.download::<T>(numbers)).unwrap();
+    let bits = |totals: &Totals| -> Vec<[u64; 2]> {
+        totals.columns().iter().map(|column| [column.sum.to_bits(), column.deviations.to_bits()]).collect()
+    };
+    assert_eq!(bits(&found), bits(expected), "{} {rows} × {columns} in blocks of {block_rows}", T::DTYPE);
 }

@@ -50,7 +50,7 @@ pub use cuda::{CudaDevice, CudaOptions};
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
-pub use foreign::ForeignMemory;
+pub use foreign::{ForeignMemory, Place, StreamHandle};
 pub use network::Network;
 pub use operation::{
     Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RankMessage, RowBytes,
@@ -231,9 +231,36 @@ pub trait Device<'run> {
         Err(Fault::new(FaultKind::Misuse, "this device cannot use the memory of other libraries"))
     }
 
-    /// The driver's handle of the stream that runs kernels, for libraries that let it wait for their own work.
-    fn compute_stream(&self) -> Option<u64> {
+    /// Where its memory is, for other libraries; `None` if they cannot use it.
+    fn place(&self) -> Option<Place> {
         None
+    }
+
+    /// The address of an allocation, for other libraries.
+    fn address_of(&self, _memory: Memory) -> Option<u64> {
+        None
+    }
+
+    /// The stream that runs kernels, for libraries that let it wait for their own work; `None` if the device has no streams.
+    fn compute_stream(&self) -> Option<StreamHandle> {
+        None
+    }
+
+    /// Issues kernel launches on the calling thread, in the order of a stream of this device or of another library, and returns
+    /// without waiting. They come after all launches that were issued before, on any stream. They are not ordered with the
+    /// operations of lanes, so the caller waits for those that it needs. A fault during the launches is reported by a later call.
+    fn issue(&mut self, _stream: StreamHandle, _launches: Vec<Operation<'run>>) -> Result<(), Fault> {
+        Err(Fault::new(FaultKind::Misuse, "this device has no streams"))
+    }
+
+    /// Waits for all issued launches.
+    fn finish_issued(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// When the launches of the last [`Device::issue`] began and ended, on the clock of completions. Waits for them.
+    fn last_issued_ns(&mut self) -> Result<Option<(u64, u64)>, Fault> {
+        Ok(None)
     }
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.

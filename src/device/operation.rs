@@ -218,8 +218,8 @@ pub enum Operation<'run> {
     Launch(Launch),
     /// A launch of a kernel on multivectors.
     VectorLaunch(VectorLaunch),
-    /// A launch of a kernel that has a single form.
-    EntryLaunch(EntryLaunch),
+    /// Launches of kernels that have a single form, one after the other.
+    EntryLaunches(Vec<EntryLaunch>),
     /// A dense product by the vendor's library, on devices that have it ([`super::Device::has_cublas`]).
     LibraryGemm(LibraryGemm),
     /// Sends a message; on a network.
@@ -231,6 +231,11 @@ pub enum Operation<'run> {
 }
 
 impl Operation<'_> {
+    /// A launch of a kernel that has a single form.
+    pub fn launch(launch: EntryLaunch) -> Self {
+        Self::EntryLaunches(vec![launch])
+    }
+
     /// A contiguous copy to the device.
     pub fn upload(from: PinnedRange, to: MemoryRange) -> Self {
         Self::Upload(vec![Transfer::whole(from, to)])

@@ -101,7 +101,7 @@ pub(super) fn lane_kind(kind: TaskKind) -> LaneKind {
         TaskKind::Upload | TaskKind::PeerCopy => LaneKind::Upload,
         TaskKind::Kernel => LaneKind::Compute,
         TaskKind::Download => LaneKind::Download,
-        TaskKind::CpuCompute => LaneKind::Pool,
+        TaskKind::CpuCompute | TaskKind::Reduce => LaneKind::Pool,
         TaskKind::Send => LaneKind::Send,
         TaskKind::Receive => LaneKind::Receive,
     }

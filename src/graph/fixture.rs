@@ -67,7 +67,12 @@ impl Draft {
         reads: &[Access],
         writes: &[Access],
     ) -> TaskId {
-        let demand = Demand { alone_ns: 100 + self.entries.len() as u64 % 7, link_bytes: 0, host_bytes: 0 };
+        let demand = Demand {
+            alone_ns: 100 + self.entries.len() as u64 % 7,
+            link_bytes: 0,
+            host_bytes: 0,
+            peer: None,
+        };
         self.entries.push(Entry {
             task: Task { kind, device, strand, item: 0, takes, gives, demand, turn: 0 },
             predecessors: predecessors.to_vec(),

@@ -90,6 +90,8 @@ pub enum TaskKind {
     Send,
     /// Receives packed rows of X from another rank.
     Receive,
+    /// Adds the partial results of all ranks, in the order of rows, on the host's pool.
+    Reduce,
 }
 
 impl TaskKind {
@@ -105,6 +107,7 @@ impl TaskKind {
             Self::Merge => "merge",
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::Reduce => "reduce",
         }
     }
 
@@ -149,6 +152,8 @@ pub struct Demand {
     pub link_bytes: u64,
     /// Bytes read from or written to host memory.
     pub host_bytes: u64,
+    /// The device from whose memory the link bytes are copied, if it is not the host's memory.
+    pub peer: Option<DeviceId>,
 }
 
 /// One task.

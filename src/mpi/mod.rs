@@ -16,7 +16,7 @@ use ::mpi::environment::{Universe, initialize_with_threading, processor_name};
 use ::mpi::ffi;
 use ::mpi::topology::Communicator as _;
 
-use crate::device::network::{Communicator, Pending, RANK_TIMEOUT};
+use crate::device::network::{Communicator, Members, Pending, RANK_TIMEOUT};
 use crate::device::{PinnedRead, PinnedWrite};
 use crate::error::{Error, Result};
 
@@ -48,16 +48,15 @@ pub fn communicator_with_timeout(timeout: Duration) -> Result<Arc<dyn Communicat
     let world = universe.world();
     let (rank, size) = (world.rank() as usize, world.size() as usize);
     let name = processor_name().unwrap_or_else(|_| "?".into());
-    let mut ranks = MpiRanks { rank, hosts: vec![name.clone(); size], timeout, _universe: universe };
+    let members = Members { rank, hosts: vec![name.clone(); size], timeout };
+    let mut ranks = MpiRanks { members, _universe: universe };
     let hosts = ranks.all_gather(name.as_bytes())?;
-    ranks.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into_owned()).collect();
+    ranks.members.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into_owned()).collect();
     Ok(Arc::new(ranks))
 }
 
 struct MpiRanks {
-    rank: usize,
-    hosts: Vec<String>,
-    timeout: Duration,
+    members: Members,
     /// Ends MPI when it is dropped.
     _universe: Universe,
 }
@@ -72,20 +71,8 @@ impl MpiRanks {
 }
 
 impl Communicator for MpiRanks {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.hosts.len()
-    }
-
-    fn hosts(&self) -> &[String] {
-        &self.hosts
-    }
-
-    fn timeout(&self) -> Duration {
-        self.timeout
+    fn members(&self) -> &Members {
+        &self.members
     }
 
     fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
@@ -132,10 +119,10 @@ impl Communicator for MpiRanks {
     }
 
     fn abort(&self, exit_code: u8, message: &str) {
-        let host = self.hosts.get(self.rank).map_or("?", String::as_str);
+        let host = self.hosts().get(self.rank()).map_or("?", String::as_str);
         if !message.is_empty() {
             // MPI ends the process at once, so a failure to write has no other reader.
-            let _ = writeln!(std::io::stderr(), "rowloom: rank {} on {host}: {message}", self.rank);
+            let _ = writeln!(std::io::stderr(), "rowloom: rank {} on {host}: {message}", self.rank());
         }
         // Without the lock: a thread may wait in MPI for ever.
         // SAFETY: MPI is initialised as long as `self` lives.

@@ -29,6 +29,15 @@ pub enum Item {
     },
     /// A chunk of the plan.
     Chunk(u32),
+    /// A part of a chunk of A that is copied to the device where it stays.
+    ChunkPart {
+        /// The chunk.
+        chunk: u32,
+        /// Its first byte, as the device stores the chunk.
+        begin: u64,
+        /// One past its last byte.
+        end: u64,
+    },
     /// The partial sums of a split row of the plan.
     SplitRow(u32),
     /// Rows of X that one device sends to another, on the side of the sender; the number of the message.
@@ -50,6 +59,11 @@ pub enum Item {
         message: u32,
         /// The owner that the rows are stored for; any for the message itself.
         to: u32,
+    },
+    /// The partial results of a sum over the rows of all ranks.
+    PartialSums {
+        /// The other rank of a message; this rank where they are added.
+        rank: u32,
     },
 }
 
@@ -166,11 +180,18 @@ impl<'a> Builder<'a> {
             self.make_pools();
             for (index, chunk) in self.plan.chunks.iter().enumerate() {
                 let device = chunk.home;
-                if self.plan.devices[device as usize].profile.link.is_some() {
-                    let strand = self.graph.strand(None);
-                    let item = self.item(Item::Chunk(index as u32));
-                    self.copy_chunk(chunk, device, strand, item, None, Role::Output);
+                let on = &self.plan.devices[device as usize];
+                if on.profile.link.is_none() {
+                    continue;
                 }
+                let slot_bytes = on.slots.pinned_in_slot_bytes;
+                if !on.registered.a && chunk.staged_bytes > slot_bytes && slot_bytes > 0 {
+                    self.copy_parts(index as u32, chunk, device, slot_bytes);
+                    continue;
+                }
+                let strand = self.graph.strand(None);
+                let item = self.item(Item::Chunk(index as u32));
+                self.copy_chunk(chunk, device, strand, item, None, Role::Output);
             }
         }
         self.finish()
@@ -184,7 +205,7 @@ impl<'a> Builder<'a> {
         let mut carries: Vec<Option<Carries>> = vec![None; self.plan.chunks.len()];
         for (index, chunk) in self.plan.chunks.iter().enumerate() {
             let row_bytes = self.plan.row_bytes();
-            let bytes = chunk.slice_rows() * row_bytes;
+            let bytes = self.plan.result_rows(chunk) * row_bytes;
             let is_cut = matches!(chunk.rows, ChunkRows::Segments { .. });
             let to_do = remaining.chunks.get(index).copied().unwrap_or(false);
             if !to_do {
@@ -254,6 +275,30 @@ impl<'a> Builder<'a> {
         (arrived, upload)
     }
 
+    /// Copies a chunk of A to a device in parts of at most `part_bytes`, each in a slot of its own.
+    fn copy_parts(&mut self, index: u32, chunk: &Chunk, device: u32, part_bytes: u64) {
+        let (all, steps, pools) =
+            (chunk.staged_bytes, self.steps(chunk, device), self.pools[device as usize]);
+        let arrived = self.graph.buffer(Role::Output, all);
+        let read = Access { buffer: self.host_a, begin: 0, end: self.plan.a_value_bytes() };
+        let mut begin = 0;
+        while begin < all {
+            let end = all.min(begin + part_bytes);
+            let (bytes, share) = (end - begin, (end - begin) as f64 / all as f64);
+            let strand = self.graph.strand(None);
+            let item = self.item(Item::ChunkPart { chunk: index, begin, end });
+            let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
+            let copy = demand(share * steps.stage_s, 0, bytes.saturating_mul(2));
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+            let stage = self.graph.task(stage, &[], &nonempty(read), &nonempty(staged));
+            let cross = demand(share * steps.upload_s, bytes, bytes);
+            let upload = task(TaskKind::Upload, DeviceId(device), strand, item, None, pools.pinned_in, cross);
+            let to = Access { buffer: arrived, begin, end };
+            self.graph.task(upload, &[stage], &nonempty(staged), &nonempty(to));
+            begin = end;
+        }
+    }
+
     /// The turn of the tasks of a chunk's item.
     fn turn(&self, item: u32) -> u32 {
         match self.items.get(item as usize) {
@@ -264,7 +309,7 @@ impl<'a> Builder<'a> {
 
     fn steps(&self, chunk: &Chunk, device: u32) -> Steps {
         let device = &self.plan.devices[device as usize];
-        Steps::of_chunk(device, &self.plan.host, chunk, self.plan.k, self.plan.dtype)
+        Steps::of_chunk(self.plan, device, &self.plan.host, chunk)
     }
 
     /// The tasks that compute a chunk on a device and write `target`. Returns the last one.
@@ -280,7 +325,7 @@ impl<'a> Builder<'a> {
         let strand = self.graph.strand(choice);
         let steps = self.steps(chunk, device);
         let pools = self.pools[device as usize];
-        let slice_bytes = chunk.slice_bytes(plan.k, plan.dtype);
+        let slice_bytes = chunk.result_bytes(plan.output, plan.k, plan.dtype);
         let route = plan.route(chunk, device);
         if route == Route::Host {
             let bytes = cpu_bytes(&plan.host, chunk, steps.kernel_s, plan.k, plan.dtype);
@@ -391,7 +436,7 @@ pub(super) fn task(
 }
 
 pub(super) fn demand(alone_s: f64, link_bytes: u64, host_bytes: u64) -> Demand {
-    Demand { alone_ns: (alone_s.min(MAX_TASK_S) * 1e9).round() as u64, link_bytes, host_bytes }
+    Demand { alone_ns: (alone_s.min(MAX_TASK_S) * 1e9).round() as u64, link_bytes, host_bytes, peer: None }
 }
 
 /// An empty list for an access of no bytes.

@@ -2,7 +2,7 @@
 
 use super::check_matrix::is_consistent;
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
-use crate::cost::{Profile, VALID_RATES};
+use crate::cost::{Cluster, Profile, VALID_RATES};
 use crate::kernel::{KernelId, Processor};
 use crate::work::ChunkRows;
 
@@ -13,9 +13,9 @@ impl Plan {
         if self.devices.first().is_none_or(|host| host.profile.link.is_some()) {
             return Err("the first device is not the host".into());
         }
-        if let Some((_, device)) =
-            self.devices.iter().enumerate().find(|(number, device)| !is_consistent(*number, device))
-        {
+        let is_rank = self.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+        let mut devices_of = self.devices.iter().enumerate();
+        if let Some((_, device)) = devices_of.find(|(number, on)| !is_consistent(*number, on, is_rank)) {
             return Err(format!("{} is neither the host nor a device with a link", device.name));
         }
         if !self.host.is_valid() {
@@ -25,7 +25,7 @@ impl Plan {
             if !cluster.host.is_valid() || !cluster.network.is_valid() {
                 return Err("the rates of the cluster are out of range".into());
             }
-            if u64::from(cluster.nodes) * u64::from(cluster.gpus_per_node) + 1 != devices as u64 {
+            if cluster.devices() + 1 != devices as u64 {
                 return Err("the devices are not those of all nodes of the cluster".into());
             }
         }
@@ -121,10 +121,8 @@ impl Plan {
             }
         }
         for device in chunk.also.iter().chain([&chunk.home]) {
-            let Some(device) = self.devices.get(*device as usize).filter(|on| on.profile.link.is_some())
-            else {
-                continue;
-            };
+            let is_gpu = |on: &&DevicePlan| on.profile.processor == Processor::Gpu;
+            let Some(device) = self.devices.get(*device as usize).filter(is_gpu) else { continue };
             let form = chunk.form(Processor::Gpu);
             if !self.has_kernel(form.kernel, Processor::Gpu)
                 || !form.is_available(&device.profile, self.dtype, self.k)

@@ -56,7 +56,8 @@ impl Plan {
     /// The GPUs that may compute a chunk.
     fn gpus_of<'a>(&'a self, chunk: &'a Chunk) -> impl Iterator<Item = &'a DevicePlan> {
         let named = chunk.also.iter().chain([&chunk.home]);
-        named.filter_map(|&device| self.devices.get(device as usize)).filter(|on| on.profile.link.is_some())
+        let devices = named.filter_map(|&device| self.devices.get(device as usize));
+        devices.filter(|on| on.profile.processor == Processor::Gpu)
     }
 
     fn largest<'a>(&self, chunks: impl Iterator<Item = &'a Chunk>) -> Largest {
@@ -170,7 +171,8 @@ impl Plan {
             holds || (!needed && count == 0 && bytes <= largest.staged.max(largest.slice))
         };
         let ring = u64::from(RING_SLOTS);
-        let staged = (own.staged, largest.staged);
+        let in_parts = work.stages_in_parts() && resident && slots.a_slots == 0;
+        let staged = (if in_parts { 1 } else { own.staged }, largest.staged);
         let slice = (own.slice, largest.slice);
         let a = holds(slots.a_slots, slots.a_slot_bytes, ring, (copied.staged, largest.staged));
         let pinned_in = holds(slots.pinned_in_slots, slots.pinned_in_slot_bytes, ring, staged);
@@ -189,8 +191,9 @@ impl Plan {
     }
 }
 
-/// Whether a device of a plan is the host or a GPU, and not a mixture.
-pub(super) fn is_consistent(number: usize, device: &DevicePlan) -> bool {
+/// Whether a device of a plan is the host, a GPU or, if `is_rank`, the share of a rank of a CPU, and not a mixture.
+pub(super) fn is_consistent(number: usize, device: &DevicePlan, is_rank: bool) -> bool {
     let (is_host, has_link) = (number == 0, device.profile.link.is_some());
-    is_host != has_link && (device.profile.processor == Processor::Gpu) == has_link
+    let runs_on = if is_host || is_rank { Processor::Cpu } else { Processor::Gpu };
+    is_host != has_link && device.profile.processor == runs_on
 }

@@ -3,6 +3,7 @@
 use super::draft::Draft;
 use crate::cost::{Choice, Form, Profile};
 use crate::error::Result;
+use crate::kernel::Processor;
 use crate::work::{ChunkRows, Facts};
 
 /// The kernels of a chunk on a CPU and on a GPU, and the reason for the one on its own device.
@@ -29,8 +30,8 @@ impl Draft<'_> {
         facts: &Facts,
     ) -> Result<ChunkKernels> {
         let profiles = || self.devices.iter().map(|device| &device.profile);
-        let on_gpu = home.into_iter().chain(profiles()).find(|profile| profile.link.is_some());
-        let on_cpu = profiles().find(|profile| profile.link.is_none()).unwrap_or(self.host_profile);
+        let of = |processor| home.into_iter().chain(profiles()).find(move |on| on.processor == processor);
+        let (on_gpu, on_cpu) = (of(Processor::Gpu), of(Processor::Cpu).unwrap_or(self.host_profile));
         let cpu = self.choice(on_cpu, piece, facts)?;
         let gpu = match on_gpu {
             Some(profile) => self.choice(profile, piece, facts)?,
@@ -39,7 +40,7 @@ impl Draft<'_> {
                 Choice { form, ..cpu.clone() }
             }
         };
-        let at_home = if home.is_some_and(|home| home.link.is_some()) { &gpu } else { &cpu };
+        let at_home = if home.is_some_and(|home| home.processor == Processor::Gpu) { &gpu } else { &cpu };
         let (home_s, reason) = (at_home.predicted_s, at_home.reason.clone());
         Ok(ChunkKernels { cpu: cpu.form, gpu: gpu.form, reason, home_s })
     }

@@ -254,6 +254,11 @@ impl Plan {
         }
     }
 
+    /// Rows of a chunk's slice that are copied to the host.
+    pub fn result_rows(&self, chunk: &Chunk) -> u64 {
+        self.output.result_rows(&chunk.rows, self.dtype) as u64
+    }
+
     /// Predicted seconds of the set-up and all products.
     pub fn total_s(&self) -> f64 {
         self.set_up.total_s() + self.predicted_s * self.repeat as f64
@@ -282,6 +287,12 @@ impl Chunk {
     /// Bytes of its slice of Y on a device.
     pub fn slice_bytes(&self, k: u64, dtype: Dtype) -> u64 {
         self.slice_rows().saturating_mul(pitch_bytes(k.saturating_mul(dtype.bytes() as u64)))
+    }
+
+    /// Bytes of its result on a device, which are copied to the host.
+    pub fn result_bytes(&self, output: Output, k: u64, dtype: Dtype) -> u64 {
+        let rows = output.result_rows(&self.rows, dtype) as u64;
+        rows.saturating_mul(pitch_bytes(k.saturating_mul(dtype.bytes() as u64)))
     }
 
     /// The reasons for its device and its kernel.

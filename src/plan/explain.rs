@@ -4,7 +4,7 @@ use super::data::{Mode, Plan};
 use super::predict::Finish;
 use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
-use crate::work::{ChunkRows, Combine};
+use crate::work::{ChunkRows, Combine, XPlan};
 
 /// Finish times further apart than this share of the longest are not called balanced without a reason.
 const BALANCED_WITHIN: f64 = 0.05;
@@ -73,9 +73,10 @@ impl Plan {
         if device.profile.link.is_none() {
             return format!("{place}: {chunks}");
         }
-        let copy_x = match device.x_blocks.len() {
-            0 => format!("copy X {} + ", Seconds(x_s)),
-            blocks => format!("X in {blocks} blocks with "),
+        let copy_x = match (device.x, device.x_blocks.len()) {
+            (XPlan::Nothing, _) => String::new(),
+            (_, 0) => format!("copy X {} + ", Seconds(x_s)),
+            (_, blocks) => format!("X in {blocks} blocks with "),
         };
         format!(
             "{place}: {copy_x}{chunks} {} ({longest} is the slowest step) + pipeline fill and drain {}",

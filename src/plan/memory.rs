@@ -13,6 +13,9 @@ pub(super) const RING_SLOTS: u32 = 3;
 const SMALL_SLICES_BYTES: u64 = 64 << 20;
 pub(super) const MAX_SLICES: u64 = 64;
 
+/// Largest part of a chunk that is staged at a time, where a chunk is staged in parts.
+const PART_BYTES: u64 = 64 << 20;
+
 /// The memory that a device's part needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Need {
@@ -34,6 +37,8 @@ pub(super) struct Need {
     pub slice_bytes: u64,
     /// Whether a resident plan needs a slot for chunks of another GPU.
     pub spare: bool,
+    /// Whether chunks that stay on the device are staged in parts.
+    pub in_parts: bool,
 }
 
 /// The largest number of slots that fits; `Err` with the smallest memory that would suffice.
@@ -48,6 +53,10 @@ pub(super) fn divide(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
             for (a_slots, y_slots) in
                 a_slots.into_iter().flat_map(|a_slots| [(a_slots, wide), (a_slots, ring)])
             {
+                // A chunk that another GPU takes over is staged at once.
+                let in_parts = need.in_parts && resident && a_slots == 0;
+                let staged_bytes = if in_parts { a_slot_bytes.min(PART_BYTES) } else { a_slot_bytes };
+                let staging = if in_parts { RING_SLOTS } else { ring };
                 let slots = Slots {
                     x_bytes: need.x_bytes,
                     resident_bytes: if resident { need.all_staged_bytes } else { 0 },
@@ -56,8 +65,8 @@ pub(super) fn divide(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
                     a_slot_bytes,
                     y_slots,
                     y_slot_bytes: need.slice_bytes,
-                    pinned_in_slots: if need.registered.a { 0 } else { ring },
-                    pinned_in_slot_bytes: a_slot_bytes,
+                    pinned_in_slots: if need.registered.a { 0 } else { staging },
+                    pinned_in_slot_bytes: staged_bytes,
                     pinned_out_slots: if need.registered.y { 0 } else { y_slots },
                     pinned_out_slot_bytes: need.slice_bytes,
                 };
@@ -92,6 +101,7 @@ mod tests {
         scratch_bytes: 0,
         slice_bytes: 10,
         spare: false,
+        in_parts: false,
     };
 
     #[test]
@@ -114,6 +124,10 @@ mod tests {
             "a slice for each chunk"
         );
         assert_eq!(divide(&need, 935).unwrap().a_slots, 0);
+        let large =
+            Need { spare: false, in_parts: true, any_staged_bytes: 1 << 30, staged_bytes: 1 << 30, ..need };
+        let slots = divide(&large, 10_000).unwrap();
+        assert_eq!((slots.pinned_in_slots, slots.pinned_in_slot_bytes), (3, PART_BYTES));
         assert_eq!(divide(&need, 900), Err(910));
     }
 }

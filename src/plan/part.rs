@@ -23,6 +23,8 @@ pub(super) struct DeviceChunks {
 /// The chunks of all devices, and the counts that they were requested with.
 pub(super) struct KnownChunks {
     pub counts: Vec<usize>,
+    /// The pieces of devices with pieces of decreasing size.
+    pub decreasing: Vec<Option<Vec<ChunkRows>>>,
     pub for_blocks: bool,
     pub devices: Vec<Rc<DeviceChunks>>,
 }

@@ -17,7 +17,8 @@ use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
 /// Largest chunk: larger ones are not copied faster.
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
-/// Largest chunk of partial sums that stays on its device: only the sums are copied with each run, so that smaller chunks gain nothing.
+/// Largest chunk of partial sums that stays on one of several GPUs, each of which has memory for a chunk of another. Only the sums are
+/// copied with each run, so that smaller chunks gain nothing.
 const MAX_RESIDENT_SUM_BYTES: u64 = 1 << 30;
 /// Smallest chunk with its slice: below this, the latency of copies costs more than overlap gains.
 const MIN_CHUNK_BYTES: u64 = 1 << 20;
@@ -53,8 +54,9 @@ impl Draft<'_> {
         let work = &self.request.work;
         let Division { devices, spans, .. } = *division;
         let mut counts = self.counts(division, for_blocks)?;
+        let mut decreasing = self.decreasing(division, registered, for_blocks)?;
         loop {
-            let chunks = self.chunks(division, &counts, for_blocks)?;
+            let chunks = self.chunks(division, &counts, &decreasing, for_blocks)?;
             let mut parts: Vec<Part> = chunks
                 .into_iter()
                 .zip(devices.iter().zip(registered))
@@ -63,6 +65,10 @@ impl Draft<'_> {
             let divided = self.divide_memory(devices, &mut parts);
             if divided.is_ok() && !self.wants_finer(&parts) {
                 return Ok(parts);
+            }
+            if decreasing.iter().any(Option::is_some) {
+                decreasing.fill(None);
+                continue;
             }
             // Slots are as large as the largest chunk of any GPU, so the chunks of all GPUs are made smaller.
             let mut finer = counts.clone();
@@ -90,9 +96,12 @@ impl Draft<'_> {
         &self,
         division: &Division<'_>,
         counts: &[usize],
+        decreasing: &[Option<Vec<ChunkRows>>],
         for_blocks: bool,
     ) -> Result<Vec<Rc<DeviceChunks>>> {
-        let is_same = |known: &&KnownChunks| known.counts == counts && known.for_blocks == for_blocks;
+        let is_same = |known: &&KnownChunks| {
+            known.counts == counts && known.decreasing == decreasing && known.for_blocks == for_blocks
+        };
         if let Some(known) = division.known_chunks.borrow().iter().find(is_same) {
             return Ok(known.devices.clone());
         }
@@ -111,6 +120,7 @@ impl Draft<'_> {
             }
         };
         let pieces = division.spans.iter().zip(counts).zip(division.devices).map(pieces_of);
+        let pieces = pieces.zip(decreasing).map(|(equal, own)| own.clone().unwrap_or(equal));
         let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
         let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
         if self.request.vectors_stay && (owners > 1 || work.needs_other_ranks()) {
@@ -132,7 +142,8 @@ impl Draft<'_> {
         };
         let devices = pieces.into_iter().zip(division.devices).map(of_device);
         let devices = devices.collect::<Result<Vec<_>>>()?;
-        let known = KnownChunks { counts: counts.to_vec(), for_blocks, devices: devices.clone() };
+        let (counts, decreasing) = (counts.to_vec(), decreasing.to_vec());
+        let known = KnownChunks { counts, decreasing, for_blocks, devices: devices.clone() };
         division.known_chunks.borrow_mut().push(known);
         Ok(devices)
     }
@@ -258,13 +269,16 @@ impl Draft<'_> {
         }
         let share_of = |index: usize| work.weight(spans[index]) as f64 / total as f64;
         let bytes_of = |index: usize| (work.divided_bytes() as f64 * share_of(index)) as u64;
+        let sums_stay = self.mode == Mode::Resident && work.output().combine == Combine::Add;
         let least = |index: usize, device: &DeviceSpec| match &device.profile.link {
             Some(_) if for_blocks => self.chunks_for_blocks(&device.profile, share_of(index)),
+            _ if sums_stay => 1,
             _ => CHUNKS_PER_DEVICE,
         };
-        let largest = match (self.mode, work.output().combine) {
-            (Mode::Resident, Combine::Add) => MAX_RESIDENT_SUM_BYTES,
-            _ => MAX_CHUNK_BYTES,
+        let largest = match (sums_stay, devices.iter().filter(|device| is_gpu(device)).count()) {
+            (true, 1) => u64::MAX,
+            (true, _) => MAX_RESIDENT_SUM_BYTES,
+            (false, _) => MAX_CHUNK_BYTES,
         };
         let alone = self.devices.len() == 1;
         let mut counts = Vec::with_capacity(shares.len());
@@ -325,6 +339,7 @@ impl Draft<'_> {
                 scratch_bytes,
                 slice_bytes,
                 spare: many,
+                in_parts: work.stages_in_parts(),
             };
             part.slots = divide(&need, budget(device)).map_err(|needed_bytes| Error::DoesNotFit {
                 what: format!(

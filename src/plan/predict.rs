@@ -46,21 +46,21 @@ impl Steps {
     }
 
     /// The steps of a chunk.
-    pub fn of_chunk(device: &DevicePlan, host: &HostRates, chunk: &Chunk, k: u64, dtype: Dtype) -> Self {
-        let kernel_s = chunk.kernel_s(&device.profile, k, dtype);
-        Self::with_kernel_s(kernel_s, device, host, chunk, k, dtype)
+    pub fn of_chunk(plan: &Plan, device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> Self {
+        let kernel_s = chunk.kernel_s(&device.profile, plan.k, plan.dtype);
+        Self::with_kernel_s(kernel_s, plan, device, host, chunk)
     }
 
     /// The steps of a chunk whose kernel is predicted to take `kernel_s` on the otherwise idle device.
     pub fn with_kernel_s(
         kernel_s: f64,
+        plan: &Plan,
         device: &DevicePlan,
         host: &HostRates,
         chunk: &Chunk,
-        k: u64,
-        dtype: Dtype,
     ) -> Self {
-        let slice_bytes = chunk.slice_bytes(k, dtype);
+        let (k, dtype) = (plan.k, plan.dtype);
+        let slice_bytes = chunk.result_bytes(plan.output, k, dtype);
         let form = chunk.form(device.profile.processor);
         let kernel_s = kernel_s.max(memory_s(&device.profile, host, &form, &chunk.load(k, dtype)));
         Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes)
@@ -290,19 +290,17 @@ pub(super) fn cpu_bytes(host: &HostRates, chunk: &Chunk, kernel_s: f64, k: u64, 
 /// Bytes that a chunk reads and writes in the host's memory: three accesses per byte of a staged operand, one per byte of a
 /// registered one. `steps` gives the steps of a chunk on the CPU.
 fn host_bytes(
+    plan: &Plan,
     device: &DevicePlan,
     host: &HostRates,
     chunk: &Chunk,
     steps: impl Fn() -> Steps,
-    mode: Mode,
-    k: u64,
-    dtype: Dtype,
 ) -> u64 {
-    let slice_bytes = chunk.slice_bytes(k, dtype);
+    let slice_bytes = chunk.result_bytes(plan.output, plan.k, plan.dtype);
     if device.profile.link.is_none() {
-        return cpu_bytes(host, chunk, steps().kernel_s, k, dtype);
+        return cpu_bytes(host, chunk, steps().kernel_s, plan.k, plan.dtype);
     }
-    let staged = if mode == Mode::Resident { 0 } else { chunk.staged_bytes };
+    let staged = if plan.mode == Mode::Resident { 0 } else { chunk.staged_bytes };
     let times = |registered: bool| if registered { 1 } else { STAGED_ACCESSES };
     let Registered { a, y, .. } = device.registered;
     staged.saturating_mul(times(a)).saturating_add(slice_bytes.saturating_mul(times(y)))
@@ -322,7 +320,7 @@ impl Plan {
     }
 
     fn finish_of<'a>(&self, device: &DevicePlan, chunks: impl Iterator<Item = &'a Chunk>) -> Finish {
-        let steps = |chunk| Steps::of_chunk(device, &self.host, chunk, self.k, self.dtype).in_mode(self.mode);
+        let steps = |chunk| Steps::of_chunk(self, device, &self.host, chunk).in_mode(self.mode);
         let own: Vec<(&Chunk, Steps)> = chunks.map(|chunk| (chunk, steps(chunk))).collect();
         finish(device, &self.host, &own, self.pitch_bytes())
     }
@@ -330,11 +328,10 @@ impl Plan {
     /// Predicts the times of every chunk, every device, the product and the set-up. `kernel_s` has the predicted seconds of the
     /// kernel of each chunk on its own device.
     pub(super) fn predict(&mut self, kernel_s: &[f64]) {
-        let (k, dtype, mode) = (self.k, self.dtype, self.mode);
         let steps_of = |(chunk, &kernel_s): (&Chunk, &f64)| {
             let device = self.devices.get(chunk.home as usize);
             device.map_or(Steps::default(), |device| {
-                Steps::with_kernel_s(kernel_s, device, &self.host, chunk, k, dtype).in_mode(mode)
+                Steps::with_kernel_s(kernel_s, self, device, &self.host, chunk).in_mode(self.mode)
             })
         };
         let steps: Vec<Steps> = self.chunks.iter().zip(kernel_s).map(steps_of).collect();
@@ -363,9 +360,7 @@ impl Plan {
 
     /// Bytes that a product reads and writes in the host's memory.
     pub(super) fn memory_bytes(&self, host: &HostRates) -> u64 {
-        self.memory_bytes_with(host, |_, (device, chunk)| {
-            Some(Steps::of_chunk(device, host, chunk, self.k, self.dtype))
-        })
+        self.memory_bytes_with(host, |_, (device, chunk)| Some(Steps::of_chunk(self, device, host, chunk)))
     }
 
     /// The same, with `steps` for each chunk on the CPU.
@@ -377,7 +372,7 @@ impl Plan {
         let of_chunk = |(index, chunk): (usize, &Chunk)| {
             let device = self.devices.get(chunk.home as usize)?;
             let steps = || steps(index, (device, chunk)).unwrap_or_default();
-            Some(host_bytes(device, host, chunk, steps, self.mode, self.k, self.dtype))
+            Some(host_bytes(self, device, host, chunk, steps))
         };
         let of_x = |device: &DevicePlan| {
             device.slots.x_bytes.saturating_mul(if device.registered.x { 1 } else { STAGED_ACCESSES })

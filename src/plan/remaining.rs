@@ -79,9 +79,9 @@ impl Plan {
     }
 
     fn chunk_s(&self, chunk: &Chunk, device: u32) -> f64 {
-        self.devices.get(device as usize).map_or(0.0, |device| {
-            Steps::of_chunk(device, &self.host, chunk, self.k, self.dtype).longest_s(&device.profile)
-        })
+        self.devices
+            .get(device as usize)
+            .map_or(0.0, |device| Steps::of_chunk(self, device, &self.host, chunk).longest_s(&device.profile))
     }
 
     /// Whether `device` has the memory for a chunk of another device and for all of X.

@@ -106,6 +106,5 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
             && slice_bytes <= to.slots.y_slot_bytes
             && from.computes);
     // The prediction takes longer than the other conditions.
-    has_memory
-        && Steps::of_chunk(to, &plan.host, chunk, plan.k, plan.dtype).in_mode(plan.mode).sum_s() <= longest_s
+    has_memory && Steps::of_chunk(plan, to, &plan.host, chunk).in_mode(plan.mode).sum_s() <= longest_s
 }

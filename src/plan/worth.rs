@@ -8,12 +8,20 @@ use crate::error::Seconds;
 /// Predicted times are called equal within this part.
 const EQUAL_WITHIN: f64 = 0.01;
 
-/// A sentence about a plan that uses the CPU and GPUs; `None` for others, and for kinds of work that are not compared.
+/// A sentence about a plan that uses the CPU and GPUs, or leaves out those that were named; `None` for others, and for kinds of work that
+/// are not compared.
 pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String> {
     let uses = |is_gpu: bool| {
         plan.devices.iter().any(|device| device.chunks > 0 && device.profile.link.is_some() == is_gpu)
     };
-    if !request.work.compares_sharing() || request.cpu_share.is_some() || !uses(false) || !uses(true) {
+    let is_named = |is_gpu: bool| {
+        request.devices.iter().any(|device| device.required && device.profile.link.is_some() == is_gpu)
+    };
+    let shares = uses(false) && uses(true);
+    // A product without rows uses none of them.
+    let uses_one = uses(false) != uses(true);
+    let leaves_out_named = uses_one && request.chunks.is_none() && is_named(false) && is_named(true);
+    if !request.work.compares_sharing() || request.cpu_share.is_some() || !(shares || leaves_out_named) {
         return None;
     }
     let mut alone: Vec<(String, f64)> = Vec::new();
@@ -31,6 +39,12 @@ pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String>
     let (fastest, fastest_s) = alone.first()?;
     let times: Vec<String> =
         alone.iter().map(|(names, seconds)| format!("{} on {names} alone", Seconds(*seconds))).collect();
+    if !shares {
+        return Some(format!(
+            "sharing: none, since it would gain too little: predicted {} per product",
+            times.join(", ")
+        ));
+    }
     let ratio = fastest_s / plan.predicted_s.max(1e-12);
     let verdict = match ratio {
         _ if ratio > 1.0 + EQUAL_WITHIN => format!("{ratio:.2} times faster than {fastest} alone"),

@@ -11,12 +11,13 @@ use crate::adapt::Resolved;
 use crate::cost::{cpu_profile, emulated_profile, host_rates};
 use crate::error::Result;
 use crate::kernel::colmean::{self, Totals, block_rows};
+use crate::kernel::cpu::Kernels;
 use crate::kernel::gemm::tests::{bits, matrix};
 use crate::kernel::gemm::{self, PackedProduct};
 use crate::kernel::scaling::scaling;
 use crate::kernel::{KernelId, KindOfWork, Order, Processor, kernels_for};
 use crate::machine::Machine;
-use crate::matrix::{Dtype, MultiVector};
+use crate::matrix::{Dtype, MultiVector, Scalar};
 use crate::plan::{DeviceSpec, Mode, Plan};
 use crate::trace::{Category, Trace};
 
@@ -82,14 +83,19 @@ fn sums<'a>(a: &'a MultiVector<f64>, devices: &str, options: ProductOptions) -> 
 
 /// The totals of the serial reference.
 fn reference_totals(a: &MultiVector<f64>) -> Totals {
-    let block_rows = block_rows(a.rows() as u64, a.k() as u64) as usize;
-    let partial = colmean::reference::partial_sums(a.view(), block_rows);
-    let (sums, deviations): (Vec<f64>, Vec<f64>) =
-        partial.iter().map(|moments| (moments.sum, moments.deviations)).unzip();
-    Totals::merge(a.rows(), a.k(), block_rows, &sums, Some(&deviations)).unwrap()
+    reference_totals_of(a, true)
 }
 
-/// Products with every canonical kernel on every list of devices, in 30 splits; in 5 for the kernels whose emulated tiles are large.
+fn reference_totals_of<T: Scalar>(a: &MultiVector<T>, with_deviations: bool) -> Totals {
+    let block_rows = block_rows(a.rows() as u64, a.k() as u64) as usize;
+    let partial = colmean::reference::partial_sums(a.view(), block_rows);
+    let (sums, deviations): (Vec<T>, Vec<T>) =
+        partial.iter().map(|moments| (moments.sum, moments.deviations)).unzip();
+    let deviations = with_deviations.then_some(&deviations[..]);
+    Totals::merge(a.rows(), a.k(), block_rows, &sums, deviations).unwrap()
+}
+
+/// Products with every canonical kernel on every list of devices, in 30 splits.
 fn products_in_splits<T: PackedProduct>() {
     let (rows, depth, columns) = (31, 9, 5);
     let a = matrix::<T>(rows, depth, 1, 1);
@@ -97,10 +103,8 @@ fn products_in_splits<T: PackedProduct>() {
     let mut expected = matrix::<T>(rows, columns, 2, 3);
     gemm::reference::multiply(scaling(0.7, -1.1), a.view(), b.view(), expected.view_mut()).unwrap();
     for kernel in canonical(KindOfWork::Gemm) {
-        let is_small =
-            matches!(kernel, KernelId::GemmNaive | KernelId::GemmReference | KernelId::CpuGemmRows);
         for devices in LISTS.into_iter().filter(|devices| can_run(devices, kernel)) {
-            for split in (1..=30).filter(|split| is_small || split % 7 == 2) {
+            for split in 1..=30 {
                 let options = ProductOptions { kernel: Some(kernel), reproducible: true, ..chunks(split) };
                 let mut product = product(&a, columns, devices, options).unwrap();
                 let mut c = matrix::<T>(rows, columns, 2, 3);
@@ -141,6 +145,25 @@ fn column_sums_have_the_same_bits_for_every_kernel_device_list_and_split() {
 }
 
 #[test]
+fn column_sums_of_both_precisions_with_and_without_deviations_have_the_same_bits_for_every_split() {
+    fn check<T: Kernels>(deviations: bool) {
+        let a = matrix::<T>(30 * 64 + 7, 3, 0, 5);
+        let expected = reference_totals_of(&a, deviations);
+        for devices in LISTS {
+            for split in [1, 2, 3, 7, 30] {
+                let builder = runtime(devices).column_sums(&a).deviations(deviations).options(chunks(split));
+                let mut sums = builder.resolved(resolved(devices)).build().unwrap();
+                let what = format!("{} on {devices} in {split} chunks", T::DTYPE);
+                assert_eq!(sums.apply().unwrap(), expected, "{what}, deviations: {deviations}");
+            }
+        }
+    }
+    check::<f64>(false);
+    check::<f32>(false);
+    check::<f32>(true);
+}
+
+#[test]
 fn every_mode_and_transfer_gives_the_same_results_again_and_again() {
     let (rows, depth) = (40, 7);
     let (a, b) = (matrix::<f64>(rows, depth, 2, 1), matrix::<f64>(depth, 4, 0, 2));
@@ -174,6 +197,33 @@ fn every_mode_and_transfer_gives_the_same_results_again_and_again() {
                 assert_eq!((registers(product.plan()), registers(sums.plan())), (wanted, wanted), "{what}");
             }
         }
+    }
+}
+
+#[test]
+fn a_resident_matrix_is_staged_in_parts_if_its_chunk_is_larger_than_page_locked_memory() {
+    let (a, b) = (matrix::<f64>(500, 5, 3, 4), matrix::<f64>(5, 4, 0, 2));
+    let mut expected = matrix::<f64>(500, 4, 0, 3);
+    gemm::reference::multiply(scaling(1.0, 0.0), a.view(), b.view(), expected.view_mut()).unwrap();
+    let options =
+        ProductOptions { mode: Some(Mode::Resident), reproducible: true, uses: Some(2), ..chunks(1) };
+    for part_bytes in [24, 1000, 20_001] {
+        let in_parts = |plan: &Plan| {
+            let mut plan = plan.clone();
+            plan.devices[1].slots.pinned_in_slot_bytes = part_bytes;
+            plan
+        };
+        let plan = in_parts(sums(&a, "emu:0", options.clone()).unwrap().plan());
+        let parts = plan.chunks[0].staged_bytes.div_ceil(part_bytes) as usize;
+        let mut sums = runtime("emu:0").column_sums(&a).deviations(true).plan(plan).build().unwrap();
+        assert_eq!(sums.apply().unwrap(), reference_totals(&a), "{part_bytes}");
+        let set_up = sums.take_set_up().unwrap();
+        assert_eq!(set_up.outcome.records.len(), 2 * parts, "{part_bytes}");
+        let plan = in_parts(product(&a, 4, "emu:0", options.clone()).unwrap().plan());
+        let mut product = runtime("emu:0").gemm(&a, 4).plan(plan).build().unwrap();
+        let mut c = matrix::<f64>(500, 4, 0, 3);
+        product.apply(&b, &mut c).unwrap();
+        assert_eq!(bits(&c), bits(&expected), "{part_bytes}");
     }
 }
 

@@ -60,11 +60,14 @@ fn partial_sums_are_planned_for_all_devices_and_merged_once() {
 }
 
 #[test]
-fn plans_of_dense_work_say_what_sharing_is_worth_and_slow_processors_get_few_rows() {
+fn plans_of_dense_work_say_what_sharing_is_worth_and_slow_cpus_get_no_rows() {
     let worth = |plan: &Plan| plan.reasons.iter().find(|reason| reason.starts_with("sharing: ")).cloned();
     let plan_of = |devices: std::ops::Range<usize>| {
         let all = request(updated_product(2000, 2000, 2000), Some("h200"));
-        let devices = all.devices[devices].to_vec();
+        let mut devices = all.devices[devices].to_vec();
+        // Cards that are not much faster than two cores.
+        let cards = devices.iter_mut().filter(|device| device.profile.link.is_some());
+        cards.for_each(|card| card.profile.f64_gflop_per_s = 200.0);
         make(&PlanRequest { devices, repeat: 100, ..all }).unwrap()
     };
     let (both, alone) = (plan_of(0..2), plan_of(0..1));
@@ -81,10 +84,17 @@ fn plans_of_dense_work_say_what_sharing_is_worth_and_slow_processors_get_few_row
         };
         plan.chunks.iter().filter(|chunk| chunk.home == 0).map(|chunk| rows(&chunk.rows)).sum()
     };
+    assert!(cpu_rows(&both) > 0);
     // Balanced finish times would give the two cores fewer than 1/64 of the rows.
     let large = request(updated_product(20_000, 20_000, 20_000), Some("h200"));
+    let alone = PlanRequest { devices: large.devices[1..].to_vec(), repeat: 100, ..large.clone() };
     let plan = make(&PlanRequest { repeat: 100, ..large }).unwrap();
-    assert!((1..=20).contains(&cpu_rows(&plan)), "{}", cpu_rows(&plan));
+    assert_eq!(cpu_rows(&plan), 0);
+    assert_eq!(plan.predicted_s, make(&alone).unwrap().predicted_s);
+    let sentence = worth(&plan).unwrap();
+    assert!(sentence.starts_with("sharing: none") && sentence.contains(" on cpu alone"), "{sentence}");
+    let shares = plan.reasons.iter().find(|reason| reason.starts_with("shares: ")).unwrap();
+    assert!(shares.contains("cpu, named, gets nothing"), "{shares}");
 }
 
 #[test]
@@ -103,8 +113,56 @@ fn wide_results_are_divided_too_and_resident_sums_have_few_chunks() {
     assert!(inner.take(8).all(|begin| begin.is_multiple_of(128)), "chunks consist of whole tiles");
     let sums = column_sums(1 << 17, 4096);
     let plan = make(&PlanRequest { mode: Some(Mode::Resident), repeat: 9, ..request(sums, Some("h200")) });
-    let chunks = plan.unwrap().devices[1].chunks;
-    assert!((8..=20).contains(&chunks), "{chunks}");
+    let device = &plan.unwrap().devices[1];
+    assert_eq!(device.chunks, 1, "only sums are copied");
+    assert!(device.slots.pinned_in_slot_bytes <= 64 << 20, "A is staged in parts");
+    let of_two = request(sums, Some("h200x4"));
+    let plan = make(&PlanRequest { mode: Some(Mode::Resident), repeat: 9, ..of_two }).unwrap();
+    let largest = plan.chunks.iter().map(|chunk| chunk.staged_bytes).max().unwrap();
+    assert!(largest <= 1 << 30, "each card has memory for a chunk of another: {largest}");
+}
+
+#[test]
+fn the_first_chunk_of_a_sum_copies_one_row_and_the_others_one_for_each_segment() {
+    for (dtype, rows) in [(Dtype::F64, 1), (Dtype::F32, 2)] {
+        let sums = Colmean { dtype, deviations: true, ..column_sums(1 << 17, 4096) };
+        let all = PlanRequest { mode: Some(Mode::Resident), repeat: 9, ..request(sums, Some("h200x4")) };
+        let work = PlanRequest { devices: all.devices[1..].to_vec(), ..all };
+        let plan = make(&work).unwrap();
+        let copied: Vec<u64> = plan.chunks.iter().map(|chunk| plan.result_rows(chunk)).collect();
+        let all: Vec<u64> = plan.chunks.iter().map(|chunk| chunk.slice_rows()).collect();
+        assert_eq!((copied[0], &copied[1..]), (rows, &all[1..]));
+        let alone = PlanRequest { devices: work.devices[..1].to_vec(), ..work };
+        let plan = make(&alone).unwrap();
+        let graph = plan.graph(&Remaining::all(&plan)).unwrap().graph;
+        let copied: u64 = graph.tasks().iter().map(|task| task.demand.link_bytes).sum();
+        assert_eq!(copied, rows * 2 * 4096 * dtype.bytes() as u64);
+    }
+}
+
+#[test]
+fn resident_products_have_few_chunks_of_decreasing_size() {
+    let plan = |size: usize, dtype: Dtype| {
+        let product = Gemm { rows: size, depth: size, columns: size, dtype, updated: false };
+        let mut all = request(product, Some("h200"));
+        all.devices.remove(0);
+        all.devices[0].profile.cublas = true;
+        make(&PlanRequest { mode: Some(Mode::Resident), always_register: true, repeat: 20, ..all }).unwrap()
+    };
+    let lengths = |plan: &Plan| -> Vec<u64> { plan.chunks.iter().map(|chunk| chunk.slice_rows()).collect() };
+    for (size, dtype, most) in [(10_000, Dtype::F64, 5), (10_000, Dtype::F32, 4), (4096, Dtype::F32, 5)] {
+        let plan = plan(size, dtype);
+        let lengths = lengths(&plan);
+        assert!(lengths.len() <= most && lengths.is_sorted_by(|one, next| one >= next), "{lengths:?}");
+        assert_eq!(lengths.iter().sum::<u64>(), size as u64);
+        // The copy of the last chunk is what the copies add.
+        let kernels: f64 =
+            plan.chunks.iter().map(|chunk| chunk.kernel_s(&plan.devices[1].profile, plan.k, dtype)).sum();
+        let copies_b = plan.devices[1].profile.upload_s(plan.devices[1].slots.x_bytes);
+        assert!(plan.predicted_s < copies_b + 1.1 * kernels, "{} {kernels}", plan.predicted_s);
+    }
+    // The copies take about as long as the kernels.
+    assert_eq!(lengths(&plan(4096, Dtype::F64)), [512; 8]);
 }
 
 #[test]

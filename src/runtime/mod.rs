@@ -36,6 +36,7 @@ pub use device_list::{CudaWord, DeviceWord, Devices};
 pub use gemm::{BoundGemm, Gemm, GemmBuilder};
 pub use job::{Job, PageLockedMultiVector};
 pub use open::{Runtime, RuntimeBuilder};
+pub use operation_queue::OperationRecord;
 pub use planned::Planned;
 pub use pool::Pool;
 pub use report::{Computed, FaultReport, Round, RunReport};
@@ -44,7 +45,7 @@ pub use simulate::Simulated;
 pub use spmm::cluster;
 pub use spmm::cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
 pub use spmm::{
-    Bound, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions, SimulatedVectors,
-    TimeParts, Transfer, Vectors,
+    Bound, ExportedRows, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions,
+    SimulatedVectors, TimeParts, Transfer, Vectors,
 };
 pub use timeline::Timeline;

@@ -38,6 +38,12 @@ impl OpenDevices {
         Ok(Self { clock: runtime.clock(), sender, receiver, devices, alive })
     }
 
+    /// The host alone.
+    pub fn host(clock: Clock) -> Self {
+        let (sender, receiver) = unbounded();
+        Self { clock, sender, receiver, devices: Vec::new(), alive: vec![true] }
+    }
+
     /// Device number `id`; `None` for the host.
     pub fn device(&self, id: DeviceId) -> Option<&Arc<SharedDevice>> {
         id.index().checked_sub(1).and_then(|index| self.devices.get(index))

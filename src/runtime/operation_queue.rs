@@ -36,6 +36,13 @@ pub struct OperationRecord {
     pub end_ns: u64,
 }
 
+impl OperationRecord {
+    /// Its duration in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+}
+
 /// Operations in flight on one device.
 pub(super) struct OperationQueue {
     sender: Sender<Completion>,
@@ -46,6 +53,8 @@ pub(super) struct OperationQueue {
     ended: [Vec<Fence>; 3],
     /// The first fault; all later calls report it.
     fault: Option<Fault>,
+    /// When the first operation began, and the last one ended, that have ended since [`Self::start_span`].
+    span_ns: Option<(u64, u64)>,
     /// Ended operations, where they are recorded.
     pub records: Option<Vec<OperationRecord>>,
 }
@@ -54,7 +63,7 @@ impl OperationQueue {
     pub fn new() -> Self {
         let (sender, receiver) = unbounded();
         let (in_flight, on_lane, ended) = (HashMap::new(), [0; 3], Default::default());
-        Self { sender, receiver, in_flight, on_lane, ended, fault: None, records: None }
+        Self { sender, receiver, in_flight, on_lane, ended, fault: None, span_ns: None, records: None }
     }
 
     /// The channel that the device must report to before anything is submitted.
@@ -83,17 +92,32 @@ impl OperationQueue {
         }
         self.check()?;
         let alone_ns = (alone_s.clamp(0.0, 1e3) * 1e9) as u64;
-        let demand = Demand { alone_ns, link_bytes: 0, host_bytes: 0 };
+        let demand = Demand { alone_ns, link_bytes: 0, host_bytes: 0, peer: None };
         let ended = self.ended.get_mut(lane).map(std::mem::take).unwrap_or_default();
         let waits: Vec<Fence> = waits.iter().copied().chain(ended).collect();
         let fence = Device::submit(&mut **device, lane, operation, demand, &waits).inspect_err(|fault| {
-            if is_fatal(fault) {
-                self.fault.get_or_insert_with(|| fault.clone());
-            }
+            self.note(fault);
         })?;
         self.in_flight.insert(fence, (lane, name));
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count += 1);
         Ok(fence)
+    }
+
+    /// Keeps a fault after which the device cannot be used.
+    pub fn note(&mut self, fault: &Fault) {
+        if is_fatal(fault) {
+            self.fault.get_or_insert_with(|| fault.clone());
+        }
+    }
+
+    /// Measures the time of the operations that are submitted from now on.
+    pub fn start_span(&mut self) {
+        self.span_ns = None;
+    }
+
+    /// When the first of them began and the last one ended.
+    pub fn span_ns(&self) -> Option<(u64, u64)> {
+        self.span_ns
     }
 
     /// Waits for an operation. Operations that are submitted later come after it.
@@ -161,6 +185,8 @@ impl OperationQueue {
         if let Err(fault) = result {
             self.fault.get_or_insert(fault);
         }
+        let (first_ns, last_ns) = self.span_ns.unwrap_or((start_ns, end_ns));
+        self.span_ns = Some((first_ns.min(start_ns), last_ns.max(end_ns)));
         if let Some(records) = &mut self.records {
             records.push(OperationRecord { name, lane, start_ns, end_ns });
         }

@@ -57,7 +57,9 @@ impl Planned {
     pub fn describe(&self, id: TaskId) -> String {
         match self.task(id) {
             Ok((task, Item::X { block, .. }, _)) => format!("{} of block {block} of X", task.kind.name()),
-            Ok((task, Item::Chunk(chunk), _)) => format!("{} of chunk {chunk}", task.kind.name()),
+            Ok((task, Item::Chunk(chunk) | Item::ChunkPart { chunk, .. }, _)) => {
+                format!("{} of chunk {chunk}", task.kind.name())
+            }
             Ok((task, Item::SplitRow(row), _)) => format!("{} of split row {row}", task.kind.name()),
             Ok((task, Item::Sent(message), _)) => {
                 format!("{} of the rows sent in message {message}", task.kind.name())
@@ -70,6 +72,9 @@ impl Planned {
             }
             Ok((task, Item::FromRank { rank, .. }, _)) => {
                 format!("{} of rows of rank {rank}", task.kind.name())
+            }
+            Ok((task, Item::PartialSums { rank }, _)) => {
+                format!("{} of the partial sums of rank {rank}", task.kind.name())
             }
             Err(_) => format!("task {}", id.0),
         }

@@ -45,13 +45,16 @@ impl<'plan> Recovery<'plan> {
             outcome.unfinished.iter().filter_map(|&strand| round.planned.strand(strand)).collect();
         for (item, _) in &undone {
             let list = match item {
-                Item::Chunk(chunk) => self.remaining.chunks.get_mut(*chunk as usize),
+                Item::Chunk(chunk) | Item::ChunkPart { chunk, .. } => {
+                    self.remaining.chunks.get_mut(*chunk as usize)
+                }
                 Item::SplitRow(row) => self.remaining.split_rows.get_mut(*row as usize),
                 Item::X { .. }
                 | Item::Sent(_)
                 | Item::Received(_)
                 | Item::ToRank { .. }
-                | Item::FromRank { .. } => None,
+                | Item::FromRank { .. }
+                | Item::PartialSums { .. } => None,
             };
             list.into_iter().for_each(|to_do| *to_do = true);
         }

@@ -8,7 +8,7 @@ use super::device_list::{DeviceWord, Devices};
 use crate::adapt::Resolved;
 use crate::cost::{
     CardFacts, Cluster, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile,
-    emulated_profile, host_rates, preset_on,
+    emulated_profile, host_rates, preset_on, rank_count, ranks_of_host,
 };
 use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
@@ -67,7 +67,7 @@ impl Resolving<'_> {
         let cuda = self.devices.cuda()?;
         let required = *self.devices != Devices::Auto;
         let memory_limit_bytes = self.memory_limit_bytes;
-        let presets = simulated(self.devices)?;
+        let presets = self.simulated()?;
         let emulated = self.devices.emulated()?;
         let compiles = LazyCell::new(nvrtc_is_installed);
         let mut devices = Vec::new();
@@ -88,19 +88,21 @@ impl Resolving<'_> {
                         special.map_or(profile.memory_bytes, |(_, options)| options.memory_bytes);
                     devices.push(spec(word.name(), profile));
                 }
-                DeviceWord::Simulated { machine, network } => {
-                    let Preset { gpus, cluster, .. } = preset_on(machine, network.as_deref())?;
-                    let named = |(index, gpu)| {
-                        let of_machine = match &cluster {
-                            None => format!("{index}"),
-                            Some(Cluster { gpus_per_node, .. }) => {
-                                let per_node = (*gpus_per_node).max(1) as usize;
-                                format!("{}.{}", index / per_node, index % per_node)
-                            }
+                DeviceWord::Simulated { machine, .. } => {
+                    let of_word = presets.iter().filter(|preset| preset.name == *machine);
+                    for Preset { gpus, cluster, .. } in of_word {
+                        let named = |(index, gpu): (usize, &Profile)| {
+                            let of_machine = match cluster {
+                                Some(Cluster { gpus_per_node: per_node @ 1.., .. }) => {
+                                    let per_node = *per_node as usize;
+                                    format!("{}.{}", index / per_node, index % per_node)
+                                }
+                                _ => format!("{index}"),
+                            };
+                            spec(format!("sim:{machine}/{of_machine}"), gpu.clone())
                         };
-                        spec(format!("sim:{machine}/{of_machine}"), gpu)
-                    };
-                    devices.extend(gpus.into_iter().enumerate().map(named));
+                        devices.extend(gpus.iter().enumerate().map(named));
+                    }
                 }
                 DeviceWord::Cuda { .. } => {
                     for device in cuda.iter().filter(|device| device.word == number) {
@@ -140,7 +142,37 @@ impl Resolving<'_> {
             }),
         };
         let cluster = presets.iter().find_map(|machine| machine.cluster.clone());
-        Ok(Resolved { devices, host, cluster, refined, has_model: known.is_some() })
+        // The rates of ranks are those of the modelled host.
+        let are_ranks = cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+        let has_model = known.is_some() || are_ranks && self.model.is_some();
+        Ok(Resolved { devices, host, cluster, refined, has_model })
+    }
+
+    /// The simulated machines of the list.
+    fn simulated(&self) -> Result<Vec<Preset>> {
+        let Devices::List(words) = self.devices else { return Ok(Vec::new()) };
+        let machines = words.iter().filter_map(|word| match word {
+            DeviceWord::Simulated { machine, network } => Some((machine, network.as_deref())),
+            _ => None,
+        });
+        let preset = |(machine, network): (&String, _)| match rank_count(machine) {
+            None => preset_on(machine, network),
+            Some(ranks) => {
+                let Resolved { devices, host, .. } = self.modelled_host().cpu()?;
+                let cpu = devices.first().map_or_else(
+                    || cpu_profile(self.threads, self.host_memory_bytes),
+                    |cpu| Ok(cpu.profile.clone()),
+                )?;
+                ranks_of_host(machine, ranks?, &cpu, &host, network)
+            }
+        };
+        machines.map(preset).collect()
+    }
+
+    /// The same with the cores of the host that the cost model describes; those of this machine without one.
+    fn modelled_host(&self) -> Self {
+        let modelled = self.model.and_then(|(_, model)| model.host.as_ref());
+        Self { threads: modelled.map_or(self.threads, |host| host.cores as usize), ..self.clone() }
     }
 }
 
@@ -148,13 +180,4 @@ impl Resolving<'_> {
 pub(super) fn device_options(devices: &Devices) -> Result<DeviceOptions> {
     let cuda = devices.cuda()?.into_iter().map(|device| (device.name, device.options)).collect();
     Ok(DeviceOptions { emulated: devices.emulated()?, cuda })
-}
-
-fn simulated(devices: &Devices) -> Result<Vec<Preset>> {
-    let Devices::List(words) = devices else { return Ok(Vec::new()) };
-    let machines = words.iter().filter_map(|word| match word {
-        DeviceWord::Simulated { machine, network } => Some(preset_on(machine, network.as_deref())),
-        _ => None,
-    });
-    machines.collect()
 }

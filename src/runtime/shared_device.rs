@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Sender, unbounded};
 
-use super::operation_queue::{OperationQueue, OperationRecord};
+use super::operation_queue::{COMPUTE, OperationQueue, OperationRecord};
 use crate::device::{
     Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
-    Memory, Operation, Pinned, Registration, Reports, StableBytes,
+    Memory, Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
@@ -73,8 +73,52 @@ impl OpenDevice {
         alone_s: f64,
         waits: &[Fence],
     ) -> std::result::Result<Fence, Fault> {
+        self.finish_issued()?;
         self.reports.redirect(OperationQueue::DEVICE, self.queue.sender());
         self.queue.submit(&mut self.device, name, lane, operation, alone_s, waits)
+    }
+
+    /// Issues kernel launches on the calling thread, in the order of `stream`, and does not wait for them; [`Device::issue`]. They come
+    /// after all queued operations.
+    pub fn issue(
+        &mut self,
+        name: &'static str,
+        stream: StreamHandle,
+        launches: Vec<Operation<'static>>,
+    ) -> std::result::Result<(), Fault> {
+        self.queue.drain(&mut self.device)?;
+        Device::issue(&mut *self.device, stream, launches).inspect_err(|fault| self.queue.note(fault))?;
+        if self.queue.records.is_some() {
+            let times = self.last_issued_ns()?;
+            let record = |(start_ns, end_ns)| OperationRecord { name, lane: COMPUTE, start_ns, end_ns };
+            self.queue.records.iter_mut().for_each(|records| records.extend(times.map(record)));
+        }
+        Ok(())
+    }
+
+    /// Runs kernel launches of a device without streams.
+    pub fn run(
+        &mut self,
+        name: &'static str,
+        launches: Vec<Operation<'static>>,
+    ) -> std::result::Result<(), Fault> {
+        self.queue.drain(&mut self.device)?;
+        self.queue.start_span();
+        for launch in launches {
+            self.submit(name, COMPUTE, launch, 0.0, &[])?;
+        }
+        self.drain()
+    }
+
+    /// When the last issued launches, or those that [`Self::run`] ran, began and ended. Waits for them.
+    pub fn last_issued_ns(&mut self) -> std::result::Result<Option<(u64, u64)>, Fault> {
+        let times = self.device.last_issued_ns().inspect_err(|fault| self.queue.note(fault))?;
+        Ok(times.or_else(|| self.queue.span_ns()))
+    }
+
+    /// Waits for all issued launches.
+    pub fn finish_issued(&mut self) -> std::result::Result<(), Fault> {
+        self.device.finish_issued().inspect_err(|fault| self.queue.note(fault))
     }
 
     /// Waits for a queued operation.
@@ -82,8 +126,9 @@ impl OpenDevice {
         self.queue.wait(&mut self.device, fence)
     }
 
-    /// Waits for all queued operations.
+    /// Waits for all queued operations and issued launches.
     pub fn drain(&mut self) -> std::result::Result<(), Fault> {
+        self.finish_issued()?;
         self.queue.drain(&mut self.device)
     }
 

@@ -83,6 +83,7 @@ pub(super) fn specs(plan: &Plan) -> impl Iterator<Item = SimulatedSpec> + '_ {
         None => SimulatedSpec::host(&device.name, POOL_LANES, COPY_LANES),
         Some(link) => SimulatedSpec {
             link_duplex_factor: device.profile.duplex_factor(),
+            peer_gb_per_s: link.peer_gb_per_s,
             node: plan.cluster.as_ref().map_or(0, |cluster| cluster.node(index)),
             ..SimulatedSpec::accelerator(
                 &device.name,

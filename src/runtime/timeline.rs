@@ -84,6 +84,11 @@ impl<'a> Timeline<'a> {
         }
     }
 
+    /// Adds operations on one device that belong to no plan, on the lanes of the device.
+    pub fn add_operations(trace: &mut Trace, device: &Description, records: &[OperationRecord]) {
+        add_records(trace, device, records);
+    }
+
     fn lane(&self, device: DeviceId, lane: u32) -> Option<LaneId> {
         self.lanes.get(device.index())?.get(lane as usize).copied()
     }
@@ -103,7 +108,10 @@ impl<'a> Timeline<'a> {
                     Item::ToRank { .. } | Item::FromRank { .. } => written_bytes.max(task.demand.link_bytes),
                     _ => task.demand.link_bytes.max(task.demand.host_bytes),
                 };
-                let chunk = if let Item::Chunk(index) = item { Some(u64::from(index)) } else { None };
+                let chunk = match item {
+                    Item::Chunk(index) | Item::ChunkPart { chunk: index, .. } => Some(u64::from(index)),
+                    _ => None,
+                };
                 Arguments {
                     chunk,
                     bytes: Some(bytes),
@@ -121,7 +129,7 @@ impl<'a> Timeline<'a> {
                 format!("{} X {block}", kind.name())
             }
             Item::X { .. } => format!("{} X", kind.name()),
-            Item::Chunk(chunk) => format!("{} {chunk}", kind.name()),
+            Item::Chunk(chunk) | Item::ChunkPart { chunk, .. } => format!("{} {chunk}", kind.name()),
             Item::SplitRow(row) => format!("{} split row {row}", kind.name()),
             Item::Sent(message) => match kind {
                 TaskKind::Kernel | TaskKind::Stage => format!("gather rows {message}"),
@@ -136,6 +144,11 @@ impl<'a> Timeline<'a> {
                 TaskKind::Receive => format!("receive rows from rank {rank}"),
                 TaskKind::Upload => format!("upload rows of rank {rank}"),
                 _ => format!("store rows of rank {rank}"),
+            },
+            Item::PartialSums { rank } => match kind {
+                TaskKind::Send => format!("send partial sums to rank {rank}"),
+                TaskKind::Receive => format!("receive partial sums from rank {rank}"),
+                _ => "add the partial sums of all ranks".into(),
             },
             Item::Received(message) => match kind {
                 TaskKind::PeerCopy => format!("peer copy rows {message}"),
@@ -203,5 +216,6 @@ fn category(kind: TaskKind) -> Category {
         TaskKind::Merge => Category::Merge,
         TaskKind::Send => Category::Send,
         TaskKind::Receive => Category::Receive,
+        TaskKind::Reduce => Category::Reduce,
     }
 }

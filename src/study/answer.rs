@@ -34,11 +34,12 @@ struct Question<'a> {
 /// The attributes that name a case. A growing matrix is part of the choice.
 const CASE: [&str; 3] = ["matrix", "k", "dtype"];
 /// The attributes that name a choice.
-const CHOICE: [&str; 9] = [
+const CHOICE: [&str; 10] = [
     "kernel",
     "devices",
     "kind of devices",
     "threads",
+    "ranks",
     "mode",
     "schedule",
     "transfer",
@@ -102,6 +103,7 @@ impl<'a> Question<'a> {
     fn noun(&self) -> String {
         let noun = |attribute: &'static str| match attribute {
             "threads" => "number of threads",
+            "ranks" => "number of ranks",
             "chunk_bytes" => "chunk size",
             "cpu_share" => "CPU share",
             other => other,

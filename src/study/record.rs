@@ -93,8 +93,11 @@ pub struct Record {
     pub devices: String,
     /// The number of devices that compute.
     pub device_count: usize,
-    /// CPU threads.
+    /// CPU threads; of each rank, over ranks.
     pub threads: usize,
+    /// The number of ranks; `None` in one process without MPI.
+    #[serde(default)]
+    pub ranks: Option<usize>,
     /// The kernel, the peer's algorithm, or the conversion.
     pub kernel: String,
     /// The kernels that the planner chose for a run.

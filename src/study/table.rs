@@ -19,7 +19,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records.
-const COLUMNS: [Column; 48] = [
+const COLUMNS: [Column; 49] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -32,6 +32,7 @@ const COLUMNS: [Column; 48] = [
     ("devices", |r| text(&r.devices)),
     ("device_count", |r| Field::Count(r.device_count as u64)),
     ("threads", |r| Field::Count(r.threads as u64)),
+    ("ranks", |r| count(r.ranks.map(|ranks| ranks as u64))),
     ("kernel", |r| text(&r.kernel)),
     ("chosen", |r| words(r.chosen.as_deref())),
     ("mode", |r| words(r.mode.as_deref())),
@@ -113,12 +114,13 @@ fn quoted(text: &str) -> String {
 }
 
 /// The columns of [`markdown`].
-const SHOWN: [&str; 14] = [
+const SHOWN: [&str; 15] = [
     "matrix",
     "dtype",
     "k",
     "devices",
     "threads",
+    "ranks",
     "kernel",
     "n",
     "median_s",

@@ -38,7 +38,7 @@ impl SpanId {
     }
 }
 
-/// The kind of work of a span: nine kinds of tasks, and steps of the program outside them.
+/// The kind of work of a span: ten kinds of tasks, and steps of the program outside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
     /// A copy from pageable memory to a page-locked slot.
@@ -59,13 +59,15 @@ pub enum Category {
     Send,
     /// A message from another rank, from the start of the wait for it.
     Receive,
+    /// The sum of the partial results of all ranks.
+    Reduce,
     /// A step of the program outside the tasks: reading, planning, preparing, verifying.
     Host,
 }
 
 impl Category {
     /// All categories.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Stage,
         Self::Upload,
         Self::Kernel,
@@ -75,6 +77,7 @@ impl Category {
         Self::Merge,
         Self::Send,
         Self::Receive,
+        Self::Reduce,
         Self::Host,
     ];
 
@@ -90,6 +93,7 @@ impl Category {
             Self::Merge => "merge",
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::Reduce => "reduce",
             Self::Host => "host",
         }
     }

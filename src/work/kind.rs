@@ -125,8 +125,8 @@ pub trait Kind: Debug + Send + Sync {
         1.0 / 64.0
     }
 
-    /// The share of a device that was named and would hardly make the job faster.
-    fn smallest_share(&self) -> f64 {
+    /// The share of a device that was named and would hardly make the job faster; 0 if it gets nothing.
+    fn smallest_share(&self, _processor: Processor) -> f64 {
         self.helpful_share()
     }
 
@@ -159,6 +159,12 @@ pub trait Kind: Debug + Send + Sync {
     /// than a piece, more if rows must be divided.
     fn split(&self, span: PositionRange, pieces: usize) -> Vec<ChunkRows>;
 
+    /// The smallest number of rows whose tiles occupy all multiprocessors of a GPU until they are done. A piece of another number of rows
+    /// leaves some of them idle at its end. `None` where a block of threads computes few rows.
+    fn wave_rows(&self) -> Option<usize> {
+        None
+    }
+
     /// Facts about pieces.
     fn facts(&self, pieces: &[ChunkRows]) -> Vec<Facts>;
 
@@ -176,6 +182,11 @@ pub trait Kind: Debug + Send + Sync {
     /// Bytes that are divided into chunks of limited size: those of A, unless slices of Y are larger.
     fn divided_bytes(&self) -> u64 {
         self.a_bytes()
+    }
+
+    /// Whether any bytes of a piece can be staged apart from the others, so that a large piece needs no page-locked memory of its size.
+    fn stages_in_parts(&self) -> bool {
+        false
     }
 
     /// Bytes of a piece of A as the host stores it.

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
 use super::pitch::XOrder;
+use super::rows::ChunkRows;
+use crate::matrix::Dtype;
 
 /// A part of X is sent only if it is smaller than this share of X.
 pub const MAX_PART: f64 = 0.8;
@@ -102,6 +104,18 @@ impl Output {
         self.updated || self.combine == Combine::Add
     }
 
+    /// Whether a chunk adds up its own segments: those of a sum over all rows, from the first segment on. The order of all additions
+    /// stays the same, since later segments are added after them.
+    pub fn adds_up(&self, rows: &ChunkRows) -> bool {
+        self.combine == Combine::Add && matches!(rows, ChunkRows::Segments { begin: 0, end, .. } if *end > 1)
+    }
+
+    /// Rows of a chunk's slice that hold its result and are copied to the host. A sum of segments is in double precision: one row of f64,
+    /// or two rows of f32.
+    pub fn result_rows(&self, rows: &ChunkRows, dtype: Dtype) -> usize {
+        if self.adds_up(rows) { size_of::<f64>() / dtype.bytes() } else { rows.slice_rows() }
+    }
+
     /// Whether rows are written and concatenated.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -115,6 +129,7 @@ pub enum Combine {
     /// Every chunk computes its own rows of Y. Only a row that is divided into segments is the sum of its segments' carries.
     #[default]
     Concatenate,
-    /// Every chunk computes partial sums of the same row of Y: segments, which a merge task adds first to last.
+    /// Every chunk computes partial sums of the same row of Y: segments, which a merge task adds first to last. The chunk with the first
+    /// segment adds up its own.
     Add,
 }

@@ -19,6 +19,26 @@ fn a_product_on_a_cluster_names_its_network_exchange_and_parts() {
 }
 
 #[test]
+fn a_product_on_ranks_of_one_host_names_ranks_and_copies_nothing_to_devices() {
+    let place = Place::new();
+    let report = place.json("run gen:stencil27,n=24 -k 8 --devices sim:cpux4 --json");
+    // 24 x 24 points of each neighbour, eight columns of eight bytes; inner ranks have two neighbours.
+    assert_eq!(report["time_parts"]["network_messages"], 6);
+    let shown = place.succeed("run gen:stencil27,n=24 -k 8 --devices sim:cpux4").stdout;
+    for words in ["4 ranks", "between ranks", "network latency", "in virtual time"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    for words in ["copy A", "blocks of rows", "nodes"] {
+        assert!(!shown.contains(words), "{words}: {shown}");
+    }
+    for devices in ["sim:cpux0", "sim:cpux129"] {
+        let refused = place.run(&format!("run gen:stencil5,n=9 -k 2 --devices {devices}"));
+        assert_eq!(refused.code, 2, "{devices}: {}", refused.stderr);
+        assert!(refused.stderr.contains("from 1 to 128 ranks"), "{devices}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_plan_for_a_cluster_predicts_the_time_of_its_run_and_can_be_saved() {
     let place = Place::new();
     let words = "gen:rmat,scale=12,degree=8 -k 8 --devices sim:node8x2";

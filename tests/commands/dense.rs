@@ -289,12 +289,17 @@ fn the_plan_of_a_shape_runs_with_matrices_of_this_shape() {
 fn the_plan_of_a_shape_says_what_sharing_is_worth() {
     let place = Place::new();
     let shape = "gemm:rows=4096,depth=4096,columns=4096";
-    let report = place.json(&format!("plan {shape} --devices cpu,sim:h200 --repeat 1 --json"));
-    let reasons: Vec<&str> =
-        report["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect();
-    assert!(reasons.iter().any(|reason| reason.starts_with("sharing: predicted ")), "{reasons:?}");
-    assert!(reasons.iter().all(|reason| !reason.contains(" X ")), "{reasons:?}");
-    assert!(report["chunks"][0]["entries"].as_u64().unwrap() > 0);
+    for (devices, sharing) in [
+        ("cpu,sim:h200", "sharing: none, since it would gain too little"),
+        ("cpu,emu:0", "sharing: predicted "),
+    ] {
+        let report = place.json(&format!("plan {shape} --devices {devices} --repeat 1 --json"));
+        let reasons: Vec<&str> =
+            report["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect();
+        assert!(reasons.iter().any(|reason| reason.starts_with(sharing)), "{reasons:?}");
+        assert!(reasons.iter().all(|reason| !reason.contains(" X ")), "{reasons:?}");
+        assert!(report["chunks"][0]["entries"].as_u64().unwrap() > 0);
+    }
     let alone = place.json(&format!("plan {shape} --devices sim:h200 --kernel gemm_naive --json"));
     assert_eq!(alone["chunks"][0]["kernel"], "gemm_naive");
     let output = place.succeed(&format!("plan {shape} --devices sim:h200 -k 3"));

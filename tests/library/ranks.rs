@@ -394,3 +394,97 @@ fn a_device_that_is_lost_on_one_rank_is_an_error_that_names_it_and_ends_the_othe
         assert!(matches!(&results[other], Error::Rank { rank: 1, .. }), "{}", results[other]);
     }
 }
+
+#[test]
+fn a_card_that_is_lost_on_one_rank_is_replaced_by_its_other_devices_with_the_same_bits() {
+    let (a, k) = (matrix("stencil5,n=40"), 4);
+    let run = |lost_at: Option<usize>| {
+        let work = |communicator: Arc<dyn Communicator>| {
+            let devices = match (communicator.rank(), lost_at) {
+                (1, Some(operation)) => format!("cpu,emu:0?lost_at_operation={operation}"),
+                _ => "cpu".into(),
+            };
+            let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
+            let cluster = builder.over(communicator).unwrap();
+            let mut product = cluster.product(block(&cluster, &a, k)).columns(k).build().unwrap();
+            let mut x = product.vectors().unwrap();
+            x.keep_host_copy();
+            let (x, mut y) = (filled(x), product.vectors().unwrap());
+            (0..30).for_each(|_| product.apply_into(&x, &mut y).unwrap());
+            let faults: Vec<String> = product.faults().into_iter().map(|fault| fault.device).collect();
+            (bits(&host(&y)), bits(&y.norm().unwrap()), faults)
+        };
+        std::thread::scope(|scope| {
+            let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20)).into_iter();
+            let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| work(rank))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    let y = |ranks: &[(Vec<u64>, Vec<u64>, Vec<String>)]| -> Vec<u64> {
+        ranks.iter().flat_map(|(y, ..)| y.clone()).collect()
+    };
+    let want = run(None);
+    // Every operation of a product: rows are gathered, downloaded, uploaded and scattered, and chunks are computed.
+    for operation in 40..53 {
+        let found = run(Some(operation));
+        assert_eq!(y(&found), y(&want), "lost at operation {operation}");
+        for (rank, (_, norms, faults)) in found.iter().enumerate() {
+            assert_eq!(*norms, want[0].1, "lost at operation {operation}");
+            let expected = if rank == 1 { vec!["emu:0".to_string()] } else { Vec::new() };
+            assert_eq!(*faults, expected, "rank {rank}, lost at operation {operation}");
+        }
+    }
+}
+
+#[test]
+fn a_sum_over_ranks_is_a_task_that_a_trace_shows_after_the_messages_that_it_waits_for() {
+    let a = matrix("stencil5,n=40");
+    let texts = on_ranks(3, "cpu", |cluster| {
+        cluster.runtime().start_recording();
+        let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
+        filled(product.vectors().unwrap()).norm().unwrap();
+        let mut trace = rowloom::trace::Trace::default();
+        cluster.runtime().add_operations(&mut trace);
+        String::from_utf8(trace.to_bytes().unwrap()).unwrap()
+    });
+    for (rank, text) in texts.iter().enumerate() {
+        for other in 0..3 {
+            for message in ["send partial sums to rank", "receive partial sums from rank"] {
+                assert_eq!(
+                    text.contains(&format!("{message} {other}")),
+                    other != rank,
+                    "rank {rank}: {message}"
+                );
+            }
+        }
+        assert!(
+            text.contains("add the partial sums of all ranks") && text.contains("\"reduce\""),
+            "rank {rank}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_ends_or_aborts_before_a_sum_is_named_by_the_others() {
+    let a = matrix("stencil5,n=40");
+    for is_abort in [false, true] {
+        let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20));
+        let errors = run_ranks(ranks, "cpu", |cluster| {
+            let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
+            let x = filled(product.vectors().unwrap());
+            x.norm().unwrap();
+            if cluster.communicator().rank() == 2 {
+                if is_abort {
+                    cluster.communicator().abort(3, "it ended on purpose");
+                }
+                return None;
+            }
+            x.norm().err()
+        });
+        for error in &errors[..2] {
+            let error = error.as_ref().unwrap();
+            assert!(matches!(error, Error::Rank { rank: 2, .. }), "{error}");
+            assert!(error.to_string().contains("ended"), "{error}");
+        }
+    }
+}

@@ -80,6 +80,28 @@ fn scattered_rows_are_copied_and_then_stored_in_their_places() {
 }
 
 #[test]
+fn one_kernel_packs_the_rows_for_all_devices_and_one_stores_those_of_all_devices() {
+    let a = matrix("rmat,scale=8,degree=6");
+    let want = bits(&two_products("emu:0", &a, 3).0);
+    let devices = "emu:0,emu:1,emu:2,emu:3";
+    for (options, peer_copies) in [("", 12), ("?refuse_peer_copies=1", 0)] {
+        let list =
+            devices.split(',').map(|device| format!("{device}{options}")).collect::<Vec<_>>().join(",");
+        let (y, report) = two_products(&list, &a, 3);
+        let report = report.unwrap();
+        assert_eq!(count(&report, TaskKind::PeerCopy), peer_copies, "{list}");
+        assert_eq!(count(&report, TaskKind::Download), 12 - peer_copies, "{list}");
+        // A gather, a scatter and a chunk of all rows on each device.
+        assert_eq!(count(&report, TaskKind::Kernel), 12, "{list}");
+        assert_eq!(bits(&y), want, "{list}");
+    }
+    // The host packs and stores the rows of each message by itself.
+    let (y, report) = two_products("cpu,emu:0,emu:1", &a, 3);
+    assert!(count(&report.unwrap(), TaskKind::Kernel) <= 6);
+    assert_eq!(bits(&y), want);
+}
+
+#[test]
 fn a_pair_that_may_not_copy_directly_exchanges_rows_through_host_memory() {
     let a = matrix("stencil5,n=24");
     let want = bits(&two_products("emu:0", &a, 3).0);

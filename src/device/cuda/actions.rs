@@ -14,7 +14,8 @@ use super::driver::DriverError;
 use super::fault_kernels::FaultKernel;
 use super::modules::{Modules, Selected};
 use super::shared::Shared;
-use super::{Fault, FaultKind, Launch, Transfer};
+use super::{Fault, FaultKind, Launch};
+use crate::device::Transfer;
 use crate::kernel::cuda::{CudaKernel, EntryPoint, LaunchShape, Variant};
 use crate::matrix::Dtype;
 
@@ -28,8 +29,8 @@ pub enum Action {
     PeerCopy(CardCopy),
     /// A kernel launch with one 64-bit word per parameter.
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
-    /// A launch of a kernel with a single form, with one 64-bit word per parameter.
-    EntryLaunch { kernel: EntryPoint, dtype: Dtype, shape: LaunchShape, words: Vec<u64> },
+    /// Launches of kernels with a single form, one after the other.
+    EntryLaunches(Vec<BoundEntry>),
     /// A dense product by cuBLAS.
     Cublas(CublasProduct),
     /// A kernel that fails, for tests.
@@ -40,6 +41,20 @@ pub enum Action {
 
 // SAFETY: the addresses point into memory that the command of the action holds, and only the action uses them.
 unsafe impl Send for Action {}
+
+/// A launch of a kernel with a single form, with one 64-bit word per parameter.
+pub struct BoundEntry {
+    /// The kernel.
+    pub kernel: EntryPoint,
+    /// The precision.
+    pub dtype: Dtype,
+    /// The grid.
+    pub shape: LaunchShape,
+    /// The arguments.
+    pub words: Vec<u64>,
+    /// The loaded kernel; `None` before it is loaded.
+    pub function: Option<sys::CUfunction>,
+}
 
 /// A strided copy between host memory and card memory.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +92,8 @@ pub struct CardCopy {
 pub enum Function {
     /// A kernel.
     Kernel(sys::CUfunction),
+    /// The kernels of the action's launches.
+    Entries,
     /// The library.
     Cublas(cublasHandle_t),
 }
@@ -106,17 +123,18 @@ impl Action {
         modules: &mut Modules,
     ) -> Result<Option<Function>, Fault> {
         Ok(match self {
-            Self::Launch { launch, shape, .. } => {
+            Self::Launch { launch, .. } => {
                 let Selected { function, variant } = modules.function(launch)?;
-                if variant != launch.variant {
-                    *shape = shape_of(launch, &variant)?;
-                }
+                self.use_variant(&variant)?;
                 Some(Function::Kernel(function))
             }
-            Self::EntryLaunch { kernel, dtype, shape, .. } => {
-                let function = modules.single_function(kernel, *dtype)?;
-                allow_shared_memory(function, kernel.name, shape.dynamic_shared_bytes)?;
-                Some(Function::Kernel(function))
+            Self::EntryLaunches(launches) => {
+                for BoundEntry { kernel, dtype, shape, function, .. } in launches {
+                    let loaded = modules.single_function(kernel, *dtype)?;
+                    allow_shared_memory(loaded, kernel.name, shape.dynamic_shared_bytes)?;
+                    *function = Some(loaded);
+                }
+                Some(Function::Entries)
             }
             Self::Cublas(_) => Some(Function::Cublas(modules.cublas()?)),
             Self::Fault(kernel) => Some(Function::Kernel(kernel.load(context)?)),
@@ -126,6 +144,16 @@ impl Action {
             }
             _ => None,
         })
+    }
+
+    /// Gives a launch the shape of the form that was selected for it.
+    pub fn use_variant(&mut self, variant: &Variant) -> Result<(), Fault> {
+        if let Self::Launch { launch, shape, .. } = self
+            && *variant != launch.variant
+        {
+            *shape = shape_of(launch, variant)?;
+        }
+        Ok(())
     }
 
     /// How many launches a batch has; `None` for a single operation.
@@ -156,26 +184,13 @@ impl Action {
                 // until the copy completes; this context's memory is not freed while an operation uses it.
                 unsafe { stream.copy_from_peer(*to, *from, source, *bytes) }
             }
-            (
-                Self::Launch { shape, words, .. } | Self::EntryLaunch { shape, words, .. },
-                Some(Function::Kernel(function)),
-            ) if !shape.grid.contains(&0) => {
-                let mut parameters: Vec<*mut c_void> =
-                    words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
-                let [x, y, z] = shape.grid;
-                let [bx, by, bz] = shape.block;
-                let shared_bytes = shape.dynamic_shared_bytes;
-                // SAFETY: one 8-byte word per parameter, as the kernel's table says and `submit` has checked. Pointers refer to
-                // memory of this card. The driver copies the words before it returns.
-                (0..times).try_for_each(|_| unsafe {
-                    result::launch_kernel(
-                        function,
-                        (x, y, z),
-                        (bx, by, bz),
-                        shared_bytes,
-                        stream.raw(),
-                        &mut parameters,
-                    )
+            (Self::Launch { shape, words, .. }, Some(Function::Kernel(function))) => {
+                (0..times).try_for_each(|_| launch(stream, function, shape, words))
+            }
+            (Self::EntryLaunches(launches), _) => {
+                launches.iter().try_for_each(|entry| match entry.function {
+                    Some(function) => launch(stream, function, &entry.shape, &entry.words),
+                    None => Ok(()),
                 })
             }
             (Self::Cublas(product), Some(Function::Cublas(handle))) => {
@@ -190,6 +205,26 @@ impl Action {
             _ => Ok(()),
         }
     }
+}
+
+/// Launches a kernel, unless its grid is empty. `words` has one word per parameter of the kernel, as `submit` has checked.
+fn launch(
+    stream: &Stream,
+    function: sys::CUfunction,
+    shape: &LaunchShape,
+    words: &[u64],
+) -> Result<(), DriverError> {
+    if shape.grid.contains(&0) {
+        return Ok(());
+    }
+    let mut parameters: Vec<*mut c_void> =
+        words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect();
+    let [x, y, z] = shape.grid;
+    let [bx, by, bz] = shape.block;
+    let (grid, block, shared_bytes) = ((x, y, z), (bx, by, bz), shape.dynamic_shared_bytes);
+    // SAFETY: one 8-byte word per parameter, as the kernel's table says and `submit` has checked. Pointers refer to memory of this
+    // card. The driver copies the words before it returns.
+    unsafe { result::launch_kernel(function, grid, block, shared_bytes, stream.raw(), &mut parameters) }
 }
 
 /// Dynamic shared memory that a block of any kernel may have without being asked for.

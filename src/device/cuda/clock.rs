@@ -98,6 +98,11 @@ impl CardClock {
         &self.host_time
     }
 
+    /// The reference event of the last anchor.
+    pub fn last_epoch(&self) -> Arc<Epoch> {
+        self.epoch.clone()
+    }
+
     /// The reference event for work that is submitted now. Sets a new anchor if one is due. `idle` says that no work is in
     /// flight.
     pub fn epoch(&mut self, idle: bool) -> Arc<Epoch> {

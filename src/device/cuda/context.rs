@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudarc::driver::{result, sys};
 
 use super::driver::{Driver, fault};
-use crate::device::{Fault, FaultKind, ForeignMemory};
+use crate::device::{Fault, FaultKind, ForeignMemory, StreamHandle};
 
 /// Whether any context of the process was abandoned.
 static ANY_ABANDONED: AtomicBool = AtomicBool::new(false);
@@ -175,10 +175,11 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A non-blocking stream: it does not synchronise with the default stream.
+/// A non-blocking stream, which does not synchronise with the default stream, or a stream of another library.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
+    is_foreign: bool,
     context: Arc<Context>,
 }
 
@@ -193,12 +194,32 @@ impl Stream {
         let _entered = context.enter()?;
         let raw = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(|error| fault(FaultKind::Lost, "a stream cannot be created", error))?;
-        Ok(Self { raw, context: context.clone() })
+        Ok(Self { raw, is_foreign: false, context: context.clone() })
+    }
+
+    /// A stream of another library, which is not destroyed.
+    pub fn foreign(context: &Arc<Context>, stream: StreamHandle) -> Self {
+        let raw = ptr::with_exposed_provenance_mut(stream.handle() as usize);
+        Self { raw, is_foreign: true, context: context.clone() }
     }
 
     /// The driver's handle.
     pub fn raw(&self) -> sys::CUstream {
         self.raw
+    }
+
+    /// Its handle, for other libraries.
+    pub fn handle(&self) -> StreamHandle {
+        // SAFETY: a stream of this context. The device that hands it out destroys it when it is closed, and refuses it afterwards.
+        unsafe { StreamHandle::new(self.raw.expose_provenance() as u64) }
+    }
+
+    /// Whether work on this stream is captured as a graph instead of being run.
+    pub fn is_capturing(&self) -> Result<bool, result::DriverError> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is alive; the driver writes one value.
+        unsafe { sys::cuStreamIsCapturing(self.raw, &raw mut status) }.result()?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Makes later work on this stream wait for `event`.
@@ -226,6 +247,9 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return;
+        }
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: this is the last use. Work that is still on the stream continues.
             let _ = unsafe { result::stream::destroy(self.raw) };

@@ -55,6 +55,7 @@ const SYMBOLS: &[&str] = &[
     "cuPointerGetAttribute",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
+    "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
 ];
@@ -145,7 +146,12 @@ pub fn fault(kind: FaultKind, what: &str, error: DriverError) -> Fault {
         | e::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
         | e::CUDA_ERROR_OPERATING_SYSTEM
         | e::CUDA_ERROR_NOT_PERMITTED
-        | e::CUDA_ERROR_NOT_SUPPORTED => kind,
+        | e::CUDA_ERROR_NOT_SUPPORTED
+        | e::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        | e::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        | e::CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+        | e::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+        | e::CUDA_ERROR_CAPTURED_EVENT => kind,
         // Every other error, above all a kernel fault, makes the context unusable.
         _ => FaultKind::Lost,
     };

@@ -8,6 +8,7 @@
 //! not isolate faults: on an H200 a kernel fault in `cuda:0` also ended `cuda:0#2` (`benches/results/cuda-h200.md`).
 
 mod actions;
+mod bind;
 mod built_in;
 mod cards;
 mod clock;
@@ -23,6 +24,7 @@ mod foreign;
 mod forms;
 mod host_memory;
 mod host_time;
+mod issue;
 mod kernel_cache;
 mod libraries;
 mod loader;
@@ -56,12 +58,11 @@ pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
 pub use options::CudaOptions;
 
-use actions::{Action, copy};
 use clock::{CardClock, SharedHostTime};
-use completion_thread::{CompletionThread, HeldMemory};
+use completion_thread::CompletionThread;
 use context::{Context, DeviceMemory, EventWait, Stream};
-use cublas::CublasProduct;
 use events::EventPool;
+use issue::IssuedLaunches;
 use owner::{Command, Owner, Request};
 use shared::Shared;
 
@@ -69,12 +70,10 @@ use super::memories::Memories;
 use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
-    Argument, Description, Device, EntryLaunch, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo,
-    LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes,
-    Transfer,
+    Description, Device, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo, LaneKind, Launch,
+    Memory, Operation, PeerMemory, Pinned, Place, Registration, Reports, StableBytes, StreamHandle,
 };
 use crate::graph::Demand;
-use crate::kernel::cuda::{CudaKernel, Parameter};
 use crate::trace::Clock;
 
 /// Operations in flight per lane; enough that the card never waits for the host.
@@ -100,8 +99,9 @@ pub struct CudaDevice {
     allocated_bytes: u64,
     next_fence: u64,
     launches: u64,
-    /// The driver's handle.
-    compute_stream: u64,
+    compute_stream: StreamHandle,
+    /// Launches of calling threads.
+    issued: IssuedLaunches,
     /// `None` after the device is closed.
     threads: Option<Threads>,
 }
@@ -187,7 +187,8 @@ impl CudaDevice {
         let streams: Vec<Stream> =
             kinds.iter().map(|_| Stream::create(&context)).collect::<Result<_, _>>()?;
         let compute = streams.iter().zip(kinds).find(|(_, (_, kind))| *kind == LaneKind::Compute);
-        let compute_stream = compute.map_or(0, |(stream, _)| stream.raw() as u64);
+        let compute_stream = compute.map(|(stream, _)| stream.handle()).ok_or_else(unknown)?;
+        let issued = IssuedLaunches::new(card_clock.last_epoch());
         let owner = Owner {
             shared: shared.clone(),
             context: context.clone(),
@@ -218,6 +219,7 @@ impl CudaDevice {
             next_fence: 0,
             launches: 0,
             compute_stream,
+            issued,
             threads: Some(Threads { orders, handles, ended }),
         })
     }
@@ -227,119 +229,6 @@ impl CudaDevice {
             return Err(Fault::new(FaultKind::Lost, format!("{} is closed", self.description.name)));
         }
         self.shared.check_alive()
-    }
-
-    /// Card address of a range's first byte; a fault if the range is not in this device's memory.
-    fn address(&self, range: &MemoryRange) -> Result<u64, Fault> {
-        let outside =
-            || misuse(format!("bytes {}..{} are outside memory {}", range.begin, range.end, range.memory.0));
-        let memory = self.memories.get(range.memory).ok_or_else(outside)?;
-        if range.begin > range.end || range.end > memory.bytes() {
-            return Err(outside());
-        }
-        Ok(memory.address() + range.begin)
-    }
-
-    /// Card address of a transfer's first byte; a fault unless all rows are inside both memories.
-    fn check_transfer(&self, transfer: &Transfer) -> Result<u64, Fault> {
-        if !transfer.is_sound() {
-            return Err(misuse(format!(
-                "invalid copy between {} bytes of device memory and bytes {}..{} of {} pinned bytes",
-                transfer.device.bytes(),
-                transfer.host.begin,
-                transfer.host.end,
-                transfer.host.pinned.bytes()
-            )));
-        }
-        self.address(&transfer.device)
-    }
-
-    /// Checks an operation for a lane of kind `kind`. Returns the driver action, its name and the memory it holds.
-    fn bind(
-        &mut self,
-        operation: Operation<'_>,
-        kind: LaneKind,
-    ) -> Result<(Action, &'static str, Vec<HeldMemory>), Fault> {
-        match (operation, kind) {
-            (Operation::Upload(transfers), LaneKind::Upload) => {
-                let (mut copies, mut held) = (Vec::new(), Vec::new());
-                for transfer in &transfers {
-                    let card = self.check_transfer(transfer)?;
-                    let read = transfer.host.pinned.read()?;
-                    let host = read[transfer.host.begin as usize..].as_ptr().cast_mut();
-                    copies.push(copy(transfer, host, card));
-                    held.push(HeldMemory::Read(read));
-                }
-                Ok((Action::Upload(copies), "upload", held))
-            }
-            (Operation::Download(transfer), LaneKind::Download) => {
-                let card = self.check_transfer(&transfer)?;
-                let mut written = transfer.host.pinned.write()?;
-                let host = written[transfer.host.begin as usize..].as_mut_ptr();
-                let action = Action::Download(copy(&transfer, host, card));
-                Ok((action, "download", vec![HeldMemory::Written(written)]))
-            }
-            (Operation::PeerCopy(copy), LaneKind::Upload) => {
-                let (action, held) = self.bind_peer_copy(&copy)?;
-                Ok((action, "peer copy", vec![held]))
-            }
-            (Operation::Launch(launch), LaneKind::Compute) => {
-                let (action, what) = self.bind_launch(launch)?;
-                self.launches += 1;
-                let faulty = self.options.fault_at(self.launches);
-                Ok((faulty.map_or(action, Action::Fault), what, Vec::new()))
-            }
-            (Operation::VectorLaunch(launch), LaneKind::Compute) => {
-                let launch = launch.entry_launch().map_err(|error| misuse(error.to_string()))?;
-                Ok((self.bind_entry_launch(&launch)?, launch.kernel.name, Vec::new()))
-            }
-            (Operation::EntryLaunch(launch), LaneKind::Compute) => {
-                Ok((self.bind_entry_launch(&launch)?, launch.kernel.name, Vec::new()))
-            }
-            (Operation::LibraryGemm(gemm), LaneKind::Compute) => {
-                let [a, b, c] = [gemm.a, gemm.b, gemm.c].map(|rows| self.address(&rows.memory));
-                Ok((Action::Cublas(CublasProduct::new(&gemm, [a?, b?, c?])?), "cublas", Vec::new()))
-            }
-            (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
-            (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
-            (_, kind) => Err(misuse(format!("a lane of kind {kind:?} does not run that operation"))),
-        }
-    }
-
-    fn bind_launch(&self, launch: Launch) -> Result<(Action, &'static str), Fault> {
-        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
-        let Launch { variant, dtype, items, k, .. } = &launch;
-        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
-        let name = launch.kernel.name();
-        let words = self.words(name, &launch.arguments, kernel.parameters)?;
-        Ok((Action::Launch { launch, shape, words }, name))
-    }
-
-    fn bind_entry_launch(&self, launch: &EntryLaunch) -> Result<Action, Fault> {
-        let EntryLaunch { kernel, dtype, shape, ref arguments } = *launch;
-        let words = self.words(kernel.name, arguments, kernel.parameters)?;
-        Ok(Action::EntryLaunch { kernel, dtype, shape, words })
-    }
-
-    /// The words that the kernel `name` gets: numbers, and addresses of memory inside its allocation.
-    fn words(&self, name: &str, arguments: &[Argument], parameters: &[Parameter]) -> Result<Vec<u64>, Fault> {
-        let (given, wanted) = (arguments.len(), parameters.len());
-        if given != wanted {
-            return Err(misuse(format!("{name} got {given} arguments; it takes {wanted}")));
-        }
-        let word = |(argument, parameter): (&Argument, &Parameter)| match (argument, parameter) {
-            (Argument::Number(number), Parameter::Number(_)) => Ok(*number),
-            (Argument::Read(range), Parameter::Read(_))
-            | (Argument::Write(range), Parameter::Write(_) | Parameter::Result(_))
-            | (Argument::Modify(range), Parameter::Modify(_) | Parameter::Result(_))
-            | (Argument::Update(range), Parameter::Update(_))
-            | (Argument::ReadPart { whole: range, .. }, Parameter::Read(_)) => self.address(range),
-            _ => {
-                let parameter = parameter.name();
-                Err(misuse(format!("{name} got an argument of the wrong kind for its parameter {parameter}")))
-            }
-        };
-        arguments.iter().zip(parameters).map(word).collect()
     }
 }
 
@@ -371,8 +260,29 @@ impl<'run> Device<'run> for CudaDevice {
         self.adopt_memory(&memory)
     }
 
-    fn compute_stream(&self) -> Option<u64> {
+    fn place(&self) -> Option<Place> {
+        let card = card_number(&self.description.name)?;
+        self.options.primary_context.then_some(Place::Card(card))
+    }
+
+    fn address_of(&self, memory: Memory) -> Option<u64> {
+        self.memories.get(memory).map(|memory| memory.address())
+    }
+
+    fn compute_stream(&self) -> Option<StreamHandle> {
         Some(self.compute_stream)
+    }
+
+    fn issue(&mut self, stream: StreamHandle, launches: Vec<Operation<'run>>) -> Result<(), Fault> {
+        self.issue_launches(stream, launches)
+    }
+
+    fn finish_issued(&mut self) -> Result<(), Fault> {
+        self.wait_for_issued()
+    }
+
+    fn last_issued_ns(&mut self) -> Result<Option<(u64, u64)>, Fault> {
+        self.times_of_last_issued()
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
@@ -414,11 +324,7 @@ impl<'run> Device<'run> for CudaDevice {
 
     fn prepare(&mut self, launches: &[Launch]) -> Result<(), Fault> {
         self.check_open()?;
-        let (answer, answered) = bounded(1);
-        let order = Request::Prepare(launches.to_vec(), answer);
-        let sent = self.threads.as_ref().is_some_and(|threads| threads.orders.send(order).is_ok());
-        let ended = || Fault::new(FaultKind::Lost, "the thread that issues work has ended");
-        if sent { answered.recv().unwrap_or_else(|_| Err(ended())) } else { Err(ended()) }
+        self.ask(|answer| Request::Prepare(launches.to_vec(), answer))
     }
 
     fn submit(
@@ -467,9 +373,11 @@ impl<'run> Device<'run> for CudaDevice {
 
     fn close(&mut self) {
         let Some(Threads { orders, handles, ended }) = self.threads.take() else { return };
+        // The kernels are unloaded when the owner thread ends. A fault means that the card has stopped.
+        let issued_ended = self.wait_for_issued_until(Some(CLOSE_TIMEOUT)).unwrap_or(true);
         self.shared.close();
         drop(orders);
-        if ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
+        if issued_ended && ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
             for handle in handles {
                 // The result does not matter: a thread that panicked has ended too.
                 let _ = handle.join();

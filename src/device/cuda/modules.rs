@@ -42,7 +42,7 @@ type FormsOf = fn(&Launch, Architecture) -> Result<Forms, Fault>;
 
 /// The properties of a launch that determine its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct FunctionKey {
+pub(super) struct FunctionKey {
     kernel: KernelId,
     variant: Variant,
     dtype: Dtype,
@@ -52,7 +52,7 @@ struct FunctionKey {
 }
 
 impl FunctionKey {
-    fn of(launch: &Launch) -> Self {
+    pub(super) fn of(launch: &Launch) -> Self {
         let Launch { kernel, variant, dtype, k, uniform, only_heavy, .. } = *launch;
         Self { kernel, variant, dtype, k, uniform, only_heavy }
     }
@@ -80,11 +80,30 @@ pub struct Selected<F> {
     pub variant: Variant,
 }
 
+/// A function that another thread launches, until the modules are dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Settled {
+    /// The driver's handle.
+    pub handle: usize,
+    /// Its variant, which determines the launch shape.
+    pub variant: Variant,
+    /// Whether it stays: no better form is being compiled.
+    pub is_final: bool,
+}
+
 impl Modules {
     /// No kernels yet. The card's context must be current on this thread; the driver is for CUDA `driver_major`.
     pub fn new(architecture: Architecture, driver_major: u32) -> Self {
         let compiler = Nvrtc::installed(driver_major).map(|nvrtc| nvrtc as Arc<dyn Compile>);
         Self::with(Driver, Forms::of, architecture, compiler, KernelCache::of_user())
+    }
+
+    /// The best function for a launch that is available now, for another thread.
+    pub fn settled_function(&mut self, launch: &Launch) -> Result<Settled, Fault> {
+        let Selected { function, variant } = self.function(launch)?;
+        let choice = self.selected.get(&FunctionKey::of(launch));
+        let is_final = choice.is_some_and(|choice| choice.pending.is_none());
+        Ok(Settled { handle: function.expose_provenance(), variant, is_final })
     }
 }
 

@@ -15,7 +15,7 @@ use super::context::{Context, EventWait, Stream};
 use super::driver::{fault, message_of};
 use super::events::{EventPool, InFlight};
 use super::forms::Architecture;
-use super::modules::Modules;
+use super::modules::{Modules, Settled};
 use super::shared::Shared;
 use super::sync::{Receiver, Sender};
 use super::{Fault, FaultKind, Fence, Launch, Reports};
@@ -47,6 +47,8 @@ pub enum Request {
     Issue(Box<Command>),
     /// Compile the kernels of these launches and answer when that is done.
     Prepare(Vec<Launch>, Sender<Result<(), Fault>>),
+    /// Answer with the function of a launch, which the calling thread issues itself.
+    Function(Box<Launch>, Sender<Result<Settled, Fault>>),
 }
 
 /// The state of the owner thread.
@@ -119,6 +121,11 @@ impl Owner {
                     let done = self.shared.check_alive().and_then(|()| modules.prepare(&launches));
                     // The caller may have stopped waiting.
                     let _ = answer.send(done);
+                    continue;
+                }
+                Request::Function(launch, answer) => {
+                    let alive = self.shared.check_alive();
+                    let _ = answer.send(alive.and_then(|()| modules.settled_function(&launch)));
                     continue;
                 }
             };

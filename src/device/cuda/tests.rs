@@ -7,8 +7,11 @@ use crossbeam::channel::{Receiver, unbounded};
 use super::super::conformance::{Supports, conforms};
 use super::super::dense_conformance::{dense_kernels_conform, library_products_conform, with_entry_points};
 use super::super::vector_conformance::{Subject, values, vectors_conform};
+use super::actions::Action;
 use super::*;
-use crate::device::{Completion, DeviceFactors, PeerCopy, PinnedRange, VectorLaunch};
+use crate::device::{
+    Completion, DeviceFactors, EntryLaunch, MemoryRange, PeerCopy, PinnedRange, VectorLaunch,
+};
 use crate::graph::DeviceId;
 use crate::kernel::colmean::block_rows;
 use crate::kernel::{KernelId, KindOfWork};
@@ -74,7 +77,7 @@ fn products_of_cublas_are_within_the_rounding_bound_on_a_card() {
 
 /// The shortest of several launches, in seconds.
 fn shortest(subject: &mut Subject<'_>, launch: &EntryLaunch) -> f64 {
-    let mut timed = |_| subject.timed(LaneKind::Compute, Operation::EntryLaunch(launch.clone())).unwrap();
+    let mut timed = |_| subject.timed(LaneKind::Compute, Operation::launch(launch.clone())).unwrap();
     (0..5).map(&mut timed).fold(f64::INFINITY, f64::min)
 }
 

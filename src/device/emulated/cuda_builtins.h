@@ -173,6 +173,18 @@ static inline float __int_as_float(int bits)
     __builtin_memcpy(&value, &bits, sizeof(value));
     return value;
 }
+static inline int __double2hiint(double value)
+{
+    long long bits;
+    __builtin_memcpy(&bits, &value, sizeof(bits));
+    return (int)(bits >> 32);
+}
+static inline int __double2loint(double value)
+{
+    long long bits;
+    __builtin_memcpy(&bits, &value, sizeof(bits));
+    return (int)bits;
+}
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 static inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }

@@ -43,9 +43,9 @@ fn a_product_that_reads_an_unwritten_c_is_found() {
     for info in with_entry_points(KindOfWork::Gemm) {
         let c = subject.rows_like(&values::<f32>(5, 4, 0, 1));
         let launch = EntryLaunch::gemm(info.id, (1.0, 1.0), a, b, c).unwrap();
-        let fault = subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap_err();
+        let fault = subject.run(LaneKind::Compute, Operation::launch(launch)).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Misuse, "{}", fault.message);
         let launch = EntryLaunch::gemm(info.id, (1.0, 1e-60), a, b, c).unwrap();
-        subject.run(LaneKind::Compute, Operation::EntryLaunch(launch)).unwrap();
+        subject.run(LaneKind::Compute, Operation::launch(launch)).unwrap();
     }
 }

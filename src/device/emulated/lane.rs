@@ -43,7 +43,8 @@ pub enum Action {
     Upload(Vec<Copy<PinnedRead>>),
     Download(Copy<PinnedWrite>),
     PeerCopy(FromPeer),
-    Launch(BoundLaunch, u32),
+    /// Launches one after the other; all of them so many times.
+    Launch(Vec<BoundLaunch>, u32),
     Pass,
 }
 
@@ -319,7 +320,7 @@ impl Lane {
                 unsafe { to.memory.copy_from(to.range.start, &from.memory, from.range.clone()) };
                 Ok(())
             }
-            Action::Launch(launch, times) => {
+            Action::Launch(launches, times) => {
                 if processor.is_none() {
                     *processor = Processor::new();
                 }
@@ -328,7 +329,8 @@ impl Lane {
                 let processor = processor.as_mut().ok_or_else(no_memory)?;
                 // SAFETY: inside and of the parameters' kinds, as checked at submission. The race detector excludes other
                 // accesses to its outputs and writes to its inputs.
-                (0..*times).try_for_each(|_| unsafe { launch.run(processor, &self.shared.closing) })
+                let mut run = |launch: &BoundLaunch| unsafe { launch.run(processor, &self.shared.closing) };
+                (0..*times).try_for_each(|_| launches.iter().try_for_each(&mut run))
             }
         }
     }

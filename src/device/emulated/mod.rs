@@ -51,8 +51,8 @@ use race_detector::{Intent, LANES, RaceDetector};
 use super::memories::Memories;
 use super::{
     Argument, Description, Device, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence, ForeignMemory,
-    LaneInfo, LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Registration, Reports,
-    StableBytes, Transfer,
+    LaneInfo, LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Place, Registration,
+    Reports, StableBytes, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -205,7 +205,7 @@ impl EmulatedDevice {
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
                 self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.to_string()))?)
             }
-            (Operation::EntryLaunch(launch), LaneKind::Compute) => self.check_entry_launch(&launch),
+            (Operation::EntryLaunches(launches), LaneKind::Compute) => self.check_entry_launches(&launches),
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
@@ -227,6 +227,24 @@ impl EmulatedDevice {
     fn check_entry_launch(&self, launch: &EntryLaunch) -> Result<Checked, Fault> {
         let EntryLaunch { kernel, dtype, shape, arguments } = launch;
         self.bind(kernel.entry(*dtype), *shape, kernel.parameters, arguments, 1)
+    }
+
+    fn check_entry_launches(&self, launches: &[EntryLaunch]) -> Result<Checked, Fault> {
+        let (mut all, mut reads, mut writes) = (Vec::new(), Vec::new(), Vec::<MemoryRange>::new());
+        for launch in launches {
+            let checked = self.check_entry_launch(launch)?;
+            if let Action::Launch(bound, _) = checked.action {
+                all.extend(bound);
+            }
+            // What an earlier launch of the list writes is no input of the operation.
+            let is_written = |range: &MemoryRange| {
+                let overlaps = |written: &MemoryRange| written.begin < range.end && range.begin < written.end;
+                writes.iter().any(|written| written.memory == range.memory && overlaps(written))
+            };
+            reads.extend(checked.reads.into_iter().filter(|range| !is_written(range)));
+            writes.extend(checked.writes);
+        }
+        Ok(Checked { action: Action::Launch(all, 1), what: "launch", reads, writes })
     }
 
     /// Checks the arguments of a launch of the entry `name`, which runs `times` times.
@@ -285,7 +303,7 @@ impl EmulatedDevice {
                 }
             });
         }
-        let action = Action::Launch(BoundLaunch { name, entry, shape, arguments }, times);
+        let action = Action::Launch(vec![BoundLaunch { name, entry, shape, arguments }], times);
         Ok(Checked { action, what: "launch", reads, writes })
     }
 
@@ -356,6 +374,14 @@ impl<'run> Device<'run> for EmulatedDevice {
         let memory = self.memories.add(Arc::new(Allocation::foreign(&memory).ok_or_else(unusable)?));
         self.race_detector.add_memory(memory);
         Ok(memory)
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::Host)
+    }
+
+    fn address_of(&self, memory: Memory) -> Option<u64> {
+        self.memories.get(memory).map(|memory| memory.address() as u64)
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {

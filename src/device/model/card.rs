@@ -311,4 +311,10 @@ impl Modules {
     pub fn prepare(&mut self, _launches: &[Launch]) -> Result<(), Fault> {
         resume_unwind(Box::new("an owner panics"))
     }
+
+    pub fn settled_function(&mut self, _launch: &Launch) -> Result<Settled, Fault> {
+        Ok(Settled)
+    }
 }
+
+pub struct Settled;

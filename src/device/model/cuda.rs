@@ -25,7 +25,7 @@ pub mod forms {
     pub use super::super::card::Architecture;
 }
 pub mod modules {
-    pub use super::super::card::Modules;
+    pub use super::super::card::{Modules, Settled};
 }
 
 use super::pinned::{PinnedRead, PinnedWrite};

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use crate::device::{Fault, Pinned, PinnedRead, PinnedWrite};
 use crate::error::{Error, Result};
 
-/// How long a rank may be silent before it counts as hung, without [`Communicator::timeout`] of its own. Ranks may take very
+/// How long a rank may be silent before it counts as hung, unless its communicator has another [`Members::timeout`]. Ranks may take very
 /// different times to read their input.
 pub const RANK_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Tags from here on belong to collective calls.
+/// Tags from here on belong to collective calls and to reductions.
 pub const FIRST_RESERVED_TAG: u32 = 1 << 14;
+
+/// The tag of partial results of sums over all ranks.
+pub const REDUCTION_TAG: u32 = FIRST_RESERVED_TAG + 2;
 
 /// How long a wait polls without sleeping.
 const YIELD_TIME: Duration = Duration::from_micros(50);
@@ -30,17 +33,30 @@ pub trait Pending: Send {
     fn test(&mut self) -> Result<bool>;
 }
 
+/// The ranks of a job as one of them sees them.
+#[derive(Debug, Clone)]
+pub struct Members {
+    /// The number of this rank.
+    pub rank: usize,
+    /// For each rank the name of its host.
+    pub hosts: Vec<String>,
+    /// How long a rank may be silent before it counts as hung.
+    pub timeout: Duration,
+}
+
+impl Members {
+    /// The error of a rank.
+    pub fn error(&self, rank: usize, reason: String) -> Error {
+        let host = self.hosts.get(rank).cloned().unwrap_or_else(|| "?".into());
+        Error::Rank { rank, host, reason, exit_code: 4 }
+    }
+}
+
 /// The ranks of a job. One thread at a time calls it: implementations need not serialise calls by themselves unless their library
 /// demands it.
 pub trait Communicator: Send + Sync {
-    /// The number of this rank.
-    fn rank(&self) -> usize;
-
-    /// Number of ranks.
-    fn size(&self) -> usize;
-
-    /// For each rank the name of its host.
-    fn hosts(&self) -> &[String];
+    /// The ranks.
+    fn members(&self) -> &Members;
 
     /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is below
     /// 2^15.
@@ -53,15 +69,29 @@ pub trait Communicator: Send + Sync {
     /// are threads return an error that names this rank.
     fn abort(&self, exit_code: u8, message: &str);
 
+    /// The number of this rank.
+    fn rank(&self) -> usize {
+        self.members().rank
+    }
+
+    /// Number of ranks.
+    fn size(&self) -> usize {
+        self.members().hosts.len()
+    }
+
+    /// For each rank the name of its host.
+    fn hosts(&self) -> &[String] {
+        &self.members().hosts
+    }
+
     /// How long a rank may be silent before it counts as hung.
     fn timeout(&self) -> Duration {
-        RANK_TIMEOUT
+        self.members().timeout
     }
 
     /// The error of a rank.
     fn rank_error(&self, rank: usize, reason: String) -> Error {
-        let host = self.hosts().get(rank).cloned().unwrap_or_else(|| "?".into());
-        Error::Rank { rank, host, reason, exit_code: 4 }
+        self.members().error(rank, reason)
     }
 
     /// The number of this rank among the ranks on its host.

@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use communicator::Waiting;
-pub use communicator::{Communicator, FIRST_RESERVED_TAG, Pending, RANK_TIMEOUT};
+pub use communicator::{Communicator, FIRST_RESERVED_TAG, Members, Pending, RANK_TIMEOUT, REDUCTION_TAG};
 use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
+#[cfg(test)]
+pub use thread_ranks::on_thread_ranks;
 pub use thread_ranks::{thread_communicators, thread_communicators_with_timeout};
 
 use super::{
@@ -102,6 +104,11 @@ impl Network {
             lanes: vec![lane("send", LaneKind::Send), lane("receive", LaneKind::Receive)],
             stream_ordered: false,
         }
+    }
+
+    /// The clock of all reported times.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Reports later completions to `sender` with the number `device`.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::communicator::{Communicator, Pending, RANK_TIMEOUT};
+use super::communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
 use crate::device::{PinnedRead, PinnedWrite};
 use crate::error::{Error, Result};
 
@@ -17,12 +17,22 @@ pub fn thread_communicators(ranks: usize) -> Vec<Arc<dyn Communicator>> {
 /// The same, with the time after which a silent rank counts as hung.
 pub fn thread_communicators_with_timeout(ranks: usize, timeout: Duration) -> Vec<Arc<dyn Communicator>> {
     let table = Arc::new(Mutex::new(Table { ended: vec![false; ranks], ..Table::default() }));
-    let hosts: Arc<[String]> = vec!["threads".to_string(); ranks].into();
     let rank = |rank| {
-        let (table, hosts) = (table.clone(), hosts.clone());
-        Arc::new(ThreadRank { rank, hosts, table, timeout }) as Arc<dyn Communicator>
+        let members = Arc::new(Members { rank, hosts: vec!["threads".into(); ranks], timeout });
+        Arc::new(ThreadRank { members, table: table.clone() }) as Arc<dyn Communicator>
     };
     (0..ranks).map(rank).collect()
+}
+
+/// The results of `work` on each of `size` ranks.
+#[cfg(test)]
+pub fn on_thread_ranks<R: Send>(size: usize, work: impl Fn(&dyn Communicator) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |ranks: Arc<dyn Communicator>| scope.spawn(move || work(&*ranks));
+        let threads: Vec<_> = thread_communicators(size).into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
 }
 
 /// Sender, receiver and tag of a message.
@@ -39,10 +49,8 @@ struct Table {
 }
 
 struct ThreadRank {
-    rank: usize,
-    hosts: Arc<[String]>,
+    members: Arc<Members>,
     table: Arc<Mutex<Table>>,
-    timeout: Duration,
 }
 
 impl ThreadRank {
@@ -59,20 +67,8 @@ impl ThreadRank {
 }
 
 impl Communicator for ThreadRank {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.hosts.len()
-    }
-
-    fn hosts(&self) -> &[String] {
-        &self.hosts
-    }
-
-    fn timeout(&self) -> Duration {
-        self.timeout
+    fn members(&self) -> &Members {
+        &self.members
     }
 
     fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
@@ -81,24 +77,24 @@ impl Communicator for ThreadRank {
         if let Some((rank, message)) = &table.aborted {
             return Err(self.rank_error(*rank, message.clone()));
         }
-        table.messages.entry((self.rank, to, tag)).or_default().push_back(bytes.to_vec());
+        table.messages.entry((self.rank(), to, tag)).or_default().push_back(bytes.to_vec());
         Ok(Box::new(Sent))
     }
 
     fn receive(&self, from: usize, tag: u32, bytes: PinnedWrite) -> Result<Box<dyn Pending>> {
         self.check(from)?;
-        let (hosts, table) = (self.hosts.clone(), self.table.clone());
-        Ok(Box::new(Expected { route: (from, self.rank, tag), hosts, table, bytes: Some(bytes) }))
+        let (members, table) = (self.members.clone(), self.table.clone());
+        Ok(Box::new(Expected { route: (from, self.rank(), tag), members, table, bytes: Some(bytes) }))
     }
 
     fn abort(&self, _exit_code: u8, message: &str) {
-        self.table().aborted.get_or_insert_with(|| (self.rank, message.into()));
+        self.table().aborted.get_or_insert_with(|| (self.rank(), message.into()));
     }
 }
 
 impl Drop for ThreadRank {
     fn drop(&mut self) {
-        let rank = self.rank;
+        let rank = self.rank();
         self.table().ended.iter_mut().skip(rank).take(1).for_each(|ended| *ended = true);
     }
 }
@@ -115,7 +111,7 @@ impl Pending for Sent {
 /// A message that is waited for.
 struct Expected {
     route: Route,
-    hosts: Arc<[String]>,
+    members: Arc<Members>,
     table: Arc<Mutex<Table>>,
     /// Until the message has arrived.
     bytes: Option<PinnedWrite>,
@@ -124,23 +120,19 @@ struct Expected {
 impl Pending for Expected {
     fn test(&mut self) -> Result<bool> {
         let Some(to) = &mut self.bytes else { return Ok(true) };
-        let error = |rank: usize, reason: String| {
-            let host = self.hosts.get(rank).cloned().unwrap_or_default();
-            Error::Rank { rank, host, reason, exit_code: 4 }
-        };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((rank, message)) = &table.aborted {
-            return Err(error(*rank, message.clone()));
+            return Err(self.members.error(*rank, message.clone()));
         }
         let (from, ..) = self.route;
         match table.messages.get_mut(&self.route).and_then(VecDeque::pop_front) {
             Some(message) if message.len() == to.len() => to.copy_from_slice(&message),
             Some(message) => {
                 let reason = format!("it sent {} bytes where {} were expected", message.len(), to.len());
-                return Err(error(from, reason));
+                return Err(self.members.error(from, reason));
             }
             None if table.ended.get(from) == Some(&true) => {
-                return Err(error(from, "it ended before its message was sent".into()));
+                return Err(self.members.error(from, "it ended before its message was sent".into()));
             }
             None => return Ok(false),
         }

@@ -53,6 +53,8 @@ struct DeviceState {
     latency_ns: u64,
     /// The resource of its link to the device; that of the other direction follows.
     link: usize,
+    /// The same of its links to other devices.
+    peer_link: usize,
     /// The resource of the memory of its host.
     host: usize,
     reports: Reports,
@@ -82,6 +84,8 @@ pub(super) struct ClockedDevice {
     /// Whether operations of one lane run at the same time.
     pub is_concurrent: bool,
     pub link: LinkRates,
+    /// The links to other devices, if peer copies do not use `link`.
+    pub peer_link: Option<LinkRates>,
     pub latency_ns: u64,
     /// The node whose host memory it uses.
     pub node: usize,
@@ -136,25 +140,33 @@ impl SimulationState {
 
     /// Adds a device. Its node must exist; otherwise it is one of the first node.
     pub(super) fn add_device(&mut self, device: ClockedDevice, reports: Reports) -> usize {
-        let ClockedDevice { lanes, is_concurrent, link: rates, latency_ns, node } = device;
+        let ClockedDevice { lanes, is_concurrent, link, peer_link, latency_ns, node } = device;
         let lanes =
             lanes.into_iter().map(|kind| Lane { kind, queue: VecDeque::new(), busy: false, last_end_ns: 0 });
         let lanes = lanes.collect();
         let host = self.nodes.get(node).or(self.nodes.first()).copied().unwrap_or(0);
-        let link = self.resources.len();
-        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link + 1))));
-        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link))));
+        let link = self.add_link(link);
+        let peer_link = peer_link.map_or(link, |rates| self.add_link(rates));
         self.device_states.push(DeviceState {
             lanes,
             is_concurrent,
             latency_ns,
             link,
+            peer_link,
             host,
             reports,
             live: VecDeque::new(),
             first_fence: 0,
         });
         self.device_states.len() - 1
+    }
+
+    /// Adds both directions of a link. Returns the resource of the first; that of the other follows.
+    fn add_link(&mut self, rates: LinkRates) -> usize {
+        let link = self.resources.len();
+        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link + 1))));
+        self.resources.push(Resource::new(rates.gb_per_s, Some((rates, link))));
+        link
     }
 
     pub(super) fn submit(
@@ -212,8 +224,8 @@ impl SimulationState {
                 Event::Latency(number) => {
                     self.now_ns = at_ns;
                     let operation = &self.operations[number as usize];
-                    let (link, bytes) = (self.link_of(operation), operation.demand.link_bytes);
-                    self.enter(link, number, bytes);
+                    let (links, bytes) = (self.links_of(operation), operation.demand.link_bytes);
+                    links.into_iter().flatten().for_each(|link| self.enter(link, number, bytes));
                 }
                 Event::Share { resource, version } => {
                     if self.resources[resource as usize].version == version {
@@ -242,11 +254,16 @@ impl SimulationState {
         }
     }
 
-    fn link_of(&self, operation: &Running) -> usize {
+    /// The links that an operation uses, in its direction: that of its device, and for a peer copy that of the other device.
+    fn links_of(&self, operation: &Running) -> [Option<usize>; 2] {
         let device = &self.device_states[operation.device];
+        let peer = operation.demand.peer.and_then(|peer| self.device_states.get(peer.index()));
+        if let Some(peer) = peer {
+            return [Some(device.peer_link), Some(peer.peer_link + 1)];
+        }
         let kind = device.lanes[operation.lane].kind;
         let is_from_device = matches!(kind, LaneKind::Download | LaneKind::Receive);
-        device.link + usize::from(is_from_device)
+        [Some(device.link + usize::from(is_from_device)), None]
     }
 
     fn schedule(&mut self, at_ns: u64, event: Event) {
@@ -320,11 +337,13 @@ impl SimulationState {
     }
 
     fn start(&mut self, number: u32) {
+        let links = self.links_of(&self.operations[number as usize]).into_iter().flatten().count() as u32;
         let operation = &mut self.operations[number as usize];
         let demand = operation.demand;
         let DeviceState { latency_ns, host, .. } = self.device_states[operation.device];
         operation.start_ns = self.now_ns;
-        operation.parts = 1 + u32::from(demand.link_bytes > 0) + u32::from(demand.host_bytes > 0);
+        let links = if demand.link_bytes > 0 { links } else { 0 };
+        operation.parts = 1 + links + u32::from(demand.host_bytes > 0);
         self.schedule(self.now_ns.saturating_add(demand.alone_ns), Event::Alone(number));
         if demand.link_bytes > 0 {
             self.schedule(self.now_ns.saturating_add(latency_ns), Event::Latency(number));

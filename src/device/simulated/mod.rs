@@ -2,7 +2,8 @@
 //!
 //! An operation takes at least its `alone_ns`. Its link bytes share the device's link with other copies in the same
 //! direction, and are slower while the other direction is busy; its host bytes share the memory bandwidth of the host of its node with
-//! all running operations of the node. The simulation is deterministic.
+//! all running operations of the node. The bytes of a peer copy share the links of both devices: those between devices where there are
+//! some, which all pairs of devices can use. The simulation is deterministic.
 //!
 //! A network is a device too: the one of a node sends over one direction of its link and receives over the other, and the messages of
 //! each direction run at the same time.
@@ -31,6 +32,8 @@ pub struct SimulatedSpec {
     pub link_gb_per_s: f64,
     /// How many times longer a copy takes while the link is busy in the other direction too.
     pub link_duplex_factor: f64,
+    /// Bandwidth of its links to other devices of its node, per direction; without them peer copies use the link above.
+    pub peer_gb_per_s: Option<f64>,
     /// Latency of a copy over the link.
     pub link_latency_ns: u64,
     /// The number of its node; 0 where there is one.
@@ -64,6 +67,7 @@ impl SimulatedSpec {
             memory_bytes: Some(memory_bytes),
             link_gb_per_s,
             link_duplex_factor: 1.0,
+            peer_gb_per_s: None,
             link_latency_ns,
             node: 0,
             is_concurrent: false,
@@ -81,6 +85,7 @@ impl SimulatedSpec {
             memory_bytes: None,
             link_gb_per_s: 0.0,
             link_duplex_factor: 1.0,
+            peer_gb_per_s: None,
             link_latency_ns: 0,
             node: 0,
             is_concurrent: false,
@@ -104,6 +109,7 @@ impl SimulatedSpec {
             memory_bytes: None,
             link_gb_per_s: injection_gb_per_s,
             link_duplex_factor: 1.0,
+            peer_gb_per_s: None,
             link_latency_ns,
             node,
             is_concurrent: true,
@@ -139,8 +145,9 @@ impl Simulation {
     pub fn device(&self, spec: &SimulatedSpec, reports: Reports) -> SimulatedDevice {
         let lanes = spec.lanes.iter().map(|lane| lane.kind).collect();
         let link = LinkRates { gb_per_s: spec.link_gb_per_s, duplex_factor: spec.link_duplex_factor };
+        let peer_link = spec.peer_gb_per_s.map(|gb_per_s| LinkRates { gb_per_s, duplex_factor: 1.0 });
         let SimulatedSpec { is_concurrent, link_latency_ns: latency_ns, node, .. } = *spec;
-        let clocked = ClockedDevice { lanes, is_concurrent, link, latency_ns, node };
+        let clocked = ClockedDevice { lanes, is_concurrent, link, peer_link, latency_ns, node };
         let number = self.state().add_device(clocked, reports);
         SimulatedDevice {
             description: Description {

@@ -115,7 +115,12 @@ fn a_later_user_slows_a_running_one() {
 fn a_chain_takes_the_sum_of_its_parts() {
     let mut fixture = Fixture::new(100.0);
     let mut device = fixture.accelerator(10.0, 7);
-    let up = submit(&mut device, UPLOAD, Demand { alone_ns: 50, link_bytes: 1000, host_bytes: 1000 }, &[]);
+    let up = submit(
+        &mut device,
+        UPLOAD,
+        Demand { alone_ns: 50, link_bytes: 1000, host_bytes: 1000, peer: None },
+        &[],
+    );
     let kernel = submit(&mut device, COMPUTE, alone(500), &[up]);
     submit(&mut device, DOWNLOAD, Demand { link_bytes: 100, ..Demand::default() }, &[kernel, up]);
     assert_eq!(fixture.finish(&mut device), [(0, 0, 0, 107), (0, 1, 107, 607), (0, 2, 607, 624)]);
@@ -141,8 +146,12 @@ fn the_same_submissions_give_the_same_times() {
         let mut fences = [Vec::new(), Vec::new(), Vec::new()];
         for at in 0..3000u64 {
             let number = (at * 7 % 3) as usize;
-            let demand =
-                Demand { alone_ns: at * 31 % 101, link_bytes: at * 17 % 997, host_bytes: at * 13 % 499 };
+            let demand = Demand {
+                alone_ns: at * 31 % 101,
+                link_bytes: at * 17 % 997,
+                host_bytes: at * 13 % 499,
+                peer: None,
+            };
             let waits: Vec<Fence> = fences[number].iter().rev().step_by(5).take(3).copied().collect();
             let fence = submit(&mut devices[number], (at % 3) as usize, demand, &waits);
             fences[number].push(fence);
@@ -170,7 +179,7 @@ fn memory_is_counted_and_refused_with_numbers() {
 fn a_million_operations_complete() {
     let mut fixture = Fixture::new(100.0);
     let mut device = fixture.accelerator(10.0, 1);
-    let demand = Demand { alone_ns: 5, link_bytes: 10, host_bytes: 20 };
+    let demand = Demand { alone_ns: 5, link_bytes: 10, host_bytes: 20, peer: None };
     let mut last = Fence(0);
     for _ in 0..100 {
         for _ in 0..3333 {
@@ -188,7 +197,7 @@ fn a_million_operations_complete() {
 fn a_closed_device_leaves_the_others_running() {
     let mut fixture = Fixture::new(10.0);
     let (mut first, mut second) = (fixture.accelerator(10.0, 0), fixture.accelerator(10.0, 0));
-    let copy = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 100 };
+    let copy = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 100, peer: None };
     for _ in 0..3 {
         let up = submit(&mut first, UPLOAD, copy, &[]);
         submit(&mut first, COMPUTE, copy, &[up]);
@@ -215,7 +224,7 @@ const RECEIVE: usize = 1;
 fn messages_of_a_node_share_its_injection_limit_and_run_at_the_same_time() {
     let fixture = Fixture::new(1000.0);
     let mut nodes = networks(&fixture, 2);
-    let message = |link_bytes| Demand { alone_ns: link_bytes / 5, link_bytes, host_bytes: 0 };
+    let message = |link_bytes| Demand { alone_ns: link_bytes / 5, link_bytes, host_bytes: 0, peer: None };
     // Each of four messages could be sent in 200 ns; the node needs 400 ns for all of them.
     for _ in 0..4 {
         submit(&mut nodes[0], SEND, message(1000), &[]);
@@ -230,7 +239,7 @@ fn messages_of_a_node_share_its_injection_limit_and_run_at_the_same_time() {
 fn a_short_message_does_not_wait_for_a_long_one_before_it() {
     let fixture = Fixture::new(1000.0);
     let mut nodes = networks(&fixture, 1);
-    let message = |link_bytes| Demand { alone_ns: 0, link_bytes, host_bytes: 0 };
+    let message = |link_bytes| Demand { alone_ns: 0, link_bytes, host_bytes: 0, peer: None };
     submit(&mut nodes[0], RECEIVE, message(100_000), &[]);
     submit(&mut nodes[0], RECEIVE, message(10), &[]);
     submit(&mut nodes[0], SEND, message(1000), &[]);
@@ -255,10 +264,44 @@ fn the_devices_of_two_nodes_do_not_share_host_memory() {
 }
 
 #[test]
+fn peer_copies_share_the_links_of_the_device_that_they_copy_from() {
+    let fixture = Fixture::new(1000.0);
+    let device = |number: u32, peer_gb_per_s| {
+        let spec = SimulatedSpec { peer_gb_per_s, ..SimulatedSpec::accelerator("sim", 1 << 30, 10.0, 0) };
+        fixture.simulation.device(&spec, Reports::new(DeviceId(number), fixture.sender.clone()))
+    };
+    let copy = |from| Demand { link_bytes: 10_000, peer: Some(DeviceId(from)), ..Demand::default() };
+    // Over links between devices at 100 GB/s, and over links to the host at 10 GB/s.
+    for (first, rate, alone_ns) in [(0, Some(100.0), 100), (3, None, 1000)] {
+        let mut devices: Vec<SimulatedDevice> =
+            (first..first + 3).map(|number| device(number, rate)).collect();
+        let begin_ns = fixture.simulation.now_ns();
+        submit(&mut devices[0], UPLOAD, copy(first + 1), &[]);
+        submit(&mut devices[1], UPLOAD, copy(first + 2), &[]);
+        submit(&mut devices[2], UPLOAD, copy(first), &[]);
+        let ends = fixture.finish(&mut devices[0]);
+        assert!(ends.iter().all(|end| end.3 - begin_ns == alone_ns), "other senders: {ends:?}");
+        let begin_ns = fixture.simulation.now_ns();
+        submit(&mut devices[0], UPLOAD, copy(first + 2), &[]);
+        submit(&mut devices[1], UPLOAD, copy(first + 2), &[]);
+        let ends = fixture.finish(&mut devices[0]);
+        assert!(ends.iter().all(|end| end.3 - begin_ns == 2 * alone_ns), "one sender: {ends:?}");
+        // A copy from the host does not slow down a copy over links between devices.
+        let begin_ns = fixture.simulation.now_ns();
+        submit(&mut devices[2], DOWNLOAD, Demand { peer: None, ..copy(0) }, &[]);
+        submit(&mut devices[0], UPLOAD, copy(first + 2), &[]);
+        let ends = fixture.finish(&mut devices[0]);
+        let peer_copy = ends.iter().find(|end| end.0 == first).unwrap();
+        let expected_ns = if rate.is_some() { alone_ns } else { 2 * alone_ns };
+        assert_eq!(peer_copy.3 - begin_ns, expected_ns);
+    }
+}
+
+#[test]
 fn a_closed_network_leaves_the_others_running() {
     let fixture = Fixture::new(10.0);
     let mut nodes = networks(&fixture, 2);
-    let message = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 0 };
+    let message = Demand { alone_ns: 5, link_bytes: 100, host_bytes: 0, peer: None };
     for _ in 0..3 {
         let sent = submit(&mut nodes[0], SEND, message, &[]);
         submit(&mut nodes[0], RECEIVE, message, &[sent]);
@@ -282,7 +325,7 @@ proptest::proptest! {
         for (node, lane, alone_ns, link_bytes) in messages {
             bytes[node][lane] += link_bytes;
             alone[node].push(alone_ns.max(link_bytes / 10));
-            submit(&mut nodes[node], lane, Demand { alone_ns, link_bytes, host_bytes: 0 }, &[]);
+            submit(&mut nodes[node], lane, Demand { alone_ns, link_bytes, host_bytes: 0, peer: None }, &[]);
         }
         let ends = fixture.finish(&mut nodes[0]);
         for node in 0..4 {

@@ -461,3 +461,34 @@ fn messages_to_other_ranks_are_tasks_of_a_network_alone() {
         assert!(matches!(found, Err(Unsound::NotOfNetwork { .. })), "{found:?}");
     }
 }
+
+#[test]
+fn a_reduction_runs_on_the_host_and_reads_the_partial_results_of_every_rank() {
+    let network = DeviceId(1);
+    let graph = |device: DeviceId, read: usize, waits: bool| {
+        let mut builder = GraphBuilder::new();
+        let whole = |buffer: BufferId| Access { buffer, begin: 0, end: 8 };
+        let partials: Vec<Access> = (0..3).map(|_| whole(builder.buffer(Role::Scratch, 8))).collect();
+        let task = |builder: &mut GraphBuilder, kind, device| {
+            let strand = builder.strand(None);
+            crate::graph::Task { kind, device, ..host_task(strand) }
+        };
+        let mut received = Vec::new();
+        for access in &partials {
+            let receive = task(&mut builder, TaskKind::Receive, network);
+            received.push(builder.task(receive, &[], &[], &[*access]));
+        }
+        let result = whole(builder.buffer(Role::Output, 8));
+        let reduce = task(&mut builder, TaskKind::Reduce, device);
+        let waits = if waits { &received[..] } else { &[] };
+        builder.task(reduce, waits, &partials[..read], &[result]);
+        builder.freeze()
+    };
+    assert_eq!(graph(DeviceId::HOST, 3, true).validate(), Ok(()));
+    let early = graph(DeviceId::HOST, 3, false).validate();
+    assert!(matches!(early, Err(Unsound::Unordered { .. })), "{early:?}");
+    for unsound in [graph(DeviceId::HOST, 2, true), graph(network, 3, true), graph(DeviceId(2), 3, true)] {
+        let found = unsound.validate();
+        assert!(matches!(found, Err(Unsound::NotOfNetwork { .. })), "{found:?}");
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! **Blocks.** Rows are divided into blocks of [`block_rows`] rows, counted from the first row of the whole matrix; the last block may be
 //! shorter. Rows are split between devices at the boundaries of blocks only. Each block has a partial result. The total is the partial
-//! results added in double precision in the order of blocks.
+//! results added in double precision in the order of blocks. So a device that has the first block and those after it can add them up; the
+//! results of later blocks on other devices are added after them.
 //!
 //! **Within a block.** A block has [`STRANDS`] strands of equally many consecutive rows; the last ones may be shorter or empty. A strand
 //! has groups of [`GROUP_ROWS`] consecutive rows. The rows of a group are added as a tree, `((0+1)+(2+3))+((4+5)+(6+7))`, with +0 for

@@ -46,6 +46,21 @@ pub fn launch_shape(
     Ok(LaunchShape { grid, block: [threads as u32, 1, 1], dynamic_shared_bytes: 0 })
 }
 
+/// The entry point that adds up the partial results of all blocks on a GPU.
+pub fn totals_entry_point(deviations: bool) -> &'static EntryPoint {
+    &TOTALS[usize::from(deviations)]
+}
+
+/// Its launch shape; an error if it exceeds CUDA's limits.
+pub fn totals_launch_shape(columns: u64) -> Result<LaunchShape> {
+    let blocks = columns.div_ceil(TOTALS_THREADS);
+    if blocks > MOST_BLOCKS[0] {
+        return Err(Error::Usage(format!("the sums of {columns} columns cannot be added up in one launch")));
+    }
+    let grid = [blocks as u32, 1, 1];
+    Ok(LaunchShape { grid, block: [TOTALS_THREADS as u32, 1, 1], dynamic_shared_bytes: 0 })
+}
+
 /// Threads of a block of `colmean_loop`, a column each.
 const LOOP_THREADS: u64 = 128;
 /// Columns of a block of threads of `colmean_reduce`.
@@ -53,6 +68,8 @@ const REDUCE_COLUMNS: u64 = 32;
 /// Warps of a block of threads of `colmean_warp`, and bytes of a row that each reads.
 const WARPS: u64 = 4;
 const WARP_BYTES: u64 = 64;
+/// Threads of a block of `colmean_totals`, a column each.
+const TOTALS_THREADS: u64 = 64;
 /// CUDA's limits on the number of blocks along x, and along y; kernels stride over more tiles along y.
 const MOST_BLOCKS: [u64; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 /// Kernels count the rows of a block in 32 bits.
@@ -73,6 +90,11 @@ const SUMS_AND_DEVIATIONS: &[Parameter] = &{
         Write("sums"),
         Write("deviations"),
     ]
+};
+
+const PARTIALS: &[Parameter] = &{
+    use Parameter::{Modify, Number};
+    [Number("rows"), Number("columns"), Number("block_rows"), Modify("partials")]
 };
 
 const fn entries(names: [&'static str; 2], file: &'static str, text: &'static str) -> [EntryPoint; 2] {
@@ -98,8 +120,21 @@ const WARP: [EntryPoint; 2] = entries(
     include_str!(concat!(env!("OUT_DIR"), "/colmean_warp.cu")),
 );
 
+const TOTALS_FILE: &str = "colmean_totals.cu";
+const TOTALS_TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/colmean_totals.cu"));
+const TOTALS: [EntryPoint; 2] = [
+    EntryPoint { name: "colmean_totals", file: TOTALS_FILE, text: TOTALS_TEXT, parameters: PARTIALS },
+    EntryPoint {
+        name: "colmean_totals_deviations",
+        file: TOTALS_FILE,
+        text: TOTALS_TEXT,
+        parameters: PARTIALS,
+    },
+];
+
 /// The entry points of all kernels for GPUs.
-pub const COLMEAN_KERNELS: &[EntryPoint] = &[LOOP[0], LOOP[1], REDUCE[0], REDUCE[1], WARP[0], WARP[1]];
+pub const COLMEAN_KERNELS: &[EntryPoint] =
+    &[LOOP[0], LOOP[1], REDUCE[0], REDUCE[1], WARP[0], WARP[1], TOTALS[0], TOTALS[1]];
 
 #[cfg(test)]
 mod tests {
@@ -129,6 +164,7 @@ mod tests {
         }
         assert!(REDUCE[0].text.contains(&format!("#define WIDTH {REDUCE_COLUMNS}\n")));
         assert!(WARP[0].text.contains(&format!("#define WARPS {WARPS}\n")));
+        assert!(TOTALS_TEXT.contains(&format!("#define THREADS {TOTALS_THREADS}\n")));
     }
 
     #[test]
@@ -141,6 +177,8 @@ mod tests {
         assert_eq!(shape(KernelId::ColmeanWarp, 64, 33).unwrap(), [1, 2, 1]);
         assert_eq!(shape(KernelId::ColmeanWarp, 64, 0).unwrap()[0], 0);
         assert_eq!(shape(KernelId::ColmeanWarp, 1, u64::MAX).unwrap()[1], 65535);
+        assert_eq!(totals_launch_shape(65).unwrap().grid, [2, 1, 1]);
+        assert!(totals_launch_shape(u64::MAX).is_err());
         assert!(shape(KernelId::ColmeanLoop, u64::MAX, 1).is_err());
         assert!(launch_shape(KernelId::ColmeanLoop, Dtype::F64, 1, 1, 32).is_err());
         assert!(launch_shape(KernelId::CpuColmean, Dtype::F64, 1, 1, 64).is_err());

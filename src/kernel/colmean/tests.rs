@@ -118,6 +118,29 @@ fn infinities_and_nan_propagate() {
     assert!(verify(x.view(), &totals, true).unwrap().passed);
 }
 
+fn stored_totals_are_the_same<T: Scalar>(totals: &Totals) {
+    for deviations in [false, true] {
+        let mut numbers = vec![T::ZERO; 3 * totals.columns().len() * size_of::<f64>() / size_of::<T>()];
+        totals.store(deviations, &mut numbers).unwrap();
+        let found = Totals::load(70, totals.columns().len(), deviations, &numbers).unwrap();
+        for (found, expected) in found.columns().iter().zip(totals.columns()) {
+            assert_eq!(found.sum.to_bits(), expected.sum.to_bits());
+            let expected = if deviations { expected.deviations } else { 0.0 };
+            assert_eq!((found.deviations.to_bits(), found.rows), (expected.to_bits(), 70));
+        }
+        assert!(totals.store(deviations, &mut numbers[..2]).is_err());
+        assert!(Totals::load(70, totals.columns().len(), deviations, &numbers[..2]).is_err());
+    }
+}
+
+#[test]
+fn totals_keep_their_bits_in_numbers_of_both_precisions() {
+    let sums = [1.0 / 3.0, f64::NAN, -0.0, f64::MAX, f64::NEG_INFINITY, 5e-324];
+    let totals = Totals::merge(1, 6, 64, &sums, Some(&[0.1, 0.0, f64::NAN, 1e300, 7.0, 2.0 / 3.0])).unwrap();
+    stored_totals_are_the_same::<f64>(&totals);
+    stored_totals_are_the_same::<f32>(&totals);
+}
+
 #[test]
 fn a_matrix_without_rows_has_sums_of_zero_and_no_mean() {
     let totals = Totals::merge::<f64>(0, 2, 64, &[], Some(&[])).unwrap();

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::reference::Moments;
 use crate::error::{Error, Result};
-use crate::matrix::Scalar;
+use crate::matrix::{Dtype, Scalar};
 
 /// Columns that one task merges.
 const COLUMNS_PER_TASK: usize = 256;
@@ -76,6 +76,48 @@ impl Totals {
         Ok(())
     }
 
+    /// The results of the first `rows` rows of a matrix, which [`Self::store`] or `colmean_totals.cu` have stored.
+    pub fn load<T: Scalar>(rows: usize, columns: usize, deviations: bool, from: &[T]) -> Result<Self> {
+        let numbers = stored_numbers::<T>(columns, deviations);
+        let from = from.get(..numbers).ok_or_else(|| too_short(from.len(), columns))?;
+        let number = |part: usize, column: usize| match T::DTYPE {
+            Dtype::F64 => from[part * columns + column].to_f64(),
+            Dtype::F32 => {
+                let words: &[u32] = bytemuck::cast_slice(from);
+                let [high, low] = [0, 1].map(|word| words[(2 * part + word) * columns + column]);
+                f64::from_bits(u64::from(high) << 32 | u64::from(low))
+            }
+        };
+        let of_column = |column| {
+            let deviations = if deviations { number(1, column) } else { 0.0 };
+            Moments { sum: number(0, column), deviations, rows }
+        };
+        Ok(Self { columns: (0..columns).map(of_column).collect() })
+    }
+
+    /// Stores the results in double precision: the sums of all columns, then the deviations if they are wanted. In single precision each
+    /// row of results takes two rows of numbers: the high words of all columns, then the low words.
+    pub fn store<T: Scalar>(&self, deviations: bool, to: &mut [T]) -> Result<()> {
+        let columns = self.columns.len();
+        let (numbers, given) = (stored_numbers::<T>(columns, deviations), to.len());
+        let to = to.get_mut(..numbers).ok_or_else(|| too_short(given, columns))?;
+        let parts: &[fn(&Moments<f64>) -> f64] = &[|column| column.sum, |column| column.deviations];
+        for (part, value) in parts[..1 + usize::from(deviations)].iter().enumerate() {
+            for (at, column) in self.columns.iter().enumerate() {
+                let value = value(column);
+                match T::DTYPE {
+                    Dtype::F64 => to[part * columns + at] = T::from_f64(value),
+                    Dtype::F32 => {
+                        let words: &mut [u32] = bytemuck::cast_slice_mut(to);
+                        words[2 * part * columns + at] = (value.to_bits() >> 32) as u32;
+                        words[(2 * part + 1) * columns + at] = value.to_bits() as u32;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The results of all columns.
     pub fn columns(&self) -> &[Moments<f64>] {
         &self.columns
@@ -100,4 +142,13 @@ impl Totals {
         };
         self.columns.iter().map(variance).collect()
     }
+}
+
+/// Numbers that the stored results of `columns` columns take.
+fn stored_numbers<T>(columns: usize, deviations: bool) -> usize {
+    columns * if deviations { 2 } else { 1 } * (size_of::<f64>() / size_of::<T>())
+}
+
+fn too_short(numbers: usize, columns: usize) -> Error {
+    Error::Internal(format!("{numbers} numbers cannot hold the results of {columns} columns"))
 }

@@ -28,10 +28,10 @@ pub enum Values {
     DiagonallyDominant,
 }
 
-/// The length of a row.
-pub type RowLength<'a> = dyn Fn(usize) -> usize + Sync + 'a;
-/// Chooses consecutive rows, given the number of rows and the length of each.
-pub type Choose<'a> = dyn Fn(u64, &RowLength<'_>) -> Result<Range<u64>> + 'a;
+/// The lengths of consecutive rows.
+pub type RowLengths<'a> = dyn Fn(Range<u64>) -> Result<Vec<u64>> + 'a;
+/// Chooses consecutive rows, given the number of rows and the lengths of those that it asks for.
+pub type Choose<'a> = dyn Fn(u64, &RowLengths<'_>) -> Result<Range<u64>> + 'a;
 
 /// The rows that are built.
 #[derive(Clone, Copy)]
@@ -44,6 +44,13 @@ pub enum Part<'a> {
         parts: u64,
         /// Chooses them.
         choose: &'a Choose<'a>,
+    },
+    /// These.
+    Rows {
+        /// The first row.
+        first: u64,
+        /// The row after the last one.
+        end: u64,
     },
 }
 
@@ -70,17 +77,26 @@ impl Request<'_> {
 
     /// An error if the rows that are built, estimated from the size of all rows, exceed the limit.
     pub fn check_estimate<T: Scalar>(&self, rows: u64, nonzeros: u64) -> Result<()> {
-        let parts = match self.part {
+        let bytes = self.csr_bytes::<T>(rows, nonzeros).map(|bytes| bytes / self.parts(rows));
+        check_memory(bytes, self.memory_limit_bytes)
+    }
+
+    /// About how many parts as large as the rows that are built there are in `rows` rows.
+    pub fn parts(&self, rows: u64) -> u64 {
+        match self.part {
             Part::All => 1,
             Part::Chosen { parts, .. } => parts.max(1),
-        };
-        check_memory(self.csr_bytes::<T>(rows, nonzeros).map(|bytes| bytes / parts), self.memory_limit_bytes)
+            Part::Rows { first, end } => rows.div_ceil(end.saturating_sub(first).max(1)).max(1),
+        }
     }
 
     /// The rows to build of `rows` rows.
-    fn rows(&self, rows: u64, length: &RowLength<'_>) -> Result<Range<u64>> {
-        let Part::Chosen { choose, .. } = self.part else { return Ok(0..rows) };
-        let chosen = choose(rows, length)?;
+    pub fn rows(&self, rows: u64, lengths: &RowLengths<'_>) -> Result<Range<u64>> {
+        let chosen = match self.part {
+            Part::All => 0..rows,
+            Part::Chosen { choose, .. } => choose(rows, lengths)?,
+            Part::Rows { first, end } => first..end,
+        };
         match chosen.start <= chosen.end && chosen.end <= rows {
             true => Ok(chosen),
             false => Err(Error::Internal(format!("rows {chosen:?} of {rows} were chosen"))),
@@ -132,7 +148,9 @@ pub fn build<T: Scalar>(
     }
     let Request { seed, memory_limit_bytes, has_values, .. } = shape.request;
     shape.request.check_estimate::<T>(shape.rows, shape.nonzeros)?;
-    let chosen = shape.request.rows(shape.rows, &length)?;
+    let lengths =
+        |rows: Range<u64>| Ok(rows.into_par_iter().map(|row| length(row as usize) as u64).collect());
+    let chosen = shape.request.rows(shape.rows, &lengths)?;
     let too_many = |_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows));
     let first_row = usize::try_from(chosen.start).map_err(too_many)?;
     let rows = usize::try_from(chosen.end).map_err(too_many)? - first_row;
@@ -187,7 +205,8 @@ pub fn chosen_rows<T: Scalar>(whole: Csr<T>, request: Request<'_>) -> Result<Csr
         return Ok(whole);
     }
     let view = whole.view();
-    let rows = request.rows(view.rows() as u64, &|row| view.row_length(row))?;
+    let lengths = |rows: Range<u64>| Ok(rows.map(|row| view.row_length(row as usize) as u64).collect());
+    let rows = request.rows(view.rows() as u64, &lengths)?;
     let part = view.slice_rows(rows.start as usize..rows.end as usize);
     let (columns, values) = entries(&part);
     let base = part.row_pointers()[0];

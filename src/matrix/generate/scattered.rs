@@ -1,10 +1,11 @@
 //! Random patterns: uniform, with hub rows, with every other row empty, and power-law graphs.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::build::{Request, Shape, build, check_memory};
+use super::build::{Part, Request, Shape, build, check_memory};
 use super::random::{Sequence, mix};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
@@ -104,66 +105,96 @@ pub fn hub<T: Scalar>(degree: u64, hubs: u64, shape: Shape<'_>) -> Result<Csr<T>
 
 /// The power-law graph of Graph500: `degree` random edges per vertex, duplicates merged, vertices not permuted.
 ///
-/// Edges are drawn twice: to count those of each row, and to store their columns. A sorted list of all edges would need twice the memory.
+/// All edges are drawn, and those of other rows than the request asks for are left out, so a part of the rows needs the memory of its own edges.
 pub fn rmat<T: Scalar>(scale: u64, degree: u64, shape: Shape<'_>) -> Result<Csr<T>> {
     let (request, edges) = (shape.request, shape.rows.saturating_mul(degree));
-    let drawn_bytes = edges.checked_mul(4).zip(shape.rows.checked_mul(12));
-    let drawn_bytes = drawn_bytes.and_then(|(columns, rows)| columns.checked_add(rows));
-    let csr_bytes = request.csr_bytes::<T>(shape.rows, edges);
-    let total = csr_bytes.zip(drawn_bytes).and_then(|(csr, drawn)| csr.checked_add(drawn));
-    check_memory(total, request.memory_limit_bytes)?;
+    let estimated =
+        DrawnRows::bytes::<T>(request, shape.rows, edges).map(|bytes| bytes / request.parts(shape.rows));
+    check_memory(estimated, request.memory_limit_bytes)?;
+    let draw = |rows: Range<u64>| DrawnRows::new::<T>(scale, edges, rows, request);
+    let rows = request.rows(shape.rows, &|rows| Ok(draw(rows)?.lengths))?;
+    let DrawnRows { starts, lengths, columns } = draw(rows.clone())?;
+    let (first, request) =
+        (rows.start as usize, Request { part: Part::Rows { first: rows.start, end: rows.end }, ..request });
+    build(
+        Shape { request, ..shape },
+        |row| lengths[row - first] as usize,
+        |row, to| {
+            let drawn = &columns[starts[row - first] as usize..];
+            to.iter_mut().zip(drawn).for_each(|(to, &column)| *to = column);
+        },
+    )
+}
 
-    let stream = mix(!request.seed);
-    let each_edge = |visit: &(dyn Fn(usize, u32) + Sync)| {
-        (0..edges as usize).into_par_iter().with_min_len(1 << 12).for_each(|edge| {
-            let key = draw_edge(&mut Sequence::new(stream, edge as u64), scale);
-            visit((key >> 32) as usize, key as u32);
+/// The edges of some rows of a power-law graph.
+struct DrawnRows {
+    /// For each row the place of its first column, and the number of all columns.
+    starts: Vec<u64>,
+    /// For each row the number of its distinct columns, which come first and ascend.
+    lengths: Vec<u64>,
+    columns: Vec<u32>,
+}
+
+impl DrawnRows {
+    /// Bytes of drawn rows and of the matrix that is built of them; `None` on overflow of `u64`.
+    fn bytes<T: Scalar>(request: Request<'_>, rows: u64, edges: u64) -> Option<u64> {
+        let (per_row, per_edge) = (rows.checked_mul(4 + 8 + 8)?, edges.checked_mul(4)?);
+        request.csr_bytes::<T>(rows, edges)?.checked_add(per_row)?.checked_add(per_edge)
+    }
+
+    /// Draws all edges twice: to count those of each row, and to store their columns. A sorted list of all edges would need twice
+    /// the memory.
+    fn new<T: Scalar>(scale: u64, edges: u64, rows: Range<u64>, request: Request<'_>) -> Result<Self> {
+        let count = rows.end - rows.start;
+        let stream = mix(!request.seed);
+        let each_edge = |visit: &(dyn Fn(usize, u32) + Sync)| {
+            (0..edges as usize).into_par_iter().with_min_len(1 << 12).for_each(|edge| {
+                let key = draw_edge(&mut Sequence::new(stream, edge as u64), scale);
+                if rows.contains(&(key >> 32)) {
+                    visit(((key >> 32) - rows.start) as usize, key as u32);
+                }
+            });
+        };
+        // Relaxed: numbers are read after all threads have joined.
+        let left = zeros(count, request)?;
+        each_edge(&|row, _| {
+            left[row].fetch_add(1, Ordering::Relaxed);
         });
-    };
-    // Relaxed: numbers are read after all threads have joined.
-    let mut lengths = zeros(shape.rows, request)?;
-    each_edge(&|row, _| {
-        lengths[row].fetch_add(1, Ordering::Relaxed);
-    });
-    let mut starts: Vec<u64> = Vec::new();
-    starts
-        .try_reserve_exact(lengths.len() + 1)
-        .map_err(|_| refused(shape.rows.saturating_mul(8), request))?;
-    let mut next = 0;
-    for length in &mut lengths {
-        starts.push(next);
-        next += u64::from(*length.get_mut());
-    }
-    starts.push(next);
-    let columns = zeros(edges, request)?;
-    each_edge(&|row, column| {
-        let left = lengths[row].fetch_sub(1, Ordering::Relaxed);
-        columns[starts[row] as usize + left as usize - 1].store(column, Ordering::Relaxed);
-    });
-    let mut columns: Vec<u32> = columns.into_iter().map(AtomicU32::into_inner).collect();
-
-    let mut blocks = Vec::new();
-    let (mut rest, mut first) = (&mut columns[..], 0);
-    while first < lengths.len() {
-        let end = lengths.len().min(first + SORTED_ROWS);
-        let (block, after) = rest.split_at_mut((starts[end] - starts[first]) as usize);
-        blocks.push((first..end, block));
-        (rest, first) = (after, end);
-    }
-    blocks.into_par_iter().for_each(|(rows, mut block)| {
-        for row in rows {
-            let (columns, after) = block.split_at_mut((starts[row + 1] - starts[row]) as usize);
-            columns.sort_unstable();
-            lengths[row].store(move_distinct_to_front(columns) as u32, Ordering::Relaxed);
-            block = after;
+        let mut starts: Vec<u64> = Vec::new();
+        starts.try_reserve_exact(left.len() + 1).map_err(|_| refused(count.saturating_mul(8), request))?;
+        let mut next = 0;
+        for drawn in &left {
+            starts.push(next);
+            next += u64::from(drawn.load(Ordering::Relaxed));
         }
-    });
-    let length = |row: usize| lengths[row].load(Ordering::Relaxed) as usize;
-    let nonzeros = lengths.par_iter().map(|length| u64::from(length.load(Ordering::Relaxed))).sum();
-    build(Shape { nonzeros, ..shape }, length, |row, to| {
-        let drawn = &columns[starts[row] as usize..];
-        to.iter_mut().zip(drawn).for_each(|(to, &column)| *to = column);
-    })
+        starts.push(next);
+        check_memory(Self::bytes::<T>(request, count, next), request.memory_limit_bytes)?;
+        let columns = zeros(next, request)?;
+        each_edge(&|row, column| {
+            let left = left[row].fetch_sub(1, Ordering::Relaxed);
+            columns[starts[row] as usize + left as usize - 1].store(column, Ordering::Relaxed);
+        });
+        let mut columns: Vec<u32> = columns.into_iter().map(AtomicU32::into_inner).collect();
+        let mut lengths = vec![0; count as usize];
+        let mut blocks = Vec::new();
+        let mut rest = &mut columns[..];
+        for (block, lengths) in lengths.chunks_mut(SORTED_ROWS).enumerate() {
+            let first = block * SORTED_ROWS;
+            let (columns, after) =
+                rest.split_at_mut((starts[first + lengths.len()] - starts[first]) as usize);
+            blocks.push((first, lengths, columns));
+            rest = after;
+        }
+        blocks.into_par_iter().for_each(|(first, lengths, mut block)| {
+            for (row, length) in (first..).zip(lengths) {
+                let (columns, after) = block.split_at_mut((starts[row + 1] - starts[row]) as usize);
+                columns.sort_unstable();
+                *length = move_distinct_to_front(columns) as u64;
+                block = after;
+            }
+        });
+        Ok(Self { starts, lengths, columns })
+    }
 }
 
 /// Rows that one parallel task sorts.

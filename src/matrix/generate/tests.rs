@@ -11,7 +11,7 @@ fn make(spec: &str) -> Csr<f64> {
 }
 
 /// A small example of every kind.
-const EXAMPLES: &[&str] = &[
+pub const EXAMPLES: &[&str] = &[
     "stencil5,n=9",
     "stencil7,n=6",
     "stencil27,n=5",

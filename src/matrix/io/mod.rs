@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod cache;
+mod decimals;
 pub mod gzip;
 pub mod mapping;
 pub mod matrix_market;

@@ -5,13 +5,15 @@
 //! of the current pool parse, each a span of whole lines. An error names the first line that is refused.
 //!
 //! The text is mapped and read twice: lines are counted first, so that numbers are parsed into their final place. A fast path reads the
-//! usual form of a line; any other line goes to the careful path, which alone decides what is refused and why.
+//! usual form of a line, most of its numbers with vector instructions (`decimals`); any other line goes to the careful path, which
+//! alone decides what is refused and why.
 
 use std::path::Path;
 
 use memchr::{memchr, memchr_iter};
 use rayon::prelude::*;
 
+use super::decimals::plain_decimals;
 use super::mapping::Mapping;
 use super::matrix_market::entries::{careful_value, check_text, fast_real};
 use super::matrix_market::header::{LOOKS_LIKE_HTML, trim, words};
@@ -22,6 +24,9 @@ use super::{Input, ReadOptions, counted};
 use crate::error::{Error, Place, Result};
 use crate::matrix::info::Field;
 use crate::matrix::{MultiVector, Scalar};
+
+/// Numbers that are read at a time.
+const PLAIN_NUMBERS: usize = 64;
 
 /// Bytes of text that a thread parses at a time.
 const SPAN_BYTES: usize = 256 << 10;
@@ -240,14 +245,15 @@ fn parse_span<T: Scalar>(span: &[u8], form: Form, numbers: &mut [T]) -> std::res
     while at < span.len() {
         line_number += 1;
         let end = memchr(b'\n', &span[at..]).map_or(span.len(), |length| at + length);
-        let line = &span[at..end];
+        let begin = at;
+        let line = &span[begin..end];
         at = end + 1;
         if !has_numbers(line) {
             check_skipped(line).map_err(|why| (line_number, why))?;
             continue;
         }
         let row = rows.next().ok_or_else(|| (line_number, changed()))?;
-        if !fast_line(line, form.separator, row) {
+        if !fast_line(&span[begin..], line.len(), form.separator, row) {
             careful_line(line, form, &mut tally, row).map_err(|why| (line_number, why))?;
         }
     }
@@ -266,9 +272,10 @@ fn check_skipped(line: &[u8]) -> std::result::Result<(), Refusal> {
     if is_comment(line) { Ok(()) } else { trim(line).map(drop).map_err(Refusal::from) }
 }
 
-/// Parses a line that is spelled plainly; `false` if it is not, or if it has another number of values.
+/// Parses a line of `length` bytes at the start of a text; `false` if it is not spelled plainly, or if it has another number of values.
 #[inline]
-fn fast_line<T: Scalar>(line: &[u8], separator: Separator, row: &mut [T]) -> bool {
+fn fast_line<T: Scalar>(text: &[u8], length: usize, separator: Separator, row: &mut [T]) -> bool {
+    let line = &text[..length];
     let skip_blanks = |mut at: usize| {
         while line.get(at).is_some_and(|byte| is_blank(*byte)) {
             at += 1;
@@ -277,12 +284,27 @@ fn fast_line<T: Scalar>(line: &[u8], separator: Separator, row: &mut [T]) -> boo
     };
     let mut at = skip_blanks(0);
     let last = row.len() - 1;
-    for (column, number) in row.iter_mut().enumerate() {
+    let mut column = 0;
+    let mut plain = [0.0; PLAIN_NUMBERS];
+    loop {
+        // The numbers before the last one; a line feed is no separator, so they are those of this line.
+        let wanted = (last - column).min(PLAIN_NUMBERS);
+        let (count, next) = plain_decimals(text, at, separator == Separator::Comma, &mut plain[..wanted]);
+        for (number, &value) in row[column..].iter_mut().zip(&plain[..count]) {
+            *number = T::from_f64(value);
+            if *number == T::ZERO && value != 0.0 {
+                return false;
+            }
+        }
+        (column, at) = (column + count, next);
+        if count == PLAIN_NUMBERS {
+            continue;
+        }
         let Some((value, end)) = fast_real::<T>(line, at) else { return false };
-        *number = value;
+        row[column] = value;
         at = skip_blanks(end);
         if column == last {
-            break;
+            return at == line.len() || line[at..] == *b"\r";
         }
         match separator {
             Separator::Blanks if at == end => return false,
@@ -290,8 +312,8 @@ fn fast_line<T: Scalar>(line: &[u8], separator: Separator, row: &mut [T]) -> boo
             Separator::Comma if line.get(at) != Some(&b',') => return false,
             Separator::Comma => at = skip_blanks(at + 1),
         }
+        column += 1;
     }
-    at == line.len() || line[at..] == *b"\r"
 }
 
 fn careful_line<T: Scalar>(

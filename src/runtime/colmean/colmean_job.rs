@@ -1,4 +1,5 @@
-//! Planned sums of columns. Each chunk has partial results of its blocks of rows: the sums of all blocks, then their deviations.
+//! Planned sums of columns. Each chunk has partial results of its blocks of rows: the sums of all blocks, then their deviations. The chunk
+//! with the first block adds them up and has totals instead.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +37,11 @@ impl<T: Kernels> ColmeanJob<'_, T> {
     /// The number of sums of a chunk.
     fn sums(&self, chunk: usize) -> Result<usize> {
         Ok(self.chunk(chunk)?.rows.slice_rows() * self.work.columns)
+    }
+
+    /// Whether the slice of a chunk has the totals of its blocks, not the partial results of each.
+    fn adds_up(&self, chunk: usize) -> Result<bool> {
+        Ok(self.plan.output.adds_up(&self.chunk(chunk)?.rows))
     }
 
     /// Takes the result of the last run; none if it was not complete.
@@ -81,6 +87,10 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
         self.a.stage(self.rows(chunk)?, to)
     }
 
+    fn stage_part(&self, chunk: usize, part: Range<u64>, to: &mut [u8]) -> Result<()> {
+        self.a.stage_part(self.rows(chunk)?, part, to)
+    }
+
     fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<Transfer>> {
         Ok(self.a.copies_in_place(self.rows(chunk)?, a, to))
     }
@@ -102,7 +112,13 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
         };
         let deviations = self.work.deviations.then(|| part(1));
         let (kernel, block_rows) = (self.chunk(chunk)?.gpu_kernel, self.work.block_rows() as u64);
-        Ok(Operation::EntryLaunch(EntryLaunch::column_sums(kernel, x, block_rows, part(0), deviations)?))
+        let mut launches = vec![EntryLaunch::column_sums(kernel, x, block_rows, part(0), deviations)?];
+        if self.adds_up(chunk)? {
+            let partials = MemoryRange { end: deviations.unwrap_or(part(0)).end, ..y };
+            let (size, deviations) = ((x.rows, x.columns), self.work.deviations);
+            launches.push(EntryLaunch::column_totals(T::DTYPE, size, block_rows, deviations, partials)?);
+        }
+        Ok(Operation::EntryLaunches(launches))
     }
 
     fn packs_slices(&self) -> bool {
@@ -116,8 +132,15 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
         _x: MultiVectorView<'_, T>,
         mut y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        let (sums, deviations) = self.parts(chunk, y.data_mut())?;
-        partial_sums(self.a.rows(self.rows(chunk)?), self.work.block_rows(), sums, deviations)
+        let (rows, block_rows) = (self.rows(chunk)?, self.work.block_rows());
+        let (sums, mut deviations) = self.parts(chunk, y.data_mut())?;
+        partial_sums(self.a.rows(rows.clone()), block_rows, sums, deviations.as_deref_mut())?;
+        if self.adds_up(chunk)? {
+            let mut totals = Totals::none(self.work.columns);
+            totals.add_blocks(rows.len(), block_rows, sums, deviations.as_deref())?;
+            totals.store(self.work.deviations, y.data_mut())?;
+        }
+        Ok(())
     }
 
     fn merge_split_row(
@@ -132,8 +155,12 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
             let chunk = chunk as usize;
             let mut slice = outputs.chunk(chunk)?;
             let mut slice = slice.view()?;
-            let (sums, deviations) = self.parts(chunk, slice.data_mut())?;
             let (rows, block_rows) = (self.rows(chunk)?.len(), self.work.block_rows());
+            if self.adds_up(chunk)? {
+                totals = Totals::load(rows, self.work.columns, self.work.deviations, slice.data_mut())?;
+                continue;
+            }
+            let (sums, deviations) = self.parts(chunk, slice.data_mut())?;
             totals.add_blocks(rows, block_rows, sums, deviations.as_deref())?;
         }
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = Some(totals);

@@ -73,17 +73,30 @@ impl<'a, T: Scalar> DenseA<'a, T> {
 
     /// Writes rows as devices store them, on the current rayon pool. The padding is zero.
     pub fn stage(&self, rows: Range<usize>, to: &mut [u8]) -> Result<()> {
-        let (a, pitch) = (self.rows(rows), self.pitch_bytes() as usize / size_of::<T>());
-        let columns = a.k();
-        let to: &mut [T] = bytemuck::try_cast_slice_mut(to).map_err(|error| {
-            Error::Internal(format!("pinned memory is not aligned for its values: {error}"))
+        let all = self.device_bytes(rows.len());
+        self.stage_part(rows, 0..all, to)
+    }
+
+    /// Writes the bytes `part` of rows as devices store them.
+    pub fn stage_part(&self, rows: Range<usize>, part: Range<u64>, to: &mut [u8]) -> Result<()> {
+        let (a, pitch) = (self.rows(rows), self.pitch_bytes() as usize);
+        let part = part.start as usize..(part.end as usize).min(a.rows() * pitch);
+        let given = to.len();
+        let to = to.get_mut(..part.len()).ok_or_else(|| {
+            Error::Internal(format!("{given} bytes of pinned memory are too few for {}", part.len()))
         })?;
-        let Some(to) = to.get_mut(..a.rows() * pitch).filter(|to| !to.is_empty()) else { return Ok(()) };
-        let rows_per_task = (BYTES_PER_TASK / (pitch * size_of::<T>())).max(1);
-        to.par_chunks_mut(pitch * rows_per_task).enumerate().for_each(|(task, to)| {
-            for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
-                to[..columns].copy_from_slice(a.row(task * rows_per_task + row));
-                to[columns..].fill(T::ZERO);
+        to.par_chunks_mut(BYTES_PER_TASK).enumerate().for_each(|(task, mut to)| {
+            let mut at = part.start + task * BYTES_PER_TASK;
+            while !to.is_empty() {
+                let (row, inside) = (at / pitch, at % pitch);
+                let (own, rest) = to.split_at_mut(to.len().min(pitch - inside));
+                let values: &[u8] = bytemuck::cast_slice(a.row(row));
+                let values = values.get(inside..).unwrap_or_default();
+                let (copied, padding) = own.split_at_mut(own.len().min(values.len()));
+                copied.copy_from_slice(&values[..copied.len()]);
+                padding.fill(0);
+                at += own.len();
+                to = rest;
             }
         });
         Ok(())

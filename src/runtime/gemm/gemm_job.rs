@@ -88,6 +88,10 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
         self.a.stage(self.rows(chunk)?, to)
     }
 
+    fn stage_part(&self, chunk: usize, part: Range<u64>, to: &mut [u8]) -> Result<()> {
+        self.a.stage_part(self.rows(chunk)?, part, to)
+    }
+
     fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<Transfer>> {
         Ok(self.a.copies_in_place(self.rows(chunk)?, a, to))
     }

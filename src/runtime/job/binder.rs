@@ -1,12 +1,14 @@
 //! Builds the operations of a plan's tasks: which bytes are staged, copied, computed and merged.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::Job;
 use super::accelerator::Accelerator;
 use super::outputs::Outputs;
 use super::scaling::Scaling;
-use crate::device::{Fault, Operation, Pinned};
+use crate::device::{Fault, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
@@ -67,13 +69,17 @@ impl<'scope, J: Job> Binder<'scope> for JobBinder<'scope, '_, '_, '_, J> {
             (Item::SplitRow(index), _) => {
                 Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
             }
-            (Item::Sent(_) | Item::Received(_) | Item::ToRank { .. } | Item::FromRank { .. }, _) => {
+            (Item::Sent(_) | Item::Received(_), _)
+            | (Item::ToRank { .. } | Item::FromRank { .. } | Item::PartialSums { .. }, _) => {
                 Err(Error::Internal("a job on host memory exchanges no rows".into()))
             }
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {
                 Ok(Operation::Job(Box::new(move || shared.compute(chunk as usize))))
             }
             (Item::Chunk(chunk), kind) => self.chunk_operation(chunk as usize, device, kind, slots),
+            (Item::ChunkPart { chunk, begin, end }, kind) => {
+                self.part_operation(chunk as usize, begin..end, device, kind, slots)
+            }
         }
     }
 }
@@ -124,16 +130,44 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
                 Ok(shared.outputs.slice(chunk)?.download::<J::Value>(from))
             }
             TaskKind::Download => {
+                let rows = shared.plan.result_rows(job.chunk(chunk)?);
                 accelerator.download(held(pools.y)?, held(pools.pinned_out)?, rows, job.packs_slices())
             }
             TaskKind::Merge | TaskKind::CpuCompute => {
                 let slot = held(pools.pinned_out)?;
                 Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
             }
-            TaskKind::PeerCopy | TaskKind::Send | TaskKind::Receive => {
+            TaskKind::PeerCopy | TaskKind::Send | TaskKind::Receive | TaskKind::Reduce => {
                 Err(Error::Internal("a job on host memory copies nothing between devices or ranks".into()))
             }
         }
+    }
+}
+
+impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
+    /// One step of a part of a chunk that stays on an accelerator.
+    fn part_operation(
+        &self,
+        chunk: usize,
+        part: Range<u64>,
+        device: DeviceId,
+        kind: TaskKind,
+        slots: &HeldSlots,
+    ) -> Result<Operation<'scope>> {
+        let (job, accelerator) = (self.shared.job, self.shared.accelerator(device)?);
+        let pool = self.planned.planned.pools.get(device.index()).and_then(|pools| pools.pinned_in);
+        let slot = pool.and_then(|pool| slots.of(pool));
+        let slot = slot.ok_or_else(|| Error::Internal(format!("a part of chunk {chunk} holds no slot")))?;
+        if kind == TaskKind::Stage {
+            return Ok(Operation::Job(Box::new(move || {
+                let mut bytes = accelerator.staged(slot)?.write().map_err(misuse)?;
+                job.stage_part(chunk, part, &mut bytes)
+            })));
+        }
+        let all = accelerator.chunk_range(chunk, None, job.chunk_bytes(chunk)?)?;
+        let to =
+            MemoryRange { begin: all.begin + part.start, end: all.begin + part.end.min(all.bytes()), ..all };
+        accelerator.upload_chunk(slot, to)
     }
 }
 
@@ -169,7 +203,8 @@ impl<'run, J: Job> Shared<'run, '_, J> {
         let values: &[J::Value] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         let mut slice = self.outputs.chunk(chunk)?;
         let slice = slice.view()?;
-        let (rows, k, leading_dimension) = (slice.rows(), slice.k(), slice.leading_dimension());
+        let rows = slice.rows().min(self.plan.result_rows(self.job.chunk(chunk)?) as usize);
+        let (k, leading_dimension) = (slice.k(), slice.leading_dimension());
         let pitch = if self.job.packs_slices() { k } else { accelerator.y_pitch() as usize };
         if rows == 0 || k == 0 {
             return Ok(());
@@ -192,8 +227,9 @@ impl<'run, J: Job> Shared<'run, '_, J> {
                 }
             }
         };
-        let (y, computed) = (slice.into_data(), &values[..(rows - 1) * pitch + k]);
-        let host_computes = self.plan.devices.first().is_none_or(|host| host.computes);
+        let y = &mut slice.into_data()[..(rows - 1) * leading_dimension + k];
+        let computed = &values[..(rows - 1) * pitch + k];
+        let host_computes = self.plan.devices.first().is_none_or(|host| host.chunks > 0);
         if host_computes || size_of_val(computed) < MIN_PARALLEL_MERGE_BYTES {
             merge((y, computed));
         } else {

@@ -11,6 +11,7 @@ mod prepared;
 mod registrations;
 mod scaling;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use accelerator::Accelerator;
@@ -58,6 +59,12 @@ pub trait Job: Send + Sync {
     /// Writes a chunk of A as a device with the rows `held` of X stores it.
     fn stage(&self, chunk: usize, held: &HeldRows, to: &mut [u8]) -> Result<()>;
 
+    /// Writes the bytes `part` of a chunk of A as a device stores it; of kinds of work that are staged in parts
+    /// ([`crate::work::Kind::stages_in_parts`]).
+    fn stage_part(&self, chunk: usize, _part: Range<u64>, _to: &mut [u8]) -> Result<()> {
+        Err(Error::Internal(format!("chunk {chunk} is staged in parts, which its kind of work does not")))
+    }
+
     /// The copies of a chunk of a borrowed A to `to`.
     fn copies_in_place(&self, chunk: usize, a: &Self::Borrowed, to: MemoryRange) -> Result<Vec<Transfer>>;
 
@@ -95,7 +102,8 @@ pub trait Job: Send + Sync {
         y: MultiVectorViewMut<'_, Self::Value>,
     ) -> Result<()>;
 
-    /// Combines the partial results of a split row, first to last.
+    /// Combines the partial results of a split row, first to last. Where all chunks add to one row, the first chunk has added up its own
+    /// ([`crate::work::Output::adds_up`]).
     fn merge_split_row(
         &self,
         index: usize,

@@ -23,5 +23,5 @@ pub use prepared_product::PreparedProduct;
 pub use product::{Bound, Product};
 pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
 pub use settings::{Settings, WATCHDOG_TIMEOUT};
+pub use vectors::{ExportedRows, SimulatedVectors, TimeParts, Vectors};
 pub(in crate::runtime) use vectors::{RankLists, Span};
-pub use vectors::{SimulatedVectors, TimeParts, Vectors};

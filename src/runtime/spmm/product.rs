@@ -6,11 +6,12 @@ use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
 use super::vectors::{VectorProduct, Vectors};
-use crate::device::{Description, ForeignMemory, Registration};
+use crate::device::{Description, ForeignMemory, Registration, StreamHandle};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
+use crate::runtime::OperationRecord;
 use crate::runtime::Runtime;
 use crate::runtime::job::{InPlace, PageLockedMultiVector, Scaling};
 use crate::runtime::report::{FaultReport, Round, RunReport};
@@ -107,16 +108,33 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// Y = alpha A X + beta Y on arrays of another library in the memory of the only device of this product. Rows have the pitch of
-    /// [`pitch_bytes`](crate::work::pitch_bytes), and the padding of X is zero. The product has ended when this returns.
-    pub fn apply_foreign(&mut self, alpha: f64, x: ForeignMemory, beta: f64, y: ForeignMemory) -> Result<()> {
+    /// [`pitch_bytes`](crate::work::pitch_bytes); the padding may have any values, and that of Y is overwritten.
+    ///
+    /// With a stream of the library, the calling thread issues the kernels on it and does not wait for them, as the library's own
+    /// operations do: the product comes after the work that is on the stream, and later work on it comes after the product. A fault of
+    /// the kernels is reported by a later call. Without a stream, the product has ended when this returns.
+    pub fn apply_foreign(
+        &mut self,
+        alpha: f64,
+        x: ForeignMemory,
+        beta: f64,
+        y: ForeignMemory,
+        stream: Option<StreamHandle>,
+    ) -> Result<()> {
         self.last = None;
-        self.vector_product()?.apply_foreign(Scaling { alpha, beta }, x, y)
+        self.vector_product()?.apply_foreign(Scaling { alpha, beta }, x, y, stream)
     }
 
-    /// The driver's handle of the stream that computes products on arrays of other libraries, which let it wait for their own work.
-    /// `None` for an emulated device.
-    pub fn compute_stream(&mut self) -> Result<Option<u64>> {
+    /// The stream that computes products on arrays of other libraries without a stream, which let it wait for their own work. `None`
+    /// for an emulated device.
+    pub fn compute_stream(&mut self) -> Result<Option<StreamHandle>> {
         self.vector_product()?.compute_stream()
+    }
+
+    /// The device, and the times on it of the last product on arrays of other libraries; `None` before the first. Waits for this
+    /// product and reports its fault.
+    pub fn foreign_record(&self) -> Result<Option<(Description, OperationRecord)>> {
+        self.on_vectors.as_ref().map_or(Ok(None), VectorProduct::foreign_record)
     }
 
     /// The plan of products on [`Vectors`]; made when they are first used.

@@ -25,6 +25,11 @@ pub fn scaling_by_devices(swept: &Swept<'_>) -> Vec<Figure> {
     scaling(swept, "devices", |record| record.device_count as f64)
 }
 
+/// Speed-up and efficiency by ranks.
+pub fn scaling_by_ranks(swept: &Swept<'_>) -> Vec<Figure> {
+    scaling(swept, "ranks", |record| record.ranks.unwrap_or(1) as f64)
+}
+
 /// Rates relative to the rate at the smallest count, which is right for growing matrices too.
 fn scaling(swept: &Swept<'_>, axis_name: &str, x: fn(&Record) -> f64) -> Vec<Figure> {
     let points_of = |members: &[&Record], efficiency: bool| -> Result<Vec<Point>, String> {

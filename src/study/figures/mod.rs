@@ -105,7 +105,9 @@ pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
             figures.extend(lines::scaling_by_threads(&swept));
             figures.extend(lines::speedup_by_threads(&swept));
         }
-        if swept.values(|record| record.device_count) > 1 {
+        if swept.values(|record| record.ranks) > 1 {
+            figures.extend(lines::scaling_by_ranks(&swept));
+        } else if swept.values(|record| record.device_count) > 1 {
             figures.extend(lines::scaling_by_devices(&swept));
         } else if swept.values(|record| record.devices.clone()) > 1 {
             figures.extend(bars::choices(&swept, "devices", |record| record.devices.clone()));

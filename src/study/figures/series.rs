@@ -2,7 +2,7 @@
 
 use super::super::noise::noise_interval;
 use super::super::record::Record;
-use super::Swept;
+use super::{Swept, count};
 use crate::report::{Figure, Missing, Panel, Plot, Point, Series, SeriesStyle};
 
 /// Series that a panel can show; more are split over several panels.
@@ -12,7 +12,7 @@ const MAX_SERIES: usize = 12;
 type Attribute = (&'static str, fn(&Record) -> String);
 
 /// Attributes that can distinguish records.
-const ATTRIBUTES: [Attribute; 12] = [
+const ATTRIBUTES: [Attribute; 13] = [
     ("matrix", |r| r.matrix.name.clone()),
     ("kernel", |r| r.kernel.replace(',', ", ").replace(",  ", ", ")),
     ("k", |r| r.k.map_or(String::new(), |k| format!("K = {k}"))),
@@ -20,6 +20,7 @@ const ATTRIBUTES: [Attribute; 12] = [
     ("devices", |r| r.devices.clone()),
     ("kind of devices", |r| kind_of_devices(&r.devices)),
     ("threads", |r| if r.threads == 1 { "1 thread".into() } else { format!("{} threads", r.threads) }),
+    ("ranks", |r| r.ranks.map_or(String::new(), |ranks| count(ranks, "rank"))),
     ("mode", |r| r.mode.clone().unwrap_or_default()),
     ("schedule", |r| r.schedule.clone().unwrap_or_default()),
     ("transfer", |r| r.transfer.clone().unwrap_or_default()),

@@ -90,6 +90,28 @@ fn devices_of_one_kind_are_one_series() {
 }
 
 #[test]
+fn ranks_give_speed_up_and_efficiency_and_each_list_of_devices_is_a_series() {
+    let over = |ranks, devices: &str, seconds| {
+        // Every rank has the devices of the list.
+        let (devices, device_count) = (devices.to_string(), ranks * devices.split(',').count());
+        Record { devices, device_count, ranks: Some(ranks), ..record("My sweep!", seconds) }
+    };
+    let records = [
+        over(1, "cpu", 8.0),
+        over(2, "cpu", 5.0),
+        over(4, "cpu", 4.0),
+        over(1, "cpu,emu:0", 80.0),
+        over(2, "cpu,emu:0", 40.0),
+    ];
+    let figures = figures(&config("run"), &records);
+    assert_eq!(ids(&figures), ["my-sweep-speed-up-ranks", "my-sweep-efficiency-ranks"]);
+    assert_eq!(series_names(&figures[0].panels[0]), ["cpu", "cpu,emu:0", "ideal"]);
+    let Plot::Lines(efficiency) = &figures[1].panels[0].plot else { panic!("lines") };
+    let ys: Vec<f64> = efficiency.series[0].points.iter().map(|point| point.y).collect();
+    assert_eq!(ys, [100.0, 80.0, 50.0]);
+}
+
+#[test]
 fn kernels_alone_give_rates_a_roofline_and_a_map() {
     let of = |kernel: &str, k, seconds| {
         let kernel = kernel.to_string();

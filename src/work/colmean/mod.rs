@@ -165,6 +165,10 @@ impl Kind for Colmean {
         self.rows as u64 * self.columns as u64 * self.dtype.bytes() as u64
     }
 
+    fn stages_in_parts(&self) -> bool {
+        true
+    }
+
     fn piece_bytes(&self, piece: &ChunkRows) -> u64 {
         self.piece_entries(piece) * self.dtype.bytes() as u64
     }

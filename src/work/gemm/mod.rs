@@ -20,8 +20,13 @@ use crate::matrix::Dtype;
 const CPU: &[KernelId] = &[KernelId::CpuGemm, KernelId::CpuGemmRows];
 const GPU: &[KernelId] = &[KernelId::Cublas, KernelId::GemmBlocked];
 
-/// Rows of C of a block of threads of the fastest kernels.
+/// Rows and columns of C of a block of threads of the fastest kernels.
 const TILE_ROWS: usize = 128;
+const TILE_COLUMNS: usize = 128;
+/// Multiprocessors of a GPU, each of which computes a tile at a time: those of an H200.
+const MULTIPROCESSORS: usize = 132;
+/// The most rows of tiles of [`Kind::wave_rows`].
+const MOST_WAVE_TILES: usize = 8;
 
 /// A dense product as a planner sees it: its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +92,13 @@ impl Kind for Gemm {
         1.0 / 16.0
     }
 
-    /// A processor may be a hundred times slower than another one here: 1/64 of the rows would take longer than all others.
-    fn smallest_share(&self) -> f64 {
-        1.0 / 1024.0
+    /// A processor may be a hundred times slower than another one here: 1/64 of the rows would take longer than all others. A CPU gets
+    /// nothing then: even for a few rows it reads all of B, while it copies for the GPUs.
+    fn smallest_share(&self, processor: Processor) -> f64 {
+        match processor {
+            Processor::Cpu => 0.0,
+            Processor::Gpu => 1.0 / 1024.0,
+        }
     }
 
     fn compares_sharing(&self) -> bool {
@@ -130,6 +139,17 @@ impl Kind for Gemm {
         self.units().split(span, pieces)
     }
 
+    fn wave_rows(&self) -> Option<usize> {
+        let across = self.columns.div_ceil(TILE_COLUMNS);
+        // The part of the multiprocessors that are busy.
+        let busy = |tiles: &usize| {
+            let blocks = tiles * across;
+            blocks as f64 / blocks.next_multiple_of(MULTIPROCESSORS).max(1) as f64
+        };
+        let tiles = (1..=MOST_WAVE_TILES).rev().max_by(|one, other| busy(one).total_cmp(&busy(other)));
+        tiles.map(|tiles| tiles * TILE_ROWS)
+    }
+
     fn facts(&self, pieces: &[ChunkRows]) -> Vec<Facts> {
         pieces.iter().map(|piece| self.facts_of(piece)).collect()
     }
@@ -148,6 +168,10 @@ impl Kind for Gemm {
 
     fn divided_bytes(&self) -> u64 {
         self.a_bytes().max(self.y_bytes())
+    }
+
+    fn stages_in_parts(&self) -> bool {
+        true
     }
 
     fn piece_bytes(&self, piece: &ChunkRows) -> u64 {

@@ -97,6 +97,7 @@ pub(super) fn distributed<T: Kernels>(
         |bounds: &[u64], total| Span { first: bounds[rank], rows: bounds[rank + 1] - bounds[rank], total };
     let lists = RankLists {
         communicator: ranks.clone(),
+        runtime: cluster.runtime().clone(),
         network: cluster.network.clone(),
         x: span(&x_bounds, cols),
         y: span(&y_bounds, total),

@@ -21,15 +21,12 @@ pub struct Division {
 }
 
 impl Division {
-    /// The division for products with `k` columns of `value_bytes` each: costs are the bytes that a product moves.
+    /// The division for products with `k` columns of `value_bytes` each, with the costs by which a rank divides its rows over devices.
     pub fn for_product(speeds: Vec<f64>, k: usize, value_bytes: usize) -> Self {
         let row_bytes = (k * value_bytes) as f64;
-        // A row pointer, a row of X and a row of Y; a column, a value and, from a cache, a row of X at a fraction of its bytes.
-        Self {
-            speeds,
-            row_cost: 8.0 + 2.0 * row_bytes,
-            nonzero_cost: (4 + value_bytes) as f64 + row_bytes / 4.0,
-        }
+        // A row pointer and a row of Y; a column, a value and half a row of X, since some rows of X are in a cache.
+        let (row_cost, nonzero_cost) = (8.0 + row_bytes, (4 + value_bytes) as f64 + row_bytes / 2.0);
+        Self { speeds, row_cost, nonzero_cost }
     }
 
     /// The first row of each rank, and the number of rows. Boundaries are among the rows `row(0)` = 0 to `row(last)`, the number of

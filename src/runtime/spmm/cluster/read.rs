@@ -13,14 +13,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::agreement::{agree, share, share_numbers, sum};
 use super::division::{Division, RowCounts};
 use super::entry_messages::{pack, unpack};
 use crate::device::network::Communicator;
 use crate::error::{Error, Place, Result};
-use crate::matrix::generate::{Part, RowLength, generate_part};
+use crate::matrix::generate::{Part, RowLengths, generate_part};
 use crate::matrix::io::cache::rows::CacheRows;
 use crate::matrix::io::matrix_market::part::{EntryBudget, Head, RowEntries, TextFacts, TextPart};
 use crate::matrix::io::{DividedFormat, Input, ReadOptions, divided_format, non_finite_note};
@@ -220,14 +218,16 @@ pub fn generate_rows<T: Scalar>(
     let limits = share_numbers(ranks, &[memory_limit_bytes])?;
     let memory_limit_bytes = limits.iter().flatten().copied().min().unwrap_or(u64::MAX);
     let chosen = RefCell::new(None);
-    let choose = |rows: u64, length: &RowLength<'_>| {
+    let choose = |rows: u64, lengths: &RowLengths<'_>| {
         let mut counts = RowCounts::new(rows);
-        let own: Vec<_> = counts.intervals(ranks.rank(), ranks.size()).collect();
-        let counted: Vec<(u64, u64)> = own
-            .into_par_iter()
-            .map(|(_, rows)| (rows.start, rows.map(|row| length(row as usize) as u64).sum()))
-            .collect();
-        counted.into_iter().for_each(|(row, nonzeros)| counts.add(row, nonzeros));
+        let own: Vec<Range<u64>> =
+            counts.intervals(ranks.rank(), ranks.size()).map(|(_, rows)| rows).collect();
+        let first = own.first().map_or(0, |rows| rows.start);
+        let counted = lengths(first..own.last().map_or(first, |rows| rows.end));
+        // All ranks take part in the division, so one that cannot count its rows tells the others.
+        for (row, length) in (first..).zip(agree(ranks, counted)?) {
+            counts.add(row, length);
+        }
         let boundaries = counts.combined(ranks)?.boundaries(division);
         let own = own_rows(&boundaries, ranks.rank());
         *chosen.borrow_mut() = Some(boundaries);

@@ -1,27 +1,17 @@
 //! Distributed reading against the reader of a single process, with ranks that are threads.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::network::thread_communicators;
+use crate::device::network::on_thread_ranks;
+use crate::matrix::generate::tests::EXAMPLES;
 use crate::matrix::generate::{KINDS, generate};
 use crate::matrix::io::cache::write_cache;
 use crate::matrix::io::read;
 
 const LIMIT: u64 = 1 << 30;
-
-/// The results of `work` on each of `size` ranks.
-fn on_ranks<R: Send>(size: usize, work: impl Fn(&dyn Communicator) -> R + Sync) -> Vec<R> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let start = |ranks: Arc<dyn Communicator>| scope.spawn(move || work(&*ranks));
-        let threads: Vec<_> = thread_communicators(size).into_iter().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
 
 fn division(speeds: &[f64]) -> Division {
     Division::for_product(speeds.to_vec(), 4, 8)
@@ -61,30 +51,13 @@ fn written(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 
 #[test]
 fn generated_rows_are_those_of_one_process_for_every_kind() {
-    let examples = [
-        "stencil5,n=9",
-        "stencil7,n=6",
-        "stencil27,n=5",
-        "fem3,n=4",
-        "rmat,scale=8,degree=8",
-        "road,n=500",
-        "uniform,rows=300,degree=7,cols=90",
-        "band,rows=50,width=6",
-        "hub,rows=200,degree=3,hubs=4",
-        "mixed,n=5",
-        "arrow,rows=40",
-        "diagonal,rows=3",
-        "empty,rows=10,cols=3",
-        "holes,rows=101,degree=5",
-        "like,name=mhda416",
-    ];
-    assert_eq!(examples.len(), KINDS.len());
-    for spec in examples {
+    assert_eq!(EXAMPLES.len(), KINDS.len());
+    for spec in EXAMPLES {
         let whole = generate::<f64>(spec, 7, LIMIT).unwrap();
         for size in 1..=5 {
             let speeds = &[1.0, 3.0, 1.0, 0.5, 2.0][..size];
             assert_same(
-                on_ranks(size, |ranks| generate_rows::<f64>(ranks, spec, 7, &division(speeds), LIMIT)),
+                on_thread_ranks(size, |ranks| generate_rows::<f64>(ranks, spec, 7, &division(speeds), LIMIT)),
                 &whole,
             );
         }
@@ -95,7 +68,8 @@ fn generated_rows_are_those_of_one_process_for_every_kind() {
 fn a_generator_that_is_refused_is_refused_on_every_rank_with_the_error_of_one_process() {
     for spec in ["stencil27,n=100000", "uniform,rows=3,degree=9", "nothing", "rmat,scale=40,degree=1"] {
         let expected = generate::<f64>(spec, 1, LIMIT).unwrap_err();
-        for outcome in on_ranks(3, |ranks| generate_rows::<f64>(ranks, spec, 1, &division(&[1.0; 3]), LIMIT))
+        for outcome in
+            on_thread_ranks(3, |ranks| generate_rows::<f64>(ranks, spec, 1, &division(&[1.0; 3]), LIMIT))
         {
             let error = outcome.unwrap_err();
             assert_eq!(error.exit_code(), expected.exit_code(), "{error}");
@@ -120,8 +94,14 @@ fn rows_of_a_cache_are_those_of_one_process_in_both_precisions() {
         let (double, single) = (read::<f64>(&path, &options).unwrap(), read::<f32>(&path, &options).unwrap());
         for size in 1..=5 {
             let division = division(&vec![1.0; size]);
-            assert_same(on_ranks(size, |ranks| read_rows::<f64>(ranks, &path, &division, &options)), &double);
-            assert_same(on_ranks(size, |ranks| read_rows::<f32>(ranks, &path, &division, &options)), &single);
+            assert_same(
+                on_thread_ranks(size, |ranks| read_rows::<f64>(ranks, &path, &division, &options)),
+                &double,
+            );
+            assert_same(
+                on_thread_ranks(size, |ranks| read_rows::<f32>(ranks, &path, &division, &options)),
+                &single,
+            );
         }
     }
 }
@@ -140,7 +120,9 @@ fn a_changed_byte_of_a_cache_is_found_by_the_ranks_as_by_one_process() {
         let options = ReadOptions::default();
         // Bytes between the arrays belong to nothing.
         let expected = read::<f64>(&path, &options).map(drop).map_err(|error| error.to_string());
-        for outcome in on_ranks(3, |ranks| read_rows::<f64>(ranks, &path, &division(&[1.0; 3]), &options)) {
+        for outcome in
+            on_thread_ranks(3, |ranks| read_rows::<f64>(ranks, &path, &division(&[1.0; 3]), &options))
+        {
             assert_eq!(outcome.map(drop).map_err(|error| error.to_string()), expected, "byte {at}");
         }
     }
@@ -209,7 +191,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = written(&folder, "a.mtx", case.text.as_bytes());
         let options = ReadOptions::default();
-        let parts = on_ranks(case.ranks, |ranks| read_rows::<f64>(ranks, &path, &division(&case.speeds), &options));
+        let parts = on_thread_ranks(case.ranks, |ranks| read_rows::<f64>(ranks, &path, &division(&case.speeds), &options));
         match read::<f64>(&path, &options) {
             Ok(whole) => assert_same(parts, &whole),
             Err(expected) => {
@@ -232,7 +214,7 @@ proptest! {
 fn a_rank_without_the_file_is_named_with_its_host_on_all_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(&folder, "a.mtx", b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 2.5\n");
-    let outcomes = on_ranks(3, |ranks| {
+    let outcomes = on_thread_ranks(3, |ranks| {
         let own = if ranks.rank() == 1 { folder.path().join("missing.mtx") } else { path.clone() };
         read_rows::<f64>(ranks, &own, &division(&[1.0; 3]), &ReadOptions::default())
     });
@@ -244,9 +226,9 @@ fn a_rank_without_the_file_is_named_with_its_host_on_all_ranks() {
     }
     // A file that no rank has is no rank's fault.
     let missing = folder.path().join("missing.mtx");
-    for outcome in
-        on_ranks(2, |ranks| read_rows::<f64>(ranks, &missing, &division(&[1.0; 2]), &ReadOptions::default()))
-    {
+    for outcome in on_thread_ranks(2, |ranks| {
+        read_rows::<f64>(ranks, &missing, &division(&[1.0; 2]), &ReadOptions::default())
+    }) {
         assert!(!outcome.unwrap_err().to_string().contains("rank"));
     }
 }
@@ -259,15 +241,15 @@ fn ranks_that_see_different_files_and_formats_for_one_reader_are_refused() {
         written(&folder, "1.mtx", text.as_bytes()),
         written(&folder, "2.mtx", format!("{text}\n").as_bytes()),
     );
-    let outcomes = on_ranks(2, |ranks| {
+    let outcomes = on_thread_ranks(2, |ranks| {
         let own = [&one, &two][ranks.rank()];
         read_rows::<f64>(ranks, own, &division(&[1.0; 2]), &ReadOptions::default())
     });
     assert!(outcomes.into_iter().all(|outcome| outcome.unwrap_err().to_string().contains("rank 1 on ")));
     let packed = written(&folder, "a.mtx.gz", &[0x1f, 0x8b, 8, 0]);
-    for outcome in
-        on_ranks(2, |ranks| read_rows::<f64>(ranks, &packed, &division(&[1.0; 2]), &ReadOptions::default()))
-    {
+    for outcome in on_thread_ranks(2, |ranks| {
+        read_rows::<f64>(ranks, &packed, &division(&[1.0; 2]), &ReadOptions::default())
+    }) {
         assert!(outcome.unwrap_err().to_string().contains("rowloom convert"));
     }
 }

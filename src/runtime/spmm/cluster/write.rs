@@ -174,21 +174,11 @@ pub fn hash_rows<T: Scalar>(ranks: &dyn Communicator, rows: MultiVectorView<'_, 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use super::*;
-    use crate::device::network::thread_communicators;
+    use crate::device::network::on_thread_ranks;
     use crate::matrix::MultiVector;
     use crate::matrix::io::write::write_array;
-
-    fn on_ranks<R: Send>(size: usize, work: impl Fn(&dyn Communicator) -> R + Sync) -> Vec<R> {
-        std::thread::scope(|scope| {
-            let work = &work;
-            let start = |ranks: Arc<dyn Communicator>| scope.spawn(move || work(&*ranks));
-            let threads: Vec<_> = thread_communicators(size).into_iter().map(start).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    }
 
     #[test]
     fn ranks_write_the_bytes_and_have_the_hash_of_one_process() {
@@ -210,7 +200,9 @@ mod tests {
                 ("y.mtx", RowsFormat::MatrixMarket, &mtx_path),
             ] {
                 let path = folder.path().join(name);
-                for written in on_ranks(size, |ranks| write_rows(ranks, &path, own(ranks.rank()), format)) {
+                for written in
+                    on_thread_ranks(size, |ranks| write_rows(ranks, &path, own(ranks.rank()), format))
+                {
                     written.unwrap();
                 }
                 assert!(
@@ -218,7 +210,7 @@ mod tests {
                     "{name} of {size} ranks"
                 );
             }
-            let hashes = on_ranks(size, |ranks| hash_rows(ranks, own(ranks.rank())).unwrap());
+            let hashes = on_thread_ranks(size, |ranks| hash_rows(ranks, own(ranks.rank())).unwrap());
             assert_eq!(hashes[0], Some(expected_hash));
             assert!(hashes[1..].iter().all(Option::is_none));
         }
@@ -231,7 +223,7 @@ mod tests {
         let path = folder.path().join("missing/y.npy");
         let y = MultiVector::<f64>::zeros(2, 1).unwrap();
         let format = RowsFormat::Npy { one_dimensional: true };
-        for outcome in on_ranks(3, |ranks| write_rows(ranks, &path, y.view(), format)) {
+        for outcome in on_thread_ranks(3, |ranks| write_rows(ranks, &path, y.view(), format)) {
             let error = outcome.unwrap_err();
             assert_eq!(error.exit_code(), 1);
             assert!(error.to_string().contains("y.npy"), "{error}");

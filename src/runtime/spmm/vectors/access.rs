@@ -64,6 +64,9 @@ impl<T: Kernels> Vectors<T> {
                 if let Some(data) = moved.get() {
                     return Ok(RowsOf::Host(data));
                 }
+                if self.is_exported.load(Ordering::Relaxed) {
+                    return Err(rows_lost(part));
+                }
                 let own = part.own.start as usize..part.own.end as usize;
                 let shape = (self.layout.rows as usize, self.k);
                 let restored = lock(&self.host_copy).restored(shape, own)?;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::exchange::OwnedChunk;
-use super::message_memory::MessageMemory;
+use super::message_memory::ExchangeMemory;
 use super::rank_memory::{ArrivalMemory, DepartureMemory};
 use super::{RowsOf, Vectors, lock};
 use crate::device::{MemoryRange, Operation};
@@ -21,7 +21,7 @@ use crate::runtime::spmm::{PreparedProduct, VectorOperands};
 pub struct ProductRun<'r, 'a, T: Kernels> {
     pub prepared: &'r PreparedProduct<'a, T>,
     pub chunks: &'r [OwnedChunk],
-    pub messages: &'r [MessageMemory],
+    pub messages: &'r ExchangeMemory,
     pub departures: &'r [DepartureMemory],
     pub arrivals: &'r [ArrivalMemory],
     pub x: &'r Vectors<T>,
@@ -101,8 +101,6 @@ impl<'r, T: Kernels> HostRows<'r, T> {
 pub struct VectorBinder<'scope, 'r, 'a, T: Kernels> {
     pub run: &'scope ProductRun<'r, 'a, T>,
     pub host: &'scope HostRows<'r, T>,
-    /// For each message its sender and its receiver.
-    pub ends: &'scope [(usize, usize)],
     /// For each chunk whether it has interior rows only.
     pub interior: &'scope [bool],
     pub planned: &'scope Planned,
@@ -110,14 +108,10 @@ pub struct VectorBinder<'scope, 'r, 'a, T: Kernels> {
 
 impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
     fn operation(&mut self, task: TaskId, _slots: &HeldSlots) -> Result<Operation<'scope>> {
-        let Self { run, host, ends, interior, planned } = *self;
+        let Self { run, host, interior, planned } = *self;
         let (task, item, _) = planned.task(task)?;
         let pitch = run.x.pitch as usize;
-        let message = |number: u32| -> Result<(&'scope MessageMemory, (usize, usize))> {
-            let at = number as usize;
-            let found = run.messages.get(at).zip(ends.get(at).copied());
-            found.ok_or_else(|| Error::Internal(format!("the product has no message {number}")))
-        };
+        let messages = run.messages;
         match (item, task.kind) {
             (Item::ToRank { message, .. }, kind) => {
                 let memory = run.departures.get(message as usize).ok_or_else(no_message)?;
@@ -147,24 +141,24 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
                 }
             }
             (Item::Sent(number), TaskKind::Stage) => {
-                let (memory, (from, _)) = message(number)?;
-                let x = host.x(from)?;
+                let memory = messages.message(number)?;
+                let x = host.x(memory.from())?;
                 Ok(Operation::Job(Box::new(move || {
                     memory.pack(x.read().unwrap_or_else(PoisonError::into_inner).view(), pitch)
                 })))
             }
-            (Item::Sent(number), TaskKind::Kernel) => message(number)?.0.gather(run.x),
-            (Item::Sent(number), _) => message(number)?.0.download(),
+            (Item::Sent(number), TaskKind::Kernel) => messages.gather(number, run.x),
+            (Item::Sent(number), _) => messages.message(number)?.download(),
             (Item::Received(number), TaskKind::Merge) => {
-                let (memory, (_, to)) = message(number)?;
-                let x = host.x(to)?;
+                let memory = messages.message(number)?;
+                let x = host.x(memory.to())?;
                 Ok(Operation::Job(Box::new(move || {
                     memory.unpack(x.write().unwrap_or_else(PoisonError::into_inner).view_mut(), pitch)
                 })))
             }
-            (Item::Received(number), TaskKind::PeerCopy) => message(number)?.0.peer_copy(run.x),
-            (Item::Received(number), TaskKind::Upload) => message(number)?.0.upload(),
-            (Item::Received(number), _) => message(number)?.0.scatter(run.x),
+            (Item::Received(number), TaskKind::PeerCopy) => messages.message(number)?.peer_copy(run.x),
+            (Item::Received(number), TaskKind::Upload) => messages.message(number)?.upload(),
+            (Item::Received(number), _) => messages.scatter(number, run.x),
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {
                 let chunk = chunk as usize;
                 let owner = run.chunks.get(chunk).ok_or_else(no_chunk)?.owner;
@@ -180,7 +174,7 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
                 let chunk = chunk as usize;
                 run.launch(chunk, interior.get(chunk) == Some(&true))
             }
-            (Item::X { .. } | Item::SplitRow(_), _) => {
+            (Item::X { .. } | Item::SplitRow(_) | Item::ChunkPart { .. } | Item::PartialSums { .. }, _) => {
                 Err(Error::Internal("a product on vectors copies no X and divides no row".into()))
             }
         }

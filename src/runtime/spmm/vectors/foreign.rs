@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::{DevicePart, HostCopy, Layout, Part, PartData, VectorProduct, Vectors};
-use crate::device::{Fault, ForeignMemory, MemoryRange};
+use crate::device::{Description, Fault, ForeignMemory, MemoryRange, StreamHandle};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::runtime::job::Scaling;
+use crate::runtime::operation_queue::{COMPUTE, OperationRecord};
 use crate::runtime::pool::Pool;
 use crate::runtime::shared_device::{Allocations, SharedDevice};
 use crate::work::pitch_bytes;
@@ -20,17 +21,28 @@ pub(super) struct ForeignVectors<T: Kernels> {
 
 /// The device that owns all rows.
 fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {
-    let part = match &layout.parts[..] {
-        [part] => part.device().map(|device| (part, device)),
+    let only = match &layout.parts[..] {
+        [part] => part.planned.as_ref().map(|device| (part, device)),
         _ => None,
     };
-    part.ok_or_else(|| Error::Usage("arrays on a card need a product on this card alone".into()))
+    let (part, device) =
+        only.ok_or_else(|| Error::Usage("arrays on a card need a product on this card alone".into()))?;
+    if !device.is_open() {
+        return Err(Error::Device { device: part.name.clone(), reason: "the device was lost".into() });
+    }
+    Ok((part, device))
 }
 
 impl<T: Kernels> VectorProduct<'_, T> {
-    /// Y = alpha A X + beta Y with rows of X and Y in the memory of the product's only device, at the pitch of its vectors. All
-    /// operations have ended when this returns.
-    pub fn apply_foreign(&mut self, scaling: Scaling, x: ForeignMemory, y: ForeignMemory) -> Result<()> {
+    /// Y = alpha A X + beta Y with rows of X and Y in the memory of the product's only device, at the pitch of its vectors. It is issued
+    /// in the order of `stream`. Without a stream it is issued on [`Self::compute_stream`], and has ended when this returns.
+    pub fn apply_foreign(
+        &mut self,
+        scaling: Scaling,
+        x: ForeignMemory,
+        y: ForeignMemory,
+        stream: Option<StreamHandle>,
+    ) -> Result<()> {
         let mut vectors = match self.foreign.take() {
             Some(vectors) => vectors,
             None => {
@@ -45,8 +57,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
         let applied = (|| {
             vectors.x.adopt(x)?;
             vectors.y.adopt(y)?;
-            self.apply(scaling, &vectors.x, &mut vectors.y)?;
-            vectors.y.synchronize()
+            self.issue(scaling, &vectors, stream)
         })();
         vectors.x.release();
         vectors.y.release();
@@ -54,9 +65,48 @@ impl<T: Kernels> VectorProduct<'_, T> {
         applied
     }
 
-    /// The handle of the stream that computes the product.
-    pub fn compute_stream(&self) -> Result<Option<u64>> {
+    fn issue(
+        &self,
+        scaling: Scaling,
+        vectors: &ForeignVectors<T>,
+        stream: Option<StreamHandle>,
+    ) -> Result<()> {
+        let (part, device) = only_device(&self.y)?;
+        let run = self.product_run(scaling, &vectors.x, &vectors.y)?;
+        let chunks = 0..self.chunks.len();
+        let launches = chunks.map(|chunk| run.launch(chunk, false)).collect::<Result<Vec<_>>>()?;
+        let issued = {
+            let device = &mut *device.lock();
+            match (device.device().compute_stream(), stream) {
+                (None, _) => device.run("product", launches),
+                (Some(_), Some(stream)) => device.issue("product", stream, launches),
+                (Some(own), None) => {
+                    device.issue("product", own, launches).and_then(|()| device.finish_issued())
+                }
+            }
+        };
+        issued.map_err(|fault| {
+            part.close_if_lost();
+            fault.into_error(&part.name)
+        })
+    }
+
+    /// The stream that computes the product; `None` for an emulated device.
+    pub fn compute_stream(&self) -> Result<Option<StreamHandle>> {
         Ok(only_device(&self.y)?.1.lock().device().compute_stream())
+    }
+
+    /// The device, and when the last product on arrays of other libraries began and ended on it. Waits for this product.
+    pub fn foreign_record(&self) -> Result<Option<(Description, OperationRecord)>> {
+        if self.foreign.is_none() {
+            return Ok(None);
+        }
+        let (part, device) = only_device(&self.y)?;
+        let mut device = device.lock();
+        let times = device.last_issued_ns().map_err(|fault| fault.into_error(&part.name))?;
+        let record =
+            |(start_ns, end_ns)| OperationRecord { name: "product", lane: COMPUTE, start_ns, end_ns };
+        Ok(times.map(|times| (device.description(), record(times))))
     }
 }
 
@@ -81,6 +131,7 @@ impl<T: Kernels> Vectors<T> {
             exchanged: AtomicBool::new(false),
             keeps_copy: false,
             host_copy: Mutex::new(HostCopy::Nothing),
+            is_exported: AtomicBool::new(false),
             simulated: None,
         })
     }
@@ -97,25 +148,20 @@ impl<T: Kernels> Vectors<T> {
         }
         self.changed();
         let (part, device) = only_device(&self.layout)?;
-        let mut device = device.lock();
-        // The product comes after all earlier operations, such as the copy of A.
-        let adopted = device.drain().and_then(|()| device.device().adopt(memory));
+        let adopted = device.lock().device().adopt(memory);
         let adopted = adopted.map_err(|fault| fault.into_error(&part.name))?;
-        drop(device);
         if let Some(PartData::Device(held)) = self.parts.first_mut() {
             held.rows = adopted;
         }
         Ok(())
     }
 
-    /// Ends the use of adopted memory, which all operations have ended.
+    /// Ends the use of adopted memory by later operations. Those on a stream may still use it, as its owner knows.
     fn release(&mut self) {
         if let Some(PartData::Device(held)) = self.parts.first_mut() {
             let adopted = std::mem::replace(&mut held.rows, held.scratch.memory);
             let mut device = held.allocations.device().lock();
             if adopted != held.scratch.memory && device.is_open() {
-                // A fault is known already; a hung operation keeps the device from being used again.
-                let _ = device.drain();
                 device.device().free(adopted);
             }
         }
@@ -145,7 +191,7 @@ mod tests {
         let y = MultiVector::filled(400, 4, 1.0).unwrap();
         for (alpha, beta) in [(1.0, 0.0), (2.0, -0.5), (1.0, 0.0)] {
             product.apply_scaled(alpha, &x, beta, &mut expected).unwrap();
-            product.apply_foreign(alpha, memory_of(&x), beta, memory_of(&y)).unwrap();
+            product.apply_foreign(alpha, memory_of(&x), beta, memory_of(&y), None).unwrap();
             let differences = y.data().iter().zip(expected.data()).map(|(y, expected)| (y - expected).abs());
             assert!(differences.fold(0.0, f64::max) < 1e-12);
         }
@@ -158,7 +204,7 @@ mod tests {
         for (devices, y) in [("emu:0", &short), ("cpu,emu:0", &x), ("cpu", &x)] {
             let runtime = Runtime::builder().devices(devices).model("none").open().unwrap();
             let mut product = runtime.product(&a).columns(4).build().unwrap();
-            let refused = product.apply_foreign(1.0, memory_of(&x), 0.0, memory_of(y));
+            let refused = product.apply_foreign(1.0, memory_of(&x), 0.0, memory_of(y), None);
             assert!(matches!(refused, Err(Error::Usage(_))), "{devices}");
         }
     }

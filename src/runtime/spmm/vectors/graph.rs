@@ -2,7 +2,8 @@
 //!
 //! A message is packed by its sender (a gather kernel and a download, or a job of the host) and stored by its receiver (an upload and
 //! a scatter kernel, or a job). Between two devices that can copy directly, a peer copy takes the place of the download and the upload,
-//! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver.
+//! and of the scatter kernel too if the rows are consecutive and no other message has the same receiver. One kernel gathers the rows of
+//! several messages, or scatters them, where that is predicted to be faster: [`MessageGroups`].
 //!
 //! Between two nodes of a simulated cluster, a packed message is sent over the network of the sender's node and received over that of the
 //! receiver's node at the same time, from device memory or through page-locked memory. The rows are stored when both have ended.
@@ -10,13 +11,15 @@
 //! Rows for another rank are packed in the same way and sent by a task of the network. A task of the network receives the rows of
 //! another rank; they are then copied to their places in the memory of each owner that needs some of them. A chunk waits for the messages that its columns refer to; a chunk of interior rows waits for none.
 
+use super::demands::network_demand;
 use super::exchange::{Exchange, Message, OwnedChunk};
+use super::groups::{Groups, MessageGroups};
 use super::layout::{Layout, Part};
-use crate::cost::{Cluster, Network};
+use crate::cost::Cluster;
 use crate::graph::{
     Access, BufferId, Demand, DeviceId, GraphBuilder, Role, StrandId, Task, TaskId, TaskKind,
 };
-use crate::plan::{Chunk, Item, Plan, PlannedGraph, XPlan};
+use crate::plan::{Item, Plan, PlannedGraph, XPlan};
 
 /// The content of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,17 @@ pub struct Wanted {
     pub reads_y: bool,
     /// For each chunk whether it is computed.
     pub chunks: Vec<bool>,
+    /// The messages between ranks that are complete.
+    pub ranks: CompleteMessages,
+}
+
+/// The messages between ranks that an earlier graph of the same product has completed. They are not sent or received again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CompleteMessages {
+    /// For each message to another rank whether it was sent.
+    pub sent: Vec<bool>,
+    /// For each message from another rank whether it is in host memory.
+    pub received: Vec<bool>,
 }
 
 /// The product whose graph is built.
@@ -36,6 +50,8 @@ pub struct GraphSource<'a> {
     pub x: &'a Layout,
     pub chunks: &'a [OwnedChunk],
     pub exchange: &'a Exchange,
+    /// The messages that one kernel packs or stores.
+    pub groups: &'a MessageGroups,
     /// For each message whether the receiver copies from the sender's memory.
     pub peer_copies: &'a [bool],
     /// Bytes of a row of X or Y on a device.
@@ -51,10 +67,6 @@ const EXCHANGE_TURN: u32 = 0;
 const INTERIOR_TURN: u32 = 1;
 const BOUNDARY_TURN: u32 = 2;
 
-/// Assumed latency and bandwidth of the network, for the order of tasks.
-const NETWORK_LATENCY_S: f64 = 5e-6;
-const NETWORK_GB_PER_S: f64 = 10.0;
-
 /// The tasks that use the host's memory of one owner.
 #[derive(Default, Clone)]
 struct HostTasks {
@@ -64,6 +76,17 @@ struct HostTasks {
     packs_for_ranks: Vec<TaskId>,
     /// The last one that stores received rows.
     stored: Option<TaskId>,
+}
+
+/// Rows that one kernel stores on their receiver, as far as they have arrived.
+#[derive(Default)]
+struct Arriving {
+    /// The memory of all of them, once the first message has a place in it.
+    buffer: Option<BufferId>,
+    /// The tasks that the kernel waits for.
+    waits: Vec<TaskId>,
+    /// The packed rows of each message.
+    packed: Vec<Access>,
 }
 
 /// A packed message: page-locked memory, or memory of the sender for a peer copy, and the task that writes it last.
@@ -85,6 +108,10 @@ struct Builder<'a> {
     /// For each message from another rank and each of its receivers: the stored rows, and the task that stores them.
     arrived: Vec<Vec<(Access, TaskId)>>,
     host: Vec<HostTasks>,
+    /// For each group of messages that are packed together the kernel and the packed rows.
+    gathered: Vec<Option<(TaskId, BufferId)>>,
+    /// For each group of messages that are stored together the rows that have arrived.
+    arriving: Vec<Arriving>,
 }
 
 impl GraphSource<'_> {
@@ -101,7 +128,10 @@ impl GraphSource<'_> {
         let received = received.collect();
         let host = vec![HostTasks::default(); self.x.parts.len()];
         let (items, arrived) = (Vec::new(), Vec::new());
-        let mut builder = Builder { source: self, graph, items, own_x, received, arrived, host };
+        let gathered = vec![None; self.groups.packed.groups.len()];
+        let arriving = self.groups.stored.groups.iter().map(|_| Arriving::default()).collect();
+        let mut builder =
+            Builder { source: self, graph, items, own_x, received, arrived, host, gathered, arriving };
         let is_interior = |chunk: usize| self.exchange.is_interior(chunk);
         let computed = |chunk: &usize| wanted.chunks.get(*chunk) == Some(&true);
         let all = || (0..self.chunks.len()).filter(computed);
@@ -110,12 +140,15 @@ impl GraphSource<'_> {
             false => Vec::new(),
         };
         let messages_of_ranks = |list: usize| 0..if wanted.exchange { list } else { 0 };
-        messages_of_ranks(self.exchange.departures.len()).for_each(|message| builder.send_to_rank(message));
+        messages_of_ranks(self.exchange.departures.len())
+            .filter(|&message| wanted.ranks.sent.get(message) != Some(&true))
+            .for_each(|message| builder.send_to_rank(message));
         // Before the rows are received, since jobs of the host that store rows wait for those that read the same memory.
         all().filter(|&chunk| is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
         sent.into_iter().enumerate().for_each(|(message, sent)| builder.receive(message, sent));
-        messages_of_ranks(self.exchange.receivers.len())
-            .for_each(|message| builder.receive_from_rank(message));
+        messages_of_ranks(self.exchange.receivers.len()).for_each(|message| {
+            builder.receive_from_rank(message, wanted.ranks.received.get(message) == Some(&true))
+        });
         all().filter(|&chunk| !is_interior(chunk)).for_each(|chunk| builder.chunk(chunk, wanted.reads_y));
         let (graph, items) = (builder.graph.freeze(), builder.items);
         let x = self.plan.devices.iter().map(|device| device.x).collect::<Vec<XPlan>>();
@@ -123,7 +156,7 @@ impl GraphSource<'_> {
     }
 
     /// The device of an owner: the host where it is no device.
-    fn device(&self, owner: usize) -> DeviceId {
+    pub(super) fn device(&self, owner: usize) -> DeviceId {
         match self.on_devices.get(owner) {
             Some(true) => DeviceId(self.x.parts[owner].index as u32),
             _ => DeviceId::HOST,
@@ -135,36 +168,6 @@ impl GraphSource<'_> {
         DeviceId(self.plan.devices.len() as u32)
     }
 
-    /// A message of `bytes` bytes between ranks.
-    fn message_demand(&self, bytes: u64) -> Demand {
-        let alone_s = NETWORK_LATENCY_S + bytes as f64 * 1e-9 / NETWORK_GB_PER_S;
-        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes }
-    }
-
-    /// A copy of `bytes` bytes over the link of a device.
-    fn copy_demand(&self, owner: usize, kind: TaskKind, bytes: u64) -> Demand {
-        let device = self.plan.devices.get(self.device(owner).index());
-        let link = device.and_then(|device| device.profile.link.as_ref());
-        let alone_s = link.map_or(0.0, |link| {
-            let gb_per_s = match kind {
-                TaskKind::Upload | TaskKind::PeerCopy => link.to_device_gb_per_s,
-                _ => link.from_device_gb_per_s,
-            };
-            link.latency_us * 1e-6 + bytes as f64 * 1e-9 / gb_per_s.max(1e-3)
-        });
-        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes }
-    }
-
-    /// A copy of `bytes` bytes from another device: within the memory of the card if both are devices of one card, else over the
-    /// receiver's link.
-    fn peer_demand(&self, from: usize, to: usize, bytes: u64) -> Demand {
-        let (from, receiver) = (&self.x.parts[from], &self.x.parts[to]);
-        match from.card() == receiver.card() {
-            true => Demand { alone_ns: nanoseconds(receiver.predicted_s(2 * bytes)), ..Demand::default() },
-            false => Demand { host_bytes: 0, ..self.copy_demand(to, TaskKind::PeerCopy, bytes) },
-        }
-    }
-
     /// The cluster, if a message crosses from one of its nodes to another.
     fn cluster_of(&self, from: usize, to: usize) -> Option<&Cluster> {
         let node = |cluster: &Cluster, owner: usize| cluster.node(self.x.parts[owner].index);
@@ -174,26 +177,6 @@ impl GraphSource<'_> {
     /// The network of an owner's node, which follows the devices of the plan.
     fn network_of(&self, cluster: &Cluster, owner: usize) -> DeviceId {
         DeviceId((self.plan.devices.len() + cluster.node(self.x.parts[owner].index)) as u32)
-    }
-
-    /// A kernel or a job that moves rows within the memory of their owner.
-    fn move_demand(&self, owner: usize, bytes: u64) -> Demand {
-        let host_bytes = if self.device(owner) == DeviceId::HOST { 2 * bytes } else { 0 };
-        let alone_s = match host_bytes {
-            0 => self.x.parts[owner].predicted_s(2 * bytes),
-            _ => self.plan.host.copy_s(bytes),
-        };
-        Demand { alone_ns: nanoseconds(alone_s), link_bytes: 0, host_bytes }
-    }
-
-    fn compute_demand(&self, chunk: &Chunk, device: DeviceId) -> Demand {
-        let Some(planned) = self.plan.devices.get(device.index()) else { return Demand::default() };
-        let profile = &planned.profile;
-        let (k, dtype) = (self.plan.k, self.plan.dtype);
-        let alone_s = chunk.kernel_s(profile, k, dtype);
-        let on_host = device == DeviceId::HOST;
-        let host_bytes = if on_host { chunk.load(k, dtype).compulsory_bytes } else { 0 };
-        Demand { alone_ns: nanoseconds(alone_s), link_bytes: 0, host_bytes }
     }
 }
 
@@ -220,22 +203,88 @@ impl Builder<'_> {
         self.source.peer_copies.get(message) == Some(&true)
     }
 
+    /// The place of a message in the memory of its group.
+    fn place(&self, groups: &Groups, message: usize, buffer: BufferId) -> Access {
+        let (place, row_bytes) = (groups.place(message), self.source.row_bytes);
+        let begin = place.first_row * row_bytes;
+        Access { buffer, begin, end: begin + place.rows * row_bytes }
+    }
+
+    /// The kernel that packs the rows of a message of a device, with those of all messages of its group, and the packed rows.
+    fn gathered(&mut self, message: usize) -> (TaskId, Access) {
+        let (source, groups) = (self.source, &self.source.groups.packed);
+        let group = groups.place(message).group;
+        let (task, buffer) = match self.gathered[group] {
+            Some(known) => known,
+            None => {
+                let owner = source.exchange.messages[message].from;
+                let (own, packed) =
+                    (self.own_rows(owner), self.scratch(groups.rows(group) * source.row_bytes));
+                let (item, strand) = (self.item(Item::Sent(message as u32)), self.graph.strand(None));
+                let moved = source.move_demand(owner, packed.end);
+                let gather = exchange_task(TaskKind::Kernel, source.device(owner), strand, item, moved);
+                let gather = self.graph.task(gather, &[], &[own], &[packed]);
+                *self.gathered[group].insert((gather, packed.buffer))
+            }
+        };
+        (task, self.place(groups, message, buffer))
+    }
+
+    /// The memory of packed rows that arrive on a device in a message.
+    fn arrival(&mut self, message: usize) -> Access {
+        let groups = &self.source.groups.stored;
+        let group = groups.place(message).group;
+        let buffer = match self.arriving[group].buffer {
+            Some(buffer) => buffer,
+            None => {
+                let bytes = groups.rows(group) * self.source.row_bytes;
+                *self.arriving[group].buffer.insert(self.graph.buffer(Role::Scratch, bytes))
+            }
+        };
+        self.place(groups, message, buffer)
+    }
+
+    /// Stores the rows of a message, which are in `packed` when the tasks `waits` have ended, on their receiver. One kernel stores the
+    /// rows of all messages of a group, so it is added with the last of them.
+    fn scatter(&mut self, message: usize, waits: &[TaskId], packed: Access) {
+        let (source, groups) = (self.source, &self.source.groups.stored);
+        let group = groups.place(message).group;
+        let arriving = &mut self.arriving[group];
+        arriving.waits.extend(waits);
+        arriving.packed.push(packed);
+        let messages = &groups.groups[group];
+        if arriving.packed.len() < messages.len() {
+            return;
+        }
+        let Arriving { waits, packed, .. } = std::mem::take(arriving);
+        let owner = source.exchange.messages[message].to;
+        let (item, strand) = (self.item(Item::Received(messages[0] as u32)), self.graph.strand(None));
+        let moved = source.move_demand(owner, groups.rows(group) * source.row_bytes);
+        let scatter = exchange_task(TaskKind::Kernel, source.device(owner), strand, item, moved);
+        let stored: Vec<Access> = messages.iter().map(|&message| self.stored(message)).collect();
+        let scatter = self.graph.task(scatter, &waits, &packed, &stored);
+        messages.iter().for_each(|&message| self.received[message].1 = Some(scatter));
+    }
+
+    /// The rows of a message in their places on the receiver.
+    fn stored(&self, message: usize) -> Access {
+        Access { buffer: self.received[message].0, begin: 0, end: self.message_bytes(message) }
+    }
+
     /// Packs the rows of a message: into page-locked memory, or into memory of the sender for a peer copy.
     fn send(&mut self, message: usize) -> Sent {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let owner = source.exchange.messages[message].from;
         let (device, strand) = (source.device(owner), self.graph.strand(None));
         let item = self.item(Item::Sent(message as u32));
-        let (own, packed) = (self.own_rows(owner), self.scratch(bytes));
-        let moved = source.move_demand(owner, bytes);
         if device == DeviceId::HOST {
-            let pack = exchange_task(TaskKind::Stage, device, strand, item, moved);
+            let (own, packed) = (self.own_rows(owner), self.scratch(bytes));
+            let pack = exchange_task(TaskKind::Stage, device, strand, item, source.move_demand(owner, bytes));
             let pack = self.graph.task(pack, &[], &[own], &[packed]);
             self.host[owner].readers.push(pack);
             return Sent { task: pack, packed, send: None };
         }
-        let gather = exchange_task(TaskKind::Kernel, device, strand, item, moved);
-        let gather = self.graph.task(gather, &[], &[own], &[packed]);
+        let (gather, packed) = self.gathered(message);
         if self.is_peer_copy(message) {
             return Sent { task: gather, packed, send: None };
         }
@@ -268,8 +317,8 @@ impl Builder<'_> {
         let device = source.network_of(cluster, source.exchange.messages[message].to);
         let (strand, item) = (self.graph.strand(None), self.item(Item::Received(message as u32)));
         let demand = network_demand(&cluster.network, bytes);
-        let (receive, arrived) =
-            (exchange_task(TaskKind::Receive, device, strand, item, demand), self.scratch(bytes));
+        let receive = exchange_task(TaskKind::Receive, device, strand, item, demand);
+        let arrived = if cluster.network.gpu_direct { self.arrival(message) } else { self.scratch(bytes) };
         (self.graph.task(receive, &[packing], &[], &[arrived]), arrived)
     }
 
@@ -302,8 +351,8 @@ impl Builder<'_> {
         self.graph.task(send, &[last], &[packed], &[]);
     }
 
-    /// Receives a message from another rank and stores its rows on every owner that needs some of them.
-    fn receive_from_rank(&mut self, index: usize) {
+    /// Receives a message from another rank, unless it `is_here`, and stores its rows on every owner that needs some of them.
+    fn receive_from_rank(&mut self, index: usize, is_here: bool) {
         let source = self.source;
         let Some(arrival) = source.x.ranks.as_ref().and_then(|ranks| ranks.arrivals.get(index)) else {
             return;
@@ -312,10 +361,15 @@ impl Builder<'_> {
         let (device_bytes, bytes) = (rows * source.row_bytes, rows * source.packed_row_bytes);
         let from_rank =
             |to: usize| Item::FromRank { rank: arrival.rank as u32, message: index as u32, to: to as u32 };
-        let (network, strand) = (source.network(), self.graph.strand(None));
-        let (item, packed) = (self.item(from_rank(0)), self.scratch(bytes));
-        let receive = exchange_task(TaskKind::Receive, network, strand, item, source.message_demand(bytes));
-        let receive = self.graph.task(receive, &[], &[], &[packed]);
+        let role = if is_here { Role::Input } else { Role::Scratch };
+        let packed = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
+        let mut receive = None;
+        if !is_here {
+            let (network, strand) = (source.network(), self.graph.strand(None));
+            let item = self.item(from_rank(0));
+            let task = exchange_task(TaskKind::Receive, network, strand, item, source.message_demand(bytes));
+            receive = Some(self.graph.task(task, &[], &[], &[packed]));
+        }
         let mut arrived = Vec::new();
         for &owner in &source.exchange.receivers[index] {
             let (device, strand) = (source.device(owner), self.graph.strand(None));
@@ -325,14 +379,14 @@ impl Builder<'_> {
                 let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
                 let HostTasks { readers, stored: before, .. } = &self.host[owner];
                 let waits: Vec<TaskId> =
-                    [receive].into_iter().chain(readers.iter().copied()).chain(*before).collect();
+                    receive.into_iter().chain(readers.iter().copied()).chain(*before).collect();
                 let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
                 self.host[owner].stored = Some(unpack);
                 unpack
             } else {
                 let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
                 let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
-                self.graph.task(upload, &[receive], &[packed], &[stored])
+                self.graph.task(upload, receive.as_slice(), &[packed], &[stored])
             };
             arrived.push((stored, task));
         }
@@ -355,51 +409,50 @@ impl Builder<'_> {
         all
     }
 
-    /// Stores the rows of a message, which `sent` has packed, on the receiver.
+    /// Brings the rows of a message, which `sent` has packed, to the receiver and stores them there.
     fn receive(&mut self, message: usize, Sent { task: sent, packed, send }: Sent) {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let Message { from, to: owner, .. } = source.exchange.messages[message];
         let (device, strand) = (source.device(owner), self.graph.strand(None));
         let item = self.item(Item::Received(message as u32));
-        let stored = Access { buffer: self.received[message].0, begin: 0, end: bytes };
-        let moved = source.move_demand(owner, bytes);
-        let task = if let Some((cluster, send)) = source.cluster_of(from, owner).zip(send) {
-            let (mut received, mut arrived) = self.network_receive(cluster, message, sent);
-            if !cluster.network.gpu_direct {
-                let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
-                let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
-                let uploaded = self.scratch(bytes);
-                received = self.graph.task(upload, &[received, send], &[arrived], &[uploaded]);
-                arrived = uploaded;
+        if let Some((cluster, send)) = source.cluster_of(from, owner).zip(send) {
+            let (received, arrived) = self.network_receive(cluster, message, sent);
+            if cluster.network.gpu_direct {
+                return self.scatter(message, &[received, send], arrived);
             }
-            let scatter = exchange_task(TaskKind::Kernel, device, strand, item, moved);
-            self.graph.task(scatter, &[received, send], &[arrived], &[stored])
-        } else if device == DeviceId::HOST {
+            let copied = source.copy_demand(owner, TaskKind::Upload, bytes);
+            let upload = exchange_task(TaskKind::Upload, device, strand, item, copied);
+            let uploaded = self.arrival(message);
+            let upload = self.graph.task(upload, &[received, send], &[arrived], &[uploaded]);
+            return self.scatter(message, &[upload], uploaded);
+        }
+        if device == DeviceId::HOST {
+            let moved = source.move_demand(owner, bytes);
             let unpack = exchange_task(TaskKind::Merge, device, strand, item, moved);
             // All rows of the owner are in one allocation, which is locked while rows are stored.
             let HostTasks { readers, stored: before, .. } = &self.host[owner];
             let waits: Vec<TaskId> =
                 [sent].into_iter().chain(readers.iter().copied()).chain(*before).collect();
-            let unpack = self.graph.task(unpack, &waits, &[packed], &[stored]);
+            let unpack = self.graph.task(unpack, &waits, &[packed], &[self.stored(message)]);
             self.host[owner].stored = Some(unpack);
-            unpack
-        } else {
-            let (kind, copied) = match self.is_peer_copy(message) {
-                true => (TaskKind::PeerCopy, source.peer_demand(from, owner, bytes)),
-                false => (TaskKind::Upload, source.copy_demand(owner, TaskKind::Upload, bytes)),
-            };
-            let copy = exchange_task(kind, device, strand, item, copied);
-            let in_place = kind == TaskKind::PeerCopy && source.exchange.is_copied_in_place(message);
-            let arrived = if in_place { stored } else { self.scratch(bytes) };
-            let copy = self.graph.task(copy, &[sent], &[packed], &[arrived]);
-            if in_place {
-                self.received[message].1 = Some(copy);
-                return;
-            }
-            let scatter = exchange_task(TaskKind::Kernel, device, strand, item, moved);
-            self.graph.task(scatter, &[copy], &[arrived], &[stored])
+            self.received[message].1 = Some(unpack);
+            return;
+        }
+        let (kind, copied) = match self.is_peer_copy(message) {
+            true => (TaskKind::PeerCopy, source.peer_demand(from, owner, bytes)),
+            false => (TaskKind::Upload, source.copy_demand(owner, TaskKind::Upload, bytes)),
         };
-        self.received[message].1 = Some(task);
+        // Each receiver begins with another sender, so that not all of them copy from one device at the same time.
+        let turn = (from + source.x.parts.len() - owner) % source.x.parts.len();
+        let copy = Task { turn: turn as u32, ..exchange_task(kind, device, strand, item, copied) };
+        let in_place = kind == TaskKind::PeerCopy && source.exchange.is_copied_in_place(message);
+        let arrived = if in_place { self.stored(message) } else { self.arrival(message) };
+        let copy = self.graph.task(copy, &[sent], &[packed], &[arrived]);
+        if in_place {
+            self.received[message].1 = Some(copy);
+        } else {
+            self.scatter(message, &[copy], arrived);
+        }
     }
 
     /// Computes a chunk on its owner.
@@ -413,16 +466,15 @@ impl Builder<'_> {
         let role = if reads_y { Role::InOut } else { Role::Output };
         let y = Access { buffer: self.graph.buffer(role, bytes), begin: 0, end: bytes };
         let mut waits: Vec<TaskId> = needs.iter().filter_map(|&message| self.received[message].1).collect();
+        // One kernel stores the rows of several messages.
+        waits.sort_unstable();
+        waits.dedup();
         let mut reads = vec![self.own_rows(owned.owner)];
         let of_ranks = self.arrived_for(index);
         waits.extend(of_ranks.iter().map(|(_, task)| *task));
         reads.extend(of_ranks.iter().map(|(stored, _)| *stored));
         let is_interior = source.exchange.is_interior(index);
-        reads.extend(needs.iter().map(|&message| Access {
-            buffer: self.received[message].0,
-            begin: 0,
-            end: self.message_bytes(message),
-        }));
+        reads.extend(needs.iter().map(|&message| self.stored(message)));
         reads.extend(reads_y.then_some(y));
         let on_host = device == DeviceId::HOST;
         if on_host {
@@ -445,14 +497,4 @@ impl Builder<'_> {
 
 fn exchange_task(kind: TaskKind, device: DeviceId, strand: StrandId, item: u32, demand: Demand) -> Task {
     Task { kind, device, strand, item, takes: None, gives: None, demand, turn: EXCHANGE_TURN }
-}
-
-/// A message of `bytes` bytes at either end of a network. It uses the memory of the host if the network cannot use that of GPUs.
-fn network_demand(network: &Network, bytes: u64) -> Demand {
-    let alone_ns = network.latency_ns() + nanoseconds(network.message_s(bytes));
-    Demand { alone_ns, link_bytes: bytes, host_bytes: if network.gpu_direct { 0 } else { bytes } }
-}
-
-fn nanoseconds(seconds: f64) -> u64 {
-    (seconds.clamp(0.0, 1e5) * 1e9).round() as u64
 }

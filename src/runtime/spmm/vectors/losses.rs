@@ -1,38 +1,28 @@
 //! A product on vectors that was not completed: rows of lost devices move to host memory, or the product is an error.
 
 use super::Vectors;
+use super::graph::CompleteMessages;
 use super::product::VectorProduct;
 use crate::device::FaultKind;
 use crate::error::{Error, Result};
 use crate::exec::TaskFault;
-use crate::graph::{DeviceId, TaskId};
+use crate::graph::{DeviceId, Task, TaskId, TaskKind};
 use crate::kernel::cpu::Kernels;
 use crate::plan::Item;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::{FaultReport, Round};
 
 impl<T: Kernels> VectorProduct<'_, T> {
-    /// The error of a product that was not completed: of another rank, or of a device of this rank. Other ranks wait for the rows of a
-    /// lost device, so the product is not repeated without it.
-    pub(super) fn failure_between_ranks(&self, round: &Round) -> Error {
-        let network = self.plan().devices.len();
+    /// The error of a product that was not completed because of another rank: that rank ended, aborted the job or does not answer.
+    /// `None` if a device of this rank failed.
+    pub(super) fn failure_of_ranks(&self, round: &Round) -> Option<Error> {
+        let (ranks, network) = (self.ranks.as_ref()?, DeviceId(self.plan().devices.len() as u32));
+        let fault = round.outcome.faults.iter().find(|fault| fault.device == network)?;
         let (error, waits_for) = self.network().map_or((None, Vec::new()), |mut network| network.abandon());
-        let faults = &round.outcome.faults;
-        let of_device = faults.iter().find(|fault| fault.device.index() != network);
-        match (error, of_device, faults.first(), &self.ranks) {
-            (_, Some(fault), ..) => {
-                let device = self.plan().devices.get(fault.device.index());
-                let device = device.map_or_else(|| "?".into(), |device| device.name.clone());
-                let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
-                Error::Device { device, reason }
-            }
-            (Some(error), ..) => error,
-            (None, None, Some(fault), Some(ranks)) => {
-                let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
-                ranks.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
-            }
-            _ => Error::Internal("a product between ranks was cancelled".into()),
-        }
+        Some(error.unwrap_or_else(|| {
+            let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
+            ranks.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
+        }))
     }
 
     /// Moves the rows of lost devices to host memory and marks the chunks that are left to compute. An error if a device failed that
@@ -121,5 +111,21 @@ impl<T: Kernels> VectorProduct<'_, T> {
 
     fn owner(&self, chunk: u32) -> Option<usize> {
         self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
+    }
+}
+
+/// Marks the messages between ranks that a round has completed.
+pub(super) fn mark_complete(round: &Round, messages: &mut CompleteMessages) {
+    for record in &round.outcome.records {
+        let (list, message) = match round.planned.task(record.task) {
+            Ok((Task { kind: TaskKind::Send, .. }, Item::ToRank { message, .. }, _)) => {
+                (&mut messages.sent, message)
+            }
+            Ok((Task { kind: TaskKind::Receive, .. }, Item::FromRank { message, .. }, _)) => {
+                (&mut messages.received, message)
+            }
+            _ => continue,
+        };
+        list.iter_mut().skip(message as usize).take(1).for_each(|is_complete| *is_complete = true);
     }
 }

@@ -9,9 +9,12 @@
 mod access;
 mod binder;
 mod copies;
+mod demands;
 mod exchange;
+mod export;
 mod foreign;
 mod graph;
+mod groups;
 mod host_copy;
 mod layout;
 mod losses;
@@ -20,6 +23,7 @@ mod owners;
 mod product;
 mod rank_memory;
 mod ranks;
+mod reduction;
 mod simulated;
 mod simulated_product;
 mod sums;
@@ -28,6 +32,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+pub use export::ExportedRows;
 use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
@@ -58,6 +63,8 @@ pub struct Vectors<T: Kernels> {
     /// Whether values that are copied from or to the host are kept there.
     keeps_copy: bool,
     host_copy: Mutex<HostCopy<T>>,
+    /// Whether another library may write the rows, unnoticed.
+    is_exported: AtomicBool,
     /// The memory of simulated devices, which have no values.
     simulated: Option<SimulatedMemory>,
 }
@@ -117,8 +124,18 @@ impl<T: Kernels> Vectors<T> {
         let parts = real.map(part).collect::<Result<Vec<_>>>()?;
         let (layout, pool) = (layout.clone(), pool.clone());
         let (exchanged, host_copy) = (AtomicBool::new(false), Mutex::new(HostCopy::Value(T::ZERO)));
-        let vectors =
-            Self { layout, pool, k, pitch, parts, exchanged, keeps_copy: false, host_copy, simulated };
+        let vectors = Self {
+            layout,
+            pool,
+            k,
+            pitch,
+            parts,
+            exchanged,
+            keeps_copy: false,
+            host_copy,
+            is_exported: AtomicBool::new(false),
+            simulated,
+        };
         if let Some(machine) = vectors.machine() {
             machine.row_wise(&vectors.layout, vectors.row_bytes())?;
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::exchange::{Exchange, OwnedChunk};
 use super::layout::{Layout, Part};
-use super::ranks::{Departure, RankLists, RankRows, arrivals, departures};
+use super::ranks::{Departure, RankLists, RankRows, Span, arrivals, departures, owners_of_ranks};
+use super::reduction::Reductions;
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};
 use crate::runtime::shared_device::SharedDevice;
@@ -31,7 +32,7 @@ impl Owners {
         let mut x = if is_square { y.clone() } else { y.scaled_to(x_rows) };
         let mut sent = Vec::new();
         if let Some(lists) = ranks {
-            sent = add_ranks(&mut x, &mut y, lists)?;
+            sent = add_ranks(&mut x, &mut y, lists, plan)?;
         }
         // The rows of Y that the first row of the matrix computes.
         let first_row = if is_square { x.own().start } else { 0 };
@@ -66,7 +67,13 @@ impl Owners {
 
 /// Numbers the rows of X as the columns of the matrix are numbered, with the rows of other ranks among them. Returns the messages to
 /// other ranks.
-fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists) -> Result<Vec<Departure>> {
+fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists, plan: &Plan) -> Result<Vec<Departure>> {
+    let reductions = |layout: &Layout, span: Span| {
+        let rows = layout.parts.iter().map(|part| part.own.clone());
+        let owners = owners_of_ranks(&*lists.communicator, rows, span.first)?;
+        Ok(Reductions::new(owners, lists.runtime.clone(), lists.network.clone(), plan))
+    };
+    let (of_x, of_y) = (reductions(x, lists.x)?, reductions(y, lists.y)?);
     let own = lists.own_columns();
     for part in &mut x.parts {
         part.own = part.own.start + own.start..part.own.end + own.start;
@@ -74,10 +81,11 @@ fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists) -> Result<Vec<De
     x.rows = lists.columns();
     let sent = departures(x, lists);
     let arrivals = arrivals(lists, &sent)?;
-    let communicator = || lists.communicator.clone();
-    x.ranks = Some(Arc::new(RankRows { communicator: communicator(), own, span: lists.x, arrivals }));
-    let (own, span) = (0..lists.y.rows, lists.y);
-    y.ranks = Some(Arc::new(RankRows { communicator: communicator(), own, span, arrivals: Vec::new() }));
+    let ranks = |own, span, arrivals, reductions| {
+        Some(Arc::new(RankRows { communicator: lists.communicator.clone(), own, span, arrivals, reductions }))
+    };
+    x.ranks = ranks(own, lists.x, arrivals, of_x);
+    y.ranks = ranks(0..lists.y.rows, lists.y, Vec::new(), of_y);
     Ok(sent)
 }
 

@@ -9,9 +9,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
 use super::foreign::ForeignVectors;
-use super::graph::{GraphSource, Wanted};
+use super::graph::{CompleteMessages, GraphSource, Wanted};
+use super::groups::MessageGroups;
 use super::layout::Layout;
-use super::message_memory::MessageMemory;
+use super::losses::mark_complete;
+use super::message_memory::ExchangeMemory;
 use super::owners::{Owners, layout};
 use super::rank_memory::{ArrivalMemory, DepartureMemory};
 use super::ranks::RankLists;
@@ -43,8 +45,10 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     pub(super) y: Arc<Layout>,
     pub(super) chunks: Vec<OwnedChunk>,
     pub(super) exchange: Exchange,
-    /// The memory of each message.
-    messages: Vec<MessageMemory>,
+    /// The messages that are packed together, and those that are stored together.
+    groups: Arc<MessageGroups>,
+    /// The memory of the messages.
+    messages: ExchangeMemory,
     /// For each message whether the receiver copies from the sender's memory.
     peer_copies: Vec<bool>,
     /// The other ranks of the job.
@@ -140,7 +144,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             y,
             chunks,
             exchange,
-            messages: Vec::new(),
+            groups: Arc::default(),
+            messages: ExchangeMemory::default(),
             peer_copies: Vec::new(),
             ranks,
             departures: Vec::new(),
@@ -187,6 +192,14 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         !self.exchange.departures.is_empty() || !self.exchange.receivers.is_empty()
     }
 
+    /// No message between ranks is complete.
+    fn no_messages(&self) -> CompleteMessages {
+        CompleteMessages {
+            sent: vec![false; self.exchange.departures.len()],
+            received: vec![false; self.exchange.receivers.len()],
+        }
+    }
+
     pub(super) fn network(&self) -> Option<MutexGuard<'_, Network>> {
         let ranks = self.ranks.as_ref()?;
         Some(ranks.network.lock().unwrap_or_else(PoisonError::into_inner))
@@ -213,11 +226,13 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         if self.on_devices == on_devices {
             return Ok(());
         }
-        self.messages.clear();
+        self.messages = ExchangeMemory::default();
         self.graphs.clear();
+        let row_bytes = self.pitch * size_of::<T>() as u64;
+        self.groups = Arc::new(MessageGroups::new(&self.x, &self.exchange, &on_devices, row_bytes));
         if self.x.parts.len() > 1 && self.x.machine.is_none() {
-            let memory = |index| MessageMemory::new::<T>(&self.x, &self.exchange, index, self.pitch);
-            self.messages = (0..self.exchange.messages.len()).map(memory).collect::<Result<_>>()?;
+            let groups = self.groups.clone();
+            self.messages = ExchangeMemory::new::<T>(&self.x, &self.exchange, groups, self.pitch)?;
         }
         if let Some(ranks) = &self.x.ranks {
             let (k, pitch) = (self.k, self.pitch);
@@ -226,16 +241,22 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             self.departures = departures.map(memory).collect::<Result<_>>()?;
             let arrivals = ranks.arrivals.iter().zip(&self.exchange.receivers);
             let memory = |(arrival, to): (_, &Vec<usize>)| ArrivalMemory::new::<T>(&self.x, arrival, to, k);
-            self.arrivals = arrivals.map(memory).collect::<Result<_>>()?;
+            let arrivals = arrivals.map(memory).collect::<Result<Vec<_>>>()?;
+            // Rows that arrived before a device was lost do not arrive again.
+            for (before, after) in std::mem::take(&mut self.arrivals).iter().zip(&arrivals) {
+                after.copy_from(before)?;
+            }
+            self.arrivals = arrivals;
         }
         self.peer_copies = match self.x.machine {
-            None => self.messages.iter().map(MessageMemory::is_peer_copy).collect(),
+            None => self.messages.peer_copies(),
             Some(_) => simulated_peer_copies(self.backing.plan(), &self.x, &self.exchange),
         };
         self.on_devices = on_devices;
         if self.x.parts.len() > 1 || self.x.machine.is_some() || self.has_rank_messages() {
             for (exchange, reads_y) in [(true, false), (true, true), (false, false), (false, true)] {
-                let wanted = Wanted { exchange, reads_y, chunks: vec![true; self.chunks.len()] };
+                let (chunks, ranks) = (vec![true; self.chunks.len()], self.no_messages());
+                let wanted = Wanted { exchange, reads_y, chunks, ranks };
                 let planned = self.planned(&wanted)?;
                 self.graphs.push((wanted, planned));
             }
@@ -253,6 +274,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             x: &self.x,
             chunks: &self.chunks,
             exchange: &self.exchange,
+            groups: &self.groups,
             peer_copies: &self.peer_copies,
             row_bytes: self.pitch * size_of::<T>() as u64,
             packed_row_bytes: (self.k * size_of::<T>()) as u64,
@@ -303,7 +325,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let machine = machine.clone();
         let exchange = !x.exchanged.swap(true, Ordering::Relaxed);
         let chunks = vec![true; self.chunks.len()];
-        let planned = self.planned(&Wanted { exchange, reads_y: Self::reads_y(scaling), chunks })?;
+        let (reads_y, ranks) = (Self::reads_y(scaling), self.no_messages());
+        let planned = self.planned(&Wanted { exchange, reads_y, chunks, ranks })?;
         let start_ns = machine.now_ns();
         let outcome = machine.run(&planned)?;
         let round = Round { planned, outcome };
@@ -315,9 +338,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product with one owner of all rows. Returns the loss of its device, after which the host has computed it.
     fn apply_alone(&self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<Option<FaultReport>> {
         let mut lost = None;
-        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
-        let (departures, arrivals) = (&self.departures[..], &self.arrivals[..]);
-        let run = ProductRun { prepared, chunks, messages, departures, arrivals, x, y, scaling };
+        let (prepared, run) = (self.prepared()?, self.product_run(scaling, x, y)?);
         if let Some(part) = self.y.parts.first()
             && let Some(device) = part.device()
         {
@@ -349,17 +370,31 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         Ok(lost)
     }
 
-    /// The product with several owners of rows: runs the graph, and again what a lost device left.
+    /// The product of X and Y, for its operations.
+    pub(super) fn product_run<'r>(
+        &'r self,
+        scaling: Scaling,
+        x: &'r Vectors<T>,
+        y: &'r Vectors<T>,
+    ) -> Result<ProductRun<'r, 'a, T>> {
+        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages, self.prepared()?);
+        let (departures, arrivals) = (&self.departures[..], &self.arrivals[..]);
+        Ok(ProductRun { prepared, chunks, messages, departures, arrivals, x, y, scaling })
+    }
+
+    /// The product with several owners of rows: runs the graph, and again what a lost device left. Other ranks wait meanwhile for the
+    /// messages that it did not send.
     fn apply_together(&mut self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<RunReport> {
         let clock = self.prepared()?.clock();
         let start_ns = clock.now_ns();
         let (mut rounds, mut faults) = (Vec::new(), Vec::new());
-        let mut chunks = vec![true; self.chunks.len()];
+        let (mut chunks, mut ranks) = (vec![true; self.chunks.len()], self.no_messages());
         loop {
             self.update_owners()?;
             // Ranks do not know of each other whether X has changed.
             let exchange = self.has_rank_messages() || !x.exchanged.load(Ordering::Relaxed);
-            let wanted = Wanted { exchange, reads_y: Self::reads_y(scaling), chunks: chunks.clone() };
+            let reads_y = Self::reads_y(scaling);
+            let wanted = Wanted { exchange, reads_y, chunks: chunks.clone(), ranks: ranks.clone() };
             let planned = self.planned(&wanted)?;
             let outcome = self.run_round(&planned, scaling, x, y);
             if outcome.is_err() {
@@ -369,11 +404,12 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let round = Round { planned, outcome };
             self.record(&round);
             let complete = round.outcome.is_complete();
-            if !complete && self.has_rank_messages() {
-                return Err(self.failure_between_ranks(&round));
-            }
             if !complete {
+                if let Some(error) = self.failure_of_ranks(&round) {
+                    return Err(error);
+                }
                 faults.extend(self.move_lost_rows(&round, x, y, &mut chunks)?);
+                mark_complete(&round, &mut ranks);
             }
             // A lost device had received rows that its successor has not.
             x.exchanged.store(complete, Ordering::Relaxed);
@@ -393,13 +429,10 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     ) -> Result<Outcome> {
         let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
         let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
-        let (chunks, messages, prepared) = (&self.chunks[..], &self.messages[..], self.prepared()?);
-        let (departures, arrivals) = (&self.departures[..], &self.arrivals[..]);
-        let run = ProductRun { prepared, chunks, messages, departures, arrivals, x, y, scaling };
-        let ends: Vec<_> = self.exchange.messages.iter().map(|message| (message.from, message.to)).collect();
+        let (prepared, run) = (self.prepared()?, self.product_run(scaling, x, y)?);
         let interior: Vec<bool> =
             (0..self.chunks.len()).map(|chunk| self.exchange.is_interior(chunk)).collect();
-        let mut binder = VectorBinder { run: &run, host: &host, ends: &ends, interior: &interior, planned };
+        let mut binder = VectorBinder { run: &run, host: &host, interior: &interior, planned };
         prepared.run_tasks(planned, &mut binder, self.network().as_deref_mut())
     }
 

@@ -115,6 +115,15 @@ impl ArrivalMemory {
         Operation::Receive(RankMessage { rank, tag, bytes: self.packed.clone() })
     }
 
+    /// Copies the packed rows that arrived in other memory.
+    pub fn copy_from(&self, other: &Self) -> Result<()> {
+        let (from, mut to) = (other.packed.read().map_err(misuse)?, self.packed.write().map_err(misuse)?);
+        if from.len() == to.len() {
+            to.copy_from_slice(&from);
+        }
+        Ok(())
+    }
+
     /// The copy of the rows that an owner has room for to their places in `x`.
     pub fn upload<T: Kernels>(&self, x: &Vectors<T>, to: usize) -> Result<Operation<'static>> {
         let held = &x.layout.parts.get(to).ok_or_else(no_side)?.held;

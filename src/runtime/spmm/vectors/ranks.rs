@@ -11,9 +11,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::layout::Layout;
+use super::reduction::Reductions;
 use crate::device::Network;
 use crate::device::network::{Communicator, FIRST_RESERVED_TAG};
 use crate::error::{Error, Result};
+use crate::runtime::Runtime;
 
 /// Consecutive rows of a multivector that spans all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Span {
 pub struct RankLists {
     /// The ranks.
     pub communicator: Arc<dyn Communicator>,
+    /// The runtime of this rank.
+    pub runtime: Runtime,
     /// The network of this rank.
     pub network: Arc<Mutex<Network>>,
     /// The own rows of X.
@@ -67,6 +71,8 @@ pub struct RankRows {
     pub span: Span,
     /// The messages from other ranks, in the order of their rows; they contain all ghost rows.
     pub arrivals: Vec<Arrival>,
+    /// Sums over the rows of all ranks.
+    pub reductions: Reductions,
 }
 
 impl RankRows {
@@ -120,6 +126,22 @@ pub fn departures(layout: &Layout, lists: &RankLists) -> Vec<Departure> {
         }
     }
     departures
+}
+
+/// For each rank the rows of each of its owners, in the numbers of the whole multivector, which the ranks tell each other now. The rows
+/// of `parts` are counted from the first row of this rank.
+pub fn owners_of_ranks(
+    communicator: &dyn Communicator,
+    parts: impl Iterator<Item = Range<u64>>,
+    first: u64,
+) -> Result<Vec<Vec<Range<u64>>>> {
+    let own: Vec<u64> = parts.flat_map(|rows| [rows.start + first, rows.end + first]).collect();
+    let all = communicator.all_gather(bytemuck::cast_slice(&own))?;
+    let ranges = |bytes: &Vec<u8>| {
+        let bounds: Vec<u64> = bytemuck::pod_collect_to_vec(bytes);
+        bounds.chunks_exact(2).map(|bounds| bounds[0]..bounds[1].max(bounds[0])).collect()
+    };
+    Ok(all.iter().map(ranges).collect())
 }
 
 /// The messages from other ranks, which these tell each other now.

@@ -83,7 +83,7 @@ impl SimulatedMachine {
             let alone_ns = (part.predicted_s(bytes).min(1e5) * 1e9) as u64;
             let host_bytes = if on_host { bytes } else { 0 };
             let kind = if on_host { TaskKind::CpuCompute } else { TaskKind::Kernel };
-            (kind, Demand { alone_ns, link_bytes: 0, host_bytes })
+            (kind, Demand { alone_ns, link_bytes: 0, host_bytes, peer: None })
         })
     }
 
@@ -93,7 +93,10 @@ impl SimulatedMachine {
             let bytes = rows.saturating_mul(row_bytes);
             match part.index == DeviceId::HOST.index() {
                 true => (TaskKind::CpuCompute, Demand { host_bytes: 2 * bytes, ..Demand::default() }),
-                false => (TaskKind::Upload, Demand { alone_ns: 0, link_bytes: bytes, host_bytes: bytes }),
+                false => (
+                    TaskKind::Upload,
+                    Demand { alone_ns: 0, link_bytes: bytes, host_bytes: bytes, peer: None },
+                ),
             }
         })
     }

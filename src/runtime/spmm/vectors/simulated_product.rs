@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Exchange, OwnedChunk};
-use super::graph::{GraphSource, Wanted};
+use super::graph::{CompleteMessages, GraphSource, Wanted};
+use super::groups::MessageGroups;
 use super::layout::Layout;
 use super::owners::{Owners, layout};
 use super::simulated::{SimulatedMachine, SimulatedMemory, simulated_peer_copies};
@@ -146,17 +147,21 @@ impl SimulatedVectors {
 
 /// The graph of a product with its exchange.
 fn planned(plan: &Plan, owners: &Owners, peer_copies: &[bool]) -> Result<Arc<Planned>> {
+    let on_devices = owners.x.on_devices();
+    let groups = MessageGroups::new(&owners.x, &owners.exchange, &on_devices, plan.pitch_bytes());
     let source = GraphSource {
         plan,
         x: &owners.x,
         chunks: &owners.chunks,
         exchange: &owners.exchange,
+        groups: &groups,
         peer_copies,
         row_bytes: plan.pitch_bytes(),
         packed_row_bytes: plan.row_bytes(),
-        on_devices: owners.x.on_devices(),
+        on_devices,
     };
-    let wanted = Wanted { exchange: true, reads_y: false, chunks: vec![true; owners.chunks.len()] };
+    let (chunks, ranks) = (vec![true; owners.chunks.len()], CompleteMessages::default());
+    let wanted = Wanted { exchange: true, reads_y: false, chunks, ranks };
     Ok(Arc::new(Planned::new(source.graph(&wanted))?))
 }
 

@@ -1,10 +1,11 @@
 //! Sums over the rows of multivectors on several owners, in the canonical order.
 //!
-//! Ranks tell each other the partial results of their blocks and the rows of blocks that they share. Each rank then adds them in the
-//! order of rows, so all of them have the same bits.
+//! Ranks give each other the partial results of their blocks and the rows of blocks that they share. Each rank then adds them in the
+//! order of rows, so all of them have the same bits; [`super::reduction`].
 
 use std::ops::Range;
 
+use super::reduction::Shape;
 use super::{DevicePart, RowsOf, Vectors, lock, misuse, no_values, unaligned};
 use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
 use crate::error::{Error, Result};
@@ -25,24 +26,31 @@ impl<T: Kernels> Vectors<T> {
     fn partial_sums(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
         let own = self.surviving(|| self.pieces(sum, other))?;
         let mut results = PartialResults::new(sum, self.total_rows() as usize, (self.k, self.k));
-        let all = match &self.layout.ranks {
+        match &self.layout.ranks {
             Some(ranks) if ranks.communicator.size() > 1 => {
-                let gathered = ranks.communicator.all_gather(&encoded(&own))?;
-                let decoded = gathered.iter().map(|bytes| decoded(bytes));
-                decoded.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect()
+                let shape = Shape { sum, k: self.k, value_bytes: size_of::<T>() };
+                let add = |all: &[&[u8]]| {
+                    for (bytes, owners) in all.iter().zip(&ranks.reductions.owners) {
+                        let pieces = decoded(bytes, shape, owners, ranks.span.total)?;
+                        pieces.iter().try_for_each(|piece| self.add_piece(&mut results, piece))?;
+                    }
+                    Ok(())
+                };
+                ranks.reduce(shape, &encoded(&own), add)?;
             }
-            _ => own,
-        };
-        for piece in all {
-            match piece {
-                Piece::Blocks { rows, partials } => results.add_blocks(rows, &partials)?,
-                Piece::Rows { rows, x, y } => {
-                    let view = |values| MultiVectorView::try_new(values, rows, self.k, self.k);
-                    results.add_rows(view(&x)?, view(&y)?)?;
-                }
-            }
+            _ => own.iter().try_for_each(|piece| self.add_piece(&mut results, piece))?,
         }
         results.finish()
+    }
+
+    fn add_piece(&self, results: &mut PartialResults<T>, piece: &Piece<T>) -> Result<()> {
+        match piece {
+            Piece::Blocks { rows, partials } => results.add_blocks(*rows, partials),
+            Piece::Rows { rows, x, y } => {
+                let view = |values| MultiVectorView::try_new(values, *rows, self.k, self.k);
+                results.add_rows(view(x)?, view(y)?)
+            }
+        }
     }
 
     /// The partial results of this rank, in the order of rows.
@@ -173,40 +181,40 @@ enum Piece<T> {
     Rows { rows: usize, x: Vec<T>, y: Vec<T> },
 }
 
-/// For each piece: whether it consists of rows, the number of rows, the number of values, and the values.
+/// The values of the pieces, one after the other.
 fn encoded<T: Kernels>(pieces: &[Piece<T>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in pieces {
-        let (is_rows, rows, values) = match piece {
-            Piece::Blocks { rows, partials } => (0, *rows, [&partials[..], &[]]),
-            Piece::Rows { rows, x, y } => (1, *rows, [&x[..], &y[..]]),
+        let values = match piece {
+            Piece::Blocks { partials, .. } => [&partials[..], &[]],
+            Piece::Rows { x, y, .. } => [&x[..], &y[..]],
         };
-        for number in [is_rows, rows as u64, values.iter().map(|part| part.len() as u64).sum()] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
         values.iter().for_each(|part| bytes.extend_from_slice(bytemuck::cast_slice(part)));
     }
     bytes
 }
 
-fn decoded<T: Kernels>(mut bytes: &[u8]) -> Result<Vec<Piece<T>>> {
-    let damaged = || Error::Internal("the partial results of a rank are damaged".into());
-    let mut pieces = Vec::new();
-    while !bytes.is_empty() {
-        let (header, rest) = bytes.split_at_checked(24).ok_or_else(damaged)?;
-        let mut numbers = header.chunks_exact(8).map(|part| part.try_into().map_or(0, u64::from_le_bytes));
-        let (is_rows, rows) = (numbers.next() == Some(1), numbers.next().unwrap_or(0) as usize);
-        let length = (numbers.next().unwrap_or(0) as usize).saturating_mul(size_of::<T>());
-        let (values, rest) = rest.split_at_checked(length).ok_or_else(damaged)?;
-        let mut x: Vec<T> = bytemuck::pod_collect_to_vec(values);
-        pieces.push(match is_rows {
-            true => {
-                let y = x.split_off(x.len() / 2);
-                Piece::Rows { rows, x, y }
-            }
-            false => Piece::Blocks { rows, partials: x },
-        });
+/// The pieces of a rank whose rows have these owners.
+fn decoded<T: Kernels>(
+    mut bytes: &[u8],
+    Shape { sum, k, .. }: Shape,
+    owners: &[Range<u64>],
+    total: u64,
+) -> Result<Vec<Piece<T>>> {
+    let mut values = |count: usize| -> Result<Vec<T>> {
+        let damaged = || Error::Internal("the partial results of a rank are too short".into());
+        let (values, rest) = bytes.split_at_checked(count * size_of::<T>()).ok_or_else(damaged)?;
         bytes = rest;
+        Ok(bytemuck::pod_collect_to_vec(values))
+    };
+    let length = |range: &Range<u64>| (range.end - range.start) as usize;
+    let mut pieces = Vec::new();
+    for owned in owners.iter().map(|rows| sum.owned(rows.clone(), total)) {
+        let (head, tail) = (length(&owned.head), length(&owned.tail));
+        pieces.push(Piece::Rows { rows: head, x: values(head * k)?, y: values(head * k)? });
+        let partials = values(length(&owned.blocks) * sum.length(k as u64, k as u64) as usize)?;
+        pieces.push(Piece::Blocks { rows: length(&owned.rows), partials });
+        pieces.push(Piece::Rows { rows: tail, x: values(tail * k)?, y: values(tail * k)? });
     }
     Ok(pieces)
 }

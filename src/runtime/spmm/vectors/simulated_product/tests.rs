@@ -106,6 +106,38 @@ fn peer_copies_stay_within_a_node_and_messages_cross_the_network() {
 }
 
 #[test]
+fn each_device_packs_and_stores_the_rows_of_all_others_with_one_kernel_each() {
+    // Every device exchanges rows with every other, and has one chunk, which waits for all of them.
+    let a = matrix("rmat,scale=11,degree=8");
+    for machine in ["node8", "node8x2"] {
+        let product = product(&a, machine, None);
+        let devices = product.owners.x.parts.len();
+        assert_eq!(product.owners.exchange.messages.len(), devices * (devices - 1));
+        assert_eq!(product.owners.chunks.len(), devices);
+        let tasks = product.planned.planned.graph.tasks();
+        let kernels = tasks.iter().filter(|task| task.kind == TaskKind::Kernel).count();
+        assert_eq!(kernels, 3 * devices, "a gather, a scatter and a chunk");
+    }
+}
+
+#[test]
+fn ranks_of_a_host_share_its_cpu() {
+    let a = matrix("stencil27,n=36");
+    let seconds = |ranks: u32| {
+        let product = product(&a, &format!("cpux{ranks}"), None);
+        assert_eq!(product.plan().devices.len() as u32, ranks + 1);
+        let text = serde_json::to_string(product.plan()).unwrap();
+        assert_eq!(&serde_json::from_str::<Plan>(&text).unwrap(), product.plan());
+        product.parts(&product.run().unwrap()).unwrap()
+    };
+    // The default description has a core for each rank, so four ranks are four times as fast but for the exchange.
+    let (one, four) = (seconds(1), seconds(4));
+    assert_eq!((one.messages, four.messages), (0, 6));
+    assert!((4.0 * four.kernels_s / one.kernels_s - 1.0).abs() < 0.2, "{one:?} {four:?}");
+    assert!(four.product_s < 0.5 * one.product_s, "{one:?} {four:?}");
+}
+
+#[test]
 fn the_bytes_between_nodes_are_the_distinct_columns_of_other_nodes() {
     for spec in ["stencil27,n=20", "rmat,scale=10,degree=8"] {
         let a = matrix(spec);
