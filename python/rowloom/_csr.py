@@ -298,11 +298,11 @@ class CSR:
         return out
 
     def _on_card(self, card: int) -> _rowloom.Operator:
-        """The operator for arrays in the memory of a card, which uses the context of the arrays' libraries."""
+        """The operator for arrays in the memory of a card."""
         operator = self._cards.get(card)
         if operator is None:
             emulated = self._options["devices"].startswith("emu:")
-            devices = self._options["devices"] if emulated else f"cuda:{card}?context=primary"
+            devices = self._options["devices"] if emulated else f"cuda:{card}"
             operator = self._cards.setdefault(card, self._native.on_devices(devices))
         return operator
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use pyo3::prelude::*;
+use rowloom::device::cuda::share_cards;
 use rowloom::machine::Machine;
 use rowloom::matrix::array::limit_memory;
 use rowloom::runtime::Pool;
@@ -20,8 +21,12 @@ struct Opened {
 
 /// The runtime on `devices` with `threads` worker threads, which is opened unless it is open.
 pub fn runtime(devices: &str, threads: Option<usize>) -> Result<Runtime> {
-    static LIMIT: Once = Once::new();
-    LIMIT.call_once(|| limit_memory(rowloom::machine::memory_limit_bytes()));
+    static FIRST: Once = Once::new();
+    FIRST.call_once(|| {
+        limit_memory(rowloom::machine::memory_limit_bytes());
+        // With CuPy, PyTorch and JAX, which use the primary contexts.
+        share_cards();
+    });
     let mut runtimes = RUNTIMES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let of_threads = || runtimes.iter().filter(|opened| opened.threads == threads);
     if let Some(opened) = of_threads().find(|opened| opened.devices == devices) {

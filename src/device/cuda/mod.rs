@@ -56,7 +56,7 @@ pub use forms::Architecture;
 pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
-pub use options::CudaOptions;
+pub use options::{CudaOptions, share_cards};
 
 use clock::{CardClock, SharedHostTime};
 use completion_thread::CompletionThread;

@@ -1,7 +1,18 @@
 //! Options of a CUDA device: its context, and faults to inject, for tests of how a run handles them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::fault_kernels::FaultKernel;
 use crate::error::{Error, Result};
+
+/// Whether devices whose word does not name a context use the primary one.
+static SHARES_CARDS: AtomicBool = AtomicBool::new(false);
+
+/// From now on, devices of this process use the primary context of their card unless their word says `context=own`. For programs whose
+/// other libraries use the cards too: all of them have the same memory then.
+pub fn share_cards() {
+    SHARES_CARDS.store(true, Ordering::Relaxed);
+}
 
 /// Options of a CUDA device. Launches are counted from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +31,11 @@ const KEYS: [&str; 3] = ["illegal_address_at_launch", "hang_at_launch", "context
 impl CudaOptions {
     /// Options from the `key=value` pairs after the question mark of a device word.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
-        let mut options = Self::default();
+        Self::parse_with(pairs, SHARES_CARDS.load(Ordering::Relaxed))
+    }
+
+    fn parse_with(pairs: &[(String, String)], primary_context: bool) -> Result<Self> {
+        let mut options = Self { primary_context, ..Self::default() };
         for (key, value) in pairs {
             if key == "context" {
                 options.primary_context = match value.as_str() {
@@ -65,6 +80,15 @@ impl CudaOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_shares_cards_uses_primary_contexts_unless_a_word_says_otherwise() {
+        let own = [("context".to_string(), "own".to_string())];
+        for shares in [false, true] {
+            assert_eq!(CudaOptions::parse_with(&[], shares).unwrap().primary_context, shares);
+            assert!(!CudaOptions::parse_with(&own, shares).unwrap().primary_context);
+        }
+    }
 
     #[test]
     fn all_options_are_parsed_and_others_are_refused() {
