@@ -10,7 +10,6 @@ use rayon::prelude::*;
 use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::array::AlignedBuffer;
-use crate::matrix::convert::entries;
 use crate::matrix::csr::{Csr, MOST_COLUMNS};
 use crate::matrix::scalar::Scalar;
 
@@ -197,23 +196,6 @@ fn entry(values: Values, seed: u64, row: usize, column: u32, row_length: usize) 
         Values::DiagonallyDominant if row as u64 == u64::from(column) => row_length as f64,
         _ => 2.0 * unit(pair_bits(seed, row as u64, u64::from(column))) - 1.0,
     }
-}
-
-/// The rows of `whole` that the request asks for, where a generator makes only whole matrices.
-pub fn chosen_rows<T: Scalar>(whole: Csr<T>, request: Request<'_>) -> Result<Csr<T>> {
-    if matches!(request.part, Part::All) {
-        return Ok(whole);
-    }
-    let view = whole.view();
-    let lengths = |rows: Range<u64>| Ok(rows.map(|row| view.row_length(row as usize) as u64).collect());
-    let rows = request.rows(view.rows() as u64, &lengths)?;
-    let part = view.slice_rows(rows.start as usize..rows.end as usize);
-    let (columns, values) = entries(&part);
-    let base = part.row_pointers()[0];
-    let mut row_pointers = AlignedBuffer::copied_from(part.row_pointers())?;
-    row_pointers.iter_mut().for_each(|pointer| *pointer -= base);
-    let (columns, values) = (AlignedBuffer::copied_from(columns)?, AlignedBuffer::copied_from(values)?);
-    Csr::try_new(part.rows(), part.cols(), row_pointers, columns, values)
 }
 
 /// Consecutive rows and the memory for their nonzeros.
