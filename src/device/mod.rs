@@ -313,6 +313,13 @@ pub trait Device<'run> {
         false
     }
 
+    /// Stops to report the messages from other ranks that are in flight, and keeps them: the same message that is submitted again
+    /// continues the one that is kept. Completions from before are reported when this returns. `false` if this device receives no
+    /// messages that it can keep.
+    fn keep_receives(&mut self) -> bool {
+        false
+    }
+
     /// Declares that the caller has received the completion of everything submitted so far. All later operations are
     /// ordered after it.
     fn mark_synchronized(&mut self);

@@ -194,7 +194,9 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
                 self.dispatch();
             }
             if self.in_flight > 0 {
-                self.wait()?;
+                if !self.leave_receives() {
+                    self.wait()?;
+                }
             } else if stopping || self.error.is_none() && !self.claim_any() {
                 break;
             }

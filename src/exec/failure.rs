@@ -2,11 +2,14 @@
 //!
 //! A fault stops its strand. A stopped strand stops every strand that waits for one of its unfinished tasks. While a
 //! choice is open, a stopped strand of it stops no other strand as long as some strand can still take the choice.
+//!
+//! After a fault nothing waits for messages from other ranks: another rank may send them only after it has received what this one
+//! sends once it has recovered.
 
 use super::TaskFault;
 use super::coordinator::{Coordinator, State};
 use crate::device::{Fault, FaultKind};
-use crate::graph::{DeviceId, StrandId, TaskId};
+use crate::graph::{DeviceId, StrandId, TaskId, TaskKind};
 
 impl Coordinator<'_, '_, '_> {
     /// Handles the fault of a task, at submission or completion.
@@ -75,6 +78,36 @@ impl Coordinator<'_, '_, '_> {
             }
             self.release_stopped(strand);
         }
+    }
+
+    /// Stops the tasks in flight if a fault has happened and all of them receive messages from other ranks. Their device keeps the
+    /// messages for a later run.
+    pub(super) fn leave_receives(&mut self) -> bool {
+        let mut in_flight = self.device_states.iter().flat_map(|state| state.in_flight.values());
+        let all_receive = in_flight.all(|(task, _)| self.task(*task).kind == TaskKind::Receive);
+        if self.outcome.faults.is_empty() || !all_receive {
+            return false;
+        }
+        for (device, state) in self.devices.iter_mut().zip(&self.device_states) {
+            if !state.in_flight.is_empty() && !device.keep_receives() {
+                return false;
+            }
+        }
+        while let Ok(completion) = self.completions.try_recv() {
+            self.complete(completion);
+        }
+        for number in 0..self.device_states.len() {
+            let left: Vec<TaskId> =
+                self.device_states[number].in_flight.drain().map(|(_, (task, _))| task).collect();
+            self.in_flight -= left.len();
+            for task in left {
+                let strand = self.task(task).strand;
+                self.strands[strand.index()].in_flight -= 1;
+                self.states[task.index()] = State::Dropped;
+                self.stop(strand);
+            }
+        }
+        true
     }
 
     fn stop_followers(&self, strand: StrandId, stopping: &mut Vec<StrandId>) {

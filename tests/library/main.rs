@@ -12,6 +12,7 @@ mod kinds_of_work;
 mod layering;
 mod page_locked;
 mod ranks;
+mod ranks_faults;
 mod read_limits;
 mod report_sample;
 mod reproducible;

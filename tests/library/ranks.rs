@@ -2,16 +2,15 @@
 //! cross between ranks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use rowloom::device::network::{Communicator, thread_communicators, thread_communicators_with_timeout};
+use rowloom::device::network::{Communicator, thread_communicators};
 use rowloom::graph::{Graph, TaskId, TaskKind};
 use rowloom::kernel::verify::verify;
 use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
 use rowloom::runtime::{Cluster, ClusterProduct, RowBlock, Vectors};
 use rowloom::{Error, Result, Runtime};
 
-fn matrix(spec: &str) -> Csr<f64> {
+pub(crate) fn matrix(spec: &str) -> Csr<f64> {
     generate::<f64>(spec, 3, u64::MAX).unwrap().matrix
 }
 
@@ -24,7 +23,7 @@ fn values(first: u64, rows: usize, k: usize) -> MultiVector<f64> {
 }
 
 /// Runs `work` on ranks that are threads and returns the results in the order of ranks.
-fn run_ranks<R: Send>(
+pub(crate) fn run_ranks<R: Send>(
     ranks: Vec<Arc<dyn Communicator>>,
     devices: &str,
     work: impl Fn(&Cluster) -> R + Sync,
@@ -44,7 +43,7 @@ fn on_ranks<R: Send>(ranks: usize, devices: &str, work: impl Fn(&Cluster) -> R +
 }
 
 /// The rows of a rank.
-fn block(cluster: &Cluster, a: &Csr<f64>, k: usize) -> RowBlock<f64> {
+pub(crate) fn block(cluster: &Cluster, a: &Csr<f64>, k: usize) -> RowBlock<f64> {
     let bounds = cluster.row_bounds(a.view().row_pointers(), k, Dtype::F64).unwrap();
     let rank = cluster.communicator().rank();
     block_of(a, bounds[rank]..bounds[rank + 1])
@@ -61,19 +60,19 @@ fn block_of(a: &Csr<f64>, rows: std::ops::Range<u64>) -> RowBlock<f64> {
     RowBlock { first_row: rows.start, total_rows: a.rows() as u64, matrix }
 }
 
-fn filled(mut vectors: Vectors<f64>) -> Vectors<f64> {
+pub(crate) fn filled(mut vectors: Vectors<f64>) -> Vectors<f64> {
     let own = values(vectors.first_row(), vectors.rows(), vectors.columns());
     vectors.copy_from(&own).unwrap();
     vectors
 }
 
-fn host(vectors: &Vectors<f64>) -> Vec<f64> {
+pub(crate) fn host(vectors: &Vectors<f64>) -> Vec<f64> {
     let mut host = MultiVector::zeros(vectors.rows(), vectors.columns()).unwrap();
     vectors.copy_to(&mut host).unwrap();
     host.data().to_vec()
 }
 
-fn bits(values: &[f64]) -> Vec<u64> {
+pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
@@ -325,117 +324,6 @@ fn interior_rows_are_computed_before_the_rows_of_other_ranks_arrive() {
     assert_eq!(ranks, [(1, 1, 2, 1); 2], "one message each way, one interior and one boundary chunk");
 }
 
-/// The errors of the ranks other than `rank`, which leaves after two products as `leave` says.
-fn errors_without(rank: usize, devices: &str, leave: impl Fn(&Cluster) + Sync) -> Vec<Error> {
-    let a = matrix("stencil5,n=40");
-    let ranks = thread_communicators_with_timeout(3, Duration::from_secs(2));
-    let errors = run_ranks(ranks, devices, |cluster| {
-        let mut product = cluster.product(block(cluster, &a, 4)).columns(4).build().unwrap();
-        let x = filled(product.vectors().unwrap());
-        let mut y = product.vectors().unwrap();
-        for step in 0.. {
-            if step == 2 && cluster.communicator().rank() == rank {
-                leave(cluster);
-                return None;
-            }
-            if let Err(error) = product.apply_into(&x, &mut y) {
-                return Some(error);
-            }
-        }
-        None
-    });
-    errors.into_iter().flatten().collect()
-}
-
-#[test]
-fn a_rank_that_ends_aborts_or_hangs_is_named_by_the_others_in_bounded_time() {
-    let hang = || std::thread::sleep(Duration::from_secs(6));
-    for devices in ["cpu", "cpu,emu:0"] {
-        let start = Instant::now();
-        let ended = errors_without(1, devices, |_| {});
-        let aborted = errors_without(1, devices, |cluster| cluster.communicator().abort(3, "out of memory"));
-        let hung = errors_without(1, devices, |_| hang());
-        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
-        for (errors, reason) in [(ended, "ended"), (aborted, "out of memory"), (hung, "no answer")] {
-            assert_eq!(errors.len(), 2, "{reason}");
-            for error in errors {
-                assert!(matches!(&error, Error::Rank { rank: 1, .. }), "{reason} on {devices}: {error}");
-                assert!(error.to_string().contains(reason), "{devices}: {error}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_device_that_is_lost_on_one_rank_is_an_error_that_names_it_and_ends_the_other_ranks() {
-    let a = matrix("stencil5,n=40");
-    let run = |communicator: Arc<dyn Communicator>| -> Error {
-        let devices = if communicator.rank() == 1 { "cpu,emu:0?lost_at_operation=40" } else { "cpu" };
-        let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
-        let repeat = || -> Result<()> {
-            let cluster = builder.over(communicator)?;
-            let mut product = cluster.product(block(&cluster, &a, 4)).columns(4).build()?;
-            let x = filled(product.vectors()?);
-            let mut y = product.vectors()?;
-            for _ in 0..200 {
-                product.apply_into(&x, &mut y)?;
-            }
-            Ok(())
-        };
-        repeat().expect_err("a device was lost")
-    };
-    let results: Vec<Error> = std::thread::scope(|scope| {
-        let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20)).into_iter();
-        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| run(rank))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert!(matches!(&results[1], Error::Device { device, .. } if device == "emu:0"), "{}", results[1]);
-    for other in [0, 2] {
-        assert!(matches!(&results[other], Error::Rank { rank: 1, .. }), "{}", results[other]);
-    }
-}
-
-#[test]
-fn a_card_that_is_lost_on_one_rank_is_replaced_by_its_other_devices_with_the_same_bits() {
-    let (a, k) = (matrix("stencil5,n=40"), 4);
-    let run = |lost_at: Option<usize>| {
-        let work = |communicator: Arc<dyn Communicator>| {
-            let devices = match (communicator.rank(), lost_at) {
-                (1, Some(operation)) => format!("cpu,emu:0?lost_at_operation={operation}"),
-                _ => "cpu".into(),
-            };
-            let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
-            let cluster = builder.over(communicator).unwrap();
-            let mut product = cluster.product(block(&cluster, &a, k)).columns(k).build().unwrap();
-            let mut x = product.vectors().unwrap();
-            x.keep_host_copy();
-            let (x, mut y) = (filled(x), product.vectors().unwrap());
-            (0..30).for_each(|_| product.apply_into(&x, &mut y).unwrap());
-            let faults: Vec<String> = product.faults().into_iter().map(|fault| fault.device).collect();
-            (bits(&host(&y)), bits(&y.norm().unwrap()), faults)
-        };
-        std::thread::scope(|scope| {
-            let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20)).into_iter();
-            let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| work(rank))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        })
-    };
-    let y = |ranks: &[(Vec<u64>, Vec<u64>, Vec<String>)]| -> Vec<u64> {
-        ranks.iter().flat_map(|(y, ..)| y.clone()).collect()
-    };
-    let want = run(None);
-    // Every operation of a product: rows are gathered, downloaded, uploaded and scattered, and chunks are computed.
-    for operation in 40..53 {
-        let found = run(Some(operation));
-        assert_eq!(y(&found), y(&want), "lost at operation {operation}");
-        for (rank, (_, norms, faults)) in found.iter().enumerate() {
-            assert_eq!(*norms, want[0].1, "lost at operation {operation}");
-            let expected = if rank == 1 { vec!["emu:0".to_string()] } else { Vec::new() };
-            assert_eq!(*faults, expected, "rank {rank}, lost at operation {operation}");
-        }
-    }
-}
-
 #[test]
 fn a_sum_over_ranks_is_a_task_that_a_trace_shows_after_the_messages_that_it_waits_for() {
     let a = matrix("stencil5,n=40");
@@ -461,30 +349,5 @@ fn a_sum_over_ranks_is_a_task_that_a_trace_shows_after_the_messages_that_it_wait
             text.contains("add the partial sums of all ranks") && text.contains("\"reduce\""),
             "rank {rank}"
         );
-    }
-}
-
-#[test]
-fn a_rank_that_ends_or_aborts_before_a_sum_is_named_by_the_others() {
-    let a = matrix("stencil5,n=40");
-    for is_abort in [false, true] {
-        let ranks = thread_communicators_with_timeout(3, Duration::from_secs(20));
-        let errors = run_ranks(ranks, "cpu", |cluster| {
-            let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
-            let x = filled(product.vectors().unwrap());
-            x.norm().unwrap();
-            if cluster.communicator().rank() == 2 {
-                if is_abort {
-                    cluster.communicator().abort(3, "it ended on purpose");
-                }
-                return None;
-            }
-            x.norm().err()
-        });
-        for error in &errors[..2] {
-            let error = error.as_ref().unwrap();
-            assert!(matches!(error, Error::Rank { rank: 2, .. }), "{error}");
-            assert!(error.to_string().contains("ended"), "{error}");
-        }
     }
 }

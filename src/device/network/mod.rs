@@ -3,6 +3,9 @@
 //! A thread of the device starts the messages and polls them until they are complete. It sleeps between polls and waits without
 //! polling while there is no message, so it uses little of a core. All calls of the communicator during a graph are made by it.
 //!
+//! After a fault of another device, the messages that are being received are kept for the graph that continues the work: they may
+//! arrive only after this rank has sent what the fault delayed.
+//!
 //! All messages of a lane are in flight together and complete in any order. The span of a message in a trace begins when it was
 //! submitted, or when the message that completed before it on its lane was complete.
 
@@ -64,6 +67,8 @@ enum Command {
         fence: Fence,
         submitted_ns: u64,
     },
+    /// Keeps the messages that are being received, and answers.
+    KeepReceives(Sender<()>),
     /// Gives up all messages.
     Abandon,
 }
@@ -85,6 +90,7 @@ impl Network {
             commands: received,
             state: state.clone(),
             pending: Vec::new(),
+            kept: Vec::new(),
             lane_ends_ns: [0; 2],
         };
         let thread = threads::start("network", move || poller.run())?;
@@ -180,6 +186,15 @@ impl<'run> Device<'run> for Network {
         Ok(fence)
     }
 
+    fn keep_receives(&mut self) -> bool {
+        let (answer, answered) = unbounded();
+        let is_asked = self
+            .commands
+            .as_ref()
+            .is_some_and(|commands| commands.send(Command::KeepReceives(answer)).is_ok());
+        is_asked && answered.recv().is_ok()
+    }
+
     fn mark_synchronized(&mut self) {}
 
     fn advance(&mut self) -> bool {
@@ -203,6 +218,7 @@ impl<'run> Device<'run> for Network {
 struct InFlight {
     lane: usize,
     rank: usize,
+    tag: u32,
     fence: Fence,
     submitted_ns: u64,
     bytes: usize,
@@ -217,6 +233,8 @@ struct Poller {
     commands: Receiver<Command>,
     state: Arc<Mutex<State>>,
     pending: Vec<InFlight>,
+    /// Messages from other ranks that are not reported until they are submitted again.
+    kept: Vec<InFlight>,
     /// For each lane the end of its last message.
     lane_ends_ns: [u64; 2],
 }
@@ -248,10 +266,26 @@ impl Poller {
 
     fn obey(&mut self, command: Command) {
         let (lane, message, fence, submitted_ns) = match command {
-            Command::Abandon => return self.pending.clear(),
+            Command::KeepReceives(answer) => {
+                self.kept.extend(self.pending.extract_if(.., |in_flight| in_flight.lane == RECEIVE));
+                self.tell_pending();
+                // The device waits for the answer unless it was dropped.
+                let _ = answer.send(());
+                return;
+            }
+            Command::Abandon => {
+                self.kept.clear();
+                return self.pending.clear();
+            }
             Command::Start { lane, message, fence, submitted_ns } => (lane, message, fence, submitted_ns),
         };
         let RankMessage { rank, tag, bytes } = message;
+        let is_kept = |kept: &InFlight| lane == RECEIVE && (kept.rank, kept.tag) == (rank, tag);
+        if let Some(index) = self.kept.iter().position(is_kept) {
+            let kept = self.kept.swap_remove(index);
+            self.pending.push(InFlight { fence, submitted_ns, ..kept });
+            return self.tell_pending();
+        }
         let length = bytes.bytes();
         let misuse = |fault: Fault| Error::Internal(fault.message);
         let started = match lane {
@@ -260,7 +294,7 @@ impl Poller {
         };
         match started {
             Ok(message) => {
-                self.pending.push(InFlight { lane, rank, fence, submitted_ns, bytes: length, message });
+                self.pending.push(InFlight { lane, rank, tag, fence, submitted_ns, bytes: length, message });
                 if !self.poll() {
                     self.tell_pending();
                 }

@@ -124,3 +124,43 @@ fn a_lost_rank_is_a_fault_of_the_network_and_abandoned_messages_release_their_me
     assert_eq!(fault.kind, FaultKind::Lost);
     assert!(matches!(network.abandon().0, Some(Error::Rank { rank: 2, .. })));
 }
+
+#[test]
+fn a_message_that_is_kept_is_reported_once_it_is_submitted_again() {
+    let ranks = thread_communicators(2);
+    let (mut network, completions) = opened(&ranks[0]);
+    let memory = [3, 5].map(|bytes| Pinned::pageable(bytes).unwrap());
+    let receive =
+        |tag: usize| Operation::Receive(RankMessage { rank: 1, tag: tag as u32, bytes: memory[tag].clone() });
+    let send = |tag: usize| {
+        let bytes = Pinned::pageable(memory[tag].bytes()).unwrap();
+        bytes.write().unwrap().fill(7 + tag as u8);
+        drop(ranks[1].send(0, tag as u32, bytes.read().unwrap()).unwrap());
+    };
+    for tag in 0..2 {
+        Device::submit(&mut network, RECEIVE, receive(tag), Demand::default(), &[]).unwrap();
+    }
+    // Messages are kept once more if they are submitted again and did not arrive.
+    for _ in 0..2 {
+        assert!(Device::keep_receives(&mut network));
+        for tag in 0..2 {
+            Device::submit(&mut network, RECEIVE, receive(tag), Demand::default(), &[]).unwrap();
+        }
+    }
+    assert!(Device::keep_receives(&mut network));
+    // One arrives while it is kept, the other after it was submitted again.
+    send(0);
+    assert!(completions.recv_timeout(Duration::from_millis(20)).is_err(), "a kept message was reported");
+    let fences = [0, 1]
+        .map(|tag| Device::submit(&mut network, RECEIVE, receive(tag), Demand::default(), &[]).unwrap());
+    for (tag, fence) in fences.into_iter().enumerate() {
+        if tag == 1 {
+            assert!(completions.recv_timeout(Duration::from_millis(20)).is_err(), "nothing was sent");
+            send(1);
+        }
+        let completion = completions.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!((completion.fence, completion.result), (fence, Ok(())));
+        assert!(memory[tag].read().unwrap().iter().all(|&byte| byte == 7 + tag as u8));
+    }
+    assert!(completions.try_recv().is_err());
+}

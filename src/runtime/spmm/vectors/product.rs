@@ -241,10 +241,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             self.departures = departures.map(memory).collect::<Result<_>>()?;
             let arrivals = ranks.arrivals.iter().zip(&self.exchange.receivers);
             let memory = |(arrival, to): (_, &Vec<usize>)| ArrivalMemory::new::<T>(&self.x, arrival, to, k);
-            let arrivals = arrivals.map(memory).collect::<Result<Vec<_>>>()?;
-            // Rows that arrived before a device was lost do not arrive again.
-            for (before, after) in std::mem::take(&mut self.arrivals).iter().zip(&arrivals) {
-                after.copy_from(before)?;
+            let mut arrivals = arrivals.map(memory).collect::<Result<Vec<_>>>()?;
+            for (before, after) in std::mem::take(&mut self.arrivals).into_iter().zip(&mut arrivals) {
+                after.replace(before)?;
             }
             self.arrivals = arrivals;
         }
@@ -303,10 +302,16 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             0 | 1 if !self.has_rank_messages() => {
                 self.apply_alone(scaling, x, y).map(|fault| (None, fault.into_iter().collect()))
             }
-            _ => self.apply_together(scaling, x, y).map(|report| {
-                let faults = report.faults.clone();
-                (Some(report), faults)
-            }),
+            _ => {
+                let applied = self.apply_together(scaling, x, y).map(|report| {
+                    let faults = report.faults.clone();
+                    (Some(report), faults)
+                });
+                if applied.is_err() {
+                    self.network().into_iter().for_each(|mut network| drop(network.abandon()));
+                }
+                applied
+            }
         };
         y.changed();
         applied
@@ -383,7 +388,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     }
 
     /// The product with several owners of rows: runs the graph, and again what a lost device left. Other ranks wait meanwhile for the
-    /// messages that it did not send.
+    /// messages that it did not send, or have lost a device themselves.
     fn apply_together(&mut self, scaling: Scaling, x: &Vectors<T>, y: &Vectors<T>) -> Result<RunReport> {
         let clock = self.prepared()?.clock();
         let start_ns = clock.now_ns();
@@ -396,11 +401,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let reads_y = Self::reads_y(scaling);
             let wanted = Wanted { exchange, reads_y, chunks: chunks.clone(), ranks: ranks.clone() };
             let planned = self.planned(&wanted)?;
-            let outcome = self.run_round(&planned, scaling, x, y);
-            if outcome.is_err() {
-                self.network().into_iter().for_each(|mut network| drop(network.abandon()));
-            }
-            let outcome = outcome?;
+            let outcome = self.run_round(&planned, scaling, x, y)?;
             let round = Round { planned, outcome };
             self.record(&round);
             let complete = round.outcome.is_complete();

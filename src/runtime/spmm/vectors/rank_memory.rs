@@ -115,9 +115,14 @@ impl ArrivalMemory {
         Operation::Receive(RankMessage { rank, tag, bytes: self.packed.clone() })
     }
 
-    /// Copies the packed rows that arrived in other memory.
-    pub fn copy_from(&self, other: &Self) -> Result<()> {
-        let (from, mut to) = (other.packed.read().map_err(misuse)?, self.packed.write().map_err(misuse)?);
+    /// Takes the place of the memory from before a device was lost. Rows that arrived in it do not arrive again, so they are copied. A
+    /// message that is still on its way arrives in it, so it stays in use.
+    pub fn replace(&mut self, before: Self) -> Result<()> {
+        let Ok(from) = before.packed.read() else {
+            *self = before;
+            return Ok(());
+        };
+        let mut to = self.packed.write().map_err(misuse)?;
         if from.len() == to.len() {
             to.copy_from_slice(&from);
         }
