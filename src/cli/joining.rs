@@ -6,8 +6,8 @@
 //!
 //! A rank that ended before it was seen is known if all ranks of the job are on this host, as the launcher says.
 //!
-//! A rank that is slow is not stopped, so it never counts as lost. A stopped rank that has no other rank on its host is noticed after
-//! [`JOIN_TIME`].
+//! A rank that is slow is not stopped, so it never counts as lost. Nobody can tell a rank that is alone on its host and stopped from one
+//! whose host still loads the program. It is noticed after [`JOIN_TIME`], or the time that [`JOIN_TIME_VARIABLE`] names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::launch::Launch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::cluster::Actions;
 use crate::runtime::cluster::watch::{LOST_RANK, SUCCESSION_TIME};
 use crate::threads;
@@ -28,6 +28,8 @@ const LOST_TIME: Duration = Duration::from_secs(3);
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the ranks of a job may take to connect. Large jobs load the program over a shared file system.
 const JOIN_TIME: Duration = Duration::from_secs(120);
+/// The variable with another time, in seconds.
+const JOIN_TIME_VARIABLE: &str = "ROWLOOM_JOIN_SECONDS";
 /// Variables that name a job: of PMIx, which Open MPI and Slurm use, and of Slurm.
 const JOB_VARIABLES: [&str; 3] = ["PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"];
 
@@ -45,6 +47,7 @@ impl Joining {
     pub fn start(launch: Launch, actions: Actions) -> Result<Self> {
         let (joined, is_joined) = channel();
         let job = Job::of(|name| std::env::var(name).ok());
+        let join_time = join_time(|name| std::env::var(name).ok())?;
         let work = move || {
             let proc = Path::new("/proc");
             let (start, mut last) = (Instant::now(), Instant::now());
@@ -61,10 +64,10 @@ impl Joining {
                 host.update(&job.as_ref().map(|job| ranks_of_host(proc, job)).unwrap_or_default(), elapsed);
                 let (lost, reason, first) = match host.lost() {
                     Some((rank, reason)) => (rank, reason.to_owned(), host.first_except(rank)),
-                    None if start.elapsed() > JOIN_TIME => {
-                        let seconds = JOIN_TIME.as_secs();
+                    None if start.elapsed() > join_time => {
+                        let seconds = join_time.as_secs();
                         let reason = format!(
-                            "the ranks did not connect within {seconds} s; a rank on another host is stopped or cannot be reached"
+                            "the ranks did not connect within {seconds} s ({JOIN_TIME_VARIABLE}); a rank on another host is stopped or cannot be reached"
                         );
                         (launch.rank, reason, Some(0))
                     }
@@ -86,6 +89,17 @@ impl Joining {
         // The thread may have ended, and has no result.
         let _ = self.joined.send(());
         let _ = self.thread.join();
+    }
+}
+
+/// How long the ranks may take to connect.
+fn join_time(variable: impl Fn(&str) -> Option<String>) -> Result<Duration> {
+    let Some(text) = variable(JOIN_TIME_VARIABLE) else { return Ok(JOIN_TIME) };
+    match text.trim().parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(Error::Usage(format!(
+            "{JOIN_TIME_VARIABLE} is a number of seconds, at least 1, not {text:?}"
+        ))),
     }
 }
 
@@ -244,6 +258,16 @@ mod tests {
         assert_eq!((ranks.lost().unwrap().0, ranks.first_except(0)), (0, Some(1)));
         ranks.update(&BTreeMap::from([all[0], all[2]]), LOST_TIME);
         assert_eq!((ranks.lost().unwrap().0, ranks.first_except(0)), (0, Some(1)));
+    }
+
+    #[test]
+    fn the_time_to_connect_is_a_whole_number_of_seconds() {
+        let set = |text: &'static str| join_time(move |_| Some(text.into()));
+        assert_eq!(join_time(|_| None).unwrap(), JOIN_TIME);
+        assert_eq!(set("8").unwrap(), Duration::from_secs(8));
+        for text in ["0", "-1", "2.5", "", "soon"] {
+            assert_eq!(set(text).unwrap_err().exit_code(), 2, "{text}");
+        }
     }
 
     #[test]

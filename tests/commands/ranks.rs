@@ -233,19 +233,28 @@ fn a_rank_without_the_file_or_without_memory_is_named() {
 }
 
 #[test]
-fn a_card_that_is_lost_on_one_rank_does_not_end_the_job_or_change_y() {
+fn cards_that_are_lost_on_one_rank_or_two_do_not_end_the_job_or_change_y() {
     let Some(_job) = mpi() else { return };
     let place = place_with_matrices();
     let words = "run gen:stencil5,n=30 -k 4 --repeat 20 --reproducible --json --threads 1";
     let expected = report(&place.run(&format!("{words} --devices cpu")));
-    let mut command = launcher(&place);
-    let rank = |devices: &str| format!("-n 1 {PROGRAM} {words} --verify --devices {devices}");
-    let ranks = [rank("cpu"), rank("cpu,emu:0?lost_at_operation=60"), rank("cpu")].join(" : ");
-    command.args(ranks.split_whitespace());
-    let found = report(&outcome(command));
-    assert_eq!(found["y_hash"], expected["y_hash"]);
-    assert_eq!(found["verify"]["passed"], true);
-    assert_eq!(found["faults"][0]["device"], "rank 1 emu:0", "{}", found["faults"]);
+    let lost_at = |operation: u32| format!("cpu,emu:0?lost_at_operation={operation}");
+    let one = ["cpu".to_string(), lost_at(60), "cpu".to_string()];
+    let two = |operation: u32| ["cpu".to_string(), lost_at(operation), lost_at(operation)];
+    for devices in [one, two(58), two(59), two(60), two(61)] {
+        let mut command = launcher(&place);
+        let rank = |devices: &String| format!("-n 1 {PROGRAM} {words} --verify --devices {devices}");
+        let ranks: Vec<String> = devices.iter().map(rank).collect();
+        command.args(ranks.join(" : ").split_whitespace());
+        let found = report(&outcome(command));
+        assert_eq!(found["y_hash"], expected["y_hash"], "{devices:?}");
+        assert_eq!(found["verify"]["passed"], true, "{devices:?}");
+        let lost: Vec<&str> =
+            found["faults"].as_array().unwrap().iter().filter_map(|fault| fault["device"].as_str()).collect();
+        let has_card = |rank: &usize| devices[*rank].contains("emu:0");
+        let want: Vec<String> = (0..3).filter(has_card).map(|rank| format!("rank {rank} emu:0")).collect();
+        assert_eq!(lost, want, "{devices:?}");
+    }
 }
 
 /// Starts a job whose ranks write their process numbers to `pid.RANK`.
@@ -266,6 +275,23 @@ fn signal_rank(place: &Place, rank: usize, signal: &str) -> bool {
         .args([&format!("-{signal}"), process.trim()])
         .status()
         .is_ok_and(|status| status.success())
+}
+
+/// The ranks whose process still runs.
+fn running_ranks(place: &Place, ranks: usize) -> Vec<usize> {
+    let is_running = |rank: &usize| {
+        let Ok(process) = std::fs::read_to_string(place.path(&format!("pid.{rank}"))) else { return false };
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+        // A zombie has ended.
+        status.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
+    };
+    (0..ranks).filter(is_running).collect()
+}
+
+/// Whether `mpirun` itself hangs, after it has printed its message and ended all ranks: that of Debian 12 (Open MPI 4.1, PMIx 4.2) can
+/// wait for ever for a lock of its own if a rank is killed while it connects to it.
+fn launcher_hangs(place: &Place, ranks: usize) -> bool {
+    place.read("stderr").contains("PMIX ERROR: UNREACHABLE") && running_ranks(place, ranks).is_empty()
 }
 
 #[test]
@@ -294,20 +320,31 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
                 Some(status) => break status,
                 None if start.elapsed() < MAX_END_TIME => std::thread::sleep(Duration::from_millis(10)),
                 None => {
+                    let is_launcher = launcher_hangs(&place, 3);
                     job.kill().unwrap();
-                    panic!(
+                    assert!(
+                        is_launcher,
                         "{signal} of rank {rank} after {delay} ms: the job goes on; {}",
                         place.read("stderr")
                     );
+                    break job.wait().unwrap();
                 }
             }
         };
         longest = longest.max(start.elapsed());
+        // The launcher does not wait for the ranks that it ends.
+        while !running_ranks(&place, 3).is_empty() && start.elapsed() < MAX_END_TIME {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let running = running_ranks(&place, 3);
+        assert!(running.is_empty(), "{signal} of rank {rank} after {delay} ms: ranks {running:?} still run");
         let said = place.read("stderr");
         let case =
             format!("{signal} of rank {rank} after {delay} ms, ended after {:?}: {said}", start.elapsed());
         assert!(!status.success(), "{case}");
-        assert!(said.contains(&format!("rank {rank} ")), "{case}");
+        // `mpirun` may not name a rank that was killed before it had connected to it.
+        let is_early = signal == "KILL" && said.contains("1 process returned");
+        assert!(said.contains(&format!("rank {rank} ")) || is_early, "{case}");
         assert!(errors(&said).len() <= 1, "{case}");
         let left: Vec<String> =
             place.names().into_iter().filter(|name| name.contains("y.npy") || name == "t.json").collect();
