@@ -4,6 +4,10 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::error::{Error, Result};
 
+/// Bytes that one thread reads and writes sooner than it hands them to another thread. A hand-over and the report of its end take 40 µs
+/// and more on a machine whose cores sleep (`benches/results/dense-h200.md`); this many bytes, most of them in a cache, take about 20 µs.
+pub const SERIAL_BYTES: u64 = 256 << 10;
+
 /// Starts a thread.
 pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     Builder::new().name(name.into()).spawn(work).map_err(refused)

@@ -1,7 +1,7 @@
 //! The host as a device: jobs on a private rayon pool, computing in host memory.
 //!
 //! Jobs may borrow, because the device lives inside a rayon scope, which ends only after every job. A lane limits how
-//! many jobs are in flight; it is not a thread. A chunk's job forks inside the pool.
+//! many jobs are in flight; it is not a thread. A chunk's job forks inside the pool. A short job runs on the thread that submits it.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -82,18 +82,20 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
         if lane >= self.description.lanes.len() {
             return Err(Fault::new(FaultKind::Misuse, format!("the host has no lane {lane}")));
         }
-        let Operation::Job(job) = operation else {
-            return Err(Fault::new(
-                FaultKind::Misuse,
-                "the host runs jobs only: no copies to devices and no kernel launches",
-            ));
+        let (job, is_short) = match operation {
+            Operation::Job(job) => (job, false),
+            Operation::ShortJob(job) => (job, true),
+            _ => {
+                let message = "the host runs jobs only: no copies to devices and no kernel launches";
+                return Err(Fault::new(FaultKind::Misuse, message));
+            }
         };
         #[cfg(test)]
         let job = injected_panic::replace(job);
         let fence = Fence(self.next_fence);
         self.next_fence += 1;
         let (reports, clock) = (self.reports.clone(), self.clock);
-        self.scope.spawn(move |_| {
+        let run = move || {
             let start_ns = clock.now_ns();
             // Output of a job that panicked is not used: its strand counts as unfinished and is run again or abandoned.
             let result = match panic::catch_unwind(AssertUnwindSafe(job)) {
@@ -101,7 +103,12 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
                 Err(_) => Err(Fault::new(FaultKind::Job, "a host job panicked")),
             };
             reports.send(fence, start_ns, clock.now_ns(), result);
-        });
+        };
+        if is_short {
+            run();
+        } else {
+            self.scope.spawn(move |_| run());
+        }
         Ok(fence)
     }
 

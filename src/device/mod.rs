@@ -288,7 +288,8 @@ pub trait Device<'run> {
     fn register<'a>(&mut self, bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault>;
 
     /// Submits `operation` to lane number `lane` and returns without waiting. It starts after the lane's earlier
-    /// operations and after `waits`, which are fences of this device. On an error nothing was submitted.
+    /// operations and after `waits`, which are fences of this device. On an error nothing was submitted. A short job on the host has
+    /// run when this returns; the caller submits it to a lane without operations.
     fn submit(
         &mut self,
         lane: usize,

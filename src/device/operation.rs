@@ -207,6 +207,8 @@ pub struct RankMessage {
 pub enum Operation<'run> {
     /// A job on the host's thread pool. It may use all threads and must not block.
     Job(Box<dyn FnOnce() -> Result<()> + Send + 'run>),
+    /// A job on the host that uses one thread and ends before another thread would be awake. The thread that submits it runs it.
+    ShortJob(Box<dyn FnOnce() -> Result<()> + Send + 'run>),
     /// Copies from pinned host memory to the device, one after the other.
     Upload(Vec<Transfer>),
     /// A copy from device memory to pinned host memory.
@@ -234,6 +236,15 @@ impl Operation<'_> {
     /// A launch of a kernel that has a single form.
     pub fn launch(launch: EntryLaunch) -> Self {
         Self::EntryLaunches(vec![launch])
+    }
+
+    /// The operation on another thread than the one that submits it.
+    #[must_use]
+    pub fn on_another_thread(self) -> Self {
+        match self {
+            Self::ShortJob(job) => Self::Job(job),
+            other => other,
+        }
     }
 
     /// A contiguous copy to the device.

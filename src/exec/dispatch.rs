@@ -159,6 +159,8 @@ impl Coordinator<'_, '_, '_> {
                 return;
             }
         };
+        // While nothing is in flight this thread has nothing else to do.
+        let operation = if self.in_flight > 0 { operation.on_another_thread() } else { operation };
         match self.devices[device].submit(lane, operation, at.demand, &self.waits) {
             Ok(fence) => {
                 self.fences[task.index()] = fence;

@@ -13,6 +13,7 @@ mod dispatch;
 mod failure;
 mod outcome;
 mod schedule;
+mod short_waits;
 mod slots;
 mod watchdog;
 
@@ -43,11 +44,13 @@ pub struct ExecOptions<'a> {
     /// The watchdog timeout: how long no completion may arrive while work is in flight. It is extended to 20 times the
     /// predicted time of the longest task in flight, if that is more.
     pub watchdog_timeout: Duration,
+    /// Whether the calling thread may occupy a hardware thread while it waits for short operations.
+    pub may_poll: bool,
 }
 
 impl Default for ExecOptions<'_> {
     fn default() -> Self {
-        Self { cancel: None, watchdog_timeout: Duration::from_secs(30) }
+        Self { cancel: None, watchdog_timeout: Duration::from_secs(30), may_poll: false }
     }
 }
 

@@ -30,6 +30,10 @@ impl Coordinator<'_, '_, '_> {
             self.progressed = true;
             return Ok(());
         }
+        if let Some(completion) = self.poll(self.last_progress.elapsed()) {
+            self.complete(completion);
+            return Ok(());
+        }
         let silent = self.last_progress.elapsed();
         let watchdog_timeout = if silent < self.options.watchdog_timeout {
             self.options.watchdog_timeout

@@ -123,7 +123,7 @@ impl OpenDevices {
                 network.report_to(DeviceId(list.len() as u32), &self.sender);
                 list.push(network);
             }
-            let options = ExecOptions { cancel, watchdog_timeout };
+            let options = ExecOptions { cancel, watchdog_timeout, may_poll: pool.caller_may_spin() };
             execute(&planned.planned.graph, &planned.schedule, &mut list, &self.receiver, binder, &options)
         })
     }

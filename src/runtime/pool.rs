@@ -92,10 +92,10 @@ impl Pool {
             });
             let begin = Instant::now();
             while !done.load(Ordering::Acquire) && begin.elapsed() < SPIN_TIME {
-                if self.threads() < SPINNING_THREADS {
-                    std::thread::yield_now();
-                } else {
+                if self.caller_may_spin() {
                     std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
                 }
             }
         });
@@ -104,6 +104,11 @@ impl Pool {
             Some(Err(panic)) => panic::resume_unwind(panic),
             None => unreachable!("a scope ends after its jobs"),
         }
+    }
+
+    /// Whether a caller that waits keeps its hardware thread.
+    pub fn caller_may_spin(&self) -> bool {
+        self.threads() >= SPINNING_THREADS
     }
 
     /// Runs `work` on this thread. Jobs that it spawns run on the pool and have finished when this returns.

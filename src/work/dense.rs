@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::kernel::{KernelId, KindOfWork, Order, Processor};
 use crate::matrix::Dtype;
 
+/// A device with a smaller share of the rows of dense work hardly makes the job faster.
+pub(super) const HELPFUL_SHARE: f64 = 1.0 / 16.0;
+
 /// Units of equal weight, between which a chunk may begin: the rows of Y, or the segments of its only row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Units {

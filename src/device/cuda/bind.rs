@@ -83,7 +83,9 @@ impl CudaDevice {
                 Ok((Action::Cublas(CublasProduct::new(&gemm, [a?, b?, c?])?), "cublas", Vec::new()))
             }
             (Operation::Pass, _) => Ok((Action::Pass, "pass", Vec::new())),
-            (Operation::Job(_), _) => Err(misuse("a CUDA device runs no host jobs".into())),
+            (Operation::Job(_) | Operation::ShortJob(_), _) => {
+                Err(misuse("a CUDA device runs no host jobs".into()))
+            }
             (_, kind) => Err(misuse(format!("a lane of kind {kind:?} does not run that operation"))),
         }
     }

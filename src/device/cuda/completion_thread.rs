@@ -3,7 +3,7 @@
 //! It waits for the end event of each operation:
 //!
 //! - It polls first, since short operations complete at once. Then it blocks on the event of a long operation. Others it polls at
-//!   an interval, and without pause around their predicted end.
+//!   an interval, and without pause around their predicted end. The prediction includes operations of other lanes that it waits for.
 //! - While more operations are queued it polls less often, because every poll takes the driver's lock, which the owner
 //!   thread needs to issue the next operation.
 //! - With a backlog it queries the event in the middle: if that one is complete, so are all before it.
@@ -39,6 +39,10 @@ const SHORT_OPERATION_SPIN: Duration = Duration::from_micros(200);
 const SHORT_OPERATION: Duration = Duration::from_micros(100);
 const EARLY: f64 = 0.8;
 const LATE: f64 = 1.5;
+
+/// An operation that starts later, since it waits for those of other lanes, is polled without pause for a short time and at an interval
+/// after it, so that no hardware thread is occupied for long.
+const LONGEST_SPIN_AHEAD: Duration = Duration::from_millis(2);
 
 /// Pause between two polls, during which the driver's lock is free.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
@@ -96,6 +100,8 @@ pub struct Issued {
     pub epoch: Arc<Epoch>,
     /// When it was issued to the driver, on the host's clock.
     pub issued_ns: u64,
+    /// When the operations of other lanes that it waits for are predicted to end, on the host's clock; 0 if there are none.
+    pub other_lanes_end_ns: u64,
     /// Its predicted duration.
     pub predicted_ns: u64,
     /// The operation's name in messages.
@@ -104,6 +110,15 @@ pub struct Issued {
     pub held: InFlightMemory,
     /// Why only a part of it could be issued; `None` if all of it was.
     pub failure: Option<Fault>,
+}
+
+/// Predicted time until the end of an operation that takes `predicted_ns`, for a thread that starts to wait at `now_ns`, when all earlier
+/// operations of the lane have ended. A download is issued long before its kernel ends: without the kernel's time, its end would be
+/// expected far too early.
+pub fn predicted_end_in(now_ns: u64, other_lanes_end_ns: u64, predicted_ns: u64) -> Duration {
+    let until_start = Duration::from_nanos(other_lanes_end_ns.saturating_sub(now_ns));
+    let predicted = Duration::from_nanos(predicted_ns);
+    if until_start <= LONGEST_SPIN_AHEAD { until_start + predicted } else { predicted }
 }
 
 /// The completion thread of one lane.
@@ -153,15 +168,26 @@ impl CompletionThread {
         }
         let mut lane_end_ns = 0;
         while let Some((issued, is_complete)) = queue.next() {
-            let Issued { fence, in_flight, start, epoch, issued_ns, predicted_ns, what, held, failure } =
-                issued;
+            let Issued {
+                fence,
+                in_flight,
+                start,
+                epoch,
+                issued_ns,
+                other_lanes_end_ns,
+                predicted_ns,
+                what,
+                held,
+                failure,
+            } = issued;
+            let predicted = predicted_end_in(self.clock.now_ns(), other_lanes_end_ns, predicted_ns);
             waiting_for.set(Some(fence));
             let computes = self.kind == LaneKind::Compute;
             if computes {
                 self.shared.set_running_kernel(Some(what));
             }
-            let (events, predicted) = (&in_flight.events, Duration::from_nanos(predicted_ns));
-            let waited = if is_complete { Ok(()) } else { wait(events, predicted, || queue.more_follows()) };
+            let more_follows = || queue.more_follows();
+            let waited = if is_complete { Ok(()) } else { wait(&in_flight.events, predicted, more_follows) };
             let times = waited.and_then(|()| {
                 let seen_ns = self.clock.now_ns();
                 let start_ns = match &start {
@@ -239,7 +265,7 @@ impl Queue<'_> {
     }
 }
 
-/// Waits for the end of an operation that is predicted to take `predicted` from now on. Around that time a spinning event is polled
+/// Waits for the end of an operation that is predicted to end in `predicted`. Around that time a spinning event is polled
 /// without pause, so that its end is seen at once.
 fn wait(events: &Events, predicted: Duration, more_follows: impl Fn() -> bool) -> Result<(), DriverError> {
     let early = if predicted > SHORT_OPERATION { predicted.mul_f64(EARLY) } else { Duration::ZERO };

@@ -58,6 +58,8 @@ pub struct InFlight {
     pub lane: usize,
     /// The events around it. They are reused after its completion was observed.
     pub events: Arc<Events>,
+    /// When it is predicted to end on the host's clock, after all operations that it waits for.
+    pub predicted_end_ns: u64,
     /// When it ended on the host's clock; set by its completion thread.
     pub end_ns: OnceLock<u64>,
 }

@@ -174,6 +174,7 @@ impl Owner {
                 predecessors.push(before.clone());
             }
         }
+        let other_lanes_end_ns = predecessors.iter().map(|before| before.predicted_end_ns).max().unwrap_or(0);
         let batch = action.batch();
         // Recording a start event costs the driver as much as a launch, so it is omitted where the start time is known
         // anyway: on a busy lane without other waits it is the end of the previous operation, and for a download it is
@@ -208,10 +209,24 @@ impl Owner {
             }
             return Err(self.shared.mark_lost(&message_of(error)));
         }
+        let lane_end_ns = last.and_then(|last| self.in_flight.get(&last)).map(|last| last.predicted_end_ns);
+        let predicted_start_ns = issued_ns.max(other_lanes_end_ns).max(lane_end_ns.unwrap_or(0));
+        let predicted_end_ns = predicted_start_ns.saturating_add(predicted_ns);
         *last = Some(fence);
-        let in_flight = Arc::new(InFlight { lane, events, end_ns: OnceLock::new() });
+        let in_flight = Arc::new(InFlight { lane, events, predicted_end_ns, end_ns: OnceLock::new() });
         self.in_flight.insert(fence, in_flight.clone());
-        let issued = Issued { fence, in_flight, start, epoch, issued_ns, predicted_ns, what, held, failure };
+        let issued = Issued {
+            fence,
+            in_flight,
+            start,
+            epoch,
+            issued_ns,
+            other_lanes_end_ns,
+            predicted_ns,
+            what,
+            held,
+            failure,
+        };
         completion_thread
             .send(issued)
             .map_err(|_| Fault::new(FaultKind::Lost, "the lane's completion thread has ended"))

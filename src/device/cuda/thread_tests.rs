@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::completion_thread::{HeldMemory, InFlightMemory};
+use super::completion_thread::{HeldMemory, InFlightMemory, predicted_end_in};
 use super::shared::Shared;
 use super::{FaultKind, Pinned};
 
@@ -38,4 +38,14 @@ fn memory_of_an_operation_in_flight_is_released_only_on_purpose() {
     }));
     assert!(panicked.is_err());
     assert!(pinned.write().is_err(), "a panic released memory that the card may still access");
+}
+
+#[test]
+fn the_end_of_a_download_is_expected_after_its_kernel() {
+    let (now_ns, download_ns) = (5_000_000, 8_000);
+    let after = |kernel_ns: u64| predicted_end_in(now_ns, now_ns + kernel_ns, download_ns).as_nanos();
+    assert_eq!(after(970_000), 978_000);
+    assert_eq!(after(0), 8_000);
+    assert_eq!(predicted_end_in(now_ns, 0, download_ns).as_nanos(), 8_000, "it waits for no other lane");
+    assert_eq!(after(40_000_000), 8_000, "a thread does not poll without pause for long");
 }

@@ -210,7 +210,9 @@ impl EmulatedDevice {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
             }
             (Operation::LibraryGemm(_), _) => Err(misuse("an emulated device has no cuBLAS".into())),
-            (Operation::Job(_), _) => Err(misuse("an emulated device runs no host jobs".into())),
+            (Operation::Job(_) | Operation::ShortJob(_), _) => {
+                Err(misuse("an emulated device runs no host jobs".into()))
+            }
             (_, lane) => Err(misuse(format!("a lane of kind {lane:?} does not run that operation"))),
         }
     }

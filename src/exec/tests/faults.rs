@@ -18,7 +18,7 @@ fn small() -> Graph {
 }
 
 fn quick() -> ExecOptions<'static> {
-    ExecOptions { cancel: None, watchdog_timeout: Duration::from_millis(2) }
+    ExecOptions { watchdog_timeout: Duration::from_millis(2), ..ExecOptions::default() }
 }
 
 /// All strands that depend on `first`, directly or not.
@@ -188,7 +188,11 @@ fn after_a_cancel_at_any_completion_nothing_more_is_submitted() {
             let flag = flag.clone();
             Box::new(move |ended: usize| flag.store(ended >= ends, Ordering::Relaxed))
         };
-        let options = ExecOptions { cancel: Some(&flag), watchdog_timeout: Duration::from_secs(5) };
+        let options = ExecOptions {
+            cancel: Some(&flag),
+            watchdog_timeout: Duration::from_secs(5),
+            ..ExecOptions::default()
+        };
         let (outcome, submitted) = Run::of(graph.clone()).go(seeded(ends as u64), &options, Some(raise));
         let outcome = outcome.unwrap();
         check_cover(&graph, &outcome);

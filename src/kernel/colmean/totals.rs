@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use super::reference::Moments;
 use crate::error::{Error, Result};
 use crate::matrix::{Dtype, Scalar};
+use crate::threads::SERIAL_BYTES;
 
 /// Columns that one task merges.
 const COLUMNS_PER_TASK: usize = 256;
@@ -36,7 +37,7 @@ impl Totals {
     }
 
     /// Adds the partial results of the next `rows` rows, which are whole blocks and at most one shorter one at the end. Without
-    /// `deviations` only the sums and the numbers of rows are added. Runs on the threads of the current pool.
+    /// `deviations` only the sums and the numbers of rows are added. Many numbers are added on the threads of the current pool.
     pub fn add_blocks<T: Scalar>(
         &mut self,
         rows: usize,
@@ -54,7 +55,7 @@ impl Totals {
                 sums.len()
             )));
         }
-        self.columns.par_chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(|(task, totals)| {
+        let add = |(task, totals): (usize, &mut [Moments<f64>])| {
             for block in 0..blocks {
                 let rows = block_rows.min(rows - block * block_rows);
                 let own = block * columns + task * COLUMNS_PER_TASK..;
@@ -72,7 +73,13 @@ impl Totals {
                     *total = total.merge(Moments { sum, deviations, rows });
                 }
             }
-        });
+        };
+        let bytes = (size_of_val(sums) + deviations.map_or(0, size_of_val)) as u64;
+        if bytes <= SERIAL_BYTES {
+            self.columns.chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(add);
+        } else {
+            self.columns.par_chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(add);
+        }
         Ok(())
     }
 

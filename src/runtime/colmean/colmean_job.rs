@@ -150,20 +150,21 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
         outputs: &Outputs<'_, T>,
         _scaling: Scaling,
     ) -> Result<()> {
-        let mut totals = Totals::none(self.work.columns);
+        let mut totals = None;
         for &chunk in &split.chunks {
             let chunk = chunk as usize;
             let mut slice = outputs.chunk(chunk)?;
             let mut slice = slice.view()?;
             let (rows, block_rows) = (self.rows(chunk)?.len(), self.work.block_rows());
             if self.adds_up(chunk)? {
-                totals = Totals::load(rows, self.work.columns, self.work.deviations, slice.data_mut())?;
+                totals = Some(Totals::load(rows, self.work.columns, self.work.deviations, slice.data_mut())?);
                 continue;
             }
             let (sums, deviations) = self.parts(chunk, slice.data_mut())?;
+            let totals = totals.get_or_insert_with(|| Totals::none(self.work.columns));
             totals.add_blocks(rows, block_rows, sums, deviations.as_deref())?;
         }
-        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = Some(totals);
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         Ok(())
     }
 }

@@ -11,11 +11,12 @@ use super::scaling::Scaling;
 use crate::device::{Fault, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
-use crate::graph::{DeviceId, PoolId, TaskId, TaskKind};
+use crate::graph::{DeviceId, PoolId, Task, TaskId, TaskKind};
 use crate::kernel::scaling::scaling;
 use crate::matrix::MultiVectorView;
 use crate::plan::{Item, Plan, Registered, XRows};
 use crate::runtime::planned::Planned;
+use crate::threads::SERIAL_BYTES;
 use crate::work::{COPY_BYTES_PER_TASK, ChunkRows, XOrder};
 
 /// Slices of at least this size are copied to Y by all threads.
@@ -66,9 +67,7 @@ impl<'scope, J: Job> Binder<'scope> for JobBinder<'scope, '_, '_, '_, J> {
                     accelerator.upload_x(block, rows)
                 }
             }
-            (Item::SplitRow(index), _) => {
-                Ok(Operation::Job(Box::new(move || shared.merge_split_row(index as usize))))
-            }
+            (Item::SplitRow(index), _) => Ok(merge_job(task, move || shared.merge_split_row(index as usize))),
             (Item::Sent(_) | Item::Received(_), _)
             | (Item::ToRank { .. } | Item::FromRank { .. } | Item::PartialSums { .. }, _) => {
                 Err(Error::Internal("a job on host memory exchanges no rows".into()))
@@ -76,7 +75,7 @@ impl<'scope, J: Job> Binder<'scope> for JobBinder<'scope, '_, '_, '_, J> {
             (Item::Chunk(chunk), TaskKind::CpuCompute) => {
                 Ok(Operation::Job(Box::new(move || shared.compute(chunk as usize))))
             }
-            (Item::Chunk(chunk), kind) => self.chunk_operation(chunk as usize, device, kind, slots),
+            (Item::Chunk(chunk), _) => self.chunk_operation(chunk as usize, device, task, slots),
             (Item::ChunkPart { chunk, begin, end }, kind) => {
                 self.part_operation(chunk as usize, begin..end, device, kind, slots)
             }
@@ -90,10 +89,10 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
         &self,
         chunk: usize,
         device: DeviceId,
-        kind: TaskKind,
+        task: &Task,
         slots: &HeldSlots,
     ) -> Result<Operation<'scope>> {
-        let shared = self.shared;
+        let (shared, kind) = (self.shared, task.kind);
         let accelerator = shared.accelerator(device)?;
         let pools = self.planned.planned.pools.get(device.index());
         let pools = pools.ok_or_else(|| Error::Internal(format!("device {} has no slots", device.0)))?;
@@ -135,7 +134,7 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
             }
             TaskKind::Merge | TaskKind::CpuCompute => {
                 let slot = held(pools.pinned_out)?;
-                Ok(Operation::Job(Box::new(move || shared.merge_slice(accelerator, slot, chunk))))
+                Ok(merge_job(task, move || shared.merge_slice(accelerator, slot, chunk)))
             }
             TaskKind::PeerCopy | TaskKind::Send | TaskKind::Receive | TaskKind::Reduce => {
                 Err(Error::Internal("a job on host memory copies nothing between devices or ranks".into()))
@@ -258,6 +257,15 @@ impl<'run, J: Job> Shared<'run, '_, J> {
     fn compute(&self, chunk: usize) -> Result<()> {
         let mut slice = self.outputs.chunk(chunk)?;
         self.job.compute(chunk, self.chunk_scaling(chunk)?, self.x, slice.view()?)
+    }
+}
+
+/// The job of a merge task. A small merge uses one thread.
+fn merge_job<'scope>(task: &Task, merge: impl FnOnce() -> Result<()> + Send + 'scope) -> Operation<'scope> {
+    if task.demand.host_bytes <= SERIAL_BYTES {
+        Operation::ShortJob(Box::new(merge))
+    } else {
+        Operation::Job(Box::new(merge))
     }
 }
 

@@ -111,6 +111,19 @@ impl Kind for Colmean {
         Output { updated: false, combine: Combine::Add }
     }
 
+    /// Less does not make up for the partial sums: where the first rows are on another device, those of all blocks are copied and added.
+    fn helpful_share(&self) -> f64 {
+        dense::HELPFUL_SHARE
+    }
+
+    /// A CPU that hardly helps gets nothing, since it adds the partial sums of the GPUs.
+    fn smallest_share(&self, processor: Processor) -> f64 {
+        match processor {
+            Processor::Cpu => 0.0,
+            Processor::Gpu => 1.0 / 64.0,
+        }
+    }
+
     fn compares_sharing(&self) -> bool {
         true
     }

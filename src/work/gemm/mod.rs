@@ -89,7 +89,7 @@ impl Kind for Gemm {
 
     /// Less does not make up for the copies of B and C that the devices slow down for each other.
     fn helpful_share(&self) -> f64 {
-        1.0 / 16.0
+        dense::HELPFUL_SHARE
     }
 
     /// A processor may be a hundred times slower than another one here: 1/64 of the rows would take longer than all others. A CPU gets
