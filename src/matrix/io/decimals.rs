@@ -2,12 +2,15 @@
 //!
 //! A number has a sign or none, up to 15 digits, a point with up to 16 digits or none, and an exponent of one or two digits or none. Its
 //! digits are an integer of at most 2^53, and its power of ten is from -22 to 22: both are exact in double precision, so that one
-//! multiplication or division gives the nearest double (Clinger, 1990). Other numbers are left to the caller.
+//! multiplication or division gives the nearest double (Clinger, 1990). Many numbers with a point and an exponent are read eight at a time
+//! (`decimal_groups`). Other numbers are left to the caller.
 
 #![allow(unsafe_code)] // SIMD leaf: calls code compiled for an instruction set that was detected before
 
 use rowloom_cpu::Isa;
 
+#[cfg(target_arch = "x86_64")]
+use super::decimal_groups;
 use super::matrix_market::lines::is_blank;
 
 /// Bytes from the start of a number that are read, whatever its length.
@@ -17,11 +20,43 @@ const WINDOW: usize = 48;
 /// that is not plain, has no separator after it, or is near the end of the text. Returns how many there are and where the next one begins.
 pub fn plain_decimals(text: &[u8], at: usize, comma: bool, values: &mut [f64]) -> (usize, usize) {
     match Isa::detect() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if decimal_groups::is_supported() => decimals_in_groups(text, at, comma, values),
         // SAFETY: the processor has this instruction set.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 | Isa::Avx512 => unsafe { x86::decimals(text, at, comma, values) },
         _ => (0, at),
     }
+}
+
+/// Fewer numbers are read one by one: to find the borders of a piece of text takes as long.
+#[cfg(target_arch = "x86_64")]
+const NUMBERS_IN_GROUPS: usize = 32;
+
+/// [`plain_decimals`] for a processor with the instructions of [`decimal_groups`].
+#[cfg(target_arch = "x86_64")]
+fn decimals_in_groups(text: &[u8], at: usize, comma: bool, values: &mut [f64]) -> (usize, usize) {
+    let (mut done, mut at) = (0, at);
+    while values.len() - done >= NUMBERS_IN_GROUPS {
+        // SAFETY: the processor has these instructions.
+        let (count, next) = unsafe { decimal_groups::decimals(text, at, comma, &mut values[done..]) };
+        (done, at) = (done + count, next);
+        // A number of another form, or the rest.
+        let end = values.len().min(done + 1);
+        // SAFETY: a processor with AVX-512 has AVX2.
+        let (read, next) = unsafe { x86::decimals(text, at, comma, &mut values[done..end]) };
+        (done, at) = (done + read, next);
+        if read == 0 {
+            return (done, at);
+        }
+        if count < NUMBERS_IN_GROUPS {
+            // Numbers of other forms are frequent.
+            break;
+        }
+    }
+    // SAFETY: the same.
+    let (count, next) = unsafe { x86::decimals(text, at, comma, &mut values[done..]) };
+    (done + count, next)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -234,6 +269,54 @@ mod tests {
         assert_eq!(plain_decimals(b"", 3, false, &mut values), (0, 3));
     }
 
+    /// A number, mostly with a point and an exponent.
+    fn spelled() -> impl Strategy<Value = String> {
+        prop_oneof![
+            60 => "-?[0-9]{1,3}\\.[0-9]{1,15}[eE][-+][0-2]?[0-9]",
+            1 => "-?[0-9]{1,10}\\.[0-9]{1,20}[eE][-+]?[0-9]{1,2}",
+            1 => "-?[0-9]{1,10}(\\.[0-9]{1,20})?",
+        ]
+    }
+
+    #[test]
+    fn numbers_with_a_point_and_an_exponent_are_read_in_groups() {
+        if !decimal_groups::is_supported() {
+            return;
+        }
+        for (separator, comma) in [(" ", false), ("\t", false), ("  ", false), (",", true)] {
+            let words: Vec<String> = (0..1000).map(|at| format!("{:.6e}", -1.5 - f64::from(at))).collect();
+            let words = words.iter().map(|word| word.replace("e", "e+0"));
+            let text = " ".repeat(20) + &words.collect::<Vec<_>>().join(separator);
+            let mut values = vec![0.0; 1000];
+            // SAFETY: the processor has these instructions.
+            let (count, _) = unsafe { decimal_groups::decimals(text.as_bytes(), 20, comma, &mut values) };
+            assert!(count >= 900, "{separator:?}: {count}");
+            assert!(values[..count].iter().zip(0..).all(|(value, at)| *value == -1.5 - f64::from(at)));
+        }
+    }
+
+    #[test]
+    fn numbers_half_way_between_two_doubles_are_rounded_to_even_or_left() {
+        if !is_tested() {
+            return;
+        }
+        let odd = (0..500).map(|at: u64| ((1 << 53) + 2 * 1_234_567 * at + 1).to_string());
+        let halves = (0..500).map(|at: u64| format!("{}5", (1 << 52) + 7_654_321 * at));
+        let words = odd.chain(halves).map(|digits| format!("{}.{}e+15", &digits[..1], &digits[1..]));
+        let words: Vec<String> = words.collect();
+        let text = padded(&(" ".repeat(20) + &words.join(" ")));
+        let (mut at, mut values) = (20, [0.0; 40]);
+        for words in words.chunks(40) {
+            for (position, word) in words.iter().enumerate() {
+                let rest = &mut values[position..words.len()];
+                let (count, _) = plain_decimals(&text, at, false, rest);
+                let expected = words[position..][..count].iter().map(|word| word.parse::<f64>().unwrap());
+                assert!(rest[..count].iter().copied().eq(expected), "{word}");
+                at += word.len() + 1;
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn numbers_have_the_bits_of_the_standard_library(
@@ -249,6 +332,23 @@ mod tests {
                 if plain_decimals(&padded(&text), 0, false, &mut found).0 == 1 {
                     prop_assert_eq!(found[0].to_bits(), text.trim().parse::<f64>().unwrap().to_bits(), "{}", text);
                 }
+            }
+        }
+
+        #[test]
+        fn many_numbers_have_the_bits_of_the_standard_library(
+            words in prop::collection::vec(spelled(), 40..300), comma in any::<bool>(),
+        ) {
+            let text = padded(&(" ".repeat(20) + &words.join(if comma { "," } else { " " })));
+            let (mut at, mut done) = (20, 0);
+            let mut values = vec![0.0; words.len()];
+            while done < words.len() {
+                let (count, next) = plain_decimals(&text, at, comma, &mut values[done..]);
+                for (value, word) in values[done..][..count].iter().zip(&words[done..]) {
+                    prop_assert_eq!(value.to_bits(), word.parse::<f64>().unwrap().to_bits(), "{}", word);
+                }
+                let left = words.get(done + count).map_or(0, |word| word.len() + 1);
+                (done, at) = (done + count + 1, next + left);
             }
         }
 

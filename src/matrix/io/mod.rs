@@ -5,6 +5,8 @@
 
 pub mod archive;
 pub mod cache;
+#[cfg(target_arch = "x86_64")]
+mod decimal_groups;
 mod decimals;
 pub mod gzip;
 pub mod mapping;

@@ -8,6 +8,7 @@
 //! usual form of a line, most of its numbers with vector instructions (`decimals`); any other line goes to the careful path, which
 //! alone decides what is refused and why.
 
+use std::ops::Range;
 use std::path::Path;
 
 use memchr::{memchr, memchr_iter};
@@ -26,7 +27,7 @@ use crate::matrix::info::Field;
 use crate::matrix::{MultiVector, Scalar};
 
 /// Numbers that are read at a time.
-const PLAIN_NUMBERS: usize = 64;
+const PLAIN_NUMBERS: usize = 1024;
 
 /// Bytes of text that a thread parses at a time.
 const SPAN_BYTES: usize = 256 << 10;
@@ -253,7 +254,7 @@ fn parse_span<T: Scalar>(span: &[u8], form: Form, numbers: &mut [T]) -> std::res
             continue;
         }
         let row = rows.next().ok_or_else(|| (line_number, changed()))?;
-        if !fast_line(&span[begin..], line.len(), form.separator, row) {
+        if !fast_line(span, begin..end, form.separator, row) {
             careful_line(line, form, &mut tally, row).map_err(|why| (line_number, why))?;
         }
     }
@@ -272,17 +273,17 @@ fn check_skipped(line: &[u8]) -> std::result::Result<(), Refusal> {
     if is_comment(line) { Ok(()) } else { trim(line).map(drop).map_err(Refusal::from) }
 }
 
-/// Parses a line of `length` bytes at the start of a text; `false` if it is not spelled plainly, or if it has another number of values.
+/// Parses the line at `range` of a text; `false` if it is not spelled plainly, or if it has another number of values.
 #[inline]
-fn fast_line<T: Scalar>(text: &[u8], length: usize, separator: Separator, row: &mut [T]) -> bool {
-    let line = &text[..length];
+fn fast_line<T: Scalar>(text: &[u8], range: Range<usize>, separator: Separator, row: &mut [T]) -> bool {
+    let line = &text[..range.end];
     let skip_blanks = |mut at: usize| {
         while line.get(at).is_some_and(|byte| is_blank(*byte)) {
             at += 1;
         }
         at
     };
-    let mut at = skip_blanks(0);
+    let mut at = skip_blanks(range.start);
     let last = row.len() - 1;
     let mut column = 0;
     let mut plain = [0.0; PLAIN_NUMBERS];
@@ -290,11 +291,13 @@ fn fast_line<T: Scalar>(text: &[u8], length: usize, separator: Separator, row: &
         // The numbers before the last one; a line feed is no separator, so they are those of this line.
         let wanted = (last - column).min(PLAIN_NUMBERS);
         let (count, next) = plain_decimals(text, at, separator == Separator::Comma, &mut plain[..wanted]);
+        let mut is_lost = false;
         for (number, &value) in row[column..].iter_mut().zip(&plain[..count]) {
             *number = T::from_f64(value);
-            if *number == T::ZERO && value != 0.0 {
-                return false;
-            }
+            is_lost |= (*number == T::ZERO) & (value != 0.0) | !number.to_f64().is_finite();
+        }
+        if is_lost {
+            return false;
         }
         (column, at) = (column + count, next);
         if count == PLAIN_NUMBERS {
