@@ -258,6 +258,7 @@ fn run_typed<T: Kernels>(
         result_hash: hash.map(|hash| format!("{hash:016x}")),
         interrupted: session.interrupt.asked(),
     };
+    let messages = product.messages_of_devices()?;
     let own_outcome = RankOutcome {
         report: serde_json::to_value(run_report::json(&outcome)).unwrap_or_default(),
         host: session.machine.host.clone(),
@@ -266,6 +267,8 @@ fn run_typed<T: Kernels>(
         nnz: own_nnz,
         received_rows: product.received_rows()?,
         sent_bytes: cluster.sent_bytes() / measured.products.max(1),
+        device_messages: messages.all,
+        direct_messages: messages.direct,
         seconds: measured.seconds.clone(),
         threads: session.pool.threads(),
         peak_rss_bytes: peak_rss_bytes(),

@@ -26,6 +26,10 @@ pub struct RankOutcome {
     pub received_rows: u64,
     /// Bytes that it sends with every product.
     pub sent_bytes: u64,
+    /// Messages that it sends from a card or receives for one, with every product.
+    pub device_messages: u64,
+    /// Those of them that go directly from or to the memory of the card.
+    pub direct_messages: u64,
     /// Seconds of each measured product.
     pub seconds: Vec<f64>,
     /// Its threads.
@@ -151,7 +155,12 @@ fn table(outcome: &Outcome<'_>, outcomes: &[RankOutcome], summary: &Summary) -> 
     let rows: u64 = outcomes.iter().map(|rank| rank.received_rows).sum();
     table.fact(
         "exchange",
-        format!("{} of X, {}, per product", Counted(rows, "row"), Bytes(summary.exchanged_bytes)),
+        format!(
+            "{} of X, {}, per product{}",
+            Counted(rows, "row"),
+            Bytes(summary.exchanged_bytes),
+            message_path(outcomes)
+        ),
     );
     if let (Some(imbalance), true) = (summary.imbalance, outcomes.len() > 1) {
         let slowest = summary.slowest;
@@ -186,6 +195,19 @@ fn table(outcome: &Outcome<'_>, outcomes: &[RankOutcome], summary: &Summary) -> 
         table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
     }
     table
+}
+
+/// How the rows of cards reach other ranks; empty where no card sends or receives rows.
+fn message_path(outcomes: &[RankOutcome]) -> String {
+    let (all, direct) = outcomes
+        .iter()
+        .fold((0, 0), |(all, direct), rank| (all + rank.device_messages, direct + rank.direct_messages));
+    match direct {
+        _ if all == 0 => String::new(),
+        0 => "; messages of cards go through host memory".into(),
+        direct if direct == all => "; messages of cards go directly from and to device memory".into(),
+        direct => format!("; {direct} of {all} messages of cards go directly from or to device memory"),
+    }
 }
 
 /// Ranks that the table lists.
@@ -244,6 +266,8 @@ fn ranks(outcomes: &[RankOutcome], whole: &Whole) -> Vec<Value> {
             "compute_s": rank.compute_s(),
             "received_bytes": rank.received_rows * whole.row_bytes,
             "sent_bytes": rank.sent_bytes,
+            "device_messages": rank.device_messages,
+            "direct_messages": rank.direct_messages,
             "peak_rss_bytes": rank.peak_rss_bytes,
         })
     };
@@ -338,10 +362,25 @@ mod tests {
             nnz: 10,
             received_rows: 3,
             sent_bytes: 24,
+            device_messages: 0,
+            direct_messages: 0,
             seconds: seconds.to_vec(),
             threads: 1,
             peak_rss_bytes: Some(1),
         }
+    }
+
+    #[test]
+    fn the_table_says_how_the_rows_of_cards_reach_other_ranks() {
+        let of = |all, direct| {
+            let rank = outcome(0, 1.0, &[1.0]);
+            let rank = RankOutcome { device_messages: all, direct_messages: direct, ..rank };
+            message_path(&[outcome(0, 1.0, &[1.0]), rank])
+        };
+        assert_eq!(of(0, 0), "", "no card sends or receives rows");
+        assert_eq!(of(3, 0), "; messages of cards go through host memory");
+        assert_eq!(of(3, 3), "; messages of cards go directly from and to device memory");
+        assert_eq!(of(3, 2), "; 2 of 3 messages of cards go directly from or to device memory");
     }
 
     #[test]

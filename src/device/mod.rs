@@ -18,6 +18,7 @@ pub mod cuda;
 mod dense;
 #[cfg(test)]
 pub(crate) mod dense_conformance;
+mod direct;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 mod emulated_options;
@@ -47,6 +48,10 @@ pub use borrow_scope::{BorrowScope, Registration, StableBytes, borrow_scope};
 pub(crate) use cpu::injected_panic;
 pub use cpu::{COPY_LANES, Cpu};
 pub use cuda::{CudaDevice, CudaOptions};
+pub use direct::{
+    DirectAccess, DirectBytes, DirectMemory, DirectRange, HeldContext, MessageBytes, MessageRead,
+    MessageWrite,
+};
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
@@ -281,6 +286,11 @@ pub trait Device<'run> {
     /// Whether this device can run [`Operation::PeerCopy`] from `peer`. Prepares such copies.
     fn can_copy_from(&mut self, _peer: &PeerMemory) -> bool {
         false
+    }
+
+    /// An allocation of this device, for communicators that send from it and receive into it. `None` if they cannot access it.
+    fn direct_memory(&self, _memory: Memory) -> Option<Arc<dyn DirectMemory>> {
+        None
     }
 
     /// Page-locks existing host memory in place until the registration is dropped, so that copies run at full bandwidth.

@@ -1,6 +1,6 @@
 //! The operations of a device: copies, kernel launches and host jobs.
 
-use super::{DeviceRows, Memory, PeerCopy, Pinned, VectorLaunch};
+use super::{DeviceRows, Memory, MessageBytes, PeerCopy, Pinned, VectorLaunch};
 use crate::error::Result;
 use crate::kernel::KernelId;
 use crate::kernel::cuda::{EntryPoint, Items, LaunchShape, Variant};
@@ -192,7 +192,7 @@ pub struct LibraryGemm {
     pub c: DeviceRows,
 }
 
-/// A message to or from another rank. The memory is used as a whole.
+/// A message to or from another rank.
 #[derive(Debug, Clone)]
 pub struct RankMessage {
     /// The other rank.
@@ -200,7 +200,7 @@ pub struct RankMessage {
     /// Both ranks name a message by the same tag.
     pub tag: u32,
     /// The bytes.
-    pub bytes: Pinned,
+    pub bytes: MessageBytes,
 }
 
 /// One operation on a lane.

@@ -1,12 +1,14 @@
 //! Ranks that are processes of an MPI job, started with `mpirun`. Built with the feature `mpi`.
 //!
-//! Messages are MPI's own non-blocking ones between host memory; the memory is page-locked where a device copies from it or to it. The
-//! released bindings have no calls for device memory, so rows never go to MPI from the memory of a card.
+//! Messages are MPI's own non-blocking ones. They are in host memory, which is page-locked where a device copies from it or to it, or
+//! in the memory of a card if the library says that it takes it (CUDA-aware MPI). The library is asked at run time, since a program may
+//! be started with another one than it was built with.
 //!
 //! MPI is initialised for calls from one thread at a time, and a lock serialises all calls.
 
 #![allow(unsafe_code)] // MPI's C functions: messages use memory for longer than a call lasts
 
+use std::ffi::{CStr, c_int, c_void};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use ::mpi::ffi;
 use ::mpi::topology::Communicator as _;
 
 use crate::device::network::{Communicator, Members, Pending, RANK_TIMEOUT};
-use crate::device::{PinnedRead, PinnedWrite};
+use crate::device::{MessageRead, MessageWrite};
 use crate::error::{Error, Result};
 
 /// The most bytes of one call: MPI counts in 32-bit integers.
@@ -49,14 +51,42 @@ pub fn communicator_with_timeout(timeout: Duration) -> Result<Arc<dyn Communicat
     let (rank, size) = (world.rank() as usize, world.size() as usize);
     let name = processor_name().unwrap_or_else(|_| "?".into());
     let members = Members { rank, hosts: vec![name.clone(); size], timeout };
-    let mut ranks = MpiRanks { members, _universe: universe };
+    let takes_device_memory = takes_cuda_memory();
+    let mut ranks = MpiRanks { members, takes_device_memory, _universe: universe };
     let hosts = ranks.all_gather(name.as_bytes())?;
     ranks.members.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into_owned()).collect();
     Ok(Arc::new(ranks))
 }
 
+/// Whether the MPI library says that it sends from the memory of CUDA cards and receives into it. `false` if it cannot be asked.
+fn takes_cuda_memory() -> bool {
+    /// CUDA, as a kind of GPU in MPICH.
+    const MPIX_GPU_SUPPORT_CUDA: c_int = 0;
+    // SAFETY: looks for a function of a loaded library by its name.
+    let symbol = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let query = symbol(c"MPIX_Query_cuda_support");
+    if !query.is_null() {
+        // SAFETY: Open MPI and MPICH declare it as `int MPIX_Query_cuda_support(void)`.
+        let query = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(query) };
+        // SAFETY: MPI is initialised.
+        return unsafe { query() } == 1;
+    }
+    let query = symbol(c"MPIX_GPU_query_support");
+    if query.is_null() {
+        return false;
+    }
+    type Query = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+    // SAFETY: MPICH declares it as `int MPIX_GPU_query_support(int gpu_type, int *is_supported)`.
+    let query = unsafe { std::mem::transmute::<*mut c_void, Query>(query) };
+    let mut is_supported = 0;
+    // SAFETY: MPI is initialised; the function writes one number.
+    let code = unsafe { query(MPIX_GPU_SUPPORT_CUDA, &raw mut is_supported) };
+    code == 0 && is_supported != 0
+}
+
 struct MpiRanks {
     members: Members,
+    takes_device_memory: bool,
     /// Ends MPI when it is dropped.
     _universe: Universe,
 }
@@ -75,16 +105,16 @@ impl Communicator for MpiRanks {
         &self.members
     }
 
-    fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
+    fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>> {
         let mut message = Message { requests: Vec::new(), memory: Some(Held::Read(bytes)) };
         let Some(Held::Read(bytes)) = &message.memory else { return Ok(Box::new(message)) };
         let _serialised = serialised();
-        for (begin, length) in calls(bytes.len()) {
+        for (begin, length) in calls(bytes.bytes()) {
             // SAFETY: the part is inside the memory, which `message` holds until MPI has finished with it.
             let code = unsafe {
                 message.requests.push(ffi::RSMPI_REQUEST_NULL);
                 let request = message.requests.last_mut().map_or(std::ptr::null_mut(), |request| request);
-                let data = bytes.as_ptr().add(begin).cast();
+                let data = bytes.address().wrapping_add(begin).cast();
                 let (kind, world) = (ffi::RSMPI_UINT8_T, ffi::RSMPI_COMM_WORLD);
                 ffi::MPI_Isend(data, length as i32, kind, to as i32, tag as i32, world, request)
             };
@@ -93,8 +123,8 @@ impl Communicator for MpiRanks {
         Ok(Box::new(message))
     }
 
-    fn receive(&self, from: usize, tag: u32, mut bytes: PinnedWrite) -> Result<Box<dyn Pending>> {
-        let (data, all) = (bytes.as_mut_ptr(), calls(bytes.len()));
+    fn receive(&self, from: usize, tag: u32, mut bytes: MessageWrite) -> Result<Box<dyn Pending>> {
+        let (data, all) = (bytes.address(), calls(bytes.bytes()));
         let mut message = Message { requests: Vec::new(), memory: Some(Held::Write(bytes)) };
         let _serialised = serialised();
         for (begin, length) in all {
@@ -104,7 +134,7 @@ impl Communicator for MpiRanks {
                 let request = message.requests.last_mut().map_or(std::ptr::null_mut(), |request| request);
                 let (kind, world) = (ffi::RSMPI_UINT8_T, ffi::RSMPI_COMM_WORLD);
                 ffi::MPI_Irecv(
-                    data.add(begin).cast(),
+                    data.wrapping_add(begin).cast(),
                     length as i32,
                     kind,
                     from as i32,
@@ -116,6 +146,10 @@ impl Communicator for MpiRanks {
             self.check(from, tag, code)?;
         }
         Ok(Box::new(message))
+    }
+
+    fn takes_device_memory(&self) -> bool {
+        self.takes_device_memory
     }
 
     fn abort(&self, exit_code: u8, message: &str) {
@@ -139,8 +173,8 @@ fn calls(bytes: usize) -> Vec<(usize, usize)> {
 
 /// The memory of a message.
 enum Held {
-    Read(PinnedRead),
-    Write(#[allow(dead_code)] PinnedWrite),
+    Read(MessageRead),
+    Write(MessageWrite),
 }
 
 /// A message of MPI.
@@ -168,7 +202,9 @@ impl Pending for Message {
         }
         if all != 0 {
             self.requests.clear();
-            self.memory = None;
+            if let Some(Held::Write(bytes)) = self.memory.take() {
+                bytes.written();
+            }
         }
         Ok(all != 0)
     }

@@ -59,7 +59,7 @@ impl<'a> Timeline<'a> {
             let written_bytes =
                 graph.writes(record.task).iter().map(|access| access.end - access.begin).sum();
             let arguments = Arguments { run, ..self.arguments(task, item, device, ns, written_bytes) };
-            let (category, name) = (category(task.kind), self.span_name(task.kind, item));
+            let (category, name) = (category(task.kind), self.span_name(task, item));
             let (start_ns, end_ns) = (record.start_ns, record.end_ns);
             let span = Span { lane, name, category, start_ns, end_ns, arguments };
             spans[record.task.index()] = Some(trace.span(span));
@@ -123,7 +123,10 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn span_name(&self, kind: TaskKind, item: Item) -> String {
+    fn span_name(&self, task: &Task, item: Item) -> String {
+        let kind = task.kind;
+        // A message that uses no host memory.
+        let is_direct = task.demand.host_bytes == 0;
         match item {
             Item::X { device, block, .. } if self.has_x_blocks(device) => {
                 format!("{} X {block}", kind.name())
@@ -137,10 +140,12 @@ impl<'a> Timeline<'a> {
             },
             Item::ToRank { rank, .. } => match kind {
                 TaskKind::Kernel | TaskKind::Stage => format!("gather rows for rank {rank}"),
+                TaskKind::Send if is_direct => format!("send rows to rank {rank} from device memory"),
                 TaskKind::Send => format!("send rows to rank {rank}"),
                 _ => format!("download rows for rank {rank}"),
             },
             Item::FromRank { rank, .. } => match kind {
+                TaskKind::Receive if is_direct => format!("receive rows from rank {rank} in device memory"),
                 TaskKind::Receive => format!("receive rows from rank {rank}"),
                 TaskKind::Upload => format!("upload rows of rank {rank}"),
                 _ => format!("store rows of rank {rank}"),

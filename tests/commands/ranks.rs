@@ -257,6 +257,59 @@ fn cards_that_are_lost_on_one_rank_or_two_do_not_end_the_job_or_change_y() {
     }
 }
 
+#[test]
+fn mpi_sends_from_device_memory_and_receives_into_it_if_it_takes_it() {
+    let Some(_job) = mpi() else { return };
+    let place = place_with_matrices();
+    // The memory of an emulated device is host memory, which any MPI library takes.
+    let run = |value: &str, ranks: usize, words: &str| {
+        let mut command = launcher(&place);
+        command.env("ROWLOOM_CUDA_AWARE_MPI", value).args(["-n", &ranks.to_string(), PROGRAM]);
+        command.args(words.split_whitespace());
+        outcome(command)
+    };
+    for (matrix, k, ranks, devices) in [
+        ("gen:stencil27,n=9", 8, 2, "emu:0"),
+        ("gen:rmat,scale=9,degree=8", 33, 3, "emu:0"),
+        ("symmetric.mtx", 1, 4, "cpu,emu:0"),
+    ] {
+        let words = format!("run {matrix} -k {k} --repeat 2 --reproducible --json");
+        let expected = report(&place.run(&format!("{words} --devices cpu")));
+        let words = format!("{words} --verify --threads 1 --devices {devices}");
+        let (direct, staged) = (report(&run("1", ranks, &words)), report(&run("0", ranks, &words)));
+        let case = format!("{matrix} -k {k}, {devices}, {ranks} ranks");
+        let total = |found: &Value, key: &str| -> u64 {
+            found["ranks"].as_array().unwrap().iter().map(|rank| rank[key].as_u64().unwrap()).sum()
+        };
+        for found in [&direct, &staged] {
+            assert_eq!(found["y_hash"], expected["y_hash"], "{case}");
+            assert_eq!(found["verify"]["passed"], true, "{case}");
+        }
+        for key in ["sent_bytes", "received_bytes", "device_messages"] {
+            assert_eq!(total(&direct, key), total(&staged, key), "{case}: {key}");
+        }
+        let (of, all) = (total(&direct, "direct_messages"), total(&direct, "device_messages"));
+        assert!(0 < of && of <= all && (of == all || devices != "emu:0"), "{case}: {of} of {all}");
+        assert_eq!(total(&staged, "direct_messages"), 0, "{case}");
+        if devices == "emu:0" {
+            assert_eq!((&direct["bytes"]["h2d"], &direct["bytes"]["d2h"]), (&0.into(), &0.into()), "{case}");
+        }
+    }
+    let words = "run gen:stencil5,n=30 -k 2 --repeat 1 --devices emu:0 --threads 1";
+    let said = |value: &str| {
+        let printed = run(value, 2, &format!("{words} --trace {value}.json")).stdout;
+        // Long lines of the table are wrapped.
+        printed.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(said("1").contains("messages of cards go directly from and to device memory"), "{}", said("1"));
+    assert!(said("0").contains("messages of cards go through host memory"), "{}", said("0"));
+    assert!(place.read("1.json").contains("send rows to rank 1 from device memory"));
+    assert!(place.read("0.json").contains("download rows for rank 1"));
+    let wrong = run("on", 2, words);
+    assert_eq!((wrong.code, errors(&wrong.stderr).len()), (2, 1), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("ROWLOOM_CUDA_AWARE_MPI is 0 or 1"), "{}", wrong.stderr);
+}
+
 /// Starts a job whose ranks write their process numbers to `pid.RANK`.
 fn long_job(place: &Place, ranks: usize, words: &str) -> std::process::Child {
     let script = format!("echo $$ > pid.$OMPI_COMM_WORLD_RANK && exec {PROGRAM} {words}");

@@ -4,6 +4,7 @@
 mod adapting;
 mod bad_matrix_market;
 mod devices_agree;
+mod direct_messages;
 mod edited_files;
 mod faults;
 mod fuzz_corpus;

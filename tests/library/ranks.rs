@@ -14,7 +14,7 @@ pub(crate) fn matrix(spec: &str) -> Csr<f64> {
     generate::<f64>(spec, 3, u64::MAX).unwrap().matrix
 }
 
-fn values(first: u64, rows: usize, k: usize) -> MultiVector<f64> {
+pub(crate) fn values(first: u64, rows: usize, k: usize) -> MultiVector<f64> {
     let value = |row: usize, column: usize| {
         let bits = ((first + row as u64) * 31 + column as u64 * 17 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (bits >> 40) as f64 / 1e6 - 8.0
@@ -38,7 +38,7 @@ pub(crate) fn run_ranks<R: Send>(
     })
 }
 
-fn on_ranks<R: Send>(ranks: usize, devices: &str, work: impl Fn(&Cluster) -> R + Sync) -> Vec<R> {
+pub(crate) fn on_ranks<R: Send>(ranks: usize, devices: &str, work: impl Fn(&Cluster) -> R + Sync) -> Vec<R> {
     run_ranks(thread_communicators(ranks), devices, work)
 }
 
@@ -77,14 +77,14 @@ pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 /// X and Y of a rank after one product.
-fn multiplied(product: &mut ClusterProduct<f64>, is_square: bool) -> Result<Vectors<f64>> {
+pub(crate) fn multiplied(product: &mut ClusterProduct<f64>, is_square: bool) -> Result<Vectors<f64>> {
     let x = filled(if is_square { product.vectors()? } else { product.x_vectors()? });
     let mut y = product.vectors()?;
     product.apply_into(&x, &mut y)?;
     Ok(y)
 }
 
-const MATRICES: [&str; 12] = [
+pub(crate) const MATRICES: [&str; 12] = [
     "stencil5,n=40",
     "stencil27,n=9",
     "fem3,n=5",

@@ -82,6 +82,16 @@ impl Context {
         Ok(Entered { _context: self, stays: PhantomData })
     }
 
+    /// Makes this the calling thread's current context until another one is.
+    pub fn make_current(&self) -> Result<(), Fault> {
+        if self.abandoned.load(Ordering::SeqCst) {
+            return Err(Fault::new(FaultKind::Lost, "the context was abandoned because an operation hangs"));
+        }
+        // SAFETY: the context is alive. Destroyed while it is current, it makes later calls of this thread fail, and nothing else.
+        unsafe { result::ctx::set_current(self.raw) }
+            .map_err(|error| fault(FaultKind::Lost, "the context cannot be made current", error))
+    }
+
     /// Free and total bytes of the card's memory.
     pub fn memory(&self) -> Result<(u64, u64), Fault> {
         let _entered = self.enter()?;
@@ -378,6 +388,32 @@ impl DeviceMemory {
     /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Copies the bytes from `begin` on, which are inside, to host memory, and waits for the copy.
+    ///
+    /// # Safety
+    /// Until this returns, no work writes the bytes.
+    pub unsafe fn read(&self, begin: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let _entered = self.context.enter()?;
+        // SAFETY: inside, and not written, as promised by the caller.
+        unsafe { result::memcpy_dtoh_sync(to, self.address + begin) }
+            .map_err(|error| fault(FaultKind::Copy, "a copy from the card", error))
+    }
+
+    /// Copies host memory to the bytes from `begin` on, which are inside, and waits for the copy.
+    ///
+    /// # Safety
+    /// Until this returns, no other work accesses the bytes.
+    pub unsafe fn write(&self, begin: u64, from: &[u8]) -> Result<(), Fault> {
+        let _entered = self.context.enter()?;
+        // The driver may return when it has read pageable memory, before the card has all bytes.
+        // SAFETY: inside, and not accessed, as promised by the caller. The default stream is one of the current context.
+        unsafe {
+            result::memcpy_htod_sync(self.address + begin, from)
+                .and_then(|()| result::stream::synchronize(ptr::null_mut()))
+        }
+        .map_err(|error| fault(FaultKind::Copy, "a copy to the card", error))
     }
 
     /// Its context.

@@ -17,6 +17,7 @@ mod completion_thread;
 mod context;
 mod cublas;
 mod cusparse;
+mod direct;
 mod driver;
 mod events;
 mod fault_kernels;
@@ -70,8 +71,9 @@ use super::memories::Memories;
 use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
-    Description, Device, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo, LaneKind, Launch,
-    Memory, Operation, PeerMemory, Pinned, Place, Registration, Reports, StableBytes, StreamHandle,
+    Description, Device, DirectMemory, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo,
+    LaneKind, Launch, Memory, Operation, PeerMemory, Pinned, Place, Registration, Reports, StableBytes,
+    StreamHandle,
 };
 use crate::graph::Demand;
 use crate::trace::Clock;
@@ -303,6 +305,10 @@ impl<'run> Device<'run> for CudaDevice {
 
     fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {
         self.peer_of(memory)
+    }
+
+    fn direct_memory(&self, memory: Memory) -> Option<Arc<dyn DirectMemory>> {
+        self.direct_of(memory)
     }
 
     fn can_copy_from(&mut self, peer: &PeerMemory) -> bool {

@@ -85,7 +85,7 @@ pub struct Job {
     /// The operations that wrote its input and whose result its submitter may not have known; if one failed, this one is skipped.
     pub needs: Vec<Fence>,
     pub action: Action,
-    /// The bytes that it writes, from submission to completion.
+    /// The bytes that it reads and writes, from submission to completion.
     pub holds: Vec<Hold>,
     pub injected: Option<Injected>,
 }

@@ -8,6 +8,9 @@ mod barriers;
 mod bridge;
 #[cfg(test)]
 mod dense_tests;
+mod direct;
+#[cfg(test)]
+mod direct_tests;
 mod entries;
 #[cfg(test)]
 mod entry_names;
@@ -50,9 +53,9 @@ use race_detector::{Intent, LANES, RaceDetector};
 
 use super::memories::Memories;
 use super::{
-    Argument, Description, Device, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence, ForeignMemory,
-    LaneInfo, LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Place, Registration,
-    Reports, StableBytes, Transfer,
+    Argument, Description, Device, DirectMemory, EmulatedOptions, EntryLaunch, Fault, FaultKind, Fence,
+    ForeignMemory, LaneInfo, LaneKind, Launch, Memory, MemoryRange, Operation, PeerMemory, Pinned, Place,
+    Registration, Reports, StableBytes, Transfer,
 };
 use crate::graph::Demand;
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
@@ -396,6 +399,10 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.peer_of(memory)
     }
 
+    fn direct_memory(&self, memory: Memory) -> Option<Arc<dyn DirectMemory>> {
+        self.direct_of(memory)
+    }
+
     fn can_copy_from(&mut self, peer: &PeerMemory) -> bool {
         self.allows_copies_from(peer)
     }
@@ -425,7 +432,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         let no_lane = || misuse(format!("there is no lane {lane}"));
         let kind = self.description.lanes.get(lane).ok_or_else(no_lane)?.kind;
         let Checked { action, what, reads, writes } = self.check(operation, kind)?;
-        let holds = self.hold_writes(what, &writes)?;
+        let holds = self.hold(what, &reads, &writes)?;
         let admitted =
             self.race_detector.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);

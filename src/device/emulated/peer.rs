@@ -1,19 +1,40 @@
 //! Copies between emulated devices, and the accesses in flight with which they may not overlap.
 //!
-//! Waits order the operations of one device. Between two devices there is no wait, so the earlier operation must have completed when
-//! the later one is submitted. A copy from another device is refused while an operation of that device that writes the bytes is in
-//! flight. An operation that writes bytes is refused while another device copies them.
+//! Waits order the operations of one device. Between two devices, or a device and a network, there is no wait, so the earlier operation
+//! must have completed when the later one is submitted. A copy from another device, or a message from this one, is refused while an
+//! operation that writes the bytes is in flight. An operation that writes bytes is refused while another device copies them or a message
+//! has them. A message that is received into bytes excludes all operations on them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fault::AccessKind;
 use super::lane::{DeviceBytes, Shared};
 use super::memory::Allocation;
 use super::{EmulatedDevice, misuse};
 use crate::device::{Fault, FaultKind, Memory, MemoryRange, PeerCopy, PeerMemory};
 
-/// The accesses in flight to an allocation: writes by its device, and reads by other devices.
+/// Who accesses bytes of a device, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// An operation of the device reads them.
+    OwnRead,
+    /// An operation of the device writes them.
+    OwnWrite,
+    /// Another device copies them, or a message is sent from them.
+    OutsideRead,
+    /// A message is received into them.
+    OutsideWrite,
+}
+
+impl Access {
+    /// Whether two accesses to the same bytes may not be in flight together. The race detector orders those of the device itself.
+    fn excludes(self, other: Self) -> bool {
+        let either = |kinds: [Self; 2]| kinds.contains(&self) || kinds.contains(&other);
+        either([Self::OwnWrite, Self::OutsideWrite]) && either([Self::OutsideRead, Self::OutsideWrite])
+    }
+}
+
+/// The accesses in flight to an allocation.
 #[derive(Debug, Default)]
 pub struct Accesses {
     held: Mutex<Held>,
@@ -22,7 +43,7 @@ pub struct Accesses {
 #[derive(Debug, Default)]
 struct Held {
     next: u64,
-    accesses: Vec<(u64, AccessKind, Range<usize>)>,
+    accesses: Vec<(u64, Access, Range<usize>)>,
 }
 
 impl Accesses {
@@ -38,12 +59,11 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Begins an access: a write by the device of `memory`, or a read by another device. `None` if an access of the other kind to some
-    /// of the bytes is in flight.
-    pub fn new(memory: &Arc<Allocation>, range: Range<usize>, access: AccessKind) -> Option<Self> {
+    /// Begins an access. `None` if an access to some of the bytes is in flight that excludes it.
+    pub fn new(memory: &Arc<Allocation>, range: Range<usize>, access: Access) -> Option<Self> {
         let mut held = memory.accesses().held();
         let overlaps = |other: &Range<usize>| other.start < range.end && range.start < other.end;
-        if held.accesses.iter().any(|(_, kind, other)| *kind != access && overlaps(other)) {
+        if held.accesses.iter().any(|(_, other, bytes)| access.excludes(*other) && overlaps(bytes)) {
             return None;
         }
         let number = held.next;
@@ -117,7 +137,7 @@ impl EmulatedDevice {
             ))
         };
         let range = *begin as usize..end.ok_or_else(outside)? as usize;
-        let hold = Hold::new(memory, range.clone(), AccessKind::Read).ok_or_else(|| {
+        let hold = Hold::new(memory, range.clone(), Access::OutsideRead).ok_or_else(|| {
             misuse(format!(
                 "used before ready: a peer copy reads bytes {}..{} of memory {} of {} while an operation there writes some of \
                  them: the graph lacks an edge",
@@ -132,18 +152,28 @@ impl EmulatedDevice {
         Ok(FromPeer { from: from_bytes, to: place, name, device, _hold: hold })
     }
 
-    /// Holds the bytes that the operation `what` writes.
-    pub(super) fn hold_writes(&self, what: &str, writes: &[MemoryRange]) -> Result<Vec<Hold>, Fault> {
-        let hold = |range: &MemoryRange| {
+    /// Holds the bytes that the operation `what` reads and writes.
+    pub(super) fn hold(
+        &self,
+        what: &str,
+        reads: &[MemoryRange],
+        writes: &[MemoryRange],
+    ) -> Result<Vec<Hold>, Fault> {
+        let hold = |range: &MemoryRange, access, refusal: &str, other: &str| {
             let place = self.resolve(range)?;
-            Hold::new(&place.memory, place.range, AccessKind::Write).ok_or_else(|| {
+            Hold::new(&place.memory, place.range, access).ok_or_else(|| {
+                let MemoryRange { memory, begin, end } = range;
                 misuse(format!(
-                    "reused too early: a {what} writes bytes {}..{} of memory {} while another device copies some of them: \
-                     the graph lacks an edge",
-                    range.begin, range.end, range.memory.0
+                    "{refusal} bytes {begin}..{end} of memory {} while {other} some of them: the graph lacks an edge",
+                    memory.0
                 ))
             })
         };
-        writes.iter().map(hold).collect()
+        let read = format!("used before ready: a {what} reads");
+        let read = |range| hold(range, Access::OwnRead, &read, "a message writes");
+        let write = format!("reused too early: a {what} writes");
+        let write =
+            |range| hold(range, Access::OwnWrite, &write, "another device copies, or a message uses,");
+        reads.iter().map(read).chain(writes.iter().map(write)).collect()
     }
 }

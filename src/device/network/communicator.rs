@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::device::{Fault, Pinned, PinnedRead, PinnedWrite};
+use crate::device::{Fault, MessageRead, MessageWrite, Pinned};
 use crate::error::{Error, Result};
 
 /// How long a rank may be silent before it counts as hung, unless its communicator has another [`Members::timeout`]. Ranks may take very
@@ -60,10 +60,16 @@ pub trait Communicator: Send + Sync {
 
     /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is below
     /// 2^15.
-    fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>>;
+    fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>>;
 
     /// Starts to receive a message, which must be as long as `bytes`.
-    fn receive(&self, from: usize, tag: u32, bytes: PinnedWrite) -> Result<Box<dyn Pending>>;
+    fn receive(&self, from: usize, tag: u32, bytes: MessageWrite) -> Result<Box<dyn Pending>>;
+
+    /// Whether messages may be in the memory of devices. The thread that starts such a message and tests it has the context of the
+    /// device current. Ranks need not say the same: a message may be in the memory of a device at one end only.
+    fn takes_device_memory(&self) -> bool {
+        false
+    }
 
     /// Ends the job on all ranks, with an exit code and a message about the cause; an empty message is not printed. Ranks that are processes end; calls of ranks that
     /// are threads return an error that names this rank.
@@ -147,11 +153,11 @@ fn exchange(ranks: &(impl Communicator + ?Sized), parts: &[Pinned]) -> Result<Ve
     let mut pending = Vec::new();
     for rank in others() {
         let memory = arriving[rank].write().map_err(misuse)?;
-        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG, memory)?));
+        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG, memory.into())?));
     }
     for rank in others() {
         let memory = lengths[rank].read().map_err(misuse)?;
-        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG, memory)?));
+        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG, memory.into())?));
     }
     wait_for_all(ranks, pending)?;
     let mut arrived = Vec::with_capacity(ranks.size());
@@ -166,11 +172,11 @@ fn exchange(ranks: &(impl Communicator + ?Sized), parts: &[Pinned]) -> Result<Ve
     let mut pending = Vec::new();
     for rank in others().filter(|&rank| arrived[rank].bytes() > 0) {
         let memory = arrived[rank].write().map_err(misuse)?;
-        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG + 1, memory)?));
+        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG + 1, memory.into())?));
     }
     for rank in others().filter(|&rank| parts[rank].bytes() > 0) {
         let memory = parts[rank].read().map_err(misuse)?;
-        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG + 1, memory)?));
+        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG + 1, memory.into())?));
     }
     wait_for_all(ranks, pending)?;
     let result = |(rank, memory): (usize, &Pinned)| {

@@ -8,6 +8,8 @@
 //!
 //! All messages of a lane are in flight together and complete in any order. The span of a message in a trace begins when it was
 //! submitted, or when the message that completed before it on its lane was complete.
+//!
+//! A message in the memory of a device that is lost fails alone: the network remains usable.
 
 mod communicator;
 #[cfg(test)]
@@ -22,11 +24,13 @@ pub use communicator::{Communicator, FIRST_RESERVED_TAG, Members, Pending, RANK_
 use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
 #[cfg(test)]
 pub use thread_ranks::on_thread_ranks;
-pub use thread_ranks::{thread_communicators, thread_communicators_with_timeout};
+pub use thread_ranks::{
+    thread_communicators, thread_communicators_with_device_memory, thread_communicators_with_timeout,
+};
 
 use super::{
-    Description, Device, Fault, FaultKind, Fence, LaneInfo, LaneKind, Memory, Operation, Pinned, RankMessage,
-    Registration, Reports, StableBytes,
+    Description, Device, Fault, FaultKind, Fence, HeldContext, LaneInfo, LaneKind, Memory, MessageBytes,
+    Operation, Pinned, RankMessage, Registration, Reports, StableBytes,
 };
 use crate::error::{Error, Result};
 use crate::graph::{Demand, DeviceId};
@@ -91,6 +95,7 @@ impl Network {
             state: state.clone(),
             pending: Vec::new(),
             kept: Vec::new(),
+            _context: None,
             lane_ends_ns: [0; 2],
         };
         let thread = threads::start("network", move || poller.run())?;
@@ -225,6 +230,29 @@ struct InFlight {
     message: Box<dyn Pending>,
 }
 
+/// Why a message failed.
+enum Failure {
+    /// The device is lost in whose memory it is.
+    Memory(Fault),
+    /// The communicator failed, or the memory is in use.
+    Message(Error),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault.kind {
+            FaultKind::PeerLost => Self::Memory(fault),
+            _ => Self::Message(Error::Internal(fault.message)),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Message(error)
+    }
+}
+
 /// The thread of a network.
 struct Poller {
     communicator: Arc<dyn Communicator>,
@@ -235,6 +263,9 @@ struct Poller {
     pending: Vec<InFlight>,
     /// Messages from other ranks that are not reported until they are submitted again.
     kept: Vec<InFlight>,
+    /// The context of the device of the last message in device memory. It stays current on this thread, since a communicator may let
+    /// any message make progress in any call.
+    _context: Option<HeldContext>,
     /// For each lane the end of its last message.
     lane_ends_ns: [u64; 2],
 }
@@ -287,12 +318,7 @@ impl Poller {
             return self.tell_pending();
         }
         let length = bytes.bytes();
-        let misuse = |fault: Fault| Error::Internal(fault.message);
-        let started = match lane {
-            SEND => bytes.read().map_err(misuse).and_then(|bytes| self.communicator.send(rank, tag, bytes)),
-            _ => bytes.write().map_err(misuse).and_then(|bytes| self.communicator.receive(rank, tag, bytes)),
-        };
-        match started {
+        match self.start(lane, rank, tag, &bytes) {
             Ok(message) => {
                 self.pending.push(InFlight { lane, rank, tag, fence, submitted_ns, bytes: length, message });
                 if !self.poll() {
@@ -301,6 +327,22 @@ impl Poller {
             }
             Err(error) => self.report(lane, fence, submitted_ns, Err(error)),
         }
+    }
+
+    fn start(
+        &mut self,
+        lane: usize,
+        rank: usize,
+        tag: u32,
+        bytes: &MessageBytes,
+    ) -> std::result::Result<Box<dyn Pending>, Failure> {
+        if let MessageBytes::Device(range) = bytes {
+            self._context = Some(range.memory.make_current()?);
+        }
+        Ok(match lane {
+            SEND => self.communicator.send(rank, tag, bytes.read()?)?,
+            _ => self.communicator.receive(rank, tag, bytes.write()?)?,
+        })
     }
 
     /// Tests all messages in flight. Returns whether one of them was complete.
@@ -312,7 +354,7 @@ impl Poller {
             result => {
                 let sent = if in_flight.lane == SEND { in_flight.bytes as u64 } else { 0 };
                 let &mut InFlight { lane, fence, submitted_ns, .. } = in_flight;
-                ended.push((lane, fence, submitted_ns, result.map(|_| sent)));
+                ended.push((lane, fence, submitted_ns, result.map(|_| sent).map_err(Failure::Message)));
                 false
             }
         });
@@ -333,8 +375,14 @@ impl Poller {
         state.waits_for = self.pending.iter().map(|in_flight| in_flight.rank).collect();
     }
 
-    /// Reports the end of a message: the bytes that it sent, or its error.
-    fn report(&mut self, lane: usize, fence: Fence, submitted_ns: u64, result: Result<u64>) {
+    /// Reports the end of a message: the bytes that it sent, or its failure.
+    fn report(
+        &mut self,
+        lane: usize,
+        fence: Fence,
+        submitted_ns: u64,
+        result: std::result::Result<u64, Failure>,
+    ) {
         let end_ns = self.clock.now_ns();
         let start_ns = self.lane_ends_ns[lane].max(submitted_ns).min(end_ns);
         self.lane_ends_ns[lane] = end_ns;
@@ -344,7 +392,8 @@ impl Poller {
                 state.sent_bytes += sent_bytes;
                 Ok(())
             }
-            Err(error) => {
+            Err(Failure::Memory(fault)) => Err(fault),
+            Err(Failure::Message(error)) => {
                 let fault = Fault::new(FaultKind::Lost, error.to_string());
                 state.error.get_or_insert(error);
                 Err(fault)

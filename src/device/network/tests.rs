@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
-use crate::device::Completion;
+use crate::device::{Completion, DirectAccess, DirectBytes, DirectMemory, DirectRange};
 
 /// Runs `work` on each of `ranks` ranks and returns the results in the order of ranks.
 fn on_ranks<R: Send>(ranks: usize, work: impl Fn(Arc<dyn Communicator>) -> R + Sync) -> Vec<R> {
@@ -74,14 +74,15 @@ fn a_network_exchanges_messages_in_any_order_and_its_spans_do_not_overlap() {
         let memory = |tag: u32| Pinned::pageable(tag as usize).unwrap();
         let received: Vec<Pinned> = (0..MESSAGES).map(memory).collect();
         for (tag, bytes) in received.iter().enumerate() {
-            let message = RankMessage { rank: other, tag: tag as u32, bytes: bytes.clone() };
+            let message =
+                RankMessage { rank: other, tag: tag as u32, bytes: MessageBytes::Host(bytes.clone()) };
             Device::submit(&mut network, RECEIVE, Operation::Receive(message), Demand::default(), &[])
                 .unwrap();
         }
         for tag in (0..MESSAGES).rev() {
             let bytes = memory(tag);
             bytes.write().unwrap().fill(tag as u8 + 1);
-            let message = RankMessage { rank: other, tag, bytes };
+            let message = RankMessage { rank: other, tag, bytes: MessageBytes::Host(bytes) };
             Device::submit(&mut network, SEND, Operation::Send(message), Demand::default(), &[]).unwrap();
         }
         let mut spans = Vec::new();
@@ -107,7 +108,8 @@ fn a_lost_rank_is_a_fault_of_the_network_and_abandoned_messages_release_their_me
     let ranks = thread_communicators(3);
     let (mut network, completions) = opened(&ranks[0]);
     let memory = Pinned::pageable(8).unwrap();
-    let receive = |rank| Operation::Receive(RankMessage { rank, tag: 0, bytes: memory.clone() });
+    let receive =
+        |rank| Operation::Receive(RankMessage { rank, tag: 0, bytes: MessageBytes::Host(memory.clone()) });
     Device::submit(&mut network, RECEIVE, receive(1), Demand::default(), &[]).unwrap();
     assert!(completions.recv_timeout(Duration::from_millis(20)).is_err(), "rank 1 sent nothing");
     assert_eq!(network.abandon().1, [1]);
@@ -130,12 +132,17 @@ fn a_message_that_is_kept_is_reported_once_it_is_submitted_again() {
     let ranks = thread_communicators(2);
     let (mut network, completions) = opened(&ranks[0]);
     let memory = [3, 5].map(|bytes| Pinned::pageable(bytes).unwrap());
-    let receive =
-        |tag: usize| Operation::Receive(RankMessage { rank: 1, tag: tag as u32, bytes: memory[tag].clone() });
+    let receive = |tag: usize| {
+        Operation::Receive(RankMessage {
+            rank: 1,
+            tag: tag as u32,
+            bytes: MessageBytes::Host(memory[tag].clone()),
+        })
+    };
     let send = |tag: usize| {
         let bytes = Pinned::pageable(memory[tag].bytes()).unwrap();
         bytes.write().unwrap().fill(7 + tag as u8);
-        drop(ranks[1].send(0, tag as u32, bytes.read().unwrap()).unwrap());
+        drop(ranks[1].send(0, tag as u32, bytes.read().unwrap().into()).unwrap());
     };
     for tag in 0..2 {
         Device::submit(&mut network, RECEIVE, receive(tag), Demand::default(), &[]).unwrap();
@@ -163,4 +170,47 @@ fn a_message_that_is_kept_is_reported_once_it_is_submitted_again() {
         assert!(memory[tag].read().unwrap().iter().all(|&byte| byte == 7 + tag as u8));
     }
     assert!(completions.try_recv().is_err());
+}
+
+#[test]
+fn a_message_in_the_memory_of_a_lost_device_fails_alone() {
+    struct Lost;
+    impl DirectMemory for Lost {
+        fn device(&self) -> &str {
+            "emu:0"
+        }
+
+        fn address(&self) -> u64 {
+            0
+        }
+
+        fn make_current(&self) -> std::result::Result<HeldContext, Fault> {
+            Ok(Box::new(()))
+        }
+
+        fn begin(
+            &self,
+            _begin: u64,
+            _end: u64,
+            _access: DirectAccess,
+        ) -> std::result::Result<Box<dyn DirectBytes>, Fault> {
+            Err(Fault::new(FaultKind::PeerLost, "the device is lost"))
+        }
+    }
+    let ranks = thread_communicators(1);
+    let (mut network, completions) = opened(&ranks[0]);
+    let range = DirectRange { memory: Arc::new(Lost), begin: 0, end: 8 };
+    let message = |bytes| RankMessage { rank: 0, tag: 0, bytes };
+    for (lane, operation) in [
+        (SEND, Operation::Send(message(MessageBytes::Device(range.clone())))),
+        (RECEIVE, Operation::Receive(message(MessageBytes::Device(range)))),
+    ] {
+        Device::submit(&mut network, lane, operation, Demand::default(), &[]).unwrap();
+        let fault = completions.recv_timeout(Duration::from_secs(20)).unwrap().result.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::PeerLost);
+    }
+    let memory = MessageBytes::Host(Pinned::pageable(8).unwrap());
+    Device::submit(&mut network, SEND, Operation::Send(message(memory)), Demand::default(), &[]).unwrap();
+    assert_eq!(completions.recv_timeout(Duration::from_secs(20)).unwrap().result, Ok(()));
+    assert!(network.abandon().0.is_none());
 }

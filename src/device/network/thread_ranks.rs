@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
-use crate::device::{PinnedRead, PinnedWrite};
+use crate::device::{Fault, MessageRead, MessageWrite};
 use crate::error::{Error, Result};
 
 /// The ranks of a job whose ranks are threads of this process. Each rank is meant for one thread. A rank that is dropped has ended:
@@ -16,10 +16,22 @@ pub fn thread_communicators(ranks: usize) -> Vec<Arc<dyn Communicator>> {
 
 /// The same, with the time after which a silent rank counts as hung.
 pub fn thread_communicators_with_timeout(ranks: usize, timeout: Duration) -> Vec<Arc<dyn Communicator>> {
+    communicators(ranks, timeout, false)
+}
+
+/// The same, for ranks that send from the memory of devices and receive into it, as those of a CUDA-aware MPI library do.
+pub fn thread_communicators_with_device_memory(
+    ranks: usize,
+    timeout: Duration,
+) -> Vec<Arc<dyn Communicator>> {
+    communicators(ranks, timeout, true)
+}
+
+fn communicators(ranks: usize, timeout: Duration, takes_device_memory: bool) -> Vec<Arc<dyn Communicator>> {
     let table = Arc::new(Mutex::new(Table { ended: vec![false; ranks], ..Table::default() }));
     let rank = |rank| {
         let members = Arc::new(Members { rank, hosts: vec!["threads".into(); ranks], timeout });
-        Arc::new(ThreadRank { members, table: table.clone() }) as Arc<dyn Communicator>
+        Arc::new(ThreadRank { members, table: table.clone(), takes_device_memory }) as Arc<dyn Communicator>
     };
     (0..ranks).map(rank).collect()
 }
@@ -51,6 +63,7 @@ struct Table {
 struct ThreadRank {
     members: Arc<Members>,
     table: Arc<Mutex<Table>>,
+    takes_device_memory: bool,
 }
 
 impl ThreadRank {
@@ -71,20 +84,25 @@ impl Communicator for ThreadRank {
         &self.members
     }
 
-    fn send(&self, to: usize, tag: u32, bytes: PinnedRead) -> Result<Box<dyn Pending>> {
+    fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>> {
         self.check(to)?;
+        let bytes = bytes.to_vec().map_err(|fault| unusable(&self.members, fault))?;
         let mut table = self.table();
         if let Some((rank, message)) = &table.aborted {
             return Err(self.rank_error(*rank, message.clone()));
         }
-        table.messages.entry((self.rank(), to, tag)).or_default().push_back(bytes.to_vec());
+        table.messages.entry((self.rank(), to, tag)).or_default().push_back(bytes);
         Ok(Box::new(Sent))
     }
 
-    fn receive(&self, from: usize, tag: u32, bytes: PinnedWrite) -> Result<Box<dyn Pending>> {
+    fn receive(&self, from: usize, tag: u32, bytes: MessageWrite) -> Result<Box<dyn Pending>> {
         self.check(from)?;
         let (members, table) = (self.members.clone(), self.table.clone());
         Ok(Box::new(Expected { route: (from, self.rank(), tag), members, table, bytes: Some(bytes) }))
+    }
+
+    fn takes_device_memory(&self) -> bool {
+        self.takes_device_memory
     }
 
     fn abort(&self, _exit_code: u8, message: &str) {
@@ -97,6 +115,11 @@ impl Drop for ThreadRank {
         let rank = self.rank();
         self.table().ended.iter_mut().skip(rank).take(1).for_each(|ended| *ended = true);
     }
+}
+
+/// The error of a rank whose memory of a message cannot be used.
+fn unusable(members: &Members, fault: Fault) -> Error {
+    members.error(members.rank, fault.message)
 }
 
 /// A message in the table.
@@ -114,7 +137,7 @@ struct Expected {
     members: Arc<Members>,
     table: Arc<Mutex<Table>>,
     /// Until the message has arrived.
-    bytes: Option<PinnedWrite>,
+    bytes: Option<MessageWrite>,
 }
 
 impl Pending for Expected {
@@ -126,9 +149,11 @@ impl Pending for Expected {
         }
         let (from, ..) = self.route;
         match table.messages.get_mut(&self.route).and_then(VecDeque::pop_front) {
-            Some(message) if message.len() == to.len() => to.copy_from_slice(&message),
+            Some(message) if message.len() == to.bytes() => {
+                to.write(&message).map_err(|fault| unusable(&self.members, fault))?;
+            }
             Some(message) => {
-                let reason = format!("it sent {} bytes where {} were expected", message.len(), to.len());
+                let reason = format!("it sent {} bytes where {} were expected", message.len(), to.bytes());
                 return Err(self.members.error(from, reason));
             }
             None if table.ended.get(from) == Some(&true) => {

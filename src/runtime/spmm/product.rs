@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::adaptation::Adaptation;
 use super::operand::{Input, InputOperand, Output, OutputOperand, host_input, host_output};
 use super::product_builder::{ProductBuilder, Transfer};
-use super::vectors::{VectorProduct, Vectors};
+use super::vectors::{MessagesOfDevices, VectorProduct, Vectors};
 use crate::device::{Description, ForeignMemory, Registration, StreamHandle};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -150,6 +150,11 @@ impl<'a, T: Kernels> Product<'a, T> {
     /// Number of rows of X that this rank receives from others with each product on [`Vectors`].
     pub(in crate::runtime) fn rows_from_ranks(&mut self) -> Result<u64> {
         Ok(self.vector_product()?.rows_from_ranks())
+    }
+
+    /// The messages between ranks with each product on [`Vectors`] whose rows a device of this rank has or needs.
+    pub(in crate::runtime) fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
+        Ok(self.vector_product()?.messages_of_devices())
     }
 
     /// The descriptions of the devices of products on [`Vectors`], the host first and the network last.

@@ -57,12 +57,12 @@ fn misuse(fault: Fault) -> Error {
 fn send(ranks: &dyn Communicator, to: usize, number: u64) -> Result<()> {
     let memory = Pinned::pageable(8)?;
     memory.write().map_err(misuse)?.copy_from_slice(&number.to_le_bytes());
-    wait(ranks, to, ranks.send(to, TAG, memory.read().map_err(misuse)?)?)
+    wait(ranks, to, ranks.send(to, TAG, memory.read().map_err(misuse)?.into())?)
 }
 
 fn receive(ranks: &dyn Communicator, from: usize) -> Result<u64> {
     let memory = Pinned::pageable(8)?;
-    wait(ranks, from, ranks.receive(from, TAG, memory.write().map_err(misuse)?)?)?;
+    wait(ranks, from, ranks.receive(from, TAG, memory.write().map_err(misuse)?.into())?)?;
     let bytes = memory.read().map_err(misuse)?;
     bytes[..].try_into().map(u64::from_le_bytes).map_err(|_| Error::Internal("a time has 8 bytes".into()))
 }

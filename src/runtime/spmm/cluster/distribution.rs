@@ -99,6 +99,7 @@ pub(super) fn distributed<T: Kernels>(
         communicator: ranks.clone(),
         runtime: cluster.runtime().clone(),
         network: cluster.network.clone(),
+        direct: cluster.direct,
         x: span(&x_bounds, cols),
         y: span(&y_bounds, total),
         is_square,

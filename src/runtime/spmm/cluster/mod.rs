@@ -42,10 +42,12 @@
 //!
 //! Y has the same bytes for any number of ranks: rows are never divided, the order of a row's sum does not change, and kernels are
 //! canonical. The sums `dot`, `norm` and `gram` have a canonical order of all rows. Rows of X reach other ranks through host memory,
-//! page-locked where a device copies from it or to it.
+//! page-locked where a device copies from it or to it, or directly from the memory of one device to that of another where the
+//! communicator takes it ([`Communicator::takes_device_memory`]).
 
 pub mod agreement;
 pub mod clock;
+mod device_memory;
 mod distribution;
 pub mod division;
 mod entry_messages;
@@ -65,6 +67,8 @@ pub use read::{RankRows, generate_rows, read_rows};
 pub use watch::{Actions, End, Watch};
 pub use write::{RowsFormat, hash_rows, write_rows};
 
+pub use super::vectors::MessagesOfDevices;
+
 use crate::device::Network;
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
@@ -78,6 +82,8 @@ pub struct Cluster {
     runtime: Runtime,
     communicator: Arc<dyn Communicator>,
     network: Arc<Mutex<Network>>,
+    /// Whether messages may be in the memory of devices.
+    direct: bool,
 }
 
 impl Cluster {
@@ -87,7 +93,8 @@ impl Cluster {
     ) -> Result<Self> {
         let runtime = sharing::shared(builder, &*communicator)?.open()?;
         let network = Network::open(communicator.clone(), runtime.clock())?;
-        Ok(Self { runtime, communicator, network: Arc::new(Mutex::new(network)) })
+        let direct = device_memory::is_used(&*communicator)?;
+        Ok(Self { runtime, communicator, network: Arc::new(Mutex::new(network)), direct })
     }
 
     /// The runtime of this rank.

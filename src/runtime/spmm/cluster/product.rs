@@ -1,7 +1,7 @@
 //! A product of all ranks.
 
-use super::Cluster;
 use super::distribution::{RowBlock, distributed};
+use super::{Cluster, MessagesOfDevices};
 use crate::device::Description;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -99,6 +99,11 @@ impl<T: Kernels> ClusterProduct<T> {
     /// rows of other ranks.
     pub fn received_rows(&mut self) -> Result<u64> {
         self.product.rows_from_ranks()
+    }
+
+    /// The messages to and from other ranks with every product whose rows a device of this rank has or needs.
+    pub fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
+        self.product.messages_of_devices()
     }
 
     /// The plan of this rank.

@@ -137,6 +137,7 @@ impl<'scope, T: Kernels> Binder<'scope> for VectorBinder<'scope, '_, '_, T> {
                         })))
                     }
                     TaskKind::Upload => memory.upload(run.x, to as usize),
+                    TaskKind::Kernel => memory.store(run.x),
                     _ => Ok(memory.receive()),
                 }
             }

@@ -10,10 +10,11 @@ const NETWORK_LATENCY_S: f64 = 5e-6;
 const NETWORK_GB_PER_S: f64 = 10.0;
 
 impl GraphSource<'_> {
-    /// A message of `bytes` bytes between ranks.
-    pub(super) fn message_demand(&self, bytes: u64) -> Demand {
+    /// A message of `bytes` bytes between ranks, which is in host memory unless it `is_direct`.
+    pub(super) fn message_demand(&self, bytes: u64, is_direct: bool) -> Demand {
         let alone_s = NETWORK_LATENCY_S + bytes as f64 * 1e-9 / NETWORK_GB_PER_S;
-        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes: bytes, peer: None }
+        let host_bytes = if is_direct { 0 } else { bytes };
+        Demand { alone_ns: nanoseconds(alone_s), link_bytes: bytes, host_bytes, peer: None }
     }
 
     /// A copy of `bytes` bytes over the link of a device.

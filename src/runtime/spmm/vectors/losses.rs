@@ -2,6 +2,7 @@
 
 use super::Vectors;
 use super::graph::CompleteMessages;
+use super::layout::Part;
 use super::product::VectorProduct;
 use crate::device::FaultKind;
 use crate::error::{Error, Result};
@@ -17,7 +18,9 @@ impl<T: Kernels> VectorProduct<'_, T> {
     /// `None` if a device of this rank failed.
     pub(super) fn failure_of_ranks(&self, round: &Round) -> Option<Error> {
         let (ranks, network) = (self.ranks.as_ref()?, DeviceId(self.plan().devices.len() as u32));
-        let fault = round.outcome.faults.iter().find(|fault| fault.device == network)?;
+        let is_of_ranks =
+            |fault: &&TaskFault| fault.device == network && fault.fault.kind != FaultKind::PeerLost;
+        let fault = round.outcome.faults.iter().find(is_of_ranks)?;
         let (error, waits_for) = self.network().map_or((None, Vec::new()), |mut network| network.abandon());
         Some(error.unwrap_or_else(|| {
             let rank = waits_for.first().copied().unwrap_or(ranks.communicator.rank());
@@ -39,11 +42,10 @@ impl<T: Kernels> VectorProduct<'_, T> {
             self.plan().devices.get(device).map_or_else(|| "?".into(), |device| device.name.clone())
         };
         let mut reports: Vec<FaultReport> = Vec::new();
-        // Devices that did not report their loss themselves: another device could not copy from them.
+        // Devices that did not report their loss themselves: another device, or the network, could not access their memory.
         let mut lost_peers = Vec::new();
         for fault in &outcome.faults {
-            if let Some(sender) = self.lost_sender(planned, fault) {
-                let part = &self.x.parts[sender];
+            if let Some(part) = self.lost_owner(planned, fault).and_then(|owner| self.x.parts.get(owner)) {
                 if !outcome.dead.contains(&DeviceId(part.index as u32)) {
                     lost_peers.push(part.index);
                     let (device, task) = (part.name.clone(), planned.describe(fault.task));
@@ -85,6 +87,9 @@ impl<T: Kernels> VectorProduct<'_, T> {
             if let Some(device) = self.x.parts[owner].device() {
                 device.lock().close();
             }
+            if self.arrivals.iter().any(|message| message.direct_receiver() == Some(owner)) {
+                return Err(explain(rows_of_ranks_lost(&self.x.parts[owner])));
+            }
             x.data(owner).map_err(explain)?;
             let repeatable = planned.planned.graph.tasks().iter().enumerate().all(|(task, at)| {
                 let item = planned.planned.items.get(at.item as usize);
@@ -99,11 +104,19 @@ impl<T: Kernels> VectorProduct<'_, T> {
         Ok(reports)
     }
 
-    /// The sender of the rows that a task could not copy because the sender is lost, as an index of the layout's parts.
-    fn lost_sender(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
+    /// The owner, as an index of the layout's parts, whose memory a task could not access because the owner is lost: the sender of rows
+    /// that are copied, or the device that has a message between ranks.
+    fn lost_owner(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
         match planned.task(fault.task) {
-            Ok((_, Item::Received(message), _)) if fault.fault.kind == FaultKind::PeerLost => {
+            _ if fault.fault.kind != FaultKind::PeerLost => None,
+            Ok((_, Item::Received(message), _)) => {
                 self.exchange.messages.get(message as usize).map(|message| message.from)
+            }
+            Ok((_, Item::ToRank { message, .. }, _)) => {
+                self.exchange.departures.get(message as usize).map(|departure| departure.from)
+            }
+            Ok((_, Item::FromRank { message, .. }, _)) => {
+                self.arrivals.get(message as usize)?.direct_receiver()
             }
             _ => None,
         }
@@ -112,6 +125,12 @@ impl<T: Kernels> VectorProduct<'_, T> {
     fn owner(&self, chunk: u32) -> Option<usize> {
         self.chunks.get(chunk as usize).map(|chunk| chunk.owner)
     }
+}
+
+/// The loss of a device to whose memory other ranks send rows. They do not send them again.
+fn rows_of_ranks_lost(part: &Part) -> Error {
+    let reason = "other ranks send rows directly to its memory, which is lost; with ROWLOOM_CUDA_AWARE_MPI=0 they go through host memory, where they survive";
+    Error::Device { device: part.name.clone(), reason: reason.into() }
 }
 
 /// Marks the messages between ranks that a round has completed.

@@ -36,6 +36,7 @@ pub use export::ExportedRows;
 use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
+pub use ranks::MessagesOfDevices;
 pub(in crate::runtime) use ranks::{RankLists, Span};
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 pub use simulated_product::{SimulatedVectors, TimeParts};

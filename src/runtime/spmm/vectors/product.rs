@@ -9,14 +9,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
 use super::foreign::ForeignVectors;
-use super::graph::{CompleteMessages, GraphSource, Wanted};
+use super::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
 use super::groups::MessageGroups;
 use super::layout::Layout;
 use super::losses::mark_complete;
 use super::message_memory::ExchangeMemory;
 use super::owners::{Owners, layout};
-use super::rank_memory::{ArrivalMemory, DepartureMemory};
-use super::ranks::RankLists;
+use super::rank_memory::{ArrivalMemory, DepartureMemory, RowForm};
+use super::ranks::{Arrival, MessagesOfDevices, RankLists};
 use super::simulated::{SimulatedMachine, simulated_peer_copies};
 use super::{Vectors, view_rows_mut};
 use crate::device::{Description, Network};
@@ -55,7 +55,9 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     pub(super) ranks: Option<Arc<RankLists>>,
     /// The memory of each message to another rank, and from another rank.
     departures: Vec<DepartureMemory>,
-    arrivals: Vec<ArrivalMemory>,
+    pub(super) arrivals: Vec<ArrivalMemory>,
+    /// Those of them in the memory of a device.
+    direct: DirectMessages,
     /// For each owner whether it is a device, as the messages and the graphs assume.
     on_devices: Vec<bool>,
     /// The graphs of whole products.
@@ -150,6 +152,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             ranks,
             departures: Vec::new(),
             arrivals: Vec::new(),
+            direct: DirectMessages::default(),
             on_devices: Vec::new(),
             graphs: Vec::new(),
             traced: None,
@@ -185,6 +188,18 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// Rows that this rank receives from other ranks with every product.
     pub fn rows_from_ranks(&self) -> u64 {
         self.ranks.as_ref().map_or(0, |ranks| ranks.ghosts.iter().sum())
+    }
+
+    /// The messages between ranks whose rows a device of this rank has or needs.
+    pub fn messages_of_devices(&self) -> MessagesOfDevices {
+        let is_device = |owner: &usize| self.on_devices.get(*owner) == Some(&true);
+        let sent = self.exchange.departures.iter().filter(|departure| is_device(&departure.from)).count();
+        let received = self.exchange.receivers.iter().filter(|owners| owners.iter().any(is_device)).count();
+        let direct = self.direct.sent.iter().chain(&self.direct.received);
+        MessagesOfDevices {
+            all: (sent + received) as u64,
+            direct: direct.filter(|&&is_direct| is_direct).count() as u64,
+        }
     }
 
     /// Whether this rank sends or receives rows.
@@ -234,18 +249,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             let groups = self.groups.clone();
             self.messages = ExchangeMemory::new::<T>(&self.x, &self.exchange, groups, self.pitch)?;
         }
-        if let Some(ranks) = &self.x.ranks {
-            let (k, pitch) = (self.k, self.pitch);
-            let departures = self.exchange.departures.iter();
-            let memory = |departure| DepartureMemory::new::<T>(&self.x, departure, k, pitch);
-            self.departures = departures.map(memory).collect::<Result<_>>()?;
-            let arrivals = ranks.arrivals.iter().zip(&self.exchange.receivers);
-            let memory = |(arrival, to): (_, &Vec<usize>)| ArrivalMemory::new::<T>(&self.x, arrival, to, k);
-            let mut arrivals = arrivals.map(memory).collect::<Result<Vec<_>>>()?;
-            for (before, after) in std::mem::take(&mut self.arrivals).into_iter().zip(&mut arrivals) {
-                after.replace(before)?;
-            }
-            self.arrivals = arrivals;
+        if let Some(ranks) = self.x.ranks.clone() {
+            self.update_rank_messages(&ranks.arrivals, &on_devices)?;
         }
         self.peer_copies = match self.x.machine {
             None => self.messages.peer_copies(),
@@ -263,6 +268,36 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         Ok(())
     }
 
+    /// Allocates the messages between ranks for the devices that are in use.
+    fn update_rank_messages(&mut self, arrivals: &[Arrival], on_devices: &[bool]) -> Result<()> {
+        let direct = self.ranks.as_ref().is_some_and(|ranks| ranks.direct);
+        let form = RowForm { k: self.k, pitch: self.pitch, direct };
+        let departures = self.exchange.departures.iter();
+        let memory = |departure| DepartureMemory::new::<T>(&self.x, departure, form);
+        self.departures = departures.map(memory).collect::<Result<_>>()?;
+        let mut before = std::mem::take(&mut self.arrivals).into_iter();
+        for (arrival, to) in arrivals.iter().zip(&self.exchange.receivers) {
+            let before = before.next();
+            // Rows that arrived before another device was lost do not arrive again, and others still arrive there.
+            let is_kept = |memory: &ArrivalMemory| {
+                memory.direct_receiver().is_some_and(|owner| on_devices.get(owner) == Some(&true))
+            };
+            self.arrivals.push(match before {
+                Some(memory) if is_kept(&memory) => memory,
+                before => {
+                    let mut memory = ArrivalMemory::new::<T>(&self.x, arrival, to, form)?;
+                    before.into_iter().try_for_each(|before| memory.replace(before))?;
+                    memory
+                }
+            });
+        }
+        self.direct = DirectMessages {
+            sent: self.departures.iter().map(DepartureMemory::is_direct).collect(),
+            received: self.arrivals.iter().map(|memory| memory.direct_receiver().is_some()).collect(),
+        };
+        Ok(())
+    }
+
     /// The graph of a product, or of what is left of it.
     fn planned(&self, wanted: &Wanted) -> Result<Arc<Planned>> {
         if let Some((_, planned)) = self.graphs.iter().find(|(of, _)| of == wanted) {
@@ -277,6 +312,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             peer_copies: &self.peer_copies,
             row_bytes: self.pitch * size_of::<T>() as u64,
             packed_row_bytes: (self.k * size_of::<T>()) as u64,
+            direct: &self.direct,
             on_devices: self.on_devices.clone(),
         };
         Ok(Arc::new(Planned::new(source.graph(wanted))?))

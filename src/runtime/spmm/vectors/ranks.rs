@@ -36,6 +36,8 @@ pub struct RankLists {
     pub runtime: Runtime,
     /// The network of this rank.
     pub network: Arc<Mutex<Network>>,
+    /// Whether messages may be in the memory of devices.
+    pub direct: bool,
     /// The own rows of X.
     pub x: Span,
     /// The own rows of Y.
@@ -105,6 +107,15 @@ pub struct Departure {
     pub tag: u32,
     /// The rows, ascending, in the numbers of the layout.
     pub rows: Vec<u32>,
+}
+
+/// Messages between ranks, with every product, whose rows a device of this rank has or needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MessagesOfDevices {
+    /// Number of all of them.
+    pub all: u64,
+    /// Number of those that go directly from or to the memory of a device. The others go through host memory.
+    pub direct: u64,
 }
 
 /// The messages to other ranks, where X is owned as `layout` says.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::misuse;
 use super::ranks::RankRows;
 use crate::device::network::REDUCTION_TAG;
-use crate::device::{Cpu, Description, Network, Operation, Pinned, RankMessage};
+use crate::device::{Cpu, Description, MessageBytes, Network, Operation, Pinned, RankMessage};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskId, TaskKind};
@@ -139,7 +139,7 @@ impl<'scope> Binder<'scope> for ReductionBinder<'scope> {
         let (task, Item::PartialSums { rank }, _) = self.planned.task(task)? else { return Err(wrong()) };
         let rank = rank as usize;
         let message = |of: usize| {
-            let bytes = self.partials.get(of).ok_or_else(wrong)?.clone();
+            let bytes = MessageBytes::Host(self.partials.get(of).ok_or_else(wrong)?.clone());
             Ok(RankMessage { rank, tag: REDUCTION_TAG, bytes })
         };
         match task.kind {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Exchange, OwnedChunk};
-use super::graph::{CompleteMessages, GraphSource, Wanted};
+use super::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
 use super::groups::MessageGroups;
 use super::layout::Layout;
 use super::owners::{Owners, layout};
@@ -158,6 +158,7 @@ fn planned(plan: &Plan, owners: &Owners, peer_copies: &[bool]) -> Result<Arc<Pla
         peer_copies,
         row_bytes: plan.pitch_bytes(),
         packed_row_bytes: plan.row_bytes(),
+        direct: &DirectMessages::default(),
         on_devices,
     };
     let (chunks, ranks) = (vec![true; owners.chunks.len()], CompleteMessages::default());
