@@ -236,7 +236,8 @@ fn a_rank_without_the_file_or_without_memory_is_named() {
 fn cards_that_are_lost_on_one_rank_or_two_do_not_end_the_job_or_change_y() {
     let Some(_job) = mpi() else { return };
     let place = place_with_matrices();
-    let words = "run gen:stencil5,n=30 -k 4 --repeat 20 --reproducible --json --threads 1";
+    // With this matrix cards of two ranks wait for rows of each other.
+    let words = "run gen:uniform,rows=500,degree=7 -k 4 --repeat 20 --reproducible --json --threads 1";
     let expected = report(&place.run(&format!("{words} --devices cpu")));
     let lost_at = |operation: u32| format!("cpu,emu:0?lost_at_operation={operation}");
     let one = ["cpu".to_string(), lost_at(60), "cpu".to_string()];

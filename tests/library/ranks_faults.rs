@@ -79,10 +79,15 @@ fn a_device_that_is_lost_on_one_rank_is_an_error_that_names_it_and_ends_the_othe
     }
 }
 
+/// A matrix with which the card of a rank sends rows to the next rank only, whose host sends the rows back.
+const NEIGHBOURS: &str = "stencil5,n=40";
+/// A matrix with which every owner of rows has rows for every other one, so that cards of two ranks wait for each other.
+const ALL_TO_ALL: &str = "uniform,rows=500,degree=7";
+
 /// Y, its norm and the lost cards of each rank after 30 products. `lost_at` has the operation at which each rank loses its card; a rank
 /// without one has no card.
-fn products_with_lost_cards(lost_at: &[Option<usize>]) -> Vec<(Vec<u64>, Vec<u64>, Vec<String>)> {
-    let (a, k) = (matrix("stencil5,n=40"), 4);
+fn products_with_lost_cards(spec: &str, lost_at: &[Option<usize>]) -> Vec<(Vec<u64>, Vec<u64>, Vec<String>)> {
+    let (a, k) = (matrix(spec), 4);
     let work = |communicator: Arc<dyn Communicator>| {
         let devices = match lost_at[communicator.rank()] {
             Some(operation) => format!("cpu,emu:0?lost_at_operation={operation}"),
@@ -106,11 +111,15 @@ fn products_with_lost_cards(lost_at: &[Option<usize>]) -> Vec<(Vec<u64>, Vec<u64
 }
 
 /// Asserts that the ranks lose their cards as `lost_at` says and have the results of ranks without cards.
-fn assert_cards_are_replaced(lost_at: &[Option<usize>], want: &[(Vec<u64>, Vec<u64>, Vec<String>)]) {
+fn assert_cards_are_replaced(
+    spec: &str,
+    lost_at: &[Option<usize>],
+    want: &[(Vec<u64>, Vec<u64>, Vec<String>)],
+) {
     let y = |ranks: &[(Vec<u64>, Vec<u64>, Vec<String>)]| -> Vec<u64> {
         ranks.iter().flat_map(|(y, ..)| y.clone()).collect()
     };
-    let found = products_with_lost_cards(lost_at);
+    let found = products_with_lost_cards(spec, lost_at);
     assert_eq!(y(&found), y(want), "lost at operations {lost_at:?}");
     for (rank, (_, norms, faults)) in found.iter().enumerate() {
         assert_eq!(*norms, want[0].1, "lost at operations {lost_at:?}");
@@ -124,29 +133,32 @@ const OPERATIONS_OF_A_PRODUCT: std::ops::Range<usize> = 40..53;
 
 #[test]
 fn a_card_that_is_lost_on_one_rank_is_replaced_by_its_other_devices_with_the_same_bits() {
-    let want = products_with_lost_cards(&[None; 3]);
+    let want = products_with_lost_cards(NEIGHBOURS, &[None; 3]);
     for operation in OPERATIONS_OF_A_PRODUCT {
-        assert_cards_are_replaced(&[None, Some(operation), None], &want);
+        assert_cards_are_replaced(NEIGHBOURS, &[None, Some(operation), None], &want);
     }
 }
 
 #[test]
 fn cards_that_are_lost_on_two_ranks_in_the_same_product_are_replaced_with_the_same_bits() {
-    let want = products_with_lost_cards(&[None; 2]);
-    for first in OPERATIONS_OF_A_PRODUCT {
-        for second in OPERATIONS_OF_A_PRODUCT {
-            assert_cards_are_replaced(&[Some(first), Some(second)], &want);
+    for spec in [NEIGHBOURS, ALL_TO_ALL] {
+        let want = products_with_lost_cards(spec, &[None; 2]);
+        for first in OPERATIONS_OF_A_PRODUCT {
+            for second in OPERATIONS_OF_A_PRODUCT {
+                assert_cards_are_replaced(spec, &[Some(first), Some(second)], &want);
+            }
         }
-    }
-    let want = products_with_lost_cards(&[None; 4]);
-    for operation in OPERATIONS_OF_A_PRODUCT {
-        assert_cards_are_replaced(&[Some(operation), Some(operation + 2), None, Some(operation)], &want);
+        let want = products_with_lost_cards(spec, &[None; 4]);
+        for operation in OPERATIONS_OF_A_PRODUCT {
+            let lost_at = [Some(operation), Some(operation + 2), None, Some(operation)];
+            assert_cards_are_replaced(spec, &lost_at, &want);
+        }
     }
 }
 
 #[test]
 fn cards_that_two_ranks_lose_together_without_a_copy_of_x_are_errors_of_both_in_bounded_time() {
-    let a = matrix("stencil5,n=40");
+    let a = matrix(ALL_TO_ALL);
     let start = Instant::now();
     for operation in OPERATIONS_OF_A_PRODUCT {
         let run = |communicator: Arc<dyn Communicator>| -> Error {
