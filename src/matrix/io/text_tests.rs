@@ -109,6 +109,34 @@ fn a_regular_file_is_read_and_a_folder_is_refused() {
     assert_eq!((dense.values.k(), dense.format), (2, crate::matrix::io::ArrayFormat::Text));
 }
 
+#[test]
+fn long_lines_among_shorter_ones_are_all_found_and_refused_by_their_number() {
+    let numbers = |spelled: &str, count: usize| vec![spelled; count].join(" ");
+    let long = numbers("-1.234567890123e-04", 300);
+    let short = numbers("1", 300);
+    for between in ["", "\n", "# a comment\n", " \n% x\n\n"] {
+        for last in ["", "\n", "\n\n", "\n# the end", "\n# the end\n\n"] {
+            let text = format!("{long}\n{between}{long}\n{short}\n{between}{long}{last}");
+            for span_bytes in [1, 4000, 9000, SPAN_BYTES] {
+                let read = read_bytes::<f64>("a.txt", text.as_bytes(), &ReadOptions::default(), span_bytes);
+                let values = read.unwrap().values;
+                assert_eq!((values.rows(), values.k()), (4, 300));
+                let columns = [values.row(0)[0], values.row(1)[299], values.row(2)[7], values.row(3)[299]];
+                assert_eq!(columns, [-1.234567890123e-4, -1.234567890123e-4, 1.0, -1.234567890123e-4]);
+            }
+        }
+    }
+    for (damaged, message) in [
+        (numbers("1", 299), "a.txt:3: the line has 299 numbers but line 1 has 300"),
+        (numbers("1", 600), "a.txt:3: the line has 600 numbers but line 1 has 300"),
+        (long.replacen("-04 -1", "-04 x1", 1), "a.txt:3:21: value 'x1.234567890123e-04' is not a number"),
+    ] {
+        let text = format!("{long}\n# a comment\n{damaged}\n{long}\n");
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
 /// A number as text, in one of many spellings.
 fn spelled() -> impl Strategy<Value = String> {
     prop_oneof![
