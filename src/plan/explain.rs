@@ -136,6 +136,8 @@ pub(super) fn describe(plan: &mut Plan) {
         device.reason = match (device.computes, device.chunks) {
             (false, _) => format!("{on_host}; add cpu to --devices to let it compute"),
             (true, 0) if rows == 0 => "no share: there are no rows".into(),
+            // A sum over all rows has one row, and few chunks because few devices help.
+            (true, 0) if !concatenates => "no share: the other devices finish before it could help".into(),
             (true, 0) if rows < computing as u64 => "no share: there are fewer rows than devices".into(),
             (true, 0) if chunks < computing => "no share: there are fewer chunks than devices".into(),
             (true, 0) => "no share: the other devices finish before it could help".into(),

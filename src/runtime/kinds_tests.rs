@@ -46,6 +46,7 @@ fn partial_sums_are_planned_for_all_devices_that_help_and_merged_once() {
         assert!(plan.devices.iter().all(|device| device.slots.x_bytes == 0), "{plan:?}");
         assert!(plan.devices[1..].iter().all(|device| device.chunks > 0), "{plan:?}");
         assert_eq!(plan.devices[0].chunks > 0, cpu_helps, "{plan:?}");
+        assert_eq!(plan.devices[0].reason.contains("finish before it could help"), !cpu_helps);
         assert!(plan.chunks.iter().all(|chunk| matches!(chunk.rows, ChunkRows::Segments { row: 0, .. })));
         assert_eq!((plan.split_rows.len(), plan.split_rows[0].chunks.len()), (1, plan.chunks.len()));
         plan.check_matrix(&Work::new(job)).unwrap();
