@@ -6,8 +6,9 @@
 //!
 //! A rank that ended before it was seen is known if all ranks of the job are on this host, as the launcher says.
 //!
-//! A rank that is slow is not stopped, so it never counts as lost. Nobody can tell a rank that is alone on its host and stopped from one
-//! whose host still loads the program. It is noticed after [`JOIN_TIME`], or the time that [`JOIN_TIME_VARIABLE`] names.
+//! A rank that is slow is not stopped, so it never counts as lost. Ranks of other hosts cannot distinguish a stopped rank that is alone on
+//! its host from a rank whose host still loads the program. The job ends if the ranks are not connected after [`JOIN_TIME`], or after the
+//! time in [`JOIN_TIME_VARIABLE`].
 
 use std::collections::BTreeMap;
 use std::fs;

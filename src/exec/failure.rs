@@ -83,9 +83,11 @@ impl Coordinator<'_, '_, '_> {
     /// Stops the tasks in flight if a fault has happened and all of them receive messages from other ranks. Their device keeps the
     /// messages for a later run.
     pub(super) fn leave_receives(&mut self) -> bool {
+        if self.outcome.faults.is_empty() {
+            return false;
+        }
         let mut in_flight = self.device_states.iter().flat_map(|state| state.in_flight.values());
-        let all_receive = in_flight.all(|(task, _)| self.task(*task).kind == TaskKind::Receive);
-        if self.outcome.faults.is_empty() || !all_receive {
+        if !in_flight.all(|(task, _)| self.task(*task).kind == TaskKind::Receive) {
             return false;
         }
         for (device, state) in self.devices.iter_mut().zip(&self.device_states) {

@@ -1,9 +1,9 @@
 //! Kernels on dense matrices in the emulator: they equal the references, and invalid launches are found.
 
 use super::*;
-use crate::device::DeviceRows;
 use crate::device::dense_conformance::{dense_kernels_conform, with_entry_points};
 use crate::device::vector_conformance::{Subject, values};
+use crate::device::{DeviceRows, EntryLaunch};
 use crate::kernel::{KernelId, KindOfWork};
 
 fn open(reports: Reports) -> Box<dyn Device<'static>> {

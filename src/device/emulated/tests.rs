@@ -7,9 +7,9 @@ use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
 use crate::device::conformance::{Supports, conforms};
-use crate::device::{Completion, PinnedRange};
+use crate::device::{Argument, Completion, Launch, PinnedRange};
 use crate::graph::DeviceId;
-use crate::kernel::cuda::Variant;
+use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, Dtype, MultiVector, generate};
 
