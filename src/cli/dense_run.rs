@@ -9,7 +9,9 @@ use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
 use super::planning::{self, is_simulated};
 use super::recording::Recording;
-use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Measured, Phase, Repeated, repeat, simulated_s};
+use super::repeat::{
+    Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Measured, Phase, Repeated, repeat, simulated_s,
+};
 use super::run_report::{self, Outcome};
 use super::session::Session;
 use super::subject::Subject;
@@ -162,7 +164,8 @@ impl<'a> DenseRun<'a> {
         let descriptions = simulated.descriptions();
         let seconds = reports.iter().map(|report| report.seconds()).collect();
         let phase = Phase { plan: plan.clone(), descriptions, set_up: None, reports };
-        let measured = Measured { seconds, phases: vec![phase], is_complete: true };
+        let measured =
+            Measured { seconds, phases: vec![phase], is_complete: true, checked: Checked::default() };
         let done = Done {
             subject,
             load_s,
@@ -215,6 +218,7 @@ impl<'a> DenseRun<'a> {
             times: Times::new(&measured.seconds),
             simulated_s: if simulated { None } else { simulated_s(&last.plan) },
             described: &described,
+            checked: measured.checked,
             faults,
             simulated,
             verification: done.verification,

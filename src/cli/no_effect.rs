@@ -70,6 +70,7 @@ fn planning(devices: DeviceKinds, remembers: bool) -> Vec<Rule> {
     vec![
         ("mode", !has_gpu, "the CPU reads A in place"),
         ("transfer", !has_gpu, "nothing is copied to a GPU"),
+        ("check", simulated, "simulated devices compute no Y that could be checked"),
         ("mem_limit", !has_gpu, "it limits the memory of GPUs"),
         ("cpu_share", !(has_cpu && has_gpu), "it divides the product between the CPU and GPUs"),
         ("model", other_machine, "a simulated machine has its own cost model"),
@@ -111,6 +112,8 @@ pub fn of_dense(common: &CommonArguments, devices: DeviceKinds, reads: bool, gen
 /// Notes on the flags of `plan`.
 pub fn of_plan(arguments: &PlanArguments, devices: DeviceKinds) -> Vec<String> {
     let mut rules = planning(devices, false);
+    rules.retain(|(name, ..)| *name != "check");
+    rules.push(("check", true, "a plan computes no Y"));
     rules.extend(of_matrix(is_file(&arguments.matrix)));
     notes(&arguments.common, &rules)
 }

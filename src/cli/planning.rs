@@ -13,7 +13,7 @@ use crate::kernel::Format;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
 use crate::plan::{Mode, PlanRequest};
-use crate::runtime::{ProductOptions, Runtime, Transfer};
+use crate::runtime::{Check, ProductOptions, Runtime, Transfer};
 use crate::trace::Clock;
 use crate::work::Work;
 
@@ -67,6 +67,8 @@ pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOp
 /// The options that all kinds of work have, for work that is done `times` times.
 pub fn execution_options(arguments: &ExecutionArguments, times: u32) -> ProductOptions {
     ProductOptions {
+        // The parser accepts no other names.
+        check: Check::named(&arguments.check).unwrap_or_default(),
         uses: Some(u64::from(times)),
         mode: [Mode::Resident, Mode::Oneshot, Mode::Stream]
             .into_iter()

@@ -63,6 +63,17 @@ pub struct Measured {
     pub phases: Vec<Phase>,
     /// Whether the last repetition computed the whole result.
     pub is_complete: bool,
+    /// The checked repetitions, warm-up included.
+    pub checked: Checked,
+}
+
+/// Repetitions whose result was checked.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Checked {
+    /// Their number.
+    pub products: u64,
+    /// Seconds of all checks.
+    pub seconds: f64,
 }
 
 /// Runs the warm-up and the measured repetitions, until a signal comes. Keeps reports of up to `kept_tasks` tasks, and the last one. The
@@ -75,7 +86,8 @@ pub fn repeat(
     kept_tasks: usize,
 ) -> Result<Measured> {
     let (warmup, repeats) = (u64::from(arguments.warmup), u64::from(arguments.repeat));
-    let mut measured = Measured { seconds: Vec::new(), phases: Vec::new(), is_complete: false };
+    let mut measured =
+        Measured { seconds: Vec::new(), phases: Vec::new(), is_complete: false, checked: Checked::default() };
     let (mut free_tasks, mut changes) = (kept_tasks, None);
     let cancel = session.interrupt.flag();
     for run in 0..warmup + repeats {
@@ -92,6 +104,10 @@ pub fn repeat(
         }
         let Some(report) = work.last_report().cloned() else { continue };
         measured.is_complete = !report.cancelled;
+        if let Some(check_s) = report.check_s {
+            measured.checked.products += 1;
+            measured.checked.seconds += check_s;
+        }
         if run >= warmup && !report.cancelled {
             measured.seconds.push(report.seconds());
         }

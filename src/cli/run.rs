@@ -139,7 +139,8 @@ fn multiply<T: Kernels>(
         None
     };
     check_intact(&loaded.matrix, source)?;
-    if let (Some(file), true) = (&output, complete) {
+    let is_right = verification.as_ref().is_none_or(|verification| verification.passed);
+    if let (Some(file), true) = (&output, complete && is_right) {
         file.write(&y, x_format)?;
     }
 
@@ -161,6 +162,7 @@ fn multiply<T: Kernels>(
         times: Times::new(&measured.seconds),
         simulated_s: simulated_s(&last.plan),
         described: &described,
+        checked: measured.checked,
         faults: product.faults(),
         simulated: false,
         verification: verification.as_ref(),

@@ -18,7 +18,7 @@ use super::joining::Joining;
 use super::launch::Launch;
 use super::options::XSource;
 use super::planning;
-use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
+use super::repeat::{Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
 use super::report::machine_report;
 use super::run_ranks_report::{RankOutcome, Whole, report};
 use super::run_report::{self, Outcome, config};
@@ -251,6 +251,7 @@ fn run_typed<T: Kernels>(
         times: Times::new(&measured.seconds),
         simulated_s: None,
         described: &described,
+        checked: measured.checked,
         faults: product.faults(),
         simulated: false,
         verification: verification.as_ref(),
@@ -375,6 +376,7 @@ struct Measured<T: Kernels> {
     products: u64,
     is_complete: bool,
     is_interrupted: bool,
+    checked: Checked,
 }
 
 fn multiply<T: Kernels>(
@@ -395,7 +397,7 @@ fn multiply<T: Kernels>(
     let mut y = product.vectors()?;
     let (warmup, repeats) = (arguments.repeated.warmup, arguments.repeated.repeat);
     let (mut seconds, mut reports, mut products, mut free_tasks) = (Vec::new(), Vec::new(), 0, kept_tasks);
-    let mut is_interrupted = false;
+    let (mut is_interrupted, mut checked) = (false, Checked::default());
     for run in 0..warmup + repeats {
         // All ranks stop before the same product. The exchange also lets all of them begin it together.
         let asked = ranks.all_gather(&[u8::from(session.interrupt.asked())])?;
@@ -407,6 +409,10 @@ fn multiply<T: Kernels>(
         product.apply_into(&x, &mut y)?;
         y.synchronize()?;
         products += 1;
+        if let Some(check_s) = product.last_report().and_then(|report| report.check_s) {
+            checked.products += 1;
+            checked.seconds += check_s;
+        }
         if run < warmup {
             continue;
         }
@@ -420,7 +426,7 @@ fn multiply<T: Kernels>(
     }
     let mut rows = MultiVector::<T>::zeros(y.rows(), x_rows.k())?;
     y.copy_to(&mut rows)?;
-    Ok(Measured { y: rows, seconds, reports, products, is_complete: products > 0, is_interrupted })
+    Ok(Measured { y: rows, seconds, reports, products, is_complete: products > 0, is_interrupted, checked })
 }
 
 /// The verification of the rows of all ranks. X is made again from its source, not from what ranks exchanged.

@@ -8,6 +8,7 @@ use super::args::{ExecutionArguments, RepeatArguments};
 use super::dash::is_dash;
 use super::described::Described;
 use super::reasons;
+use super::repeat::Checked;
 use super::report::{Report, machine_report};
 use super::session::Session;
 use super::subject::Subject;
@@ -49,6 +50,8 @@ pub struct Outcome<'a> {
     pub simulated_s: Option<f64>,
     /// The product of median length.
     pub described: &'a Described<'a>,
+    /// The products that were checked.
+    pub checked: Checked,
     /// Faults of all products.
     pub faults: Vec<FaultReport>,
     /// Whether the devices are simulated.
@@ -212,6 +215,10 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         let FaultReport { device, task, error, .. } = fault;
         table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
+    if outcome.checked.products > 0 {
+        let Checked { products, seconds } = outcome.checked;
+        table.fact("checked", format!("{} in {}", Counted(products, unit), Seconds(seconds)));
+    }
     if let Some(verification) = outcome.verification {
         let largest = verification.max_bound_ratio;
         let part = outcome.verified_part.as_ref().map_or(String::new(), |part| format!(", {part}"));
@@ -323,6 +330,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
             "overlap",
             json!({"hidden_fraction": summary.hidden_fraction, "idle_fraction": summary.idle_fraction}),
         )
+        .with("check", outcome.checked)
         .with("faults", &outcome.faults)
         .with("verify", outcome.verification)
         .with(&format!("{}_hash", subject.result().to_lowercase()), &outcome.result_hash)
@@ -403,6 +411,7 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
         "chunk_bytes": execution.chunk_bytes,
         "cpu_share": execution.cpu_share,
         "transfer": execution.transfer,
+        "check": execution.check,
         "mem_limit": execution.mem_limit,
         "kernel": subject.kernel,
         "reproducible": execution.reproducible,

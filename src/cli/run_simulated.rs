@@ -11,7 +11,7 @@ use super::described::describe;
 use super::no_effect::{self, DeviceKinds};
 use super::planning::{Requested, is_simulated, plan_request};
 use super::recording::Recording;
-use super::repeat::Phase;
+use super::repeat::{Checked, Phase};
 use super::run_report::{self, Outcome};
 use super::session::{MatrixSource, Session, work};
 use super::subject::Subject;
@@ -121,6 +121,7 @@ pub fn run<T: Kernels>(
         times: Times::new(&reports.each_ref().map(|report| report.seconds())),
         simulated_s: None,
         described: &described,
+        checked: Checked::default(),
         faults: Vec::new(),
         simulated: true,
         verification: None,

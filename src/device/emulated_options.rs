@@ -25,6 +25,14 @@ pub struct Faults {
     pub panic_at_operation: Option<u64>,
     /// From this request on, the device refuses copies from other devices.
     pub refuse_peer_copies: Option<u64>,
+    /// The launch that flips a bit of the bytes that it writes.
+    pub flip_bit_in_launch: Option<u64>,
+    /// The launch that leaves some of the bytes that it writes as they were.
+    pub stale_launch: Option<u64>,
+    /// The copy, in either direction, that flips a bit in the memory of the device.
+    pub flip_bit_in_copy: Option<u64>,
+    /// Chooses the bytes and bits of the last three faults.
+    pub fault_seed: Option<u64>,
 }
 
 /// Options of an emulated device.
@@ -44,7 +52,7 @@ impl Default for EmulatedOptions {
     }
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 14] = [
     "memory_bytes",
     "delay_seed",
     "out_of_memory_at_allocation",
@@ -55,6 +63,10 @@ const KEYS: [&str; 10] = [
     "hang_at_operation",
     "panic_at_operation",
     "refuse_peer_copies",
+    "flip_bit_in_launch",
+    "stale_launch",
+    "flip_bit_in_copy",
+    "fault_seed",
 ];
 
 impl EmulatedOptions {
@@ -75,6 +87,10 @@ impl EmulatedOptions {
                 "hang_at_operation" => Some(&mut faults.hang_at_operation),
                 "panic_at_operation" => Some(&mut faults.panic_at_operation),
                 "refuse_peer_copies" => Some(&mut faults.refuse_peer_copies),
+                "flip_bit_in_launch" => Some(&mut faults.flip_bit_in_launch),
+                "stale_launch" => Some(&mut faults.stale_launch),
+                "flip_bit_in_copy" => Some(&mut faults.flip_bit_in_copy),
+                "fault_seed" => Some(&mut faults.fault_seed),
                 _ => {
                     let known = KEYS.join(", ");
                     return Err(Error::Usage(format!(
@@ -85,7 +101,7 @@ impl EmulatedOptions {
             let number: u64 = value.parse().map_err(|_| {
                 Error::Usage(format!("'{key}' of an emulated device takes a whole number, not '{value}'"))
             })?;
-            let counts = key != "delay_seed" && key != "memory_bytes";
+            let counts = !["delay_seed", "memory_bytes", "fault_seed"].contains(&key);
             if counts && number == 0 {
                 return Err(Error::Usage(format!("'{key}' of an emulated device counts from 1, not from 0")));
             }

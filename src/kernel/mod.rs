@@ -1,5 +1,6 @@
 //! Kernels: the storage format and the accumulation order of each, the CPU kernels, and the source text of the GPU kernels.
 
+pub mod check;
 pub mod colmean;
 pub mod cpu;
 pub mod cuda;

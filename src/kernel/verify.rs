@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::doubled::Doubled;
 use super::reference;
+use super::scaling::{Scaling, is_plain, scaling};
 use crate::error::{Error, Result};
 use crate::matrix::{CsrView, MultiVectorView, Scalar};
 
@@ -100,7 +101,7 @@ pub fn verify<T: Scalar>(
             let mut tally = Tally::default();
             let mut terms = vec![Term::default(); k];
             for row in group * ROWS_PER_TASK..((group + 1) * ROWS_PER_TASK).min(a.rows()) {
-                check_row(a, x, row, y.row(row), &mut terms, &mut tally);
+                check_row(a, scaling(1.0, 0.0), x, row, None, y.row(row), &mut terms, &mut tally);
             }
             tally
         })
@@ -110,6 +111,25 @@ pub fn verify<T: Scalar>(
     Ok(total.verification::<T>(a.rows() * k))
 }
 
+/// Those of `rows` in which an element of `y` differs from `alpha A x + beta old` by more than the rounding bound. `old` is needed if
+/// beta is not zero.
+pub fn wrong_rows<T: Scalar>(
+    a: CsrView<'_, T>,
+    scaling: Scaling<T>,
+    x: MultiVectorView<'_, T>,
+    old: Option<MultiVectorView<'_, T>>,
+    y: MultiVectorView<'_, T>,
+    rows: &[usize],
+) -> Vec<usize> {
+    let is_wrong = |&row: &usize| {
+        let (mut tally, mut terms) = (Tally::default(), vec![Term::default(); x.k()]);
+        let old = old.map(|old| old.row(row));
+        check_row(a, scaling, x, row, old, y.row(row), &mut terms, &mut tally);
+        tally.max_ratio > 1.0
+    };
+    rows.par_iter().copied().filter(is_wrong).collect()
+}
+
 /// Accumulators of one element of Y: its sum, and the sum of its terms' absolute values.
 #[derive(Clone, Copy, Default)]
 struct Term {
@@ -117,10 +137,13 @@ struct Term {
     size: f64,
 }
 
+#[allow(clippy::too_many_arguments)] // one row of each operand, and the buffers of the caller
 fn check_row<T: Scalar>(
     a: CsrView<'_, T>,
+    scaling: Scaling<T>,
     x: MultiVectorView<'_, T>,
     row: usize,
+    old: Option<&[T]>,
     y: &[T],
     terms: &mut [Term],
     tally: &mut Tally,
@@ -135,29 +158,39 @@ fn check_row<T: Scalar>(
             term.size += (value * x).abs();
         }
     }
-    let n = columns.len() as f64;
+    let is_plain = is_plain(scaling);
+    let (alpha, beta) = (scaling.alpha.to_f64(), scaling.beta.to_f64());
+    // A scaled element has three roundings more.
+    let n = columns.len() as f64 + if is_plain { 0.0 } else { 3.0 };
     let gamma = gamma::<T>(n);
+    let in_range = |size: f64| size.is_finite() && T::from_f64(size * 2.0).to_f64().is_finite();
     for (k, (term, &y)) in terms.iter().zip(y).enumerate() {
         let y = y.to_f64();
-        let exact = term.sum.value();
+        let old = old.map_or(T::ZERO, |old| old[k]);
+        let (exact, size) = match is_plain {
+            true => (term.sum, term.size),
+            false => {
+                let old = old.to_f64();
+                (term.sum.times(alpha).add_product(beta, old), alpha.abs() * term.size + (beta * old).abs())
+            }
+        };
         // Above half the range, a partial sum in working precision may overflow although the exact sum does not.
-        let may_overflow = !term.size.is_finite() || T::from_f64(term.size * 2.0).to_f64().is_infinite();
-        if may_overflow || !y.is_finite() {
+        if !in_range(term.size) || !in_range(size) || !y.is_finite() {
             // Working precision decides whether this element overflows.
-            let same = agree_near_overflow(reference::element(columns, values, &x, k).to_f64(), y);
-            tally.add(
-                (row, k),
-                if same { 0.0 } else { f64::INFINITY },
-                if same { 0.0 } else { f64::INFINITY },
-            );
+            let expected = reference::element(columns, values, &x, k);
+            let expected = if is_plain { expected } else { scaling.apply(expected, old) };
+            let error = if agree_near_overflow(expected.to_f64(), y) { 0.0 } else { f64::INFINITY };
+            tally.add((row, k), error, error);
             continue;
         }
-        let error = term.sum.distance(y);
+        let error = exact.distance(y);
         if error == 0.0 {
             tally.add((row, k), 0.0, 0.0);
             continue;
         }
-        let bound = gamma * term.size + if term.size > 0.0 { n * T::SMALLEST } else { 0.0 };
+        let smallest = n * T::SMALLEST * if is_plain { 1.0 } else { 1.0 + alpha.abs() };
+        let bound = gamma * size + if size > 0.0 { smallest } else { 0.0 };
+        let exact = exact.value();
         let relative = if exact == 0.0 { f64::INFINITY } else { error / exact.abs() };
         tally.add((row, k), relative, if bound > 0.0 { error / bound } else { f64::INFINITY });
     }

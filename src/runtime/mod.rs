@@ -34,7 +34,7 @@ pub use colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use device_list::{CudaWord, DeviceWord, Devices};
 pub use gemm::{BoundGemm, Gemm, GemmBuilder};
-pub use job::{Job, PageLockedMultiVector};
+pub use job::{Check, Job, PageLockedMultiVector};
 pub use open::{Runtime, RuntimeBuilder};
 pub use operation_queue::OperationRecord;
 pub use planned::Planned;

@@ -46,7 +46,7 @@ pub struct Computed {
 pub struct RunReport {
     /// Start of the run, on the clock of its devices.
     pub start_ns: u64,
-    /// When Y was complete.
+    /// When Y was complete; if every product is checked, when it was checked.
     pub end_ns: u64,
     /// Its rounds: one without faults; none if a single chunk on the host ran without a graph.
     pub rounds: Vec<Round>,
@@ -54,6 +54,8 @@ pub struct RunReport {
     pub faults: Vec<FaultReport>,
     /// Whether it was cancelled before Y was complete.
     pub cancelled: bool,
+    /// Seconds of the check of Y; `None` if it was not checked.
+    pub check_s: Option<f64>,
 }
 
 impl RunReport {

@@ -73,6 +73,7 @@ impl<'plan> Simulated<'plan> {
             rounds,
             faults: Vec::new(),
             cancelled: false,
+            check_s: None,
         })
     }
 }

@@ -3,6 +3,7 @@
 
 mod adapting;
 mod bad_matrix_market;
+mod checked_products;
 mod devices_agree;
 mod direct_messages;
 mod edited_files;

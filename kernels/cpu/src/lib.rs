@@ -5,7 +5,7 @@
 //!
 //! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
 //! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors, `columns` the
-//! sums of columns.
+//! sums of columns, `projections` those that check products.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -16,6 +16,7 @@ mod columns;
 mod isa;
 mod multivectors;
 mod number;
+mod projections;
 mod scaling;
 mod select;
 mod vector;
@@ -28,6 +29,9 @@ pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
+pub use projections::{
+    Comparison, PROJECTED_COLUMNS, Projected, ProjectedRows, ProjectionBodies, ProjectionKernels, RowsOfA,
+};
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;

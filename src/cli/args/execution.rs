@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use super::names;
 use super::parse::{TRANSFERS, parse_share};
 use crate::cli::options::{Devices, parse_bytes};
+use crate::runtime::Check;
 
 /// Flags of repeated computations.
 #[derive(Debug, Args)]
@@ -78,6 +79,14 @@ pub struct ExecutionArguments {
           value_parser = PossibleValuesParser::new(TRANSFERS))]
     pub transfer: String,
 
+    /// Which products are checked: first, always or never
+    ///
+    /// A check compares the rows of Y with A X in one pass over A, X and Y. Wrong rows are computed again, and the device and the
+    /// kernel are named. first: the first product of every plan. Simulated devices, and means of columns, have no check.
+    #[arg(long, value_name = "WHICH", default_value = "first", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(Check::NAMES))]
+    pub check: String,
+
     /// Most memory to use on each GPU, such as 8GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
     pub mem_limit: Option<u64>,
@@ -110,6 +119,7 @@ impl ExecutionArguments {
             chunk_bytes: None,
             cpu_share: None,
             transfer: auto(),
+            check: Check::First.name().into(),
             mem_limit: None,
             reproducible: false,
             model: auto(),

@@ -17,6 +17,7 @@ use super::memory::Allocation;
 use super::peer::{FromPeer, Hold};
 use super::processor::Processor;
 use super::race_detector::{LANES, Stamp};
+use super::silent_fault::SilentFault;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
 use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
 use crate::trace::Clock;
@@ -88,6 +89,7 @@ pub struct Job {
     /// The bytes that it reads and writes, from submission to completion.
     pub holds: Vec<Hold>,
     pub injected: Option<Injected>,
+    pub silent: Option<SilentFault>,
 }
 
 /// State shared by all lanes of a device.
@@ -222,7 +224,15 @@ impl Lane {
             }
             let start_ns = self.clock.now_ns();
             running.set(Some(job.stamp));
+            if let Some(fault) = &mut job.silent {
+                // SAFETY: the race detector excludes other accesses to the bytes of this operation.
+                unsafe { fault.begin() };
+            }
             let result = self.perform(&mut job, &mut processor);
+            if let Some(fault) = job.silent.as_mut().filter(|_| result.is_ok()) {
+                // SAFETY: as above.
+                unsafe { fault.end() };
+            }
             if result.is_err() {
                 job.action.forget_copied();
             }
@@ -355,7 +365,7 @@ fn short(what: &str, fence: Fence) -> Fault {
 }
 
 /// A pseudo-random number from `seed` (SplitMix64).
-fn mixed(seed: u64) -> u64 {
+pub fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

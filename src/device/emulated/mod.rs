@@ -33,6 +33,7 @@ mod region;
 mod scaling_tests;
 #[cfg(test)]
 mod shared_declarations;
+mod silent_fault;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub use fault::{AccessKind, FaultCause, Index3, KernelFault};
 use lane::{Action, Copy, DeviceBytes, Injected, Job, Lane, Shared};
 use memory::Allocation;
 use race_detector::{Intent, LANES, RaceDetector};
+use silent_fault::{Silent, SilentFault};
 
 use super::memories::Memories;
 use super::{
@@ -245,6 +247,30 @@ impl EmulatedDevice {
     }
 }
 
+impl EmulatedDevice {
+    /// The silent fault to inject into an operation that was counted, if any.
+    fn silent_fault(
+        &self,
+        action: &Action,
+        reads: &[MemoryRange],
+        writes: &[MemoryRange],
+    ) -> Result<Option<SilentFault>, Fault> {
+        let (counts, faults) = (&self.counts, &self.options.faults);
+        let is_download = matches!(action, Action::Download(_));
+        let kind = match action {
+            Action::Launch(..) if faults.flip_bit_in_launch == Some(counts.launches) => Silent::FlippedBit,
+            Action::Launch(..) if faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
+            Action::Upload(_) | Action::Download(_) if faults.flip_bit_in_copy == Some(counts.copies) => {
+                Silent::FlippedBit
+            }
+            _ => return Ok(None),
+        };
+        let ranges = if is_download { reads } else { writes };
+        let places = ranges.iter().map(|range| self.resolve(range)).collect::<Result<_, _>>()?;
+        Ok(Some(SilentFault::new(kind, faults.fault_seed.unwrap_or(0), places, is_download)))
+    }
+}
+
 impl<'run> Device<'run> for EmulatedDevice {
     fn describe(&self) -> &Description {
         &self.description
@@ -342,9 +368,10 @@ impl<'run> Device<'run> for EmulatedDevice {
         let admitted =
             self.race_detector.admit(Intent { lane, what, waits, reads: &reads, writes: &writes })?;
         let injected = self.count(&action);
+        let silent = self.silent_fault(&action, &reads, &writes)?;
         let needs = self.shared.unknown(&admitted.sources, waits);
         let (stamp, waits) = (admitted.stamp, admitted.waits);
-        let job = Box::new(Job { stamp, waits, needs, action, holds, injected });
+        let job = Box::new(Job { stamp, waits, needs, action, holds, injected, silent });
         match self.lanes.get(lane).map(|(sender, _)| sender.send(job)) {
             Some(Ok(())) => Ok(stamp.fence),
             _ => Err(Fault::new(FaultKind::Lost, format!("lane {lane} has ended"))),

@@ -21,10 +21,12 @@ use crate::matrix::Scalar;
 
 /// Scalars with compiled CPU kernels: `f64` and `f32`.
 pub trait Kernels:
-    Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels + rowloom_cpu::ColumnKernels
+    Scalar
+    + rowloom_cpu::Kernels
+    + rowloom_cpu::MultivectorKernels
+    + rowloom_cpu::ColumnKernels
+    + rowloom_cpu::ProjectionKernels
 {
 }
-impl<T: Scalar + rowloom_cpu::Kernels + rowloom_cpu::MultivectorKernels + rowloom_cpu::ColumnKernels> Kernels
-    for T
-{
-}
+impl Kernels for f64 {}
+impl Kernels for f32 {}

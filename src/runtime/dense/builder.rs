@@ -5,6 +5,7 @@ use crate::adapt::Resolved;
 use crate::kernel::KernelId;
 use crate::matrix::Scalar;
 use crate::plan::{Mode, Plan};
+use crate::runtime::job::Check;
 use crate::runtime::{ProductOptions, Runtime, Transfer};
 
 /// Builds a job with a dense A; `W` is its shape as a planner sees it.
@@ -68,6 +69,13 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
     #[must_use]
     pub fn transfer(mut self, transfer: Transfer) -> Self {
         self.options.transfer = transfer;
+        self
+    }
+
+    /// Which products are checked; the first of every plan without this. Means of columns have no check.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.options.check = check;
         self
     }
 

@@ -116,7 +116,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
                 }
                 None => open_planned(&self.runtime, || job(plan))?,
             };
-            let prepared = Prepared::new(&self.runtime, opened, timeout)?;
+            let prepared = Prepared::new(&self.runtime, opened, timeout, self.options.check)?;
             self.plan_s += prepared.plan_s();
             self.prepare_s += start.elapsed().as_secs_f64() - prepared.plan_s();
             // Another plan where a device had too little memory.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use crate::device::{BorrowScope, COPY_LANES, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
+use crate::kernel::check::{Applied, Operator, wrong_rows};
 use crate::kernel::gemm::{PackedProduct, multiply_packed_on, multiply_rows, reference};
 use crate::kernel::scaling::scaling;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::Plan;
 use crate::runtime::dense::{DenseA, DenseJob, DenseOperand, bytes_of, rows_of_device};
-use crate::runtime::job::{Accelerator, BorrowsA, Job, Scaling};
+use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
 use crate::work::gemm::Gemm;
 use crate::work::{ChunkRows, HeldRows};
 
@@ -138,6 +139,22 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
             KernelId::CpuGemm => multiply_packed_on(self.threads(), scaling, a, x, y),
             other => Err(Error::Internal(format!("kernel {} computes no dense product", other.name()))),
         }
+    }
+
+    fn wrong_rows(&self, product: &CheckedProduct<'_, T>) -> Result<Option<Vec<usize>>> {
+        let CheckedProduct { scaling: factors, x, old, y } = *product;
+        let applied = Applied { scaling: scaling(factors.alpha, factors.beta), x, old, y };
+        wrong_rows(Operator::Dense(self.a.rows(0..y.rows())), applied).map(Some)
+    }
+
+    fn compute_by_reference(
+        &self,
+        rows: Range<usize>,
+        factors: Scaling,
+        x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        reference::multiply(scaling(factors.alpha, factors.beta), self.a.rows(rows), x, y)
     }
 }
 

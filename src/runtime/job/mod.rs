@@ -4,6 +4,7 @@
 
 mod accelerator;
 mod binder;
+mod check;
 mod in_place;
 mod opened;
 mod outputs;
@@ -15,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use accelerator::Accelerator;
+pub use check::{Check, CheckedProduct, Checks, still_wrong, wrong_chunk};
 pub use in_place::{InPlace, PageLockedMultiVector};
 pub use opened::{open, open_planned};
 pub use outputs::Outputs;
@@ -101,6 +103,30 @@ pub trait Job: Send + Sync {
         x: MultiVectorView<'_, Self::Value>,
         y: MultiVectorViewMut<'_, Self::Value>,
     ) -> Result<()>;
+
+    /// The wrong rows of a Y that was computed, in ascending order; `None` if this kind of work has no check. On the current rayon
+    /// pool.
+    fn wrong_rows(&self, _product: &CheckedProduct<'_, Self::Value>) -> Result<Option<Vec<usize>>> {
+        Ok(None)
+    }
+
+    /// Computes rows of Y by the reference kernel, on the current rayon pool.
+    fn compute_by_reference(
+        &self,
+        rows: Range<usize>,
+        _scaling: Scaling,
+        _x: MultiVectorView<'_, Self::Value>,
+        _y: MultiVectorViewMut<'_, Self::Value>,
+    ) -> Result<()> {
+        Err(Error::Internal(format!(
+            "rows {rows:?} are computed by a reference, which their kind of work does not have"
+        )))
+    }
+
+    /// Computes a chunk by the reference kernel from now on, where the kind of work can.
+    fn prefer_reference(&self, _chunk: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// Combines the partial results of a split row, first to last. Where all chunks add to one row, the first chunk has added up its own
     /// ([`crate::work::Output::adds_up`]).

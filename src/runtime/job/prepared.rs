@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::binder::{JobBinder, Shared};
+use super::check::{Check, Checks};
 use super::in_place::{InPlace, InPlacePlan};
 use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
@@ -49,12 +50,18 @@ pub struct Prepared<J: Job> {
     set_up: Option<Round>,
     /// Faults before the first run, and refused registrations.
     faults: Vec<FaultReport>,
+    pub(super) checks: Checks,
     plan_s: f64,
 }
 
 impl<J: Job> Prepared<J> {
     /// Prepares the chunks of the host and uploads the resident parts of A.
-    pub fn new(runtime: &Runtime, opened: OpenedPlan<J>, watchdog_timeout: Duration) -> Result<Self> {
+    pub fn new(
+        runtime: &Runtime,
+        opened: OpenedPlan<J>,
+        watchdog_timeout: Duration,
+        check: Check,
+    ) -> Result<Self> {
         let OpenedPlan { job, opened, faults, plan_s } = opened;
         let plan = job.plan();
         let on_devices = plan.chunks.iter().any(|chunk| chunk.home != DeviceId::HOST.0);
@@ -77,6 +84,7 @@ impl<J: Job> Prepared<J> {
             carries,
             set_up: None,
             faults,
+            checks: Checks::new(check, job.plan().devices.len()),
             plan_s,
             job,
         };
@@ -153,12 +161,29 @@ impl<J: Job> Prepared<J> {
         let start_ns = clock.now_ns();
         self.job.compute(0, scaling, x, y)?;
         let end_ns = clock.now_ns();
-        Ok(RunReport { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false })
+        Ok(RunReport {
+            start_ns,
+            end_ns,
+            rounds: Vec::new(),
+            faults: Vec::new(),
+            cancelled: false,
+            check_s: None,
+        })
     }
 
     /// Computes `y = alpha A x + beta y`. If a device fails, the others take over its work. Copies in place are fast only while X and Y are
     /// registered. Fails if the caller is a worker of the pool and the product has several chunks.
     pub fn run(
+        &mut self,
+        scaling: Scaling,
+        x: MultiVectorView<'_, J::Value>,
+        y: MultiVectorViewMut<'_, J::Value>,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<RunReport> {
+        self.checked(scaling, x, y, |prepared, y| prepared.run_unchecked(scaling, x, y, cancel))
+    }
+
+    fn run_unchecked(
         &mut self,
         scaling: Scaling,
         x: MultiVectorView<'_, J::Value>,
@@ -194,7 +219,9 @@ impl<J: Job> Prepared<J> {
         // The host combines the results with the old Y.
         let in_place = InPlace { y: in_place.y && !scaling.reads_y(), ..in_place };
         match self.in_place_plan(in_place)? {
-            Some(known) => self.run_graph((known.whole.clone(), Some(known)), scaling, x, y, cancel),
+            Some(known) => self.checked(scaling, x, y, |prepared, y| {
+                prepared.run_graph((known.whole.clone(), Some(known)), scaling, x, y, cancel)
+            }),
             None => self.run(scaling, x, y, cancel),
         }
     }
@@ -220,7 +247,7 @@ impl<J: Job> Prepared<J> {
                 self.without_x.insert(planned).clone()
             }
         };
-        self.run_graph((first, None), scaling, x, y, cancel)
+        self.checked(scaling, x, y, |prepared, y| prepared.run_graph((first, None), scaling, x, y, cancel))
     }
 
     /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
@@ -274,7 +301,7 @@ impl<J: Job> Prepared<J> {
     ) -> Result<RunReport> {
         self.check_shapes(&x, &y)?;
         self.holds_x = false;
-        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
+        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, .. } = self;
         let plan = in_place.as_ref().map_or(job.plan(), |known| &known.plan);
         let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
@@ -317,17 +344,35 @@ impl<J: Job> Prepared<J> {
                 planned = Arc::new(Planned::new(rest)?);
             }
         })?;
-        if recovery.remaining.alive != opened.devices.alive {
-            // Later runs do not use failed devices.
-            opened.devices.alive.clone_from(&recovery.remaining.alive);
-            let all = Remaining { alive: opened.devices.alive.clone(), ..Remaining::all(plan) };
-            *whole = Arc::new(Planned::new(job.plan().graph(&all)?)?);
-            self.without_x = None;
-            self.in_place.clear();
-        }
+        let alive = recovery.remaining.alive.clone();
         let faults = recovery.into_faults(&rounds);
+        // Later runs do not use failed devices.
+        if alive != self.opened.devices.alive {
+            self.use_only(alive)?;
+        }
         self.holds_x = faults.is_empty() && !cancelled;
-        Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled })
+        Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled, check_s: None })
+    }
+
+    /// Later runs use only the devices that are `alive`.
+    fn use_only(&mut self, alive: Vec<bool>) -> Result<()> {
+        let all = Remaining { alive: alive.clone(), ..Remaining::all(self.job.plan()) };
+        self.whole = Arc::new(Planned::new(self.job.plan().graph(&all)?)?);
+        self.opened.devices.alive = alive;
+        self.without_x = None;
+        self.in_place.clear();
+        Ok(())
+    }
+
+    /// Closes a device whose results were wrong, unless it is the only one. Then its products are checked and computed again.
+    pub(super) fn exclude_wrong_device(&mut self, device: DeviceId) -> Result<()> {
+        let mut alive = self.opened.devices.alive.clone();
+        alive.iter_mut().skip(device.index()).take(1).for_each(|alive| *alive = false);
+        if self.plan().computing().any(|other| alive.get(other as usize) == Some(&true)) {
+            self.opened.devices.close_dead(&alive);
+            self.use_only(alive)?;
+        }
+        Ok(())
     }
 
     fn check_shapes(

@@ -26,7 +26,7 @@ impl<'a, T: Kernels> PreparedProduct<'a, T> {
         settings: &Settings,
     ) -> Result<Self> {
         let job = |plan| SpmmJob::new(matrix.clone(), plan, settings.clone());
-        Self::new(runtime, open(runtime, request, known, job)?, settings.watchdog_timeout)
+        Self::new(runtime, open(runtime, request, known, job)?, settings.watchdog_timeout, settings.check)
     }
 
     /// The same for an existing plan.
@@ -41,7 +41,7 @@ impl<'a, T: Kernels> PreparedProduct<'a, T> {
             plan.check_matrix(&Work::spmm(&view, plan.k as usize)?)?;
             SpmmJob::new(matrix.clone(), plan, settings.clone())
         };
-        Self::new(runtime, open_planned(runtime, job)?, settings.watchdog_timeout)
+        Self::new(runtime, open_planned(runtime, job)?, settings.watchdog_timeout, settings.check)
     }
 
     /// The matrix.

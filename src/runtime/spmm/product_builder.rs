@@ -13,6 +13,7 @@ use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId, Schedule};
 use crate::plan::{Mode, Plan, PlanRequest};
 use crate::runtime::Runtime;
+use crate::runtime::job::Check;
 use crate::work::Work;
 use crate::work::spmm::Features;
 
@@ -63,6 +64,8 @@ pub struct ProductOptions {
     pub bound: bool,
     /// Plan once and never change the plan.
     pub fixed: bool,
+    /// Which products are checked.
+    pub check: Check,
 }
 
 impl ProductOptions {
@@ -169,6 +172,13 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
     #[must_use]
     pub fn transfer(mut self, transfer: Transfer) -> Self {
         self.options.transfer = transfer;
+        self
+    }
+
+    /// Which products are checked: Y is compared with A X, and wrong chunks are computed again. The first of every plan without this.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.options.check = check;
         self
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::kernel::cpu::CpuSettings;
+use crate::runtime::job::Check;
 
 /// The default watchdog timeout.
 pub const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -16,4 +17,6 @@ pub struct Settings {
     pub memory_limit_bytes: u64,
     /// The watchdog timeout: how long devices may report nothing before they count as hung.
     pub watchdog_timeout: Duration,
+    /// Which products are checked.
+    pub check: Check,
 }

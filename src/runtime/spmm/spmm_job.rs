@@ -1,5 +1,6 @@
 //! A planned product with a sparse A: each chunk's rows or segments as a matrix view, and their storage on devices.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -10,12 +11,15 @@ use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
+use crate::kernel::check::{Applied, Operator, wrong_rows};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
+use crate::kernel::scaling::scaling as rounded;
+use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
-use crate::runtime::job::{Accelerator, BorrowsA, Job, Scaling};
+use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
 use crate::work::spmm::{Spmm, Storage};
 use crate::work::{ChunkRows, HeldRows, Kind};
 
@@ -100,9 +104,34 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
     }
 
     fn prepared_on_host(&self, chunk: usize) -> Result<PreparedKernel<T>> {
-        let Settings { cpu, memory_limit_bytes, .. } = &self.settings;
-        PreparedKernel::new(self.rows(chunk)?, self.chunk(chunk)?.cpu_kernel, *cpu, *memory_limit_bytes)
+        self.prepared_kernel(chunk, self.chunk(chunk)?.cpu_kernel)
     }
+
+    fn prepared_kernel(&self, chunk: usize, kernel: KernelId) -> Result<PreparedKernel<T>> {
+        let Settings { cpu, memory_limit_bytes, .. } = &self.settings;
+        PreparedKernel::new(self.rows(chunk)?, kernel, *cpu, *memory_limit_bytes)
+    }
+}
+
+/// Rows of Y = alpha A X + beta Y by the reference kernel, divided between the threads of the current rayon pool.
+pub fn compute_by_reference<T: Kernels>(
+    a: CsrView<'_, T>,
+    scaling: Scaling,
+    x: MultiVectorView<'_, T>,
+    mut y: MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    /// Rows of one thread at a time.
+    const ROWS: usize = 64;
+    if a.rows() <= ROWS {
+        return reference::csr_scaled(a, rounded(scaling.alpha, scaling.beta), x, &mut y);
+    }
+    let half = a.rows() / 2;
+    let (top, bottom) = y.split_at_row(half);
+    let (first, second) = rayon::join(
+        || compute_by_reference(a.slice_rows(0..half), scaling, x, top),
+        || compute_by_reference(a.slice_rows(half..a.rows()), scaling, x, bottom),
+    );
+    first.and(second)
 }
 
 impl<T: Kernels> Job for SpmmJob<'_, T> {
@@ -193,6 +222,29 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         }
         let product = product.as_mut().ok_or_else(none)?;
         product.run_scaled(self.rows(chunk)?, scaling.alpha, x, scaling.beta, y)
+    }
+
+    fn wrong_rows(&self, product: &CheckedProduct<'_, T>) -> Result<Option<Vec<usize>>> {
+        let CheckedProduct { scaling, x, old, y } = *product;
+        let applied = Applied { scaling: rounded(scaling.alpha, scaling.beta), x, old, y };
+        wrong_rows(Operator::Sparse(self.matrix()), applied).map(Some)
+    }
+
+    fn compute_by_reference(
+        &self,
+        rows: Range<usize>,
+        scaling: Scaling,
+        x: MultiVectorView<'_, T>,
+        y: MultiVectorViewMut<'_, T>,
+    ) -> Result<()> {
+        compute_by_reference(self.matrix().slice_rows(rows), scaling, x, y)
+    }
+
+    fn prefer_reference(&self, chunk: usize) -> Result<()> {
+        let product = self.products.get(chunk).ok_or_else(|| missing_chunk(chunk))?;
+        let reference = self.prepared_kernel(chunk, KernelId::SerialCsr)?;
+        *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(reference);
+        Ok(())
     }
 }
 

@@ -284,6 +284,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 .host_memory_limit_bytes
                 .unwrap_or_else(|| self.runtime.machine().memory_limit_bytes()),
             watchdog_timeout: self.options.watchdog_timeout.unwrap_or(WATCHDOG_TIMEOUT),
+            check: self.options.check,
         }
     }
 

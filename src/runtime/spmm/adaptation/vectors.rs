@@ -51,7 +51,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                     &self.settings(),
                 )?;
                 self.plan_s += prepared.plan_s();
-                VectorProduct::new(&runtime, prepared, self.ranks.clone())?
+                VectorProduct::new(&runtime, prepared, self.ranks.clone(), self.options.check)?
             }
         };
         self.prepare_s += start.elapsed().as_secs_f64();

@@ -8,6 +8,7 @@
 
 mod access;
 mod binder;
+mod check;
 mod copies;
 mod demands;
 mod exchange;

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
@@ -26,7 +27,7 @@ use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
 use crate::plan::Plan;
 use crate::runtime::Runtime;
-use crate::runtime::job::Scaling;
+use crate::runtime::job::{Check, Checks, Scaling};
 use crate::runtime::operation_queue::COMPUTE;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::{FaultReport, Round, RunReport};
@@ -66,6 +67,7 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     traced: Option<(Arc<Plan>, Arc<[Description]>)>,
     /// X and Y of products on arrays of other libraries.
     pub(super) foreign: Option<ForeignVectors<T>>,
+    pub(super) checks: Checks,
 }
 
 /// The devices of a product.
@@ -98,6 +100,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         runtime: &Runtime,
         prepared: PreparedProduct<'a, T>,
         ranks: Option<Arc<RankLists>>,
+        check: Check,
     ) -> Result<Self> {
         let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
         for part in &y.parts {
@@ -112,7 +115,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
         let owners = Owners::new(prepared.plan(), y, ranks.as_deref(), build)?;
-        Self::with_owners(runtime, Backing::Real(Box::new(prepared)), owners, ranks)
+        Self::with_owners(runtime, Backing::Real(Box::new(prepared)), owners, ranks, check)
     }
 
     /// The product of a plan for simulated devices.
@@ -124,7 +127,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
         let owners = Owners::new(&plan, y, None, build)?;
-        Self::with_owners(runtime, Backing::Simulated(Box::new(plan), machine), owners, None)
+        Self::with_owners(runtime, Backing::Simulated(Box::new(plan), machine), owners, None, Check::Never)
     }
 
     fn with_owners(
@@ -132,7 +135,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         backing: Backing<'a, T>,
         owners: Owners,
         ranks: Option<Arc<RankLists>>,
+        check: Check,
     ) -> Result<Self> {
+        let checks = Checks::new(check, backing.plan().devices.len());
         let k = backing.plan().k as usize;
         let value = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value) / value;
@@ -157,6 +162,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             graphs: Vec::new(),
             traced: None,
             foreign: None,
+            checks,
         };
         product.update_owners()?;
         Ok(product)
@@ -178,7 +184,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         self.backing.descriptions().into_iter().chain(network).collect()
     }
 
-    fn prepared(&self) -> Result<&PreparedProduct<'a, T>> {
+    pub(super) fn prepared(&self) -> Result<&PreparedProduct<'a, T>> {
         match &self.backing {
             Backing::Real(prepared) => Ok(prepared),
             Backing::Simulated(..) => Err(Error::Internal("a simulated product computes nothing".into())),
@@ -331,6 +337,33 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 "X or Y belongs to another product; use the vectors of this product".into(),
             ));
         }
+        if !self.checks.is_due() {
+            return self.apply_unchecked(scaling, x, y);
+        }
+        // The fault of a device is reported as that of an unchecked product is.
+        let Ok(old) = self.old_values(scaling, y) else { return self.apply_unchecked(scaling, x, y) };
+        let (mut report, mut faults) = self.apply_unchecked(scaling, x, y)?;
+        let start = Instant::now();
+        match self.check(scaling, x, old.as_ref(), y) {
+            Ok(wrong) => {
+                if let Some(report) = &mut report {
+                    report.check_s = Some(start.elapsed().as_secs_f64());
+                    report.faults.extend_from_slice(&wrong);
+                }
+                faults.extend(wrong);
+                Ok((report, faults))
+            }
+            Err(Error::Device { .. }) => Ok((report, faults)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn apply_unchecked(
+        &mut self,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &mut Vectors<T>,
+    ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         let applied = match self.x.parts.len() {
             _ if self.x.machine.is_some() => {
                 self.simulate(scaling, x).map(|report| (Some(report), Vec::new()))
@@ -354,7 +387,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     }
 
     /// Whether Y is updated in place.
-    fn reads_y(scaling: Scaling) -> bool {
+    pub(super) fn reads_y(scaling: Scaling) -> bool {
         T::from_f64(scaling.beta) != T::ZERO
     }
 
@@ -373,7 +406,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let round = Round { planned, outcome };
         self.record(&round);
         let (rounds, faults) = (vec![round], Vec::new());
-        Ok(RunReport { start_ns, end_ns: machine.now_ns(), rounds, faults, cancelled: false })
+        Ok(RunReport { start_ns, end_ns: machine.now_ns(), rounds, faults, cancelled: false, check_s: None })
     }
 
     /// The product with one owner of all rows. Returns the loss of its device, after which the host has computed it.
@@ -452,7 +485,14 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             x.exchanged.store(complete, Ordering::Relaxed);
             rounds.push(round);
             if complete {
-                return Ok(RunReport { start_ns, end_ns: clock.now_ns(), rounds, faults, cancelled: false });
+                return Ok(RunReport {
+                    start_ns,
+                    end_ns: clock.now_ns(),
+                    rounds,
+                    faults,
+                    cancelled: false,
+                    check_s: None,
+                });
             }
         }
     }

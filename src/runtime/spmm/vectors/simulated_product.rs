@@ -170,7 +170,14 @@ fn simulated(plan: &Plan, planned: &Arc<Planned>) -> Result<RunReport> {
     let machine = SimulatedMachine::new(plan)?;
     let outcome = machine.run(planned)?;
     let rounds = vec![Round { planned: planned.clone(), outcome }];
-    Ok(RunReport { start_ns: 0, end_ns: machine.now_ns(), rounds, faults: Vec::new(), cancelled: false })
+    Ok(RunReport {
+        start_ns: 0,
+        end_ns: machine.now_ns(),
+        rounds,
+        faults: Vec::new(),
+        cancelled: false,
+        check_s: None,
+    })
 }
 
 #[cfg(test)]
