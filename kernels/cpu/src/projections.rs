@@ -15,8 +15,8 @@ pub const PROJECTED_COLUMNS: usize = 32;
 
 /// Accumulators of a sum: enough that their additions overlap.
 const LANES: usize = 8;
-/// Roundings of a projection: those of a lane, and of the sum of all lanes.
-const PROJECTION_ROUNDINGS: f64 = (PROJECTED_COLUMNS / LANES + 3) as f64;
+/// Roundings of the projections of a row of X and of Y, and of alpha and beta.
+const USUAL_ROUNDINGS: f64 = 4.0;
 /// Unit round-off of the sums.
 const SUM_ROUNDOFF: f64 = f64::EPSILON / 2.0;
 
@@ -86,7 +86,7 @@ pub struct Comparison<'a, T> {
     pub unit_roundoff: f64,
     /// Relative error of projections that were computed elsewhere; 0 for those of this module.
     pub projection_error: f64,
-    /// The rows, relative to the first, whose projections differ by more than rounding explains, or are not finite.
+    /// The rows, relative to the first, whose projections differ by more than rounding usually explains, or are not finite.
     pub suspicious: &'a mut Vec<usize>,
 }
 
@@ -199,16 +199,16 @@ fn compare<T: Number>(job: &mut Comparison<'_, T>) {
             if !error.is_finite() {
                 return false;
             }
-            // The bound below is at least as large; most rows need no second sum.
-            if error <= length * job.unit_roundoff * sum.abs() {
+            // The bound below is larger; most rows need no second sum.
+            if error <= length.sqrt() * job.unit_roundoff * sum.abs() {
                 return true;
             }
             let size = job.alpha.abs() * row_sum::<T, true>(values, columns, job.x.sizes, (groups, group))
                 + old_size;
-            let roundings = job.unit_roundoff * (length + 2.0)
-                + SUM_ROUNDOFF * (length + 2.0 * PROJECTION_ROUNDINGS)
-                + job.projection_error;
-            error <= roundings * size
+            // Rounding errors of n terms grow as the square root of n, unless they are systematic. The bound may be exceeded by a
+            // right row: such rows are compared element by element.
+            let roundings = USUAL_ROUNDINGS + 2.0 * length.sqrt();
+            error <= ((job.unit_roundoff + SUM_ROUNDOFF) * roundings + job.projection_error) * size
         };
         if !(0..groups).all(agrees) {
             job.suspicious.push(row);

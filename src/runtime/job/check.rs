@@ -129,7 +129,7 @@ pub fn wrong_chunk(plan: &Plan, chunk: usize, device: DeviceId, wrong: &[usize])
         device: name,
         task: format!("check of chunk {chunk}, computed by {kernel}"),
         error: format!(
-            "{} of Y differ from A X by more than rounding{first}",
+            "Y differs from A X by more than rounding in {}{first}",
             Counted(inside.len() as u64, "row")
         ),
         recovered_on: Some("cpu (reference kernel)".into()),
@@ -140,7 +140,7 @@ pub fn wrong_chunk(plan: &Plan, chunk: usize, device: DeviceId, wrong: &[usize])
 pub fn still_wrong(wrong: &[usize]) -> Error {
     let row = wrong.first().copied().unwrap_or_default();
     Error::Verification(format!(
-        "{} of Y differ from A X, also after the reference kernel has computed them again; the first is row {row}",
+        "Y differs from A X in {}, also after the reference kernel has computed them again; the first is row {row}",
         Counted(wrong.len() as u64, "row")
     ))
 }
