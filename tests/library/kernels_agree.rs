@@ -339,3 +339,21 @@ proptest! {
         check(&a.cast::<f32>().unwrap(), k, kernel, Isa::detect(), threads, Schedule::EqualRows, gap);
     }
 }
+
+/// Equal values, identical rows and a wide X together: such rows once had no value in Y from K = 89 on.
+#[test]
+fn identical_rows_with_equal_values_have_a_value_at_every_width() {
+    fn check_type<T: Kernels>() {
+        let rows_of = (0..7u32).flat_map(|row| [row, row]).collect();
+        let cols_of = (0..7u32).flat_map(|_| [1, 4]).collect();
+        let coo = Coo::try_new(7, 5, rows_of, cols_of, vec![T::from_f64(1.0); 14]).unwrap();
+        let a = coo_to_csr(&coo).unwrap().0;
+        for k in (1..=300).chain([383, 384, 385, 511, 512, 513, 600]) {
+            for &isa in Isa::available() {
+                check(&a, k, KernelId::CpuCsr, isa, 1, Schedule::Balanced, k % 3);
+            }
+        }
+    }
+    check_type::<f64>();
+    check_type::<f32>();
+}

@@ -18,12 +18,22 @@ use crate::vector::Vector;
 /// Rows of a block with shifted columns.
 pub const SHIFTED_ROWS: usize = 4;
 
-/// Maximal rows of a block with identical columns that a body of `units` registers computes at a time.
-pub(super) const fn most_identical_rows(units: usize) -> usize {
+/// Maximal rows of a block of identical rows with equal values: one row is computed and copied, so that any number would do; the
+/// bound keeps blocks local.
+const MOST_EQUAL_ROWS: usize = 64;
+
+/// The blocks of rows with identical columns that the body of a slab of `units` registers computes: the maximal number of rows, or
+/// none if there is no such body.
+///
+/// This is the only statement of what exists. [`identical`] is compiled for these sizes, `select` hands out the body with its size,
+/// and blocks are formed and checked against it.
+pub(super) const fn most_identical_rows(units: usize, uniform: bool) -> Option<usize> {
     match units {
-        0..=6 => 4,
-        7..=8 => 3,
-        _ => 1,
+        _ if uniform => Some(MOST_EQUAL_ROWS),
+        // With R rows, R times `units` sums must stay in registers.
+        0..=6 => Some(4),
+        7..=8 => Some(3),
+        _ => None,
     }
 }
 
@@ -142,13 +152,16 @@ unsafe fn identical_block<V: Vector, const U: usize, const R: usize, const FIT: 
 
 /// Computes all blocks of rows with identical columns. With equal values the rows of a block have equal results: one is
 /// computed and stored to all.
+///
+/// Blocks have at least two and at most [`most_identical_rows`] rows. It panics at any other block: a row without a value would be a
+/// wrong result.
 #[inline(always)]
 pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
 ) {
-    // Wide slabs have no such blocks; a constant condition keeps their bodies from being compiled.
-    if const { most_identical_rows(U) < 2 } {
-        return;
+    // `select` has no such body. The constant condition keeps it from being compiled.
+    if const { most_identical_rows(U, UNIFORM).is_none() } {
+        panic!("no body of {U} registers computes blocks of identical rows");
     }
     // SAFETY: as `identical_rows`.
     unsafe {
@@ -161,18 +174,25 @@ pub(super) unsafe fn identical<V: Vector, const U: usize, const FIT: u8, const U
                 for copy in 0..count {
                     finish::<V, U, FIT>(job, row + copy, sums, mask);
                 }
+                continue;
+            }
+            // A constant condition, so that bodies of more rows than a block can have are not compiled.
+            if const { has_blocks_of_four(U) } && count == 4 {
+                identical_block::<V, U, 4, FIT>(job, row, mask);
+            } else if count == 3 {
+                identical_block::<V, U, 3, FIT>(job, row, mask);
+            } else if count == 2 {
+                identical_block::<V, U, 2, FIT>(job, row, mask);
             } else {
-                // A constant condition, so that bodies of more rows than a block can have are not compiled.
-                if const { most_identical_rows(U) >= 4 } && count == 4 {
-                    identical_block::<V, U, 4, FIT>(job, row, mask);
-                } else if count == 3 {
-                    identical_block::<V, U, 3, FIT>(job, row, mask);
-                } else {
-                    identical_block::<V, U, 2, FIT>(job, row, mask);
-                }
+                panic!("no body of {U} registers computes a block of {count} identical rows");
             }
         }
     }
+}
+
+/// Whether blocks of four rows with general values have a body.
+const fn has_blocks_of_four(units: usize) -> bool {
+    matches!(most_identical_rows(units, false), Some(4..))
 }
 
 /// Computes all blocks of [`SHIFTED_ROWS`] rows whose columns are those of the first row plus a constant per row.

@@ -29,7 +29,7 @@ pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
 pub use scaling::{ScaledStore, Scaling};
-pub use select::{Bodies, Body, Kernels, SlabShape, slab_widths, takes_uniform};
+pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;
 
 /// Nonzeros of one canonical segment.

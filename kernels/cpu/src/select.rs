@@ -25,14 +25,21 @@ pub struct Bodies<T> {
     pub rows: Body<T>,
     /// Computes rows whose entries have a stride.
     pub strided: Body<T>,
-    /// Computes blocks of rows with identical columns, up to `most_identical_rows` in each.
-    pub identical: Body<T>,
+    /// Computes blocks of rows with identical columns; wide slabs with general values have no such body.
+    pub identical: Option<IdenticalBody<T>>,
     /// Computes blocks of rows with shifted columns; only narrow slabs have it, since wider ones would not gain.
     pub shifted: Option<Body<T>>,
     /// Number of columns in the last register.
     pub tail_lanes: usize,
-    /// Maximal rows of a block with identical columns; 1 means that blocks do not pay.
-    pub most_identical_rows: usize,
+}
+
+/// The body for blocks of rows with identical columns, and the blocks that it takes.
+#[derive(Clone, Copy)]
+pub struct IdenticalBody<T> {
+    /// The body.
+    pub body: Body<T>,
+    /// Maximal rows of a block; the minimum is 2.
+    pub most_rows: usize,
 }
 
 /// The properties of a slab that decide its bodies.
@@ -48,8 +55,8 @@ pub struct SlabShape {
 
 /// Value types with compiled kernels: `f64` and `f32`.
 pub trait Kernels: Number {
-    /// The bodies for a slab.
-    fn select(isa: Isa, shape: SlabShape) -> Bodies<Self>;
+    /// The bodies for a slab; none if no body has its number of registers.
+    fn select(isa: Isa, shape: SlabShape) -> Option<Bodies<Self>>;
     /// The scaled store of sums that were computed to a buffer.
     fn scaled_store(isa: Isa) -> ScaledStore<Self>;
 }
@@ -143,11 +150,20 @@ macro_rules! by_values {
     };
 }
 
+/// The body for blocks of rows with identical columns, if there is one for so many registers and such values.
+macro_rules! identical_body {
+    ($isa:ident, $vector:ty, $units:literal, $fit:ident, $uniform:literal) => {
+        most_identical_rows($units, $uniform).map(|most_rows| IdenticalBody {
+            body: $isa::identical_entry::<$vector, $units, $fit, $uniform>,
+            most_rows,
+        })
+    };
+}
+
 /// The bodies for a slab of `$units` registers, which compute `$chains` rows at a time.
 macro_rules! bodies {
     ($isa:ident, $vector:ty, $units:literal, $chains:literal, $shape:expr, $fit:ident, $shifted:expr) => {{
         let tail_lanes = $shape.width - ($units - 1) * <$vector as Vector>::LANES;
-        let most_identical_rows = most_identical_rows($units);
         let strided: Body<_> = $isa::strided_entry::<$vector, $units, $chains, $fit>;
         let rows: Body<_> = by_values!(
             $isa,
@@ -155,13 +171,13 @@ macro_rules! bodies {
             $isa::rows_entry::<$vector, $units, $chains, $fit, true>,
             $isa::rows_entry::<$vector, $units, $chains, $fit, false>
         );
-        let identical: Body<_> = by_values!(
+        let identical = by_values!(
             $isa,
             $shape,
-            $isa::identical_entry::<$vector, $units, $fit, true>,
-            $isa::identical_entry::<$vector, $units, $fit, false>
+            identical_body!($isa, $vector, $units, $fit, true),
+            identical_body!($isa, $vector, $units, $fit, false)
         );
-        Bodies { rows, strided, identical, shifted: $shifted, tail_lanes, most_identical_rows }
+        Bodies { rows, strided, identical, shifted: $shifted, tail_lanes }
     }};
 }
 
@@ -215,9 +231,9 @@ macro_rules! wide {
 macro_rules! portable_bodies {
     ($scalar:ty, $shape:expr, $($units:literal),*) => {
         match $shape.width {
-            1 => narrow_bodies!(portable, Single<$scalar>, 1, $shape, FULL),
-            $($units => bodies!(portable, Single<$scalar>, $units, 1, $shape, FULL, None),)*
-            _ => bodies!(portable, Single<$scalar>, 8, 1, $shape, FULL, None),
+            1 => Some(narrow_bodies!(portable, Single<$scalar>, 1, $shape, FULL)),
+            $($units => Some(bodies!(portable, Single<$scalar>, $units, 1, $shape, FULL, None)),)*
+            _ => None,
         }
     };
 }
@@ -230,7 +246,7 @@ fn is_full<V: Vector>(shape: SlabShape) -> bool {
 /// stay in registers.
 macro_rules! bodies_by_width {
     ($isa:ident, $vector:ty, $shape:expr, $three:literal, $five:literal $(, $units:literal)*) => {
-        match $shape.width.div_ceil(<$vector as Vector>::LANES) {
+        Some(match $shape.width.div_ceil(<$vector as Vector>::LANES) {
             1 => narrow!($isa, $vector, 1, $shape),
             2 => narrow!($isa, $vector, 2, $shape),
             3 => wide!($isa, $vector, 3, $three, $shape),
@@ -238,31 +254,32 @@ macro_rules! bodies_by_width {
             5 => wide!($isa, $vector, 5, $five, $shape),
             6 => wide!($isa, $vector, 6, $five, $shape),
             7 => wide!($isa, $vector, 7, $five, $shape),
+            8 => wide!($isa, $vector, 8, $five, $shape),
             $($units => wide!($isa, $vector, $units, 1, $shape),)*
-            _ => wide!($isa, $vector, 8, $five, $shape),
-        }
+            _ => return None,
+        })
     };
 }
 
 impl Kernels for f64 {
     #[inline(never)]
-    fn select(isa: Isa, shape: SlabShape) -> Bodies<f64> {
+    fn select(isa: Isa, shape: SlabShape) -> Option<Bodies<f64>> {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{__m128d, __m256d, __m512d};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return exact!(avx2, Single<f64>, shape),
-                (Isa::Avx2, 2) => return exact!(avx2, __m128d, shape),
+                (Isa::Avx2, 1) => return Some(exact!(avx2, Single<f64>, shape)),
+                (Isa::Avx2, 2) => return Some(exact!(avx2, __m128d, shape)),
                 (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256d, shape, 2, 1, 12),
-                (Isa::Avx512, 1) => return exact!(avx512, Single<f64>, shape),
-                (Isa::Avx512, 2) => return exact!(avx512, __m128d, shape),
-                (Isa::Avx512, 3..=4) => return narrow!(avx512, __m256d, 1, shape),
+                (Isa::Avx512, 1) => return Some(exact!(avx512, Single<f64>, shape)),
+                (Isa::Avx512, 2) => return Some(exact!(avx512, __m128d, shape)),
+                (Isa::Avx512, 3..=4) => return Some(narrow!(avx512, __m256d, 1, shape)),
                 (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512d, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
-        portable_bodies!(f64, shape, 2, 3, 4, 5, 6, 7)
+        portable_bodies!(f64, shape, 2, 3, 4, 5, 6, 7, 8)
     }
 
     fn scaled_store(isa: Isa) -> ScaledStore<f64> {
@@ -272,25 +289,25 @@ impl Kernels for f64 {
 
 impl Kernels for f32 {
     #[inline(never)]
-    fn select(isa: Isa, shape: SlabShape) -> Bodies<f32> {
+    fn select(isa: Isa, shape: SlabShape) -> Option<Bodies<f32>> {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{__m128, __m256, __m512};
             match (isa, shape.width) {
                 (Isa::Portable, _) => {}
-                (Isa::Avx2, 1) => return exact!(avx2, Single<f32>, shape),
-                (Isa::Avx2, 2) => return exact!(avx2, Pair, shape),
-                (Isa::Avx2, 3..=4) => return narrow!(avx2, __m128, 1, shape),
+                (Isa::Avx2, 1) => return Some(exact!(avx2, Single<f32>, shape)),
+                (Isa::Avx2, 2) => return Some(exact!(avx2, Pair, shape)),
+                (Isa::Avx2, 3..=4) => return Some(narrow!(avx2, __m128, 1, shape)),
                 (Isa::Avx2, _) => return bodies_by_width!(avx2, __m256, shape, 2, 1, 12),
-                (Isa::Avx512, 1) => return exact!(avx512, Single<f32>, shape),
-                (Isa::Avx512, 2) => return exact!(avx512, Pair, shape),
-                (Isa::Avx512, 3..=4) => return narrow!(avx512, __m128, 1, shape),
-                (Isa::Avx512, 5..=8) => return narrow!(avx512, __m256, 1, shape),
+                (Isa::Avx512, 1) => return Some(exact!(avx512, Single<f32>, shape)),
+                (Isa::Avx512, 2) => return Some(exact!(avx512, Pair, shape)),
+                (Isa::Avx512, 3..=4) => return Some(narrow!(avx512, __m128, 1, shape)),
+                (Isa::Avx512, 5..=8) => return Some(narrow!(avx512, __m256, 1, shape)),
                 (Isa::Avx512, _) => return bodies_by_width!(avx512, __m512, shape, 2, 1, 12, 16),
             }
         }
         let _ = isa;
-        portable_bodies!(f32, shape, 2, 3, 4, 5, 6, 7)
+        portable_bodies!(f32, shape, 2, 3, 4, 5, 6, 7, 8)
     }
 
     fn scaled_store(isa: Isa) -> ScaledStore<f32> {

@@ -9,7 +9,8 @@ use rowloom_cpu::{Block, SHIFTED_ROWS};
 
 use super::Kernels;
 use super::layout::RowLayout;
-use super::run::Stores;
+use super::run::{Slab, Stores};
+use crate::error::{Error, Result};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::sell::FIRST_OF_ROW;
 use crate::matrix::{MultiVector, MultiVectorViewMut};
@@ -64,6 +65,44 @@ impl Grouping {
         let natural =
             grouping.identical.is_empty() && grouping.shifted.is_empty() && grouping.singles.is_sorted();
         (!natural).then_some(grouping)
+    }
+
+    /// An error unless the groups have each of `rows` rows once, and every slab has a body for every block: a row would be
+    /// without a value in Y.
+    pub fn check<T: Kernels>(&self, rows: usize, slabs: &[Slab<T>]) -> Result<()> {
+        let most = slabs.iter().map(Slab::most_identical_rows).min().unwrap_or(1);
+        let takes_shifted = slabs.iter().all(Slab::takes_shifted);
+        for block in &self.identical {
+            if !(2..=most).contains(&(block.count as usize)) {
+                return Err(Error::Internal(format!(
+                    "rows form a block of {} identical rows, and compiled loops take at most {most}",
+                    block.count
+                )));
+            }
+        }
+        for block in &self.shifted {
+            if !takes_shifted || block.count as usize != SHIFTED_ROWS {
+                return Err(Error::Internal(format!(
+                    "{} shifted rows form a block that no compiled loop takes",
+                    block.count
+                )));
+            }
+        }
+        let mut times = vec![0u8; rows];
+        let of_blocks = self.identical.iter().chain(&self.shifted);
+        let in_blocks = of_blocks.flat_map(|block| block.leader..block.leader.saturating_add(block.count));
+        for row in in_blocks.chain(self.singles.iter().copied()) {
+            if let Some(times) = times.get_mut(row as usize) {
+                *times = times.saturating_add(1);
+            }
+        }
+        match times.iter().position(|&times| times != 1) {
+            None => Ok(()),
+            Some(row) => Err(Error::Internal(format!(
+                "row {row} of {rows} is in {} groups of rows, not in one",
+                times[row]
+            ))),
+        }
     }
 
     fn add_window<T: Copy>(

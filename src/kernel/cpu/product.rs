@@ -158,7 +158,7 @@ impl<T: Kernels> PreparedKernel<T> {
             }
             KernelId::CpuSell => {
                 let sliced = SlicedEll::from_csr(matrix, slicing::<T>(), memory_limit_bytes)?;
-                let plan = SellPlan::new(&sliced, settings);
+                let plan = SellPlan::new(&sliced, settings)?;
                 Stored::Sell(sliced, plan)
             }
             _ => {

@@ -74,8 +74,6 @@ pub(super) struct RowsPlan<T: Scalar> {
 const SMALLEST_PIECE_BYTES: usize = 1 << 16;
 /// Hub rows have at least this many nonzeros: dividing shorter rows does not pay.
 const MIN_HUB_NONZEROS: usize = 32 * SEGMENT;
-/// Maximal rows of a block of identical rows if all values of A are equal.
-const UNIFORM_BLOCK_ROWS: usize = 64;
 
 impl<T: Kernels> RowsPlan<T> {
     /// The plan for `layout`, made in the rayon pool of the caller.
@@ -89,7 +87,7 @@ impl<T: Kernels> RowsPlan<T> {
         let rows = layout.rows();
         let pointers = layout.row_pointers();
         let nnz = (pointers[rows] - pointers[0]) as usize;
-        let slabs = Slab::all(isa, k, tuning.most_units, uniform);
+        let slabs = Slab::all(isa, k, tuning.most_units, uniform)?;
         let nonzero_bytes = 12 + k * size_of::<T>();
         let most_pieces = (nnz.saturating_mul(nonzero_bytes) / SMALLEST_PIECE_BYTES)
             .clamp(1, threads.max(1) * tuning.pieces_per_thread);
@@ -106,14 +104,11 @@ impl<T: Kernels> RowsPlan<T> {
             }
         };
         let hubs = HubRows::collect(layout, k, longest, most_pieces)?;
+        // Only blocks that every slab has a body for.
         let rules = GroupingRules {
-            // With equal values, rows with identical columns have equal results: one is computed, the others copied.
-            most_identical_rows: if !tuning.identical {
-                1
-            } else if uniform {
-                UNIFORM_BLOCK_ROWS
-            } else {
-                slabs.iter().map(Slab::most_identical_rows).min().unwrap_or(1)
+            most_identical_rows: match tuning.identical {
+                true => slabs.iter().map(Slab::most_identical_rows).min().unwrap_or(1),
+                false => 1,
             },
             shifted: tuning.shifted && slabs.iter().all(Slab::takes_shifted),
             sort: tuning.sort,
@@ -132,8 +127,13 @@ impl<T: Kernels> RowsPlan<T> {
                         };
                         Traversal::Segments(segments, sums)
                     }
-                    None => Grouping::collect(layout, rows.clone(), rules)
-                        .map_or(Traversal::Natural, Traversal::Grouped),
+                    None => match Grouping::collect(layout, rows.clone(), rules) {
+                        Some(grouping) => {
+                            grouping.check(rows.len(), &slabs)?;
+                            Traversal::Grouped(grouping)
+                        }
+                        None => Traversal::Natural,
+                    },
                 };
                 Ok(Piece { rows, traversal })
             })

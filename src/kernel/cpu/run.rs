@@ -4,9 +4,7 @@
 
 use std::ops::Range;
 
-use rowloom_cpu::{
-    Block, Bodies, Body, RowJob, SHIFTED_ROWS, ScaledStore, Scaling, SlabShape, fence_streams, slab_widths,
-};
+use rowloom_cpu::{Block, Bodies, Body, RowJob, ScaledStore, Scaling, SlabShape, fence_streams, slab_widths};
 
 use super::Kernels;
 use super::layout::RowLayout;
@@ -25,16 +23,21 @@ pub(super) struct Slab<T> {
 }
 
 impl<T: Kernels> Slab<T> {
-    /// The slabs that `k` columns are divided into, each of at most `most_units` registers.
-    pub fn all(isa: Isa, k: usize, most_units: usize, uniform: bool) -> Vec<Self> {
+    /// The slabs that `k` columns are divided into, each of at most `most_units` registers. An error if a slab has no compiled
+    /// body.
+    pub fn all(isa: Isa, k: usize, most_units: usize, uniform: bool) -> Result<Vec<Self>> {
         let mut first_column = 0;
         slab_widths::<T>(isa, k, most_units)
             .into_iter()
             .map(|width| {
-                let bodies = |packed| T::select(isa, SlabShape { width, packed, uniform });
-                let slab = Self { first_column, packed: bodies(width == k), strided_x: bodies(false) };
+                let bodies = |packed| {
+                    T::select(isa, SlabShape { width, packed, uniform }).ok_or_else(|| {
+                        Error::Internal(format!("no compiled loop computes {width} columns with {isa:?}"))
+                    })
+                };
+                let slab = Self { first_column, packed: bodies(width == k)?, strided_x: bodies(false)? };
                 first_column += width;
-                slab
+                Ok(slab)
             })
             .collect()
     }
@@ -44,9 +47,10 @@ impl<T: Kernels> Slab<T> {
         self.packed.shifted.is_some() && self.strided_x.shifted.is_some()
     }
 
-    /// Maximal number of rows of a block with identical columns.
+    /// Maximal number of rows of a block with identical columns; 1 means that there is no body for such blocks.
     pub fn most_identical_rows(&self) -> usize {
-        self.strided_x.most_identical_rows
+        let most = |bodies: &Bodies<T>| bodies.identical.map_or(1, |identical| identical.most_rows);
+        most(&self.packed).min(most(&self.strided_x))
     }
 }
 
@@ -176,19 +180,13 @@ impl<'a, T: Kernels> Run<'a, T> {
     ) {
         let packed = self.x.leading_dimension() == self.x.k();
         let bodies = if packed { &slab.packed } else { &slab.strided_x };
+        let body_of = |body: Option<Body<T>>| body.expect("`Grouping::check` found a body for every block");
         let (body, blocks, order, targets): (Body<T>, &[Block], _, _) = match group {
-            Group::Identical(blocks) => (bodies.identical, blocks, None, None),
-            Group::Shifted(blocks) => match bodies.shifted {
-                Some(body) => (body, blocks, None, None),
-                None => {
-                    for block in blocks {
-                        let order: [u32; SHIFTED_ROWS] = std::array::from_fn(|row| block.leader + row as u32);
-                        let group = Group::Rows { order: Some(&order), targets: None };
-                        self.compute(slab, rows.clone(), group, y);
-                    }
-                    return;
-                }
-            },
+            Group::Identical([]) | Group::Shifted([]) => return,
+            Group::Identical(blocks) => {
+                (body_of(bodies.identical.map(|identical| identical.body)), blocks, None, None)
+            }
+            Group::Shifted(blocks) => (body_of(bodies.shifted), blocks, None, None),
             Group::Rows { order, targets } if self.layout.stride == 1 => (bodies.rows, &[], order, targets),
             Group::Rows { order, targets } => (bodies.strided, &[], order, targets),
         };

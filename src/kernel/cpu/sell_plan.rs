@@ -42,7 +42,7 @@ struct Piece<T: Scalar> {
 
 impl<T: Kernels> SellPlan<T> {
     /// Divides the windows of `matrix` into pieces.
-    pub fn new(matrix: &SlicedEll<T>, settings: CpuSettings) -> Self {
+    pub fn new(matrix: &SlicedEll<T>, settings: CpuSettings) -> Result<Self> {
         let CpuSettings { k, threads, isa, schedule } = settings;
         let lanes = matrix.window_lanes();
         let windows = lanes.len() - 1;
@@ -64,7 +64,7 @@ impl<T: Kernels> SellPlan<T> {
             }
         };
         let pieces = pieces.into_iter().map(|windows| Piece { windows, sums: None }).collect();
-        Self { k, isa, slabs: Slab::all(isa, k, 16, false), pieces }
+        Ok(Self { k, isa, slabs: Slab::all(isa, k, 16, false)?, pieces })
     }
 
     /// The row ranges that are the units of scheduling among threads.
