@@ -1,17 +1,21 @@
 //! A case: one matrix and one X, with products of many draws. It depends on its seed only.
 
-use crate::coverage::{COLUMN_BUCKETS, Coverage, FACTOR_BUCKETS};
+use crate::colmean::ColmeanRequest;
+use crate::coverage::{Coverage, FACTOR_BUCKETS, column_buckets};
 use crate::cpu::CpuRequest;
+use crate::gemm::GemmRequest;
 use crate::judge::{Operands, Outcome, Value};
 use crate::lab::{Drawing, Lab, Restrictions};
 use crate::problem::{Problem, Request, window};
 use crate::random::Random;
+use crate::ranks::RanksRequest;
 use crate::reference::Reference;
-use crate::runtime::{CUDA_LISTS, EMULATED_LISTS, HOST_LISTS, RuntimeRequest};
+use crate::runtime::{CUDA_LISTS, EMULATED_LISTS, HOST_LISTS, RuntimeRequest, Shape};
 use crate::sparse::Sparse;
 use crate::structure::{ENTRY_ORDERS, LARGE, SMALL, Size, Structure, pattern};
 use crate::values::{self, OF_MATRICES, OF_X};
-use crate::{cpu, runtime};
+use crate::vectors::VectorsRequest;
+use crate::{cpu, dense, ranks, runtime, vectors};
 
 /// A family of cases. Its number is in the lowest bits of a case's seed, so that a seed alone replays a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +28,30 @@ pub enum Family {
     Emulated,
     /// Products of the runtime with cards.
     Cuda,
+    /// Chains of operations on vectors that stay on devices.
+    Vectors,
+    /// Products of ranks that are threads.
+    Ranks,
+    /// Dense products.
+    Gemm,
+    /// Sums of columns.
+    Colmean,
 }
 
 /// Bits of a seed that hold the family.
 const FAMILY_BITS: u32 = 4;
 
-/// All families with their weights.
-pub const FAMILIES: [(Family, usize); 4] =
-    [(Family::Cpu, 50), (Family::Runtime, 20), (Family::Emulated, 20), (Family::Cuda, 0)];
+/// All families with their weights. The place of a family is in the seeds of its cases: new ones are added at the end.
+pub const FAMILIES: [(Family, usize); 8] = [
+    (Family::Cpu, 60),
+    (Family::Runtime, 20),
+    (Family::Emulated, 20),
+    (Family::Cuda, 30),
+    (Family::Vectors, 12),
+    (Family::Ranks, 6),
+    (Family::Gemm, 10),
+    (Family::Colmean, 5),
+];
 
 impl Family {
     pub fn name(self) -> &'static str {
@@ -40,6 +60,9 @@ impl Family {
             Self::Runtime => "runtime",
             Self::Emulated => "emu",
             Self::Cuda => "cuda",
+            Self::Vectors => "vectors",
+            Self::Ranks => "ranks",
+            Self::Gemm | Self::Colmean => "dense",
         }
     }
 
@@ -50,6 +73,10 @@ impl Family {
             Self::Runtime => "runtime on the CPU",
             Self::Emulated => "runtime on emulated devices",
             Self::Cuda => "runtime on cards",
+            Self::Vectors => "vectors on devices",
+            Self::Ranks => "ranks",
+            Self::Gemm => "gemm",
+            Self::Colmean => "colmean",
         }
     }
 
@@ -77,22 +104,34 @@ pub fn expect(coverage: &mut Coverage, family: Family, restrictions: &Restrictio
     coverage.expect(name, "values", OF_MATRICES.map(|(values, _)| values.name()));
     coverage.expect(name, "X", OF_X.map(|(values, _)| values.name()));
     coverage.expect(name, "type", ["f64", "f32"]);
-    coverage.expect(name, "K", COLUMN_BUCKETS);
-    coverage.expect(name, "alpha", FACTOR_BUCKETS);
-    coverage.expect(name, "beta", FACTOR_BUCKETS);
+    if family != Family::Colmean {
+        coverage.expect(name, "K", column_buckets(most_columns(family)));
+        coverage.expect(name, "alpha", FACTOR_BUCKETS);
+        coverage.expect(name, "beta", FACTOR_BUCKETS);
+    }
     let mut unused = Coverage::default();
     let drawing = Drawing { random: Random::new(0), coverage: &mut unused, restrictions };
+    let lists = lists(family, restrictions);
     match family {
         Family::Cpu => cpu::expect(coverage, &drawing),
-        family => runtime::expect(coverage, name, lists(family), &drawing),
+        Family::Runtime | Family::Emulated | Family::Cuda => {
+            runtime::expect(coverage, name, &lists, &drawing);
+        }
+        Family::Vectors => vectors::expect(coverage, &lists),
+        Family::Ranks => ranks::expect(coverage, &lists),
+        Family::Gemm | Family::Colmean => dense::expect(coverage, &lists),
     }
 }
 
-fn lists(family: Family) -> &'static [&'static str] {
+/// The device lists of a family.
+fn lists(family: Family, restrictions: &Restrictions) -> Vec<&'static str> {
+    let cards: &[&str] = if restrictions.cuda { &CUDA_LISTS } else { &[] };
     match family {
-        Family::Cpu | Family::Runtime => &HOST_LISTS,
-        Family::Emulated => &EMULATED_LISTS,
-        Family::Cuda => &CUDA_LISTS,
+        Family::Cpu | Family::Runtime => HOST_LISTS.to_vec(),
+        Family::Emulated => EMULATED_LISTS.to_vec(),
+        Family::Cuda => CUDA_LISTS.to_vec(),
+        Family::Ranks => ranks::LISTS.to_vec(),
+        Family::Vectors | Family::Gemm | Family::Colmean => [&HOST_LISTS, &EMULATED_LISTS[..], cards].concat(),
     }
 }
 
@@ -101,13 +140,25 @@ fn sizes(family: Family) -> &'static [(Size, usize)] {
         Family::Cpu => &[(Size::Tiny, 8), (Size::Small, 16), (Size::Medium, 4), (Size::Large, 1)],
         Family::Runtime | Family::Cuda => &[(Size::Tiny, 4), (Size::Small, 10), (Size::Medium, 2)],
         Family::Emulated => &[(Size::Tiny, 20), (Size::Small, 8), (Size::Medium, 1)],
+        Family::Vectors => &[(Size::Tiny, 12), (Size::Small, 8), (Size::Medium, 2), (Size::Large, 1)],
+        Family::Ranks => &[(Size::Tiny, 8), (Size::Small, 8), (Size::Medium, 1)],
+        Family::Gemm | Family::Colmean => &[(Size::Tiny, 8), (Size::Small, 6)],
+    }
+}
+
+/// The most columns of X.
+fn most_columns(family: Family) -> usize {
+    match family {
+        Family::Cpu | Family::Runtime | Family::Emulated | Family::Cuda => 600,
+        Family::Vectors => 32,
+        Family::Ranks | Family::Gemm | Family::Colmean => 176,
     }
 }
 
 /// Multiply-adds of the reference, which bound the columns of X.
 fn work(family: Family, size: Size) -> usize {
     match (family, size) {
-        (Family::Emulated, _) => 40_000,
+        (Family::Emulated | Family::Vectors | Family::Ranks | Family::Gemm | Family::Colmean, _) => 40_000,
         (_, Size::Tiny | Size::Small) => 200_000,
         (_, Size::Medium) => 500_000,
         (_, Size::Large) => 2_000_000,
@@ -121,6 +172,8 @@ fn draws(family: Family, is_large: bool) -> usize {
         Family::Cpu => 40,
         Family::Emulated => 8,
         Family::Runtime | Family::Cuda => 10,
+        Family::Vectors | Family::Ranks => 3,
+        Family::Gemm | Family::Colmean => 6,
     }
 }
 
@@ -151,9 +204,10 @@ impl Operand {
             Structure::LargeX => 64,
             _ => {
                 let most = work(family, size) / a.nnz().max(a.rows / 4).max(a.cols / 4).max(1);
+                let most = most.min(most_columns(family));
                 let drawn = values::columns(random, most);
                 // Products of several widths share the reference.
-                if family == Family::Emulated { drawn } else { drawn.max(values::columns(random, most)) }
+                drawn.max(values::columns(random, most))
             }
         };
         let x = x_values.draw::<T>(random, a.cols * all);
@@ -199,14 +253,23 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
     assert_eq!(reference.contradiction(), None, "the canonical sums are outside the bound of the oracle");
     let csr = a.csr::<T>().expect("the arrays of the oracle are valid");
     let ascending = (0..a.rows).all(|row| a.row(row).0.is_sorted());
-    let mut tally = Tally::default();
+    let (mut tally, lists) = (Tally::default(), lists(family, drawing.restrictions));
     for _ in 0..draws(family, is_large) {
         let k = if is_large { all } else { values::columns(&mut drawing.random, all) };
         let first = drawing.random.one(&[0, all - k, (all - k) / 2]);
-        drawing.count_columns(family.name(), k);
+        if family != Family::Colmean {
+            drawing.count_columns(family.name(), k);
+        }
         let request = match family {
             Family::Cpu => Request::Cpu(CpuRequest::draw(drawing)),
-            family => Request::Runtime(RuntimeRequest::draw(drawing, family.name(), lists(family), ascending)),
+            Family::Runtime | Family::Emulated | Family::Cuda => {
+                let shape = Shape { double: T::NAME == "f64", k, may_transpose: ascending };
+                Request::Runtime(RuntimeRequest::draw(drawing, family.name(), &lists, shape))
+            }
+            Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists)),
+            Family::Ranks => Request::Ranks(RanksRequest::draw(drawing, &lists)),
+            Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists)),
+            Family::Colmean => Request::Colmean(ColmeanRequest::draw(drawing, &lists)),
         };
         let operands =
             Operands { a: &a, csr: &csr, x: &x, old: &old, all, first, k, reference: &reference };

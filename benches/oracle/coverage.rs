@@ -67,13 +67,31 @@ impl Coverage {
     }
 }
 
+/// The buckets of numbers of columns and the last number of each.
+const COLUMN_BUCKETS: [(&str, usize); 12] = [
+    ("1", 1),
+    ("2", 2),
+    ("3-4", 4),
+    ("5-8", 8),
+    ("9-16", 16),
+    ("17-32", 32),
+    ("33-64", 64),
+    ("65-88", 88),
+    ("89-128", 128),
+    ("129-176", 176),
+    ("177-256", 256),
+    ("257-600", 600),
+];
+
 /// The bucket of a number of columns.
 pub fn columns_bucket(k: usize) -> &'static str {
-    COLUMN_BUCKETS[[1, 2, 4, 8, 16, 32, 64, 88, 128, 176, 256].iter().filter(|&&end| k > end).count()]
+    COLUMN_BUCKETS.iter().find(|(_, last)| k <= *last).map_or("more", |(name, _)| name)
 }
 
-pub const COLUMN_BUCKETS: [&str; 12] =
-    ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-88", "89-128", "129-176", "177-256", "257-600"];
+/// The buckets of numbers of columns up to `most`.
+pub fn column_buckets(most: usize) -> impl Iterator<Item = &'static str> {
+    COLUMN_BUCKETS.iter().filter(move |(_, last)| *last <= most).map(|(name, _)| *name)
+}
 
 /// The bucket of a factor.
 pub fn factor_bucket(factor: f64) -> &'static str {

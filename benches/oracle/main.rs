@@ -5,22 +5,28 @@
 //! never drawn is a failure, too. docs/reliability.md has all options.
 
 mod case;
+mod colmean;
 mod coverage;
 mod cpu;
+mod dense;
 mod failure;
+mod gemm;
 mod grid;
 mod judge;
 mod lab;
+mod operations;
 mod options;
 mod panics;
 mod problem;
 mod random;
+mod ranks;
 mod reference;
 mod runtime;
 mod shrink;
 mod sparse;
 mod structure;
 mod values;
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

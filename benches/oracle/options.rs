@@ -47,10 +47,14 @@ impl Options {
                 }
                 "--only" => {
                     for name in value()?.split(',') {
-                        let known = FAMILIES.iter().find(|(family, _)| family.name() == name);
-                        let names: Vec<&str> = FAMILIES.iter().map(|(family, _)| family.name()).collect();
-                        let family = known.ok_or(format!("no family '{name}'; there are {}", names.join(", ")))?;
-                        options.only.push(family.0);
+                        let families = FAMILIES.iter().map(|(family, _)| *family);
+                        let named: Vec<Family> = families.clone().filter(|family| family.name() == name).collect();
+                        if named.is_empty() {
+                            let mut names: Vec<&str> = families.map(Family::name).collect();
+                            names.dedup();
+                            return Err(format!("no family '{name}'; there are {}", names.join(", ")));
+                        }
+                        options.only.extend(named);
                     }
                 }
                 _ => return Err(format!("unknown option '{word}'; {USAGE}")),

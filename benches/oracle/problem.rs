@@ -2,19 +2,27 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::colmean::ColmeanRequest;
 use crate::cpu::CpuRequest;
+use crate::gemm::GemmRequest;
 use crate::judge::{Operands, Outcome, Value};
 use crate::lab::Lab;
 use crate::panics;
+use crate::ranks::RanksRequest;
 use crate::reference::Reference;
 use crate::runtime::RuntimeRequest;
 use crate::sparse::Sparse;
+use crate::vectors::VectorsRequest;
 
 /// What is asked of the library.
 #[derive(Debug, Clone)]
 pub enum Request {
     Cpu(CpuRequest),
     Runtime(RuntimeRequest),
+    Vectors(VectorsRequest),
+    Ranks(RanksRequest),
+    Gemm(GemmRequest),
+    Colmean(ColmeanRequest),
 }
 
 impl Request {
@@ -22,6 +30,10 @@ impl Request {
         match self {
             Self::Cpu(request) => request.check(operands, lab),
             Self::Runtime(request) => request.check(operands, lab),
+            Self::Vectors(request) => request.check(operands, lab),
+            Self::Ranks(request) => request.check(operands),
+            Self::Gemm(request) => request.check(operands, lab),
+            Self::Colmean(request) => request.check(operands, lab),
         }
     }
 
@@ -40,6 +52,10 @@ impl Request {
         match self {
             Self::Cpu(request) => request.simpler().into_iter().map(Self::Cpu).collect(),
             Self::Runtime(request) => request.simpler().into_iter().map(Self::Runtime).collect(),
+            Self::Vectors(request) => request.simpler().into_iter().map(Self::Vectors).collect(),
+            Self::Ranks(request) => request.simpler().into_iter().map(Self::Ranks).collect(),
+            Self::Gemm(request) => request.simpler().into_iter().map(Self::Gemm).collect(),
+            Self::Colmean(request) => request.simpler().into_iter().map(Self::Colmean).collect(),
         }
     }
 
@@ -48,6 +64,7 @@ impl Request {
         match self {
             Self::Cpu(request) => Some(request.command_options()),
             Self::Runtime(request) => Some(request.command_options()),
+            Self::Vectors(_) | Self::Ranks(_) | Self::Gemm(_) | Self::Colmean(_) => None,
         }
     }
 }

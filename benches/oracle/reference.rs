@@ -9,9 +9,9 @@
 
 use crate::sparse::Sparse;
 
-/// Nonzeros of a segment and of a span of the canonical order, as the documentation defines it.
+/// Nonzeros of a segment, and segments of a span, of the canonical order, as the documentation defines it.
 const SEGMENT: usize = 128;
-const SPAN: usize = 1024;
+const SEGMENTS_OF_SPAN: usize = 8;
 
 /// A value type: its arithmetic and its special numbers.
 pub trait Real: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
@@ -136,8 +136,17 @@ pub struct Reference<T> {
 }
 
 impl<T: Real> Reference<T> {
-    /// The sums of A X, with X packed by rows of `k`.
+    /// The sums of A X, with X packed by rows of `k`, and the canonical order of sparse products.
     pub fn new(a: &Sparse, x: &[f64], k: usize) -> Self {
+        Self::with_segments(a, x, k, SEGMENT)
+    }
+
+    /// The same with the canonical order of dense products: one chain for each element.
+    pub fn of_chains(a: &Sparse, x: &[f64], k: usize) -> Self {
+        Self::with_segments(a, x, k, usize::MAX)
+    }
+
+    fn with_segments(a: &Sparse, x: &[f64], k: usize, segment: usize) -> Self {
         let (mut sums, mut canonical) = (vec![Sum::default(); a.rows * k], Vec::with_capacity(a.rows * k));
         let mut lengths = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
@@ -149,7 +158,7 @@ impl<T: Real> Reference<T> {
                     sum.add_product::<T>(value, x);
                 }
             }
-            canonical.extend(canonical_row::<T>(columns, values, x, k));
+            canonical.extend(canonical_row::<T>(columns, values, x, k, segment));
         }
         Self { k, lengths, sums, canonical }
     }
@@ -178,11 +187,12 @@ impl<T: Real> Reference<T> {
 }
 
 /// The row times X in canonical order: spans of segments, each segment a chain of fused multiply-adds from +0.
-fn canonical_row<T: Real>(columns: &[u32], values: &[f64], x: &[f64], k: usize) -> Vec<T> {
+fn canonical_row<T: Real>(columns: &[u32], values: &[f64], x: &[f64], k: usize, segment: usize) -> Vec<T> {
+    let span_length = segment.saturating_mul(SEGMENTS_OF_SPAN);
     let mut row: Option<Vec<T>> = None;
-    for (columns, values) in columns.chunks(SPAN).zip(values.chunks(SPAN)) {
+    for (columns, values) in columns.chunks(span_length).zip(values.chunks(span_length)) {
         let mut span: Option<Vec<T>> = None;
-        for (columns, values) in columns.chunks(SEGMENT).zip(values.chunks(SEGMENT)) {
+        for (columns, values) in columns.chunks(segment).zip(values.chunks(segment)) {
             let mut chain = vec![T::rounded(0.0); k];
             for (&column, &value) in columns.iter().zip(values) {
                 let value = T::rounded(value);

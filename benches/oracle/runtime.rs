@@ -2,6 +2,7 @@
 
 use rowloom::kernel::cuda::CUDA_KERNELS;
 use rowloom::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
+use rowloom::matrix::Dtype;
 use rowloom::plan::Mode;
 use rowloom::runtime::{ProductOptions, Transfer};
 use rowloom::{Product, Result};
@@ -10,6 +11,7 @@ use crate::coverage::Coverage;
 use crate::grid::{Grid, Placement};
 use crate::judge::{Operands, Outcome, Value, refused};
 use crate::lab::{Drawing, Lab};
+use crate::random::Random;
 use crate::values;
 
 /// The device lists of each family.
@@ -89,12 +91,21 @@ pub fn expect(coverage: &mut Coverage, family: &'static str, lists: &[&'static s
     }
 }
 
+/// What decides which options a product may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub double: bool,
+    pub k: usize,
+    /// A transposed twice has the same order of entries.
+    pub may_transpose: bool,
+}
+
 impl RuntimeRequest {
     pub fn draw(
         drawing: &mut Drawing,
         family: &'static str,
         lists: &[&'static str],
-        may_transpose: bool,
+        shape: Shape,
     ) -> Self {
         let kernels = drawing.kernels_for(family);
         let always_named = drawing.fixes_kernel();
@@ -111,22 +122,26 @@ impl RuntimeRequest {
             (x.gap, y.gap) = (0, 0);
         }
         let by_bytes = random.one_in(6);
+        let devices = random.one(lists);
+        // What the library refuses is asked for rarely.
+        let may_reproduce = named.is_none_or(|kernel| kernel.info().order == Order::Canonical);
+        let may_share = devices.contains("cpu,") || random.one_in(10);
         let request = Self {
-            devices: random.one(lists),
+            devices,
             threads: random.weighted(&[(1, 3), (2, 4), (3, 1), (4, 1), (5, 1)]),
-            kernel: named.map(|kernel| name_or_form(random, kernel)),
+            kernel: named.map(|kernel| name_or_form(random, kernel, shape)),
             mode: random.one(&MODES),
             chunks: (!by_bytes && random.one_in(2)).then(|| random.within(1, 9)),
             chunk_bytes: by_bytes.then(|| random.one(&[64, 300, 1 << 10, 1 << 14])),
-            cpu_share: random.one_in(5).then(|| random.one(&[0.0, 0.1, 0.5, 0.9, 1.0])),
+            cpu_share: (may_share && random.one_in(4)).then(|| random.one(&[0.0, 0.1, 0.5, 0.9, 1.0])),
             transfer: random.one(&TRANSFERS).0,
             memory_limit: random.one_in(5).then(|| random.one(&[1 << 14, 1 << 16, 1 << 18, 1 << 22])),
-            reproducible: random.one_in(2),
+            reproducible: random.one_in(if may_reproduce { 2 } else { 20 }),
             uses: random.one(&[None, Some(1), Some(3), Some(100)]),
             fixed: random.one_in(3),
             schedule: random.weighted(&[(Schedule::Balanced, 4), (Schedule::EqualRows, 1)]),
             passed,
-            transposed: may_transpose && random.one_in(6),
+            transposed: shape.may_transpose && random.one_in(6),
             x,
             y,
             runs: (0..random.weighted(&[(1, 3), (2, 2), (3, 1)])).map(|_| values::factors(random)).collect(),
@@ -318,14 +333,17 @@ impl RuntimeRequest {
 /// Results of the oracle: the error is what is wrong.
 type Judged<R> = std::result::Result<R, String>;
 
-/// The name of a kernel, or of one of its forms.
-fn name_or_form(random: &mut crate::random::Random, kernel: KernelId) -> String {
-    let forms = CUDA_KERNELS.iter().find(|cuda| cuda.id == kernel);
-    match forms {
-        Some(cuda) if random.one_in(3) && !cuda.variants.is_empty() => {
-            cuda.variant_name(&cuda.variants[random.below(cuda.variants.len())])
-        }
-        _ => kernel.name().into(),
+/// The name of a kernel, or of one of its forms; mostly of one that the number of columns allows.
+fn name_or_form(random: &mut Random, kernel: KernelId, shape: Shape) -> String {
+    let Some(cuda) = CUDA_KERNELS.iter().find(|cuda| cuda.id == kernel) else { return kernel.name().into() };
+    let dtype = if shape.double { Dtype::F64 } else { Dtype::F32 };
+    let forms: Vec<_> = match random.one_in(20) {
+        true => cuda.variants.iter().collect(),
+        false => cuda.variants_for(dtype, shape.k as u64).collect(),
+    };
+    match forms.is_empty() || random.one_in(2) {
+        true => kernel.name().into(),
+        false => cuda.variant_name(random.one(&forms)),
     }
 }
 
