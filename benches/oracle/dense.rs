@@ -7,7 +7,6 @@ use rowloom::runtime::{ProductOptions, Transfer};
 use crate::coverage::Coverage;
 use crate::grid::Placement;
 use crate::lab::Drawing;
-use crate::random::Random;
 
 pub const FAMILY: &str = "dense";
 
@@ -65,11 +64,6 @@ impl DenseOptions {
         drawing.coverage.count(FAMILY, "devices", devices);
         drawing.coverage.count(FAMILY, dimension, options.kernel.map_or("auto", KernelId::name));
         options
-    }
-
-    /// A kind of work.
-    pub fn kind(random: &mut Random) -> KindOfWork {
-        random.weighted(&[(KindOfWork::Gemm, 2), (KindOfWork::Colmean, 1)])
     }
 
     pub fn options(&self) -> ProductOptions {

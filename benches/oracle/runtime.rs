@@ -16,7 +16,15 @@ use crate::values;
 
 /// The device lists of each family.
 pub const HOST_LISTS: [&str; 1] = ["cpu"];
-pub const EMULATED_LISTS: [&str; 4] = ["emu:0", "cpu,emu:0", "emu:0,emu:1", "cpu,emu:0,emu:1"];
+pub const EMULATED_LISTS: [&str; 6] = [
+    "emu:0",
+    "cpu,emu:0",
+    "emu:0,emu:1",
+    "cpu,emu:0,emu:1",
+    // Delayed operations show a missing wait.
+    "emu:0?delay_seed=3",
+    "cpu,emu:0?delay_seed=5",
+];
 pub const CUDA_LISTS: [&str; 3] = ["cuda:0", "cpu,cuda:0", "cuda:0,cuda:0"];
 
 /// How X and Y are passed.
@@ -55,6 +63,8 @@ pub struct RuntimeRequest {
     uses: Option<u64>,
     fixed: bool,
     schedule: Schedule,
+    /// The product owns A, which may then be registered as long as the product lives.
+    owned: bool,
     passed: Passed,
     transposed: bool,
     x: Placement,
@@ -79,7 +89,8 @@ pub fn expect(coverage: &mut Coverage, family: &'static str, lists: &[&'static s
     let kernels = drawing.kernels_for(family).into_iter().map(KernelId::name);
     coverage.expect(family, "kernel", kernels.chain((!drawing.fixes_kernel()).then_some("auto")));
     coverage.expect(family, "threads", ["1", "2", "3", "4", "5"]);
-    coverage.expect(family, "operands", ["views", "slices", "bound"]);
+    coverage.expect(family, "operands", ["views", "slices", "bound", "page-locked Y"]);
+    coverage.expect(family, "A", ["owned", "borrowed"]);
     coverage.expect(family, "transposed", ["no", "yes"]);
     coverage.expect(family, "reproducible", ["no", "yes"]);
     if family != "runtime" {
@@ -140,6 +151,7 @@ impl RuntimeRequest {
             uses: random.one(&[None, Some(1), Some(3), Some(100)]),
             fixed: random.one_in(3),
             schedule: random.weighted(&[(Schedule::Balanced, 4), (Schedule::EqualRows, 1)]),
+            owned: random.one_in(2),
             passed,
             transposed: shape.may_transpose && random.one_in(6),
             x,
@@ -151,6 +163,7 @@ impl RuntimeRequest {
         coverage.count(family, "kernel", named.map_or("auto", KernelId::name));
         coverage.count(family, "threads", ["1", "2", "3", "4", "5"][request.threads - 1]);
         coverage.count(family, "operands", request.passed.name());
+        coverage.count(family, "A", if request.owned { "owned" } else { "borrowed" });
         coverage.count(family, "transposed", if request.transposed { "yes" } else { "no" });
         coverage.count(family, "reproducible", if request.reproducible { "yes" } else { "no" });
         coverage.count(family, "mode", mode_name(request.mode));
@@ -198,6 +211,11 @@ impl RuntimeRequest {
         let runtime = lab.runtime(self.devices, self.threads).map_err(|error| format!("error: {error}"))?;
         let options = self.options().map_err(|error| error.to_string())?;
         let k = operands.k;
+        if !self.transposed && self.owned {
+            let matrix = operands.a.csr::<T>().map_err(|error| format!("error: {error}"))?;
+            let built = runtime.product(matrix).columns(k).options(options.clone()).build();
+            return built.map_or_else(refused, |product| self.check_product(product, operands, &options));
+        }
         if !self.transposed {
             let built = runtime.product(operands.csr).columns(k).options(options.clone()).build();
             return built.map_or_else(refused, |product| self.check_product(product, operands, &options));
@@ -296,6 +314,7 @@ impl RuntimeRequest {
         add(self.uses.is_some(), &|other| other.uses = None);
         add(self.fixed, &|other| other.fixed = false);
         add(self.transposed, &|other| other.transposed = false);
+        add(self.owned, &|other| other.owned = false);
         add(self.reproducible, &|other| other.reproducible = false);
         add(self.schedule != Schedule::Balanced, &|other| other.schedule = Schedule::Balanced);
         add(self.passed != Passed::Views, &|other| other.passed = Passed::Views);
