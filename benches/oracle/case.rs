@@ -132,7 +132,9 @@ fn lists(family: Family, restrictions: &Restrictions) -> Vec<&'static str> {
         Family::Emulated => EMULATED_LISTS.to_vec(),
         Family::Cuda => CUDA_LISTS.to_vec(),
         Family::Ranks => ranks::LISTS.to_vec(),
-        Family::Vectors | Family::Gemm | Family::Colmean => [&HOST_LISTS, &EMULATED_LISTS[..], cards].concat(),
+        Family::Vectors | Family::Gemm | Family::Colmean => {
+            [&HOST_LISTS, &EMULATED_LISTS[..], cards].concat()
+        }
     }
 }
 
@@ -256,7 +258,9 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
     let reference = Reference::<T>::new(&a, &x, all);
     if let Some(place) = reference.contradiction() {
         // Not a case to reduce: the library was not called.
-        eprintln!("the oracle contradicts itself: its canonical sum of element {place:?} is outside its bound");
+        eprintln!(
+            "the oracle contradicts itself: its canonical sum of element {place:?} is outside its bound"
+        );
         std::process::exit(70);
     }
     let csr = a.csr::<T>().expect("the arrays of the oracle are valid");
@@ -279,8 +283,7 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
             Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists)),
             Family::Colmean => Request::Colmean(ColmeanRequest::draw(drawing, &lists)),
         };
-        let operands =
-            Operands { a: &a, csr: &csr, x: &x, old: &old, all, first, k, reference: &reference };
+        let operands = Operands { a: &a, csr: &csr, x: &x, old: &old, all, first, k, reference: &reference };
         match request.check_caught(&operands, lab) {
             Ok(Outcome::Compared(products)) => tally.compared += products,
             Ok(Outcome::Refused(reason)) => tally.refused.push(reason),

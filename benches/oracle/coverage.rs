@@ -49,7 +49,8 @@ impl Coverage {
     pub fn table(&self) -> String {
         let mut text = String::from("| family | dimension | draws of each value |\n|---|---|---|\n");
         for ((family, dimension), values) in &self.0 {
-            let counts: Vec<String> = values.iter().map(|(value, count)| format!("{value} {count}")).collect();
+            let counts: Vec<String> =
+                values.iter().map(|(value, count)| format!("{value} {count}")).collect();
             text += &format!("| {family} | {dimension} | {} |\n", counts.join(", "));
         }
         text

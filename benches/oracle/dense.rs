@@ -27,7 +27,9 @@ pub struct DenseOptions {
 
 pub fn expect(coverage: &mut Coverage, lists: &[&'static str]) {
     coverage.expect(FAMILY, "devices", lists.iter().copied());
-    for (dimension, work) in [("kernel of gemm", KindOfWork::Gemm), ("kernel of colmean", KindOfWork::Colmean)] {
+    for (dimension, work) in
+        [("kernel of gemm", KindOfWork::Gemm), ("kernel of colmean", KindOfWork::Colmean)]
+    {
         coverage.expect(FAMILY, dimension, kernels(work).iter().map(|kernel| kernel.name()).chain(["auto"]));
     }
 }

@@ -57,7 +57,14 @@ impl<T: Real + Scalar> Grid<T> {
     }
 
     /// The columns from `first` on of a packed multivector with `all` columns.
-    pub fn of_columns(values: &[f64], all: usize, rows: usize, first: usize, k: usize, at: Placement) -> Self {
+    pub fn of_columns(
+        values: &[f64],
+        all: usize,
+        rows: usize,
+        first: usize,
+        k: usize,
+        at: Placement,
+    ) -> Self {
         Self::new(rows, k, at, |row, column| <T as Real>::rounded(values[row * all + first + column]))
     }
 

@@ -89,7 +89,10 @@ impl Found {
             all += products;
         }
         let failures = u64::from(self.failure.is_some());
-        println!("{all} products compared in {elapsed:.0} s, {:.0} per second; {failures} failures", all as f64 / elapsed);
+        println!(
+            "{all} products compared in {elapsed:.0} s, {:.0} per second; {failures} failures",
+            all as f64 / elapsed
+        );
     }
 }
 
@@ -121,7 +124,9 @@ fn known_seeds(options: &Options) -> Vec<u64> {
     let families = options.families();
     let words = SEEDS.lines().filter_map(|line| line.split('#').next()?.split_whitespace().next());
     let seeds = words.map(|word| options::seed(word).expect("seeds.txt has seeds"));
-    let is_drawn = |seed: &u64| Family::of_seed(*seed).is_some_and(|own| families.iter().any(|(family, _)| *family == own));
+    let is_drawn = |seed: &u64| {
+        Family::of_seed(*seed).is_some_and(|own| families.iter().any(|(family, _)| *family == own))
+    };
     seeds.filter(is_drawn).collect()
 }
 

@@ -48,7 +48,8 @@ impl Options {
                 "--only" => {
                     for name in value()?.split(',') {
                         let families = FAMILIES.iter().map(|(family, _)| *family);
-                        let named: Vec<Family> = families.clone().filter(|family| family.name() == name).collect();
+                        let named: Vec<Family> =
+                            families.clone().filter(|family| family.name() == name).collect();
                         if named.is_empty() {
                             let mut names: Vec<&str> = families.map(Family::name).collect();
                             names.dedup();

@@ -37,15 +37,18 @@ impl Request {
         }
     }
 
-    /// The same; a panic is a failure too.
-    pub fn check_caught<T: Value>(&self, operands: &Operands<'_, T>, lab: &mut Lab) -> Result<Outcome, String> {
-        match catch_unwind(AssertUnwindSafe(|| self.check(operands, lab))) {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                lab.renew();
-                Err(format!("panic: {}", panics::last()))
-            }
+    /// The same; a panic is a failure too. After a failure devices are opened again, since a fault would stay with them.
+    pub fn check_caught<T: Value>(
+        &self,
+        operands: &Operands<'_, T>,
+        lab: &mut Lab,
+    ) -> Result<Outcome, String> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.check(operands, lab)))
+            .unwrap_or_else(|_| Err(format!("panic: {}", panics::last())));
+        if outcome.is_err() {
+            lab.renew();
         }
+        outcome
     }
 
     pub fn simpler(&self) -> Vec<Self> {
@@ -98,8 +101,7 @@ impl Problem {
         };
         let reference = Reference::new(&self.a, &self.x, self.k);
         let Self { a, x, old, k, .. } = self;
-        let operands =
-            Operands { a, csr: &csr, x, old, all: *k, first: 0, k: *k, reference: &reference };
+        let operands = Operands { a, csr: &csr, x, old, all: *k, first: 0, k: *k, reference: &reference };
         self.request.check_caught(&operands, lab).err()
     }
 }

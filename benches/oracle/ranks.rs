@@ -94,7 +94,8 @@ impl RanksRequest {
         let (a, k) = (operands.a, operands.k);
         let builder = Runtime::builder().devices(self.devices).threads(1).model("none").refine(false);
         let cluster = builder.over(rank)?;
-        let mut product = cluster.product(block(operands.csr, self.rows(&cluster, operands)?)?).columns(k).build()?;
+        let mut product =
+            cluster.product(block(operands.csr, self.rows(&cluster, operands)?)?).columns(k).build()?;
         let mut on_x = if a.rows == a.cols { product.vectors()? } else { product.x_vectors()? };
         let own = on_x.first_row() as usize * k..(on_x.first_row() as usize + on_x.rows()) * k;
         on_x.copy_from(&x[own])?;

@@ -220,7 +220,10 @@ pub fn admits<T: Real>(sum: Sum, n: f64, alpha: f64, old: Option<(f64, f64)>, fo
     let (beta, old) = old.unwrap_or((0.0, 0.0));
     let of_old = if beta == 0.0 { 0.0 } else { beta * old };
     let overflows = |size: f64| size > T::LARGEST / 4.0;
-    if overflows(sum.size) || overflows(alpha.abs() * sum.size) || (old.is_finite() && overflows(of_old.abs())) {
+    if overflows(sum.size)
+        || overflows(alpha.abs() * sum.size)
+        || (old.is_finite() && overflows(of_old.abs()))
+    {
         return true;
     }
     if sum.special != 0.0 || !of_old.is_finite() {
@@ -229,7 +232,8 @@ pub fn admits<T: Real>(sum: Sum, n: f64, alpha: f64, old: Option<(f64, f64)>, fo
         return if expected.is_nan() { found.is_nan() } else { found == expected };
     }
     let size = alpha.abs() * sum.size + of_old.abs();
-    let bound = gamma::<T>(n + 3.0) * size * (1.0 + 1e-9) + (2.0 * n + 4.0) * T::SMALLEST * (1.0 + alpha.abs());
+    let bound =
+        gamma::<T>(n + 3.0) * size * (1.0 + 1e-9) + (2.0 * n + 4.0) * T::SMALLEST * (1.0 + alpha.abs());
     // The difference of found and high is formed first: they are close, so that the rest is not lost.
     let error = if alpha == 1.0 && beta == 0.0 {
         (found - sum.high) - sum.low

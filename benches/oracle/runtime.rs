@@ -112,12 +112,7 @@ pub struct Shape {
 }
 
 impl RuntimeRequest {
-    pub fn draw(
-        drawing: &mut Drawing,
-        family: &'static str,
-        lists: &[&'static str],
-        shape: Shape,
-    ) -> Self {
+    pub fn draw(drawing: &mut Drawing, family: &'static str, lists: &[&'static str], shape: Shape) -> Self {
         let kernels = drawing.kernels_for(family);
         let always_named = drawing.fixes_kernel();
         let random = &mut drawing.random;
@@ -297,7 +292,9 @@ impl RuntimeRequest {
         };
         add(self.devices != "cpu", &|other| other.devices = "cpu");
         add(self.devices.contains(",emu"), &|other| other.devices = "emu:0");
-        add(self.devices.contains("cuda:0,") || self.devices.contains(",cuda"), &|other| other.devices = "cuda:0");
+        add(self.devices.contains("cuda:0,") || self.devices.contains(",cuda"), &|other| {
+            other.devices = "cuda:0"
+        });
         for at in 0..self.runs.len() {
             add(self.runs.len() > 1, &|other| other.runs = vec![self.runs[at]]);
             add(self.runs[at] != (1.0, 0.0), &|other| other.runs[at] = (1.0, 0.0));
@@ -306,7 +303,9 @@ impl RuntimeRequest {
         add(self.threads > 2, &|other| other.threads = 2);
         add(self.mode.is_some(), &|other| other.mode = None);
         add(self.chunks.is_some(), &|other| other.chunks = None);
-        add(self.chunks.is_some_and(|chunks| chunks > 1), &|other| other.chunks = other.chunks.map(|n| n - 1));
+        add(self.chunks.is_some_and(|chunks| chunks > 1), &|other| {
+            other.chunks = other.chunks.map(|n| n - 1)
+        });
         add(self.chunk_bytes.is_some(), &|other| other.chunk_bytes = None);
         add(self.cpu_share.is_some(), &|other| other.cpu_share = None);
         add(self.transfer != Transfer::Auto, &|other| other.transfer = Transfer::Auto);

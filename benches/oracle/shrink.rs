@@ -84,8 +84,9 @@ fn columns(problem: &Problem) -> Vec<Problem> {
 }
 
 fn entries(problem: &Problem) -> Vec<Problem> {
-    let without = |range: std::ops::Range<usize>| {
-        Problem { a: problem.a.with_entries(|entry| !range.contains(&entry)), ..problem.clone() }
+    let without = |range: std::ops::Range<usize>| Problem {
+        a: problem.a.with_entries(|entry| !range.contains(&entry)),
+        ..problem.clone()
     };
     parts(problem.a.nnz()).into_iter().map(without).collect()
 }

@@ -172,7 +172,9 @@ pub fn pattern(random: &mut Random, structure: Structure, size: Size) -> (usize,
         S::Band => {
             let width = random.within(1, 9);
             let row = |row: usize| {
-                (row.saturating_sub(width / 2)..(row + width.div_ceil(2)).min(rows)).map(|c| c as u32).collect()
+                (row.saturating_sub(width / 2)..(row + width.div_ceil(2)).min(rows))
+                    .map(|c| c as u32)
+                    .collect()
             };
             (rows, (0..rows).map(row).collect())
         }
@@ -236,9 +238,7 @@ pub fn pattern(random: &mut Random, structure: Structure, size: Size) -> (usize,
             let length = random.within(0, cols);
             (cols, vec![columns(random, length, cols)])
         }
-        S::OneColumn => {
-            (1, (0..rows).map(|_| if random.one_in(4) { Vec::new() } else { vec![0] }).collect())
-        }
+        S::OneColumn => (1, (0..rows).map(|_| if random.one_in(4) { Vec::new() } else { vec![0] }).collect()),
         S::NoRows => (random.below(9), Vec::new()),
         S::NoColumns => (0, vec![Vec::new(); rows]),
         S::Tall => {

@@ -66,12 +66,30 @@ impl Values {
         let odd = random.below(count.max(1));
         let mut value = |at: usize| match self {
             Self::Equal => equal,
-            Self::AlmostEqual => if at == odd { equal + 1.0 } else { equal },
+            Self::AlmostEqual => {
+                if at == odd {
+                    equal + 1.0
+                } else {
+                    equal
+                }
+            }
             Self::PlusMinusOne => random.one(&[1.0, -1.0]),
             Self::FewDistinct => random.one(&few),
             Self::General => random.general(),
-            Self::StoredZeros => if random.one_in(2) { 0.0 } else { random.general() },
-            Self::NegativeZeros => if random.one_in(2) { -0.0 } else { random.general() },
+            Self::StoredZeros => {
+                if random.one_in(2) {
+                    0.0
+                } else {
+                    random.general()
+                }
+            }
+            Self::NegativeZeros => {
+                if random.one_in(2) {
+                    -0.0
+                } else {
+                    random.general()
+                }
+            }
             Self::Subnormal => match random.one_in(3) {
                 true => random.general(),
                 false => T::SMALLEST * (1 + random.below(5000)) as f64 * random.one(&[1.0, -1.0]),
@@ -80,7 +98,13 @@ impl Values {
                 true => random.one(&[f64::INFINITY, f64::NEG_INFINITY]),
                 false => random.general(),
             },
-            Self::NotANumber => if random.one_in(30) { f64::NAN } else { random.general() },
+            Self::NotANumber => {
+                if random.one_in(30) {
+                    f64::NAN
+                } else {
+                    random.general()
+                }
+            }
         };
         (0..count).map(|at| T::rounded(value(at)).wide()).collect()
     }
