@@ -44,13 +44,13 @@ const FAMILY_BITS: u32 = 4;
 /// All families with their weights. The place of a family is in the seeds of its cases: new ones are added at the end.
 pub const FAMILIES: [(Family, usize); 8] = [
     (Family::Cpu, 60),
-    (Family::Runtime, 20),
-    (Family::Emulated, 20),
+    (Family::Runtime, 40),
+    (Family::Emulated, 30),
     (Family::Cuda, 30),
-    (Family::Vectors, 12),
-    (Family::Ranks, 6),
-    (Family::Gemm, 10),
-    (Family::Colmean, 5),
+    (Family::Vectors, 30),
+    (Family::Ranks, 15),
+    (Family::Gemm, 6),
+    (Family::Colmean, 8),
 ];
 
 impl Family {
@@ -207,7 +207,9 @@ impl Operand {
             Structure::LargeY => 8 * random.within(16, 40),
             Structure::LargeX => 64,
             _ => {
-                let most = work(family, size) / a.nnz().max(a.rows / 4).max(a.cols / 4).max(1);
+                let is_dense = matches!(family, Family::Gemm | Family::Colmean);
+                let products = if is_dense { a.rows * a.cols } else { a.nnz() };
+                let most = work(family, size) / products.max(a.rows / 4).max(a.cols / 4).max(1);
                 let most = most.min(most_columns(family));
                 let drawn = values::columns(random, most);
                 // Products of several widths share the reference.
