@@ -227,6 +227,16 @@ fn hub_rows_are_divided_among_threads() {
 }
 
 #[test]
+fn a_matrix_of_hub_rows_only_equals_the_reference_for_several_slabs_of_columns() {
+    // Long rows and an X above 1 MiB, so that segments are computed in column order; hub rows leave none of them.
+    let a = generate::<f64>("uniform,rows=3,degree=5000,cols=5000", 5, u64::MAX).unwrap().matrix;
+    assert!((0..a.rows()).all(|row| a.view().row_length(row) > 32 * SEGMENT));
+    for &isa in Isa::available() {
+        check(&a, 130, KernelId::CpuCsr, isa, 2, Schedule::Balanced, 0);
+    }
+}
+
+#[test]
 fn non_temporal_stores_and_prefetching_do_not_change_a_bit() {
     // Large enough for non-temporal stores to Y and for prefetching of X.
     let a = generate::<f64>("road,n=70000", 5, u64::MAX).unwrap().matrix;

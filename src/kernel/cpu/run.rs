@@ -182,7 +182,9 @@ impl<'a, T: Kernels> Run<'a, T> {
         let bodies = if packed { &slab.packed } else { &slab.strided_x };
         let body_of = |body: Option<Body<T>>| body.expect("`Grouping::check` found a body for every block");
         let (body, blocks, order, targets): (Body<T>, &[Block], _, _) = match group {
+            // Y may have no rows, and then no element at the first column of the slab: all rows are hub rows.
             Group::Identical([]) | Group::Shifted([]) => return,
+            Group::Rows { .. } if y.rows() == 0 => return,
             Group::Identical(blocks) => {
                 (body_of(bodies.identical.map(|identical| identical.body)), blocks, None, None)
             }

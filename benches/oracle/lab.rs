@@ -1,0 +1,107 @@
+//! What cases share: thread pools and open runtimes; and what draws share: random numbers, counters and the options of the run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rowloom::kernel::KernelId;
+use rowloom::machine::Machine;
+use rowloom::runtime::{Pool, Runtime};
+
+use crate::coverage::{Coverage, columns_bucket, factor_bucket};
+use crate::random::Random;
+use crate::{cpu, runtime};
+
+/// Pools and runtimes, which stay open between cases.
+pub struct Lab {
+    machine: Machine,
+    pools: HashMap<usize, Arc<rayon::ThreadPool>>,
+    worker_pools: HashMap<usize, Arc<Pool>>,
+    runtimes: HashMap<(&'static str, usize), Runtime>,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        let (pools, worker_pools, runtimes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { machine: Machine::detect(), pools, worker_pools, runtimes }
+    }
+
+    /// Forgets everything that a panic may have left in an undefined state.
+    pub fn renew(&mut self) {
+        self.pools.clear();
+        self.worker_pools.clear();
+        self.runtimes.clear();
+    }
+
+    pub fn pool(&mut self, threads: usize) -> Arc<rayon::ThreadPool> {
+        let start = || {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            Arc::new(pool.expect("threads can be started"))
+        };
+        self.pools.entry(threads).or_insert_with(start).clone()
+    }
+
+    pub fn runtime(&mut self, devices: &'static str, threads: usize) -> rowloom::Result<Runtime> {
+        if let Some(runtime) = self.runtimes.get(&(devices, threads)) {
+            return Ok(runtime.clone());
+        }
+        let pool = match self.worker_pools.get(&threads) {
+            Some(pool) => pool.clone(),
+            None => {
+                let pool = Arc::new(Pool::new(&self.machine, Some(threads))?);
+                self.worker_pools.insert(threads, pool.clone());
+                pool
+            }
+        };
+        let builder = Runtime::builder().devices(devices).model("none").refine(false);
+        let runtime = builder.pool(self.machine.clone(), pool).open()?;
+        self.runtimes.insert((devices, threads), runtime.clone());
+        Ok(runtime)
+    }
+}
+
+/// The options of the run that restrict or extend what is drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Restrictions {
+    pub cuda: bool,
+    pub kernel: Option<KernelId>,
+}
+
+/// The state of drawing one case.
+pub struct Drawing<'a> {
+    pub random: Random,
+    pub coverage: &'a mut Coverage,
+    pub restrictions: &'a Restrictions,
+}
+
+impl Drawing<'_> {
+    fn restricted(&self, kernels: Vec<KernelId>) -> Vec<KernelId> {
+        match self.restrictions.kernel {
+            Some(kernel) if kernels.contains(&kernel) => vec![kernel],
+            _ => kernels,
+        }
+    }
+
+    pub fn cpu_kernels(&self) -> Vec<KernelId> {
+        self.restricted(cpu::kernels())
+    }
+
+    /// The kernels that a family of the runtime draws by name.
+    pub fn kernels_for(&self, family: &str) -> Vec<KernelId> {
+        if family == "runtime" { self.cpu_kernels() } else { self.restricted(runtime::gpu_kernels()) }
+    }
+
+    pub fn fixes_kernel(&self) -> bool {
+        self.restrictions.kernel.is_some()
+    }
+
+    pub fn count_runs(&mut self, family: &'static str, runs: &[(f64, f64)]) {
+        for &(alpha, beta) in runs {
+            self.coverage.count(family, "alpha", factor_bucket(alpha));
+            self.coverage.count(family, "beta", factor_bucket(beta));
+        }
+    }
+
+    pub fn count_columns(&mut self, family: &'static str, k: usize) {
+        self.coverage.count(family, "K", columns_bucket(k));
+    }
+}
