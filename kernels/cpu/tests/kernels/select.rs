@@ -1,6 +1,8 @@
 //! Which bodies exist, and into which slabs columns are divided.
 
-use rowloom_cpu::{Bodies, Isa, SlabShape, slab_widths, takes_uniform};
+use rowloom_cpu::{
+    Bodies, FIRST_OF_ROW, Isa, LONGEST_TOGETHER, SEGMENT, SPAN, SlabShape, slab_widths, takes_uniform,
+};
 
 use crate::draw::{Draw, instruction_sets};
 use crate::real::Real;
@@ -166,4 +168,10 @@ fn only_the_widest_instruction_set_has_bodies_for_equal_values() {
     assert!(takes_uniform(Isa::Avx512));
     assert!(!takes_uniform(Isa::Avx2));
     assert!(!takes_uniform(Isa::Portable));
+}
+
+/// Stored formats and the kernels of other devices have the same constants.
+#[test]
+fn constants_of_the_canonical_order_do_not_change() {
+    assert_eq!((SEGMENT, SPAN, LONGEST_TOGETHER, FIRST_OF_ROW), (128, 1024, 256, 0x8000_0000));
 }
