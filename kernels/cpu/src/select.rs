@@ -250,9 +250,14 @@ macro_rules! bodies_by_width {
             1 => narrow!($isa, $vector, 1, $shape),
             2 => narrow!($isa, $vector, 2, $shape),
             3 => wide!($isa, $vector, 3, $three, $shape),
+            // These have the code paths of 3 and 8 registers, so that mutation tests do without them.
+            #[cfg(not(feature = "few-instances"))]
             4 => wide!($isa, $vector, 4, $three, $shape),
+            #[cfg(not(feature = "few-instances"))]
             5 => wide!($isa, $vector, 5, $five, $shape),
+            #[cfg(not(feature = "few-instances"))]
             6 => wide!($isa, $vector, 6, $five, $shape),
+            #[cfg(not(feature = "few-instances"))]
             7 => wide!($isa, $vector, 7, $five, $shape),
             8 => wide!($isa, $vector, 8, $five, $shape),
             $($units => wide!($isa, $vector, $units, 1, $shape),)*
