@@ -33,6 +33,7 @@ def csr(
     threads: int | None = None,
     uses: int | None = None,
     reproducible: bool = False,
+    check: str = "first",
 ) -> CSR:
     """Make an operator from a sparse matrix.
 
@@ -56,6 +57,9 @@ def csr(
         The number of products that will be computed, if it is known.
     reproducible
         Whether results have the same bits for any devices and threads.
+    check
+        Which products are checked: ``"first"`` (of every plan), ``"always"`` or ``"never"``. A check compares the rows of the result
+        with those of A X; wrong rows are computed again, and the report names the device.
 
     Examples
     --------
@@ -64,7 +68,7 @@ def csr(
     >>> a @ np.array([1.0, 10.0, 100.0])
     array([201.,  30.])
     """
-    options = {"devices": devices, "threads": threads, "uses": uses, "reproducible": reproducible}
+    options = {"devices": devices, "threads": threads, "uses": uses, "reproducible": reproducible, "check": check}
     if isinstance(a, str | os.PathLike):
         if shape is not None:
             raise TypeError("shape is for a tuple of arrays; a file has its own shape")

@@ -68,6 +68,7 @@ def from_arrays(
     threads: int | None,
     uses: int | None,
     reproducible: bool,
+    check: str,
 ) -> Operator: ...
 def from_file(
     source: str | PathLike[str],
@@ -76,5 +77,6 @@ def from_file(
     threads: int | None,
     uses: int | None,
     reproducible: bool,
+    check: str,
 ) -> Operator: ...
 def close() -> None: ...

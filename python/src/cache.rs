@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use numpy::Element;
 use rowloom::kernel::cpu::Kernels;
 use rowloom::matrix::MultiVector;
-use rowloom::runtime::Product;
+use rowloom::runtime::{Check, Product};
 use rowloom::{Csr, Result, Runtime};
 
 use crate::per_process::PerProcess;
@@ -29,6 +29,7 @@ pub struct Options {
     pub threads: Option<usize>,
     pub uses: Option<u64>,
     pub reproducible: bool,
+    pub check: Check,
 }
 
 impl Options {
@@ -87,7 +88,7 @@ impl<T: Value> Typed<T> {
         // The lock is held meanwhile, so that threads that need the same product wait for it.
         let runtime = self.options.runtime()?;
         let mut builder = runtime.product(self.matrix.clone()).columns(columns);
-        builder = builder.reproducible(self.options.reproducible);
+        builder = builder.reproducible(self.options.reproducible).check(self.options.check);
         if let Some(uses) = self.options.uses {
             builder = builder.uses(uses);
         }

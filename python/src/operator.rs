@@ -10,7 +10,7 @@ use rowloom::Error;
 use rowloom::device::{ForeignMemory, StreamHandle};
 use rowloom::matrix::spy::spy_svg;
 use rowloom::matrix::transpose;
-use rowloom::runtime::{Product, RunReport, Timeline};
+use rowloom::runtime::{Check, Product, RunReport, Timeline};
 use rowloom::trace::Trace;
 use rowloom::work::pitch_bytes;
 
@@ -45,7 +45,7 @@ pub struct Operator {
 
 /// An operator from the arrays of CSR, which are contiguous; `lease` holds them locked against writing, or is `None` to copy them.
 #[pyfunction]
-#[pyo3(signature = (values, columns, row_pointers, shape, lease, devices, threads, uses, reproducible))]
+#[pyo3(signature = (values, columns, row_pointers, shape, lease, devices, threads, uses, reproducible, check))]
 #[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_arrays(
     py: Python<'_>,
@@ -58,8 +58,10 @@ pub fn from_arrays(
     threads: Option<usize>,
     uses: Option<u64>,
     reproducible: bool,
+    check: &str,
 ) -> PyResult<Operator> {
-    let options = Options { devices, threads, uses, reproducible };
+    let check = detached(py, || Check::named(check))?;
+    let options = Options { devices, threads, uses, reproducible, check };
     let runtime = detached(py, || options.runtime())?;
     let (columns, row_pointers) = (Indices::new(columns)?, Indices::new(row_pointers)?);
     let parts = Parts { shape, values, columns, row_pointers, lease };
@@ -81,8 +83,10 @@ pub fn from_file(
     threads: Option<usize>,
     uses: Option<u64>,
     reproducible: bool,
+    check: &str,
 ) -> PyResult<Operator> {
-    let options = Options { devices, threads, uses, reproducible };
+    let check = detached(py, || Check::named(check))?;
+    let options = Options { devices, threads, uses, reproducible, check };
     let runtime = detached(py, || options.runtime())?;
     let either = if single_precision {
         Either::F32(Arc::new(Typed::new(load(py, &runtime, &source)?, options)))

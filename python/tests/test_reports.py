@@ -61,3 +61,23 @@ def test_cleared_operators_still_multiply(a):
     a.clear()
     np.testing.assert_array_equal(a @ np.ones(900), y)
     assert a.last_report is not None
+
+
+@pytest.mark.parametrize("check", ["maybe", "", "First"])
+def test_another_word_for_check_is_refused(check: str) -> None:
+    with pytest.raises(ValueError, match="first, always or never"):
+        rowloom.csr("gen:stencil5,n=8", check=check)
+
+
+def test_a_wrong_result_of_a_device_is_computed_again_and_named() -> None:
+    wrong = 0
+    for seed in range(8):
+        a = rowloom.csr("gen:stencil5,n=8", devices=f"emu:0?stale_launch=2&fault_seed={seed}", check="always")
+        b = rowloom.csr("gen:stencil5,n=8", devices="cpu", check="never")
+        for product in range(3):
+            x = np.random.default_rng(product).standard_normal((64, 5))
+            assert np.allclose(a @ x, b @ x, rtol=1e-9, atol=1e-9)
+            report = a.last_report
+            assert report is not None
+            wrong += sum(fault.task.startswith("check of chunk") for fault in report.faults)
+    assert wrong > 0
