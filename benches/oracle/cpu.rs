@@ -4,6 +4,7 @@ use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
 use rowloom::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
 use rowloom::machine::Isa;
 
+use crate::checks;
 use crate::coverage::Coverage;
 use crate::grid::Placement;
 use crate::judge::{Operands, Outcome, Value, refused};
@@ -96,6 +97,8 @@ impl CpuRequest {
                 run.map_err(|error| format!("error: {error}"))?;
                 let canonical = self.kernel.info().order == Order::Canonical;
                 operands.check_y(&y, rows.clone(), factors, canonical)?;
+                let before = operands.y_grid(rows.clone(), self.y, factors);
+                checks::check(operands, x_view, (&y, &before), rows.clone(), factors)?;
             }
             operands.check_x(&x)?;
             Ok(Outcome::Compared(self.runs.len() as u64))

@@ -2,7 +2,7 @@
 
 use rowloom::kernel::{KernelId, KindOfWork, Processor, kernels_for};
 use rowloom::plan::Mode;
-use rowloom::runtime::{ProductOptions, Transfer};
+use rowloom::runtime::{Check, ProductOptions, Transfer};
 
 use crate::coverage::Coverage;
 use crate::grid::Placement;
@@ -79,6 +79,7 @@ impl DenseOptions {
             memory_limit_bytes: self.memory_limit,
             reproducible: self.reproducible,
             bound: self.bound,
+            check: Check::Always,
             ..ProductOptions::default()
         }
     }

@@ -63,6 +63,9 @@ impl GemmRequest {
                     _ => continue,
                 },
             }
+            if let Some(fault) = product.faults().first() {
+                return Err(format!("a fault of a device without faults: {fault:?}"));
+            }
             operands.check_y(&c, 0..full.rows, factors, self.is_canonical())?;
             compared += 1;
         }

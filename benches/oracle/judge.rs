@@ -55,6 +55,12 @@ impl<T: Value> Operands<'_, T> {
         })
     }
 
+    /// The rounding bounds of the elements of a row; none if some are not finite.
+    pub fn row_bounds(&self, row: usize) -> Option<Vec<f64>> {
+        let bounds = self.reference.bounds(row)?;
+        Some(bounds[self.first..][..self.k].to_vec())
+    }
+
     fn old_at(&self, row: usize, column: usize) -> T {
         <T as Real>::rounded(self.old[row * self.all + self.first + column])
     }

@@ -5,6 +5,7 @@
 //! never drawn is a failure, too. docs/reliability.md has all options.
 
 mod case;
+mod checks;
 mod colmean;
 mod coverage;
 mod cpu;
@@ -88,6 +89,7 @@ impl Found {
             println!("{}: {products} products in {cases} cases, {rate:.0} per second", family.words());
             all += products;
         }
+        println!("{}", checks::report());
         let failures = u64::from(self.failure.is_some());
         println!(
             "{all} products compared in {elapsed:.0} s, {:.0} per second; {failures} failures",

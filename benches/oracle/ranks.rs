@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use rowloom::device::network::thread_communicators;
 use rowloom::matrix::{Csr, MultiVector, Scalar};
-use rowloom::runtime::{Cluster, RowBlock, Vectors};
-use rowloom::{Result, Runtime};
+use rowloom::runtime::{Check, Cluster, ProductOptions, RowBlock, Vectors};
+use rowloom::{Error, Result, Runtime};
 
 use crate::coverage::Coverage;
 use crate::grid::{Grid, Placement};
@@ -94,8 +94,9 @@ impl RanksRequest {
         let (a, k) = (operands.a, operands.k);
         let builder = Runtime::builder().devices(self.devices).threads(1).model("none").refine(false);
         let cluster = builder.over(rank)?;
-        let mut product =
-            cluster.product(block(operands.csr, self.rows(&cluster, operands)?)?).columns(k).build()?;
+        let options = ProductOptions { check: Check::Always, ..ProductOptions::default() };
+        let builder = cluster.product(block(operands.csr, self.rows(&cluster, operands)?)?).columns(k);
+        let mut product = builder.options(options).build()?;
         let mut on_x = if a.rows == a.cols { product.vectors()? } else { product.x_vectors()? };
         let own = on_x.first_row() as usize * k..(on_x.first_row() as usize + on_x.rows()) * k;
         on_x.copy_from(&x[own])?;
@@ -106,6 +107,9 @@ impl RanksRequest {
             let old = operands.y_grid(first..first + y.rows(), Placement::PACKED, factors);
             y.copy_from(old.packed())?;
             product.apply_scaled(factors.0, &on_x, factors.1, &mut y)?;
+            if let Some(fault) = product.faults().first() {
+                return Err(Error::Internal(format!("a fault of a device without faults: {fault:?}")));
+            }
             ys.push(host(&y)?);
             dot = y.dot(&y)?;
         }

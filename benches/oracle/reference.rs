@@ -29,6 +29,8 @@ pub trait Real: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
     fn word(self) -> u64;
+    /// The same number with one bit flipped.
+    fn flipped(self, bit: u32) -> Self;
     /// Whether a product and a sum of f64 keep their rounding errors.
     const KEEPS_ERRORS: bool;
 }
@@ -59,6 +61,9 @@ impl Real for f64 {
     fn word(self) -> u64 {
         self.to_bits()
     }
+    fn flipped(self, bit: u32) -> Self {
+        Self::from_bits(self.to_bits() ^ 1 << bit)
+    }
 }
 
 impl Real for f32 {
@@ -86,6 +91,9 @@ impl Real for f32 {
     }
     fn word(self) -> u64 {
         u64::from(self.to_bits())
+    }
+    fn flipped(self, bit: u32) -> Self {
+        Self::from_bits(self.to_bits() ^ 1 << bit)
     }
 }
 
@@ -161,6 +169,16 @@ impl<T: Real> Reference<T> {
             canonical.extend(canonical_row::<T>(columns, values, x, k, segment));
         }
         Self { k, lengths, sums, canonical }
+    }
+
+    /// The rounding bounds of the elements of a row; none if some are not finite, or near the ends of the range.
+    pub fn bounds(&self, row: usize) -> Option<Vec<f64>> {
+        let n = self.lengths[row] as f64;
+        let bound = |sum: &Sum| {
+            let is_usual = sum.special == 0.0 && sum.size < T::LARGEST / 4.0;
+            is_usual.then(|| gamma::<T>(n) * sum.size + n * T::SMALLEST)
+        };
+        self.sums[row * self.k..][..self.k].iter().map(bound).collect()
     }
 
     pub fn canonical_row(&self, row: usize) -> &[T] {

@@ -14,6 +14,7 @@ mod blocks;
 mod chains;
 mod columns;
 mod isa;
+mod lanes;
 mod multivectors;
 mod number;
 mod projections;

@@ -23,8 +23,6 @@ pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     fn times(self, other: Self) -> Self;
     /// `self / other`, rounded.
     fn over(self, other: Self) -> Self;
-    /// The same number in f64.
-    fn widened(self) -> f64;
 }
 
 impl Number for f64 {
@@ -51,10 +49,6 @@ impl Number for f64 {
     fn over(self, other: Self) -> Self {
         self / other
     }
-    #[inline(always)]
-    fn widened(self) -> f64 {
-        self.into()
-    }
 }
 
 impl Number for f32 {
@@ -80,9 +74,5 @@ impl Number for f32 {
     #[inline(always)]
     fn over(self, other: Self) -> Self {
         self / other
-    }
-    #[inline(always)]
-    fn widened(self) -> f64 {
-        self.into()
     }
 }

@@ -3,18 +3,17 @@
 //! Columns form groups of [`PROJECTED_COLUMNS`]. A row of a multivector has one projection per group: `Σ w_k x_k`, and its size
 //! `Σ |w_k| |x_k|`, which bounds rounding errors. If `Y = A X`, the projections of Y are A times the projections of X.
 //!
-//! The loops are plain Rust over slices, compiled for each instruction set. They share no code with the kernels that they check.
+//! The loops share no code with the kernels whose results they check.
 
 #![allow(unsafe_code)] // functions for an instruction set
 
 use crate::isa::Isa;
+use crate::lanes::{LANES, LaneValue, Lanes};
 use crate::number::Number;
 
 /// Columns of a group. A larger group would hide an error of one element behind the rounding errors of the others.
 pub const PROJECTED_COLUMNS: usize = 32;
 
-/// Accumulators of a sum: enough that their additions overlap.
-const LANES: usize = 8;
 /// Roundings of the projections of a row of X and of Y, and of alpha and beta.
 const USUAL_ROUNDINGS: f64 = 4.0;
 /// Unit round-off of the sums.
@@ -66,7 +65,8 @@ pub enum RowsOfA<'a, T> {
     },
 }
 
-/// A comparison of projections of `alpha A X + beta Y` with those of the computed Y.
+/// A comparison of projections of `alpha A X + beta Y` with those of the computed Y. The creator ensures that all columns of A are inside
+/// X: `x` has `groups` numbers for each of them.
 pub struct Comparison<'a, T> {
     /// Rows of A.
     pub a: RowsOfA<'a, T>,
@@ -104,78 +104,144 @@ fn total(lanes: [f64; LANES]) -> f64 {
     ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
 }
 
+/// The first elements of eight; the others are `filling`.
+#[inline(always)]
+fn filled<V: Copy>(tail: &[V], filling: V) -> [V; LANES] {
+    let mut lanes = [filling; LANES];
+    // Not `copy_from_slice`, which calls a function for so few elements.
+    for (lane, value) in lanes.iter_mut().zip(tail) {
+        *lane = *value;
+    }
+    lanes
+}
+
 /// The weighted sum of a group of columns of a row, and its size.
 #[inline(always)]
-fn projection<T: Number>(row: &[T], weights: &[f64]) -> (f64, f64) {
-    let (mut sums, mut sizes) = ([0.0; LANES], [0.0; LANES]);
-    let (wide, tail) = row.as_chunks::<LANES>();
-    let (wide_weights, tail_weights) = weights.as_chunks::<LANES>();
-    for (values, weights) in wide.iter().zip(wide_weights) {
-        for lane in 0..LANES {
-            let value = values[lane].widened();
-            sums[lane] = weights[lane].mul_add(value, sums[lane]);
-            sizes[lane] = weights[lane].abs().mul_add(value.abs(), sizes[lane]);
+unsafe fn projection<T: Number + LaneValue, L: Lanes>(row: &[T], weights: &[f64]) -> (f64, f64) {
+    // SAFETY: the caller ensures the instruction set of `L`.
+    unsafe {
+        let (mut sums, mut sizes) = (L::zero(), L::zero());
+        let (wide, tail) = row.as_chunks::<LANES>();
+        let (wide_weights, tail_weights) = weights.as_chunks::<LANES>();
+        for (values, weights) in wide.iter().zip(wide_weights) {
+            let (values, weights) = (T::load::<L>(values), L::load(weights));
+            sums = weights.multiply_add(values, sums);
+            sizes = weights.magnitude().multiply_add(values.magnitude(), sizes);
         }
+        if !tail.is_empty() {
+            let values = T::load::<L>(&filled(tail, T::NOTHING));
+            let weights = L::load(&filled(tail_weights, 0.0));
+            sums = weights.multiply_add(values, sums);
+            sizes = weights.magnitude().multiply_add(values.magnitude(), sizes);
+        }
+        (total(sums.store()), total(sizes.store()))
     }
-    for (lane, (value, weight)) in tail.iter().zip(tail_weights).enumerate() {
-        let value = value.widened();
-        sums[lane] = weight.mul_add(value, sums[lane]);
-        sizes[lane] = weight.abs().mul_add(value.abs(), sizes[lane]);
-    }
-    (total(sums), total(sizes))
 }
 
 #[inline(always)]
-fn project<T: Number>(job: &mut ProjectedRows<'_, T>) {
+unsafe fn project<T: Number + LaneValue, L: Lanes>(job: &mut ProjectedRows<'_, T>) {
     let k = job.weights.len();
     let groups = k.div_ceil(PROJECTED_COLUMNS);
-    let outputs = job.sums.chunks_exact_mut(groups).zip(job.sizes.chunks_exact_mut(groups));
-    for (index, (sums, sizes)) in outputs.enumerate() {
-        let row = &job.x[index * job.ldx..][..k];
-        let columns = row.chunks(PROJECTED_COLUMNS).zip(job.weights.chunks(PROJECTED_COLUMNS));
-        for ((values, weights), (sum, size)) in columns.zip(sums.iter_mut().zip(sizes)) {
-            (*sum, *size) = projection(values, weights);
+    for row in 0..job.sums.len() / groups.max(1) {
+        let values = &job.x[row * job.ldx..][..k];
+        for group in 0..groups {
+            let columns = group * PROJECTED_COLUMNS..k.min((group + 1) * PROJECTED_COLUMNS);
+            let at = row * groups + group;
+            // SAFETY: the caller ensures the instruction set of `L`.
+            (job.sums[at], job.sizes[at]) =
+                unsafe { projection::<T, L>(&values[columns.clone()], &job.weights[columns]) };
         }
     }
 }
 
 /// `Σ a_j z_j` for one group of columns, or `Σ |a_j| z_j`.
 #[inline(always)]
-fn row_sum<T: Number, const ABSOLUTE: bool>(
+unsafe fn row_sum<T: Number + LaneValue, L: Lanes, const ABSOLUTE: bool>(
     values: &[T],
     columns: Option<&[u32]>,
     z: &[f64],
     (groups, group): (usize, usize),
 ) -> f64 {
-    let value = |index: usize| {
-        let value = values[index].widened();
-        if ABSOLUTE { value.abs() } else { value }
-    };
-    let mut sums = [0.0; LANES];
-    match columns {
-        Some(columns) => {
-            let at = |index: usize| z[columns[index] as usize * groups + group];
-            let wide = values.len() / LANES * LANES;
-            for first in (0..wide).step_by(LANES) {
-                for lane in 0..LANES {
-                    sums[lane] = value(first + lane).mul_add(at(first + lane), sums[lane]);
+    // SAFETY: the caller ensures the instruction set of `L`, and that columns are inside X, whose projections `z` has.
+    unsafe {
+        let mut sums = L::zero();
+        let (wide, tail) = values.as_chunks::<LANES>();
+        for (index, values) in wide.iter().enumerate() {
+            let z = match columns {
+                Some(columns) => L::gather(z, &columns.as_chunks::<LANES>().0[index], groups, group),
+                None => L::gather(z, &consecutive(index * LANES), groups, group),
+            };
+            let values = T::load::<L>(values);
+            sums = (if ABSOLUTE { values.magnitude() } else { values }).multiply_add(z, sums);
+        }
+        if !tail.is_empty() {
+            // A column of this row fills the other lanes: if its projection is not finite, neither is the sum of the row.
+            let z = match columns {
+                Some(columns) => {
+                    let tail = columns.as_chunks::<LANES>().1;
+                    L::gather(z, &filled(tail, tail[0]), groups, group)
                 }
-            }
-            for index in wide..values.len() {
-                sums[index - wide] = value(index).mul_add(at(index), sums[index - wide]);
-            }
+                None => {
+                    let first = wide.len() * LANES;
+                    let mut places = [first as u32; LANES];
+                    for lane in 0..tail.len() {
+                        places[lane] += lane as u32;
+                    }
+                    L::gather(z, &places, groups, group)
+                }
+            };
+            let values = T::load::<L>(&filled(tail, T::NOTHING));
+            sums = (if ABSOLUTE { values.magnitude() } else { values }).multiply_add(z, sums);
         }
-        None => {
-            for index in 0..values.len() {
-                sums[index % LANES] = value(index).mul_add(z[index * groups + group], sums[index % LANES]);
-            }
-        }
+        total(sums.store())
     }
-    total(sums)
+}
+
+/// Eight consecutive numbers.
+#[inline(always)]
+fn consecutive(first: usize) -> [u32; LANES] {
+    let mut numbers = [first as u32; LANES];
+    for lane in 0..LANES {
+        numbers[lane] += lane as u32;
+    }
+    numbers
+}
+
+/// Whether the projections of a row agree, for one group of columns.
+#[inline(always)]
+unsafe fn agrees<T: Number + LaneValue, L: Lanes>(
+    job: &Comparison<'_, T>,
+    (values, columns): (&[T], Option<&[u32]>),
+    row: usize,
+    (groups, group): (usize, usize),
+) -> bool {
+    let (at, length) = (row * groups + group, values.len() as f64);
+    // SAFETY: as `compare`.
+    let sum = unsafe { row_sum::<T, L, false>(values, columns, job.x.sums, (groups, group)) };
+    let sum = job.alpha * sum;
+    let (old, old_size) = match job.before {
+        Some(before) => (job.beta * before.sums[at], (job.beta * before.sizes[at]).abs()),
+        None => (0.0, 0.0),
+    };
+    let error = (job.y.sums[at] - (sum + old)).abs();
+    if !error.is_finite() {
+        return false;
+    }
+    // The bound below is larger; most rows need no second sum.
+    if error <= length.sqrt() * job.unit_roundoff * sum.abs() {
+        return true;
+    }
+    // SAFETY: as above.
+    let size = unsafe { row_sum::<T, L, true>(values, columns, job.x.sizes, (groups, group)) };
+    let size = job.alpha.abs() * size + old_size;
+    // Rounding errors of n terms grow as the square root of n, unless they are systematic. The bound may be exceeded by a right row:
+    // such rows are compared element by element.
+    let roundings = USUAL_ROUNDINGS + 2.0 * length.sqrt();
+    error <= ((job.unit_roundoff + SUM_ROUNDOFF) * roundings + job.projection_error) * size
 }
 
 #[inline(always)]
-fn compare<T: Number>(job: &mut Comparison<'_, T>) {
+unsafe fn compare<T: Number + LaneValue, L: Lanes>(job: &mut Comparison<'_, T>) {
     let groups = job.groups.max(1);
     for row in 0..job.y.sums.len() / groups {
         let (values, columns) = match job.a {
@@ -187,30 +253,12 @@ fn compare<T: Number>(job: &mut Comparison<'_, T>) {
                 (&values[row * leading_dimension..][..columns], None)
             }
         };
-        let length = values.len() as f64;
-        let agrees = |group: usize| {
-            let at = row * groups + group;
-            let sum = job.alpha * row_sum::<T, false>(values, columns, job.x.sums, (groups, group));
-            let (old, old_size) = match job.before {
-                Some(before) => (job.beta * before.sums[at], (job.beta * before.sizes[at]).abs()),
-                None => (0.0, 0.0),
-            };
-            let error = (job.y.sums[at] - (sum + old)).abs();
-            if !error.is_finite() {
-                return false;
-            }
-            // The bound below is larger; most rows need no second sum.
-            if error <= length.sqrt() * job.unit_roundoff * sum.abs() {
-                return true;
-            }
-            let size = job.alpha.abs() * row_sum::<T, true>(values, columns, job.x.sizes, (groups, group))
-                + old_size;
-            // Rounding errors of n terms grow as the square root of n, unless they are systematic. The bound may be exceeded by a
-            // right row: such rows are compared element by element.
-            let roundings = USUAL_ROUNDINGS + 2.0 * length.sqrt();
-            error <= ((job.unit_roundoff + SUM_ROUNDOFF) * roundings + job.projection_error) * size
-        };
-        if !(0..groups).all(agrees) {
+        let mut all_agree = true;
+        for group in 0..groups {
+            // SAFETY: the caller ensures the instruction set of `L`, and that columns are inside X.
+            all_agree &= unsafe { agrees::<T, L>(job, (values, columns), row, (groups, group)) };
+        }
+        if !all_agree {
             job.suspicious.push(row);
         }
     }
@@ -218,36 +266,38 @@ fn compare<T: Number>(job: &mut Comparison<'_, T>) {
 
 /// Defines the entry points of an instruction set; the inlined loops are compiled for it.
 macro_rules! entry_points {
-    ($module:ident, $(#[$attribute:meta])*) => {
+    ($module:ident, $lanes:ty, $(#[$attribute:meta])*) => {
         mod $module {
             use super::*;
 
-            pub(super) fn bodies<T: Number>() -> ProjectionBodies<T> {
+            pub(super) fn bodies<T: Number + LaneValue>() -> ProjectionBodies<T> {
                 ProjectionBodies { project: project_entry::<T>, compare: compare_entry::<T> }
             }
 
             $(#[$attribute])*
-            unsafe fn project_entry<T: Number>(job: &mut ProjectedRows<'_, T>) {
-                project::<T>(job);
+            unsafe fn project_entry<T: Number + LaneValue>(job: &mut ProjectedRows<'_, T>) {
+                // SAFETY: the caller ensures the instruction set.
+                unsafe { project::<T, $lanes>(job) }
             }
 
             $(#[$attribute])*
-            unsafe fn compare_entry<T: Number>(job: &mut Comparison<'_, T>) {
-                compare::<T>(job);
+            unsafe fn compare_entry<T: Number + LaneValue>(job: &mut Comparison<'_, T>) {
+                // SAFETY: the caller ensures the instruction set and the contract of the job.
+                unsafe { compare::<T, $lanes>(job) }
             }
         }
     };
 }
 
-entry_points!(portable,);
+entry_points!(portable, [f64; LANES],);
 #[cfg(target_arch = "x86_64")]
-entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
+entry_points!(avx2, crate::lanes::Halves, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
-entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
+entry_points!(avx512, std::arch::x86_64::__m512d, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// The loops for an instruction set.
 #[inline(never)]
-fn select<T: Number>(isa: Isa) -> ProjectionBodies<T> {
+fn select<T: Number + LaneValue>(isa: Isa) -> ProjectionBodies<T> {
     #[cfg(target_arch = "x86_64")]
     match isa {
         Isa::Portable => {}

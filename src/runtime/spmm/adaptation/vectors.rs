@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{Adaptation, OPENING_SECONDS};
 use crate::adapt::Resolved;
 use crate::error::{Error, Result};
+use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, make};
@@ -37,6 +38,15 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             of.into_iter().for_each(|of| device.profile.link.clone_from(&of.profile.link));
         }
         self.plan_s += start.elapsed().as_secs_f64();
+        for chunk in plan.chunks.iter().filter(|chunk| chunk.home != DeviceId::HOST.0) {
+            let form = chunk.form(Processor::Gpu);
+            if form.transposes_x() {
+                return Err(Error::Usage(format!(
+                    "kernel {} reads X by columns, and vectors on devices are stored by rows; use another kernel",
+                    form.name()
+                )));
+            }
+        }
         if self.ranks.is_some() && plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
             return Err(Error::Usage("ranks cannot compute on simulated devices".into()));
         }

@@ -34,6 +34,20 @@ impl Part {
         self.planned.as_ref().filter(|device| device.is_open())
     }
 
+    /// Rows that the host owns, of a product that computes nothing.
+    fn on_host(own: Range<u64>) -> Self {
+        let (held, name) = (own.clone(), "cpu".to_string());
+        Self {
+            planned: None,
+            index: DeviceId::HOST.index(),
+            own,
+            held,
+            name,
+            stream_gb_per_s: 1.0,
+            launch_s: 0.0,
+        }
+    }
+
     /// Closes the device if a queued operation found it lost. Returns whether it was closed now.
     pub fn close_if_lost(&self) -> bool {
         let Some(device) = self.device() else { return false };
@@ -119,7 +133,12 @@ impl Layout {
             let own = owned_rows_of_x(part.own.clone(), self.rows, rows);
             Part { held: own.clone(), own, ..part.clone() }
         };
-        let (parts, machine) = (self.parts.iter().map(part).collect(), self.machine.clone());
+        let (mut parts, machine): (Vec<Part>, _) =
+            (self.parts.iter().map(part).collect(), self.machine.clone());
+        if parts.is_empty() && machine.is_none() {
+            // A matrix without rows has no chunks, and its X an owner all the same.
+            parts.push(Part::on_host(0..rows));
+        }
         Self { rows, parts, ranks: None, machine }
     }
 }

@@ -1,0 +1,184 @@
+//! Eight sums in f64, for the check of products: in a register of AVX-512, in two of AVX2, or in an array.
+//!
+//! Every function is `unsafe`. The caller must ensure that the processor has the instruction set.
+
+#![allow(unsafe_code)] // SIMD leaf
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// Number of sums.
+pub(super) const LANES: usize = 8;
+
+/// Eight numbers.
+pub(super) trait Lanes: Copy {
+    /// Zeros.
+    unsafe fn zero() -> Self;
+    /// Eight numbers.
+    unsafe fn load(from: &[f64; LANES]) -> Self;
+    /// Eight numbers of single precision.
+    unsafe fn load_single(from: &[f32; LANES]) -> Self;
+    /// The numbers `z[columns[lane] * groups + group]`, all of which must be inside `z`. One by one: the instructions that gather are
+    /// slower on processors whose microcode protects them against leaks.
+    #[inline(always)]
+    unsafe fn gather(z: &[f64], columns: &[u32; LANES], groups: usize, group: usize) -> Self {
+        let mut numbers = [0.0; LANES];
+        for lane in 0..LANES {
+            // SAFETY: the caller ensures that the place is inside `z`.
+            numbers[lane] = unsafe { *z.get_unchecked(columns[lane] as usize * groups + group) };
+        }
+        // SAFETY: the caller ensures the instruction set.
+        unsafe { Self::load(&numbers) }
+    }
+    /// `self * factor + addend`, rounded once.
+    unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
+    /// Absolute values.
+    unsafe fn magnitude(self) -> Self;
+    /// The numbers.
+    unsafe fn store(self) -> [f64; LANES];
+}
+
+/// A value type that lanes can load.
+pub(super) trait LaneValue: Copy {
+    /// Eight values.
+    unsafe fn load<L: Lanes>(from: &[Self; LANES]) -> L;
+    /// Zero.
+    const NOTHING: Self;
+}
+
+impl LaneValue for f64 {
+    const NOTHING: f64 = 0.0;
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: &[f64; LANES]) -> L {
+        // SAFETY: as the caller ensures.
+        unsafe { L::load(from) }
+    }
+}
+
+impl LaneValue for f32 {
+    const NOTHING: f32 = 0.0;
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: &[f32; LANES]) -> L {
+        // SAFETY: as the caller ensures.
+        unsafe { L::load_single(from) }
+    }
+}
+
+impl Lanes for [f64; LANES] {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        [0.0; LANES]
+    }
+    #[inline(always)]
+    unsafe fn load(from: &[f64; LANES]) -> Self {
+        *from
+    }
+    #[inline(always)]
+    unsafe fn load_single(from: &[f32; LANES]) -> Self {
+        from.map(f64::from)
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
+        let mut sums = addend;
+        for lane in 0..LANES {
+            sums[lane] = self[lane].mul_add(factor[lane], sums[lane]);
+        }
+        sums
+    }
+    #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        self.map(f64::abs)
+    }
+    #[inline(always)]
+    unsafe fn store(self) -> [f64; LANES] {
+        self
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for __m512d {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller ensures AVX-512.
+        unsafe { _mm512_setzero_pd() }
+    }
+    #[inline(always)]
+    unsafe fn load(from: &[f64; LANES]) -> Self {
+        // SAFETY: as above; eight numbers are there.
+        unsafe { _mm512_loadu_pd(from.as_ptr()) }
+    }
+    #[inline(always)]
+    unsafe fn load_single(from: &[f32; LANES]) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtps_pd(_mm256_loadu_ps(from.as_ptr())) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_pd(self, factor, addend) }
+    }
+    #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_abs_pd(self) }
+    }
+    #[inline(always)]
+    unsafe fn store(self) -> [f64; LANES] {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as above; there is room for eight numbers.
+        unsafe { _mm512_storeu_pd(numbers.as_mut_ptr(), self) };
+        numbers
+    }
+}
+
+/// Two registers of AVX2.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(super) struct Halves(__m256d, __m256d);
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for Halves {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller ensures AVX2.
+        unsafe { Self(_mm256_setzero_pd(), _mm256_setzero_pd()) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: &[f64; LANES]) -> Self {
+        // SAFETY: as above; eight numbers are there.
+        unsafe { Self(_mm256_loadu_pd(from.as_ptr()), _mm256_loadu_pd(from.as_ptr().add(4))) }
+    }
+    #[inline(always)]
+    unsafe fn load_single(from: &[f32; LANES]) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let half = |at: usize| _mm256_cvtps_pd(_mm_loadu_ps(from.as_ptr().add(at)));
+            Self(half(0), half(4))
+        }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            Self(_mm256_fmadd_pd(self.0, factor.0, addend.0), _mm256_fmadd_pd(self.1, factor.1, addend.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let sign = _mm256_set1_pd(-0.0);
+            Self(_mm256_andnot_pd(sign, self.0), _mm256_andnot_pd(sign, self.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self) -> [f64; LANES] {
+        let mut numbers = [0.0; LANES];
+        // SAFETY: as above; there is room for eight numbers.
+        unsafe {
+            _mm256_storeu_pd(numbers.as_mut_ptr(), self.0);
+            _mm256_storeu_pd(numbers.as_mut_ptr().add(4), self.1);
+        }
+        numbers
+    }
+}
