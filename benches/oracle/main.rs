@@ -11,6 +11,7 @@ mod coverage;
 mod cpu;
 mod dense;
 mod failure;
+mod files;
 mod gemm;
 mod grid;
 mod judge;
@@ -140,6 +141,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(folder) = &options.matrices {
+        return match files::check(folder) {
+            Ok(products) => {
+                println!("{products} products with matrices of files; 0 failures");
+                ExitCode::SUCCESS
+            }
+            Err(what) => {
+                println!("{what}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     panics::collect();
     let (found, stop, next) = (Mutex::new(Found::default()), AtomicBool::new(false), AtomicU64::new(0));
     let start = Instant::now();

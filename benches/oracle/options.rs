@@ -1,5 +1,6 @@
 //! The words of the command line.
 
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rowloom::kernel::KernelId;
@@ -15,10 +16,12 @@ pub struct Options {
     pub case: Option<u64>,
     pub only: Vec<Family>,
     pub jobs: usize,
+    /// A folder of matrices to multiply instead of drawn ones.
+    pub matrices: Option<PathBuf>,
     pub restrictions: Restrictions,
 }
 
-const USAGE: &str = "options: --seconds N, --seed S, --case SEED, --devices cuda, --only FAMILY[,FAMILY], --kernel NAME, --jobs N";
+const USAGE: &str = "options: --seconds N, --seed S, --case SEED, --devices cuda, --only FAMILY[,FAMILY], --kernel NAME, --jobs N, --matrices FOLDER";
 
 impl Options {
     pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -29,6 +32,7 @@ impl Options {
             case: None,
             only: Vec::new(),
             jobs: 1,
+            matrices: None,
             restrictions: Restrictions::default(),
         };
         let mut words = words.filter(|word| word != "--bench");
@@ -38,6 +42,7 @@ impl Options {
                 "--seconds" => options.seconds = number(&value()?)?,
                 "--seed" => options.seed = seed(&value()?)?,
                 "--case" => options.case = Some(seed(&value()?)?),
+                "--matrices" => options.matrices = Some(value()?.into()),
                 "--jobs" => options.jobs = number::<usize>(&value()?)?.max(1),
                 "--devices" if value()? == "cuda" => options.restrictions.cuda = true,
                 "--devices" => return Err("--devices takes only cuda, which adds lists with cuda:0".into()),

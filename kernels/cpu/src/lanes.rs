@@ -18,18 +18,6 @@ pub(super) trait Lanes: Copy {
     unsafe fn load(from: &[f64; LANES]) -> Self;
     /// Eight numbers of single precision.
     unsafe fn load_single(from: &[f32; LANES]) -> Self;
-    /// The numbers `z[columns[lane] * groups + group]`, all of which must be inside `z`. One by one: the instructions that gather are
-    /// slower on processors whose microcode protects them against leaks.
-    #[inline(always)]
-    unsafe fn gather(z: &[f64], columns: &[u32; LANES], groups: usize, group: usize) -> Self {
-        let mut numbers = [0.0; LANES];
-        for lane in 0..LANES {
-            // SAFETY: the caller ensures that the place is inside `z`.
-            numbers[lane] = unsafe { *z.get_unchecked(columns[lane] as usize * groups + group) };
-        }
-        // SAFETY: the caller ensures the instruction set.
-        unsafe { Self::load(&numbers) }
-    }
     /// `self * factor + addend`, rounded once.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
     /// Absolute values.
@@ -42,12 +30,9 @@ pub(super) trait Lanes: Copy {
 pub(super) trait LaneValue: Copy {
     /// Eight values.
     unsafe fn load<L: Lanes>(from: &[Self; LANES]) -> L;
-    /// Zero.
-    const NOTHING: Self;
 }
 
 impl LaneValue for f64 {
-    const NOTHING: f64 = 0.0;
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: &[f64; LANES]) -> L {
         // SAFETY: as the caller ensures.
@@ -56,7 +41,6 @@ impl LaneValue for f64 {
 }
 
 impl LaneValue for f32 {
-    const NOTHING: f32 = 0.0;
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: &[f32; LANES]) -> L {
         // SAFETY: as the caller ensures.

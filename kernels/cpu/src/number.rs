@@ -23,6 +23,8 @@ pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     fn times(self, other: Self) -> Self;
     /// `self / other`, rounded.
     fn over(self, other: Self) -> Self;
+    /// The same number in f64.
+    fn widened(self) -> f64;
 }
 
 impl Number for f64 {
@@ -49,6 +51,10 @@ impl Number for f64 {
     fn over(self, other: Self) -> Self {
         self / other
     }
+    #[inline(always)]
+    fn widened(self) -> f64 {
+        self.into()
+    }
 }
 
 impl Number for f32 {
@@ -74,5 +80,9 @@ impl Number for f32 {
     #[inline(always)]
     fn over(self, other: Self) -> Self {
         self / other
+    }
+    #[inline(always)]
+    fn widened(self) -> f64 {
+        self.into()
     }
 }

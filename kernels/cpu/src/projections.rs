@@ -65,8 +65,7 @@ pub enum RowsOfA<'a, T> {
     },
 }
 
-/// A comparison of projections of `alpha A X + beta Y` with those of the computed Y. The creator ensures that all columns of A are inside
-/// X: `x` has `groups` numbers for each of them.
+/// A comparison of projections of `alpha A X + beta Y` with those of the computed Y.
 pub struct Comparison<'a, T> {
     /// Rows of A.
     pub a: RowsOfA<'a, T>,
@@ -104,17 +103,6 @@ fn total(lanes: [f64; LANES]) -> f64 {
     ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
 }
 
-/// The first elements of eight; the others are `filling`.
-#[inline(always)]
-fn filled<V: Copy>(tail: &[V], filling: V) -> [V; LANES] {
-    let mut lanes = [filling; LANES];
-    // Not `copy_from_slice`, which calls a function for so few elements.
-    for (lane, value) in lanes.iter_mut().zip(tail) {
-        *lane = *value;
-    }
-    lanes
-}
-
 /// The weighted sum of a group of columns of a row, and its size.
 #[inline(always)]
 unsafe fn projection<T: Number + LaneValue, L: Lanes>(row: &[T], weights: &[f64]) -> (f64, f64) {
@@ -128,13 +116,16 @@ unsafe fn projection<T: Number + LaneValue, L: Lanes>(row: &[T], weights: &[f64]
             sums = weights.multiply_add(values, sums);
             sizes = weights.magnitude().multiply_add(values.magnitude(), sizes);
         }
-        if !tail.is_empty() {
-            let values = T::load::<L>(&filled(tail, T::NOTHING));
-            let weights = L::load(&filled(tail_weights, 0.0));
-            sums = weights.multiply_add(values, sums);
-            sizes = weights.magnitude().multiply_add(values.magnitude(), sizes);
+        let (mut sum, mut size) = match wide.is_empty() {
+            true => (0.0, 0.0),
+            false => (total(sums.store()), total(sizes.store())),
+        };
+        for (&value, weight) in tail.iter().zip(tail_weights) {
+            let value = value.widened();
+            sum = weight.mul_add(value, sum);
+            size = weight.abs().mul_add(value.abs(), size);
         }
-        (total(sums.store()), total(sizes.store()))
+        (sum, size)
     }
 }
 
@@ -155,70 +146,65 @@ unsafe fn project<T: Number + LaneValue, L: Lanes>(job: &mut ProjectedRows<'_, T
 }
 
 /// `Σ a_j z_j` for one group of columns, or `Σ |a_j| z_j`.
+///
+/// One number at a time, in four sums whose multiply-adds overlap: the projections of X are read at random, and a register of eight of
+/// them would be filled one by one.
 #[inline(always)]
-unsafe fn row_sum<T: Number + LaneValue, L: Lanes, const ABSOLUTE: bool>(
+fn row_sum<T: Number, const ABSOLUTE: bool>(
     values: &[T],
     columns: Option<&[u32]>,
     z: &[f64],
     (groups, group): (usize, usize),
 ) -> f64 {
-    // SAFETY: the caller ensures the instruction set of `L`, and that columns are inside X, whose projections `z` has.
-    unsafe {
-        let mut sums = L::zero();
-        let (wide, tail) = values.as_chunks::<LANES>();
-        for (index, values) in wide.iter().enumerate() {
-            let z = match columns {
-                Some(columns) => L::gather(z, &columns.as_chunks::<LANES>().0[index], groups, group),
-                None => L::gather(z, &consecutive(index * LANES), groups, group),
-            };
-            let values = T::load::<L>(values);
-            sums = (if ABSOLUTE { values.magnitude() } else { values }).multiply_add(z, sums);
-        }
-        if !tail.is_empty() {
-            // A column of this row fills the other lanes: if its projection is not finite, neither is the sum of the row.
-            let z = match columns {
-                Some(columns) => {
-                    let tail = columns.as_chunks::<LANES>().1;
-                    L::gather(z, &filled(tail, tail[0]), groups, group)
+    const CHAINS: usize = 4;
+    let mut sums = [0.0; CHAINS];
+    let (wide, tail) = values.as_chunks::<CHAINS>();
+    let first = wide.len() * CHAINS;
+    match columns {
+        Some(columns) => {
+            let (wide_columns, tail_columns) = columns.as_chunks::<CHAINS>();
+            for (values, columns) in wide.iter().zip(wide_columns) {
+                for chain in 0..CHAINS {
+                    let z = z[columns[chain] as usize * groups + group];
+                    sums[chain] = magnitude::<T, ABSOLUTE>(values[chain]).mul_add(z, sums[chain]);
                 }
-                None => {
-                    let first = wide.len() * LANES;
-                    let mut places = [first as u32; LANES];
-                    for lane in 0..tail.len() {
-                        places[lane] += lane as u32;
-                    }
-                    L::gather(z, &places, groups, group)
-                }
-            };
-            let values = T::load::<L>(&filled(tail, T::NOTHING));
-            sums = (if ABSOLUTE { values.magnitude() } else { values }).multiply_add(z, sums);
+            }
+            for (chain, (&value, &column)) in tail.iter().zip(tail_columns).enumerate() {
+                let z = z[column as usize * groups + group];
+                sums[chain] = magnitude::<T, ABSOLUTE>(value).mul_add(z, sums[chain]);
+            }
         }
-        total(sums.store())
+        None => {
+            for (index, values) in wide.iter().enumerate() {
+                for chain in 0..CHAINS {
+                    let z = z[(index * CHAINS + chain) * groups + group];
+                    sums[chain] = magnitude::<T, ABSOLUTE>(values[chain]).mul_add(z, sums[chain]);
+                }
+            }
+            for (chain, &value) in tail.iter().enumerate() {
+                let z = z[(first + chain) * groups + group];
+                sums[chain] = magnitude::<T, ABSOLUTE>(value).mul_add(z, sums[chain]);
+            }
+        }
     }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
-/// Eight consecutive numbers.
 #[inline(always)]
-fn consecutive(first: usize) -> [u32; LANES] {
-    let mut numbers = [first as u32; LANES];
-    for lane in 0..LANES {
-        numbers[lane] += lane as u32;
-    }
-    numbers
+fn magnitude<T: Number, const ABSOLUTE: bool>(value: T) -> f64 {
+    if ABSOLUTE { value.widened().abs() } else { value.widened() }
 }
 
 /// Whether the projections of a row agree, for one group of columns.
 #[inline(always)]
-unsafe fn agrees<T: Number + LaneValue, L: Lanes>(
+fn agrees<T: Number>(
     job: &Comparison<'_, T>,
     (values, columns): (&[T], Option<&[u32]>),
     row: usize,
     (groups, group): (usize, usize),
 ) -> bool {
     let (at, length) = (row * groups + group, values.len() as f64);
-    // SAFETY: as `compare`.
-    let sum = unsafe { row_sum::<T, L, false>(values, columns, job.x.sums, (groups, group)) };
-    let sum = job.alpha * sum;
+    let sum = job.alpha * row_sum::<T, false>(values, columns, job.x.sums, (groups, group));
     let (old, old_size) = match job.before {
         Some(before) => (job.beta * before.sums[at], (job.beta * before.sizes[at]).abs()),
         None => (0.0, 0.0),
@@ -231,9 +217,7 @@ unsafe fn agrees<T: Number + LaneValue, L: Lanes>(
     if error <= length.sqrt() * job.unit_roundoff * sum.abs() {
         return true;
     }
-    // SAFETY: as above.
-    let size = unsafe { row_sum::<T, L, true>(values, columns, job.x.sizes, (groups, group)) };
-    let size = job.alpha.abs() * size + old_size;
+    let size = job.alpha.abs() * row_sum::<T, true>(values, columns, job.x.sizes, (groups, group)) + old_size;
     // Rounding errors of n terms grow as the square root of n, unless they are systematic. The bound may be exceeded by a right row:
     // such rows are compared element by element.
     let roundings = USUAL_ROUNDINGS + 2.0 * length.sqrt();
@@ -241,7 +225,7 @@ unsafe fn agrees<T: Number + LaneValue, L: Lanes>(
 }
 
 #[inline(always)]
-unsafe fn compare<T: Number + LaneValue, L: Lanes>(job: &mut Comparison<'_, T>) {
+fn compare<T: Number>(job: &mut Comparison<'_, T>) {
     let groups = job.groups.max(1);
     for row in 0..job.y.sums.len() / groups {
         let (values, columns) = match job.a {
@@ -255,8 +239,7 @@ unsafe fn compare<T: Number + LaneValue, L: Lanes>(job: &mut Comparison<'_, T>) 
         };
         let mut all_agree = true;
         for group in 0..groups {
-            // SAFETY: the caller ensures the instruction set of `L`, and that columns are inside X.
-            all_agree &= unsafe { agrees::<T, L>(job, (values, columns), row, (groups, group)) };
+            all_agree &= agrees(job, (values, columns), row, (groups, group));
         }
         if !all_agree {
             job.suspicious.push(row);
@@ -281,9 +264,8 @@ macro_rules! entry_points {
             }
 
             $(#[$attribute])*
-            unsafe fn compare_entry<T: Number + LaneValue>(job: &mut Comparison<'_, T>) {
-                // SAFETY: the caller ensures the instruction set and the contract of the job.
-                unsafe { compare::<T, $lanes>(job) }
+            unsafe fn compare_entry<T: Number>(job: &mut Comparison<'_, T>) {
+                compare(job);
             }
         }
     };
