@@ -14,6 +14,7 @@ mod guarded;
 mod instruction_sets;
 mod multivectors;
 mod numbers;
+mod projections;
 mod real;
 mod reference;
 mod rows;
