@@ -116,11 +116,22 @@ impl Projections {
         let sizes = self.sizes.get_mut(range).ok_or_else(outside)?;
         for ((sum, size), value) in sums.iter_mut().zip(sizes).zip(projected) {
             *sum = value.to_f64();
-            // An estimate: a device returns no sizes. Rows for which it is too small are compared element by element.
             *size = ESTIMATED_SIZE * sum.abs();
         }
         self.relative_error = 2.0 * PROJECTED_COLUMNS as f64 * T::UNIT_ROUNDOFF;
         Ok(())
+    }
+
+    /// Estimates the sizes of projections that devices have computed, which return none: at least a multiple of the root mean square
+    /// of all. Rows for which the estimate is too small are compared element by element.
+    pub fn estimate_sizes(&mut self) {
+        if self.relative_error == 0.0 {
+            return;
+        }
+        let finite = || self.sums.iter().filter(|sum| sum.is_finite());
+        let mean_square = finite().map(|sum| sum * sum).sum::<f64>() / finite().count().max(1) as f64;
+        let least = TYPICAL_SIZE * mean_square.sqrt();
+        self.sizes.iter_mut().for_each(|size| *size = size.max(least));
     }
 
     fn rows(&self, rows: std::ops::Range<usize>) -> Projected<'_> {
@@ -131,6 +142,8 @@ impl Projections {
 
 /// The size of a projection over its absolute value, where only the value is known.
 const ESTIMATED_SIZE: f64 = 8.0;
+/// The size of a projection over the root mean square of projections.
+const TYPICAL_SIZE: f64 = 4.0;
 
 fn zeros(length: usize) -> Result<Vec<f64>> {
     let mut values = Vec::new();

@@ -4,11 +4,12 @@
 //! compared element by element; chunks with wrong rows are computed again there, by the reference kernel.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use super::product::VectorProduct;
 use super::{DevicePart, RowsOf, Vectors, lock, misuse, unaligned};
 use crate::device::{DeviceRows, Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::check::{
     Applied, CheckedY, Operator, Projections, compared, groups, suspicious_rows, weight_matrix,
@@ -18,32 +19,34 @@ use crate::kernel::scaling::scaling as rounded;
 use crate::matrix::{MultiVector, MultiVectorView};
 use crate::runtime::job::{Scaling, still_wrong, wrong_chunk};
 use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
-use crate::runtime::report::FaultReport;
+use crate::runtime::report::{FaultReport, RunReport};
 use crate::runtime::spmm::spmm_job::compute_by_reference;
 
 /// Alignment of results behind the weights in scratch memory.
 const ALIGNMENT_BYTES: u64 = 256;
 
 impl<T: Kernels> Vectors<T> {
-    /// The projections of all rows that the owners have room for, ghost rows included.
-    fn projections(&self) -> Result<Projections> {
+    /// The own rows of every owner, and the ghost rows of one owner that has received them.
+    fn valid_rows(&self, receivers: &[Vec<usize>]) -> Vec<(usize, Range<u64>)> {
+        let own = self.layout.parts.iter().map(|part| part.own.clone()).enumerate();
+        let arrivals = self.layout.ranks.iter().flat_map(|ranks| &ranks.arrivals);
+        let ghosts = arrivals
+            .zip(receivers)
+            .filter_map(|(arrival, owners)| Some((*owners.first()?, arrival.rows.clone())));
+        own.chain(ghosts).filter(|(_, rows)| !rows.is_empty()).collect()
+    }
+
+    /// The projections of all rows, and of the ghost rows that `receivers` have.
+    fn projections(&self, receivers: &[Vec<usize>]) -> Result<Projections> {
         let mut all = Projections::zeros(self.layout.rows as usize, self.k)?;
-        // Rows of other ranks are copies; those of other owners are overwritten by their own below.
-        if self.layout.ranks.is_some() {
-            for (index, part) in self.layout.parts.iter().enumerate() {
-                self.project(index, part.held.clone(), &mut all)?;
-            }
+        for (index, rows) in self.valid_rows(receivers) {
+            self.project(index, rows, &mut all)?;
         }
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            self.project(index, part.own.clone(), &mut all)?;
-        }
+        all.estimate_sizes();
         Ok(all)
     }
 
     fn project(&self, index: usize, rows: Range<u64>, all: &mut Projections) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
         let range = rows.start as usize..rows.end as usize;
         match self.data(index)? {
             RowsOf::Host(data) => {
@@ -105,13 +108,10 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// All rows that the owners have room for, in host memory.
-    fn host_values(&self) -> Result<MultiVector<T>> {
+    /// The same rows in host memory.
+    fn host_values(&self, receivers: &[Vec<usize>]) -> Result<MultiVector<T>> {
         let mut all = MultiVector::zeros(self.layout.rows as usize, self.k)?;
-        let whole = self.layout.ranks.is_some();
-        let held = self.layout.parts.iter().map(|part| part.held.clone()).enumerate().filter(|_| whole);
-        let own = self.layout.parts.iter().map(|part| part.own.clone()).enumerate();
-        for (index, rows) in held.chain(own).filter(|(_, rows)| !rows.is_empty()) {
+        for (index, rows) in self.valid_rows(receivers) {
             let range = rows.start as usize..rows.end as usize;
             let to = super::view_rows_mut(&mut all, range.clone());
             match self.data(index)? {
@@ -132,13 +132,38 @@ impl<T: Kernels> Vectors<T> {
 }
 
 impl<T: Kernels> VectorProduct<'_, T> {
+    /// Applies the product and checks it.
+    pub(super) fn apply_checked(
+        &mut self,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &mut Vectors<T>,
+    ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
+        // The fault of a device is reported as that of an unchecked product is.
+        let Ok(old) = self.old_values(scaling, y) else { return self.apply_unchecked(scaling, x, y) };
+        let (mut report, mut faults) = self.apply_unchecked(scaling, x, y)?;
+        let start = Instant::now();
+        match self.check(scaling, x, old.as_ref(), y) {
+            Ok(wrong) => {
+                if let Some(report) = &mut report {
+                    report.check_s = Some(start.elapsed().as_secs_f64());
+                    report.faults.extend_from_slice(&wrong);
+                }
+                faults.extend(wrong);
+                Ok((report, faults))
+            }
+            Err(Error::Device { .. }) => Ok((report, faults)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The old Y of a product that will be checked; `None` if it has no effect.
-    pub(super) fn old_values(&self, scaling: Scaling, y: &Vectors<T>) -> Result<Option<MultiVector<T>>> {
-        Self::reads_y(scaling).then(|| y.host_values()).transpose()
+    fn old_values(&self, scaling: Scaling, y: &Vectors<T>) -> Result<Option<MultiVector<T>>> {
+        Self::reads_y(scaling).then(|| y.host_values(&[])).transpose()
     }
 
     /// Checks a product. Chunks with wrong rows are computed again; returns their faults.
-    pub(super) fn check(
+    fn check(
         &mut self,
         scaling: Scaling,
         x: &Vectors<T>,
@@ -149,7 +174,9 @@ impl<T: Kernels> VectorProduct<'_, T> {
         let factors = rounded::<T>(scaling.alpha, scaling.beta);
         let own = y.layout.own();
         let own = own.start as usize..own.end as usize;
-        let (projected_x, projected_y) = (x.projections()?, y.projections()?.rows_in(own.clone()));
+        let receivers = &self.exchange.receivers;
+        let (projected_x, projected_y) =
+            (x.projections(receivers)?, y.projections(&[])?.rows_in(own.clone()));
         let old = old.map(|old| y.own_of(old));
         let pool = self.runtime.pool().clone();
         let before = old.map(|old| pool.install(|| Projections::of(old))).transpose()?;
@@ -162,7 +189,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
             self.checks.record_right();
             return Ok(Vec::new());
         }
-        let (x_values, mut y_values) = (x.host_values()?, y.host_values()?);
+        let (x_values, mut y_values) = (x.host_values(receivers)?, y.host_values(&[])?);
         let applied = |y_values: &MultiVector<T>, suspicious| {
             let (x, y) = (x_values.view(), y.own_of(y_values));
             pool.install(|| compared(a, Applied { scaling: factors, x, old, y }, suspicious))

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::exchange::{Exchange, OwnedChunk};
@@ -337,28 +336,13 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 "X or Y belongs to another product; use the vectors of this product".into(),
             ));
         }
-        if !self.checks.is_due() {
-            return self.apply_unchecked(scaling, x, y);
-        }
-        // The fault of a device is reported as that of an unchecked product is.
-        let Ok(old) = self.old_values(scaling, y) else { return self.apply_unchecked(scaling, x, y) };
-        let (mut report, mut faults) = self.apply_unchecked(scaling, x, y)?;
-        let start = Instant::now();
-        match self.check(scaling, x, old.as_ref(), y) {
-            Ok(wrong) => {
-                if let Some(report) = &mut report {
-                    report.check_s = Some(start.elapsed().as_secs_f64());
-                    report.faults.extend_from_slice(&wrong);
-                }
-                faults.extend(wrong);
-                Ok((report, faults))
-            }
-            Err(Error::Device { .. }) => Ok((report, faults)),
-            Err(error) => Err(error),
+        match self.checks.is_due() {
+            true => self.apply_checked(scaling, x, y),
+            false => self.apply_unchecked(scaling, x, y),
         }
     }
 
-    fn apply_unchecked(
+    pub(super) fn apply_unchecked(
         &mut self,
         scaling: Scaling,
         x: &Vectors<T>,
