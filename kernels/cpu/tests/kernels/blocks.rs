@@ -96,8 +96,8 @@ fn blocks_of_identical_rows_are_the_reference() {
 
 #[test]
 fn blocks_of_shifted_rows_are_the_reference() {
-    draws_for_each_isa(100, |isa, draw| check_shifted::<f64>(isa, draw));
-    draws_for_each_isa(100, |isa, draw| check_shifted::<f32>(isa, draw));
+    draws_for_each_isa(100, check_shifted::<f64>);
+    draws_for_each_isa(100, check_shifted::<f32>);
 }
 
 /// Every width for which blocks were once left unwritten.
