@@ -80,7 +80,8 @@ fn check_shifted<T: Real>(isa: Isa, draw: &Draw) {
     check(draw, &slab, &entries, &made.rows, layout, &options, body, Work::Blocks(&made.blocks));
 }
 
-const LENGTHS: [usize; 12] = [0, 1, 2, 3, 5, 40, 127, 128, 129, 255, 256, 200];
+/// The last is longer than rows of blocks are, so that the loop over segments has more than two rounds.
+const LENGTHS: [usize; 13] = [0, 1, 2, 3, 5, 40, 127, 128, 129, 255, 256, 200, 385];
 
 #[test]
 fn blocks_of_identical_rows_are_the_reference() {
