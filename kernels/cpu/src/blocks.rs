@@ -40,16 +40,17 @@ pub(super) const fn most_identical_rows(units: usize, uniform: bool) -> Option<u
 /// Distance in entries at which the entries of later blocks are prefetched.
 const PREFETCH_ENTRIES: usize = 256;
 
-/// Prefetches `count` entries that later blocks will read.
+/// Prefetches entries that later blocks will read, as many as `rows` rows of `length` have.
 ///
 /// Several rows at a time access the arrays out of order, which the hardware prefetcher does not recognize as a stream.
 #[inline(always)]
 unsafe fn prefetch_entries<V: Vector, const UNIFORM: bool>(
     job: &RowJob<V::Element>,
     position: usize,
-    count: usize,
+    length: usize,
+    rows: usize,
 ) {
-    let line = 64;
+    let (count, line) = (length * rows, 64);
     let columns = job.columns.as_ptr().wrapping_add(position + PREFETCH_ENTRIES);
     for offset in (0..count * size_of::<u32>() + line).step_by(line) {
         // SAFETY: a prefetch accepts any address.
@@ -118,7 +119,7 @@ unsafe fn identical_rows<V: Vector, const U: usize, const R: usize, const FIT: u
     unsafe {
         // With equal values a single row is read, in order, so that no prefetch is needed.
         if !UNIFORM {
-            prefetch_entries::<V, false>(job, start, length * R);
+            prefetch_entries::<V, false>(job, start, length, R);
         }
         let mut sums = identical_chains::<V, U, R, FIT, UNIFORM>(job, extent, 0..length.min(SEGMENT), mask);
         let mut done = SEGMENT;
@@ -214,7 +215,7 @@ pub(super) unsafe fn shifted<V: Vector, const U: usize, const FIT: u8, const UNI
                 }
                 continue;
             }
-            prefetch_entries::<V, UNIFORM>(job, start, length * SHIFTED_ROWS);
+            prefetch_entries::<V, UNIFORM>(job, start, length, SHIFTED_ROWS);
             let leader_column = *job.columns.get_unchecked(start);
             let shifted_x: [*const V::Element; SHIFTED_ROWS] = std::array::from_fn(|chain| {
                 let column = *job.columns.get_unchecked(start + chain * length);

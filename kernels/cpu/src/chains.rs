@@ -129,6 +129,21 @@ pub(super) unsafe fn load<V: Vector, const FIT: u8>(
 /// Minimal registers of a slab for prefetching: for narrower slabs, out-of-order execution reaches far enough ahead.
 const MIN_PREFETCH_UNITS: usize = 3;
 
+/// Prefetches the row of X of a nonzero that comes later.
+#[inline(always)]
+unsafe fn prefetch_x<V: Vector, const U: usize, const FIT: u8>(job: &RowJob<V::Element>, position: usize) {
+    if U >= MIN_PREFETCH_UNITS && job.prefetch > 0 {
+        // SAFETY: the nonzero is one of the job.
+        unsafe {
+            let ahead = (position + job.prefetch).min(job.columns.len() - 1);
+            let next = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(ahead));
+            for unit in 0..U {
+                V::prefetch(next.add(unit * V::LANES));
+            }
+        }
+    }
+}
+
 /// One multiply-add of a nonzero with its row of X.
 #[inline(always)]
 unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
@@ -141,13 +156,7 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
     // SAFETY: `position` is inside a row of the job, so the contract of the job covers every access.
     unsafe {
         let x = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(position));
-        if U >= MIN_PREFETCH_UNITS && job.prefetch > 0 {
-            let ahead = (position + job.prefetch).min(job.columns.len() - 1);
-            let next = job.x_row::<V, U, FIT>(*job.columns.get_unchecked(ahead));
-            for unit in 0..U {
-                V::prefetch(next.add(unit * V::LANES));
-            }
-        }
+        prefetch_x::<V, U, FIT>(job, position);
         let value = if UNIFORM { uniform } else { V::splat(*job.values.get_unchecked(position)) };
         for unit in 0..U {
             let x = load::<V, FIT>(x.add(unit * V::LANES), unit == U - 1, mask);

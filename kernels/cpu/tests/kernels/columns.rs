@@ -104,12 +104,12 @@ fn check_merge<T: Real>(isa: Isa, draw: &Draw) {
 
 #[test]
 fn sums_and_deviations_of_a_strand_are_the_reference() {
-    draws_for_each_isa(100, |isa, draw| check_strand::<f64>(isa, draw));
-    draws_for_each_isa(100, |isa, draw| check_strand::<f32>(isa, draw));
+    draws_for_each_isa(100, check_strand::<f64>);
+    draws_for_each_isa(100, check_strand::<f32>);
 }
 
 #[test]
 fn merged_deviations_are_the_reference() {
-    draws_for_each_isa(100, |isa, draw| check_merge::<f64>(isa, draw));
-    draws_for_each_isa(100, |isa, draw| check_merge::<f32>(isa, draw));
+    draws_for_each_isa(100, check_merge::<f64>);
+    draws_for_each_isa(100, check_merge::<f32>);
 }

@@ -150,18 +150,18 @@ fn check_multiplication<T: Real>(isa: Isa, draw: &Draw) {
 
 #[test]
 fn combinations_are_the_reference() {
-    draws_for_each_isa(150, |isa, draw| check_combination::<f64>(isa, draw));
-    draws_for_each_isa(150, |isa, draw| check_combination::<f32>(isa, draw));
+    draws_for_each_isa(150, check_combination::<f64>);
+    draws_for_each_isa(150, check_combination::<f32>);
 }
 
 #[test]
 fn accumulations_are_the_reference() {
-    draws_for_each_isa(100, |isa, draw| check_accumulation::<f64>(isa, draw));
-    draws_for_each_isa(100, |isa, draw| check_accumulation::<f32>(isa, draw));
+    draws_for_each_isa(100, check_accumulation::<f64>);
+    draws_for_each_isa(100, check_accumulation::<f32>);
 }
 
 #[test]
 fn products_with_a_small_matrix_are_the_reference() {
-    draws_for_each_isa(150, |isa, draw| check_multiplication::<f64>(isa, draw));
-    draws_for_each_isa(150, |isa, draw| check_multiplication::<f32>(isa, draw));
+    draws_for_each_isa(150, check_multiplication::<f64>);
+    draws_for_each_isa(150, check_multiplication::<f32>);
 }

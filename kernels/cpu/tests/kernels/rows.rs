@@ -96,6 +96,6 @@ fn rows_with_a_stride_are_the_reference() {
 
 #[test]
 fn segments_are_stored_first_and_then_added_in_order() {
-    draws_for_each_isa(100, |isa, draw| check_segments::<f64>(isa, draw));
-    draws_for_each_isa(100, |isa, draw| check_segments::<f32>(isa, draw));
+    draws_for_each_isa(100, check_segments::<f64>);
+    draws_for_each_isa(100, check_segments::<f32>);
 }
