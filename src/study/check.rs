@@ -24,7 +24,7 @@ const REFERENCE_MULTIPLICATIONS: usize = 1 << 25;
 const SAMPLED_BLOCKS: usize = 64;
 
 /// Most multiplications of a product that [`check_product`] compares with the reference, which is slow.
-pub const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
+const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
 
 /// How a computed Y compares with the right one.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
