@@ -102,12 +102,12 @@ fn ranked(report: &CaseReport<'_>) -> Table {
 
 /// `fastest`, `1.18 ± 0.03 × slower`, or why it is not compared.
 fn against_fastest(record: &Record, standing: Option<Standing>) -> String {
-    match standing {
-        _ if record.unverified_reason().is_some() => {
-            record.unverified_reason().map_or_else(String::new, |reason| format!("- ({reason})"))
+    match (record.unverified_reason(), standing) {
+        (Some(reason), _) => format!("- ({reason})"),
+        (None, Some(Standing { rank: 1, .. })) => "fastest".into(),
+        (None, Some(Standing { against_fastest: Some(ratio), .. })) => {
+            format!("{} × slower", with_spread(ratio))
         }
-        Some(Standing { rank: 1, .. }) => "fastest".into(),
-        Some(Standing { against_fastest: Some(ratio), .. }) => format!("{} × slower", with_spread(ratio)),
         _ => "-".into(),
     }
 }
@@ -167,6 +167,17 @@ fn or_dash(text: Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::{Checked, Times, standings};
+
+    #[test]
+    fn an_unverified_result_has_a_dash_and_a_reason() {
+        let of = |checked| Record { times: Times::new(&[1.0, 1.0]), checked, ..Record::default() };
+        let records = [of(None), of(Some(Checked::projected(1))), of(Some(Checked::projected(0)))];
+        let standings = standings(&records);
+        let words = |index: usize| against_fastest(&records[index], standings[index]);
+        assert_eq!([0, 1, 2].map(words), ["- (Y was not verified)", "- (Y is wrong)", "fastest"]);
+        assert_eq!([0, 1, 2].map(|index| result(&records[index])), ["not verified", "WRONG", "in bound"]);
+    }
 
     #[test]
     fn ratios_have_three_digits_and_a_spread_where_it_is_known() {

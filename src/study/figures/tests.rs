@@ -244,8 +244,8 @@ fn unverified_results_are_in_no_figure_and_are_named() {
     assert_eq!(figures.len(), 3, "{:?}", ids(&figures));
     for figure in &figures {
         let picture = svg(figure);
-        assert!(picture.contains("not shown: unverified (Y was not verified)"), "{}: {picture}", figure.id);
-        assert!(picture.contains("not shown: wrong (Y is wrong)"), "{}: {picture}", figure.id);
+        assert!(picture.contains("not shown: unverified (Y was not verified)"), "{}", figure.id);
+        assert!(picture.contains("not shown: wrong (Y is wrong)"), "{}", figure.id);
         for panel in &figure.panels {
             let names: Vec<&str> = match &panel.plot {
                 Plot::Lines(_) => series_names(panel),
