@@ -137,7 +137,7 @@ fn has_residuals<T: Kernels>(x: &MultiVector<T>, y: &MultiVector<T>, report: &So
     let largest = report.eigenvalues.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     // The vectors are orthonormal up to a few rounding errors of their precision.
     let tolerance = T::UNIT_ROUNDOFF.sqrt();
-    let pairs = report.eigenvalues.iter().zip(&report.residuals).enumerate();
+    let mut pairs = report.eigenvalues.iter().zip(&report.residuals).enumerate();
     let agrees = |(column, (&value, &residual)): (usize, (&f64, &f64))| {
         let (mut length, mut norm) = (0.0, 0.0);
         for row in 0..x.rows() {
@@ -148,9 +148,7 @@ fn has_residuals<T: Kernels>(x: &MultiVector<T>, y: &MultiVector<T>, report: &So
         let difference = (norm.sqrt() - residual).abs();
         (length.sqrt() - 1.0).abs() <= tolerance && difference <= tolerance * largest
     };
-    report.eigenvalues.len() == x.k()
-        && report.residuals.len() == x.k()
-        && pairs.map(agrees).all(|agrees| agrees)
+    report.eigenvalues.len() == x.k() && report.residuals.len() == x.k() && pairs.all(agrees)
 }
 
 #[cfg(test)]
