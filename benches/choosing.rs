@@ -1,7 +1,10 @@
 //! Times the choice of a kernel: computing the features of all rows, and choosing among all forms for an H200 and for this CPU.
-//! Prints both as a share of one product of 32 columns on this CPU, in double precision.
+//! Prints both as a share of one product of 32 columns on this CPU, in double precision, whose Y is checked.
 //!
 //! `cargo bench --bench choosing`
+
+#[path = "support/verified.rs"]
+mod verified;
 
 use std::time::Instant;
 
@@ -63,8 +66,8 @@ fn main() -> rowloom::Result<()> {
                 std::hint::black_box(choose(device, &features, K as u64, Dtype::F64, forms));
             }
         });
-        let x = MultiVector::<f64>::zeros(matrix.cols(), K)?;
-        let mut y = MultiVector::<f64>::zeros(matrix.rows(), K)?;
+        let x = pool.install(|| MultiVector::<f64>::random(matrix.cols(), K, 1))?;
+        let mut y = MultiVector::filled(matrix.rows(), K, f64::NAN)?;
         let settings = CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
         let product_ms = pool.install(|| {
             let mut product = CpuProduct::prepare(matrix.view(), KernelId::CpuCsr, settings, u64::MAX)?;
@@ -76,6 +79,7 @@ fn main() -> rowloom::Result<()> {
             });
             failed.map(|()| ms)
         })?;
+        verified::require(&pool, spec, matrix.view(), x.view(), y.view())?;
         let share = (features_ms + choice_ms) / product_ms * 100.0;
         println!("{spec:<32} {features_ms:>7.3} ms {choice_ms:>7.3} ms {product_ms:>7.2} ms {share:>6.2} %");
     }

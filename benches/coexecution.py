@@ -14,6 +14,9 @@ table has the median of the rounds. Set-up (opening the card, registering memory
 - predicted, simulated: predicted and simulated time over the measured time, in every round;
 - rates: nonzeros per second of the last product over the sum of the devices' nonzeros per second while they were busy;
 - set-up: `prepare_s` of `auto`, once per process, not part of the other times.
+
+Every Y is verified after its products were timed; of a product with more than 2^28 multiplications the first Y is checked (`--check first`).
+If one was not, the script prints no table and ends with exit code 1.
 """
 
 import argparse
@@ -26,6 +29,8 @@ import subprocess
 import sys
 import tempfile
 
+from support.verified import is_verified, refuse
+
 MATRICES = [
     "rmat,scale=20,degree=16",
     "uniform,rows=1048576,degree=16",
@@ -37,6 +42,8 @@ MATRICES = [
 WIDTHS = [1, 8, 32]
 MODES = ["oneshot", "stream"]
 BYTES = 8
+# Multiplications of the largest product that is compared with the reference.
+VERIFIED_MULTIPLICATIONS = 1 << 28
 # Warm-up products for each K: a CPU that was idle is slower for a tenth of a second.
 WARMUP = {1: 60, 8: 30, 32: 10}
 
@@ -90,6 +97,8 @@ def measure(arguments):
                     if arguments.traces and devices == "auto":
                         more = [*more, "--trace", pathlib.Path(arguments.traces) / f"{name}-{k}-{mode}-{turn}.json"]
                     product = ["run", path, "-k", k, "--devices", devices, "--repeat", 9, "--warmup", WARMUP[k]]
+                    if shapes[name]["nnz"] * k <= VERIFIED_MULTIPLICATIONS:
+                        product.append("--verify")
                     report, error = run(arguments.rowloom, *product, "--no-refine", "--json", "-q", *more)
                     line = {"round": turn, "matrix": name, "k": k, "mode": mode, "devices": devices}
                     if report is None:
@@ -97,7 +106,7 @@ def measure(arguments):
                     else:
                         kept = ("name", "nnz", "busy_s")
                         on = [{key: device[key] for key in kept} for device in report["devices"]]
-                        line |= {"timing": report["timing"], "on": on}
+                        line |= {"timing": report["timing"], "on": on, "verified": is_verified(report)}
                     print(json.dumps(line), file=lines, flush=True)
                     runs.append(line)
     return runs
@@ -135,6 +144,8 @@ def table(runs):
     for line in runs:
         if "error" in line:
             print(f"failed: {line}")
+        elif not line.get("verified"):
+            refuse(f"Y was not verified: {line['matrix']}, K = {line['k']}, {line['mode']}, {line['devices']}")
         else:
             of[line["matrix"], line["k"], line["mode"], line["devices"]].append(line)
 

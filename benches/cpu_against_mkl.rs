@@ -8,16 +8,19 @@
 //! FOLDER holds SuiteSparse matrices as `.mtx.gz`; without it only generated matrices are measured. Preparation is not
 //! timed on either side: MKL gets a hint for a thousand products and optimises. Rounds of both alternate. After a round of MKL its
 //! threads get time to go to sleep, since they would otherwise spin on the cores that Rowloom uses. Speed-ups are of Rowloom over
-//! MKL: above 1, Rowloom is faster. This program asserts no speed.
+//! MKL: above 1, Rowloom is faster. Every Y of both is verified after it was timed; a wrong one ends the program with exit code 1 and without
+//! ratios. This program asserts no speed.
 
 #[path = "support/mkl.rs"]
 mod mkl;
+#[path = "support/verified.rs"]
+mod verified;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, Schedule, verify};
+use rowloom::kernel::{KernelId, Schedule};
 use rowloom::machine::{Isa, Machine};
 use rowloom::matrix::io::{self, ReadOptions};
 use rowloom::matrix::{Csr, MultiVector, generate};
@@ -114,15 +117,15 @@ fn case<T: Kernels>(
     name: &str,
     matrix: &Csr<T>,
     k: usize,
-) -> f64 {
+) -> rowloom::Result<f64> {
     let mut state = 1u64;
     let x = MultiVector::from_fn(matrix.cols(), k, |_, _| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         T::from_f64((state >> 33) as f64 / f64::from(1 << 30) - 1.0)
     })
     .unwrap();
-    let mut y = MultiVector::<T>::zeros(matrix.rows(), k).unwrap();
-    let mut y_mkl = MultiVector::<T>::zeros(matrix.rows(), k).unwrap();
+    let unwritten = || MultiVector::filled(matrix.rows(), k, T::from_f64(f64::NAN)).unwrap();
+    let (mut y, mut y_mkl) = (unwritten(), unwritten());
     let settings =
         CpuSettings { k, threads: options.threads, isa: Isa::detect(), schedule: Schedule::Balanced };
     let mut ours =
@@ -134,9 +137,9 @@ fn case<T: Kernels>(
         std::thread::sleep(MKL_SPIN_TIME + MKL_SPIN_TIME / 2);
         pool.install(|| our_times.round(|| ours.run(x.view(), y.view_mut()).unwrap()));
     }
-    for (whose, y) in [("ours", &y), ("MKL's", &y_mkl)] {
-        let verdict = pool.install(|| verify(matrix.view(), x.view(), y.view())).unwrap();
-        assert!(verdict.passed, "{whose} product of {name} is wrong: {verdict:?}");
+    for (whose, y) in [("Rowloom", &y), ("MKL", &y_mkl)] {
+        let what = format!("{whose}, {name}, {}, K = {k}", T::DTYPE);
+        verified::require(pool, &what, matrix.view(), x.view(), y.view())?;
     }
     let (our_median, their_median) = (our_times.median(), their_times.median());
     let gflops = |seconds: f64| 2.0 * matrix.nnz() as f64 * k as f64 / seconds / 1e9;
@@ -150,10 +153,10 @@ fn case<T: Kernels>(
         gflops(their_median),
         their_times.min() / our_times.min(),
     );
-    speedup
+    Ok(speedup)
 }
 
-fn main() {
+fn main() -> rowloom::Result<()> {
     // MKL reads these when it is loaded. A short spin keeps its threads awake between its own calls, and they sleep during
     // Rowloom's.
     // SAFETY: no other thread runs yet.
@@ -166,7 +169,7 @@ fn main() {
         Ok(mkl) => mkl,
         Err(error) => {
             println!("MKL cannot be loaded, so nothing is compared: {error}");
-            return;
+            return Ok(());
         }
     };
     mkl.set_threads(options.threads as i32);
@@ -202,8 +205,8 @@ fn main() {
         for dtype in &options.dtypes {
             for &k in &options.ks {
                 let ratio = match dtype.as_str() {
-                    "f64" => case(&options, &mkl, &pool, name, &matrix, k),
-                    _ => case(&options, &mkl, &pool, name, &matrix.cast::<f32>().unwrap(), k),
+                    "f64" => case(&options, &mkl, &pool, name, &matrix, k)?,
+                    _ => case(&options, &mkl, &pool, name, &matrix.cast::<f32>().unwrap(), k)?,
                 };
                 ratios.push((ratio, format!("{name} {dtype} K={k}")));
             }
@@ -220,4 +223,5 @@ fn main() {
     for (ratio, case) in ratios.iter().take(12) {
         println!("  {ratio:.3}  {case}");
     }
+    Ok(())
 }

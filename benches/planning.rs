@@ -5,8 +5,11 @@
 //! cargo bench --bench planning -- GENERATOR CHUNKS
 //! ```
 //!
-//! Prints the median of several rounds of each, and the share; the limit is 5 % for `rmat,scale=20,degree=16` into 512
+//! Prints the median of several rounds of each, and the share, if the product's Y is right; the limit is 5 % for `rmat,scale=20,degree=16` into 512
 //! chunks. This program asserts no speed.
+
+#[path = "support/verified.rs"]
+mod verified;
 
 use std::time::Instant;
 
@@ -52,12 +55,13 @@ fn main() -> rowloom::Result<()> {
     let matrix: Csr<f64> = pool.install(|| io::read(&path, &limits))?.matrix;
 
     let x = MultiVector::from_fn(matrix.cols(), K, |row, k| (row % 7 + k) as f64)?;
-    let mut y = MultiVector::zeros(matrix.rows(), K)?;
+    let mut y = MultiVector::filled(matrix.rows(), K, f64::NAN)?;
     let threads = pool.threads();
     let settings = CpuSettings { k: K, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
     let mut product =
         pool.install(|| CpuProduct::prepare(matrix.view(), KernelId::CpuCsr, settings, u64::MAX))?;
     let product_s = median(|| pool.install(|| product.run(x.view(), y.view_mut())))?;
+    verified::require(&pool, spec, matrix.view(), x.view(), y.view())?;
 
     let spec_of = |name: &str, profile| DeviceSpec {
         name: name.into(),

@@ -4,6 +4,7 @@
 
 Without an argument all are measured. Needs the package (`pip install ./python`), SciPy and, for the comparison with MKL,
 sparse_dot_mkl. Prints Markdown tables. Every time is a median; competitors alternate, so that both see the same machine.
+After the timed calls the result of each competitor is compared with another library's; a wrong one ends the script with exit code 1.
 """
 
 import statistics
@@ -14,6 +15,8 @@ import time
 import numpy as np
 import rowloom
 from scipy.sparse.linalg import LinearOperator, lobpcg
+
+from support.verified import refuse, require_product
 
 MATRICES = [
     "gen:stencil5,n=30",
@@ -30,6 +33,8 @@ MATRICES = [
 COLUMNS = [1, 8, 32]
 #: Seconds that each competitor may take per case, and the most and fewest calls.
 TIME_CAP_SECONDS, MAX_CALLS, MIN_CALLS = 1.0, 200, 7
+#: Relative difference of eigenvalues that lobpcg may find with two right operators.
+LOBPCG_TOLERANCE = 1e-4
 
 
 def seconds_of(calls):
@@ -65,6 +70,7 @@ def overhead():
             a @ x
             calls.append(time.perf_counter() - start)
             products.append(a.last_report.seconds)
+        require_product(f"overhead, {a.dtype}", a @ x, a.to_scipy(), x)
         call, product = statistics.median(calls), statistics.median(products)
         print(
             f"| {a.shape[0]} | {a.dtype} | {microseconds(call)} | {microseconds(product)} | {microseconds(call - product)} |"
@@ -97,7 +103,11 @@ def products():
                 x = x[:, 0].copy() if k == 1 else x
                 calls = [lambda: a @ x, lambda: matrix @ x]
                 mkl = mkl_product(matrix, x)
-                ours, scipys, *mkls = seconds_of(calls + ([mkl] if mkl else []))
+                calls += [mkl] if mkl else []
+                ours, scipys, *mkls = seconds_of(calls)
+                case = f"{name}, {np.dtype(dtype)}, K = {k}"
+                for who, call in zip(("Rowloom", "SciPy", "MKL"), calls):
+                    require_product(f"{who}, {case}", call(), matrix, x)
                 against_scipy.append(scipys / ours)
                 if scipys > 100e-6 and scipys < ours:
                     slower.append(f"{name}, {np.dtype(dtype)}, K = {k}")
@@ -120,6 +130,8 @@ def making():
     megabytes = sum(array.nbytes for array in arrays) / 1e6
     words = [array.view(np.uint8)[: array.nbytes // 8 * 8].view(np.uint64) for array in arrays]
     made, read = seconds_of([lambda: rowloom.csr(matrix), lambda: [word.max() for word in words]])
+    x = np.random.default_rng(0).random((matrix.shape[1], 3))
+    require_product("making", rowloom.csr(matrix) @ x, matrix, x)
     print("\n| bytes | operator | reading once | ratio |\n|---|---|---|---|")
     print(f"| {megabytes:.0f} MB | {microseconds(made)} | {microseconds(read)} | {made / read:.2f} |")
 
@@ -154,6 +166,10 @@ def eigenvalues():
         print(f"| {name} | {operator.products} | {operator.seconds:.3f} | {values[0]:.9f} |", flush=True)
     (ours, our_values), (scipys, scipy_values) = results
     difference = float(np.max(np.abs(our_values - scipy_values) / np.abs(scipy_values)))
+    require_product("lobpcg", a @ x, a.to_scipy(), x)
+    # A NaN is not at most the tolerance either.
+    if not difference <= LOBPCG_TOLERANCE:
+        refuse(f"lobpcg: the eigenvalues differ by {difference:.1e}")
     print(f"\nProducts take {scipys / ours:.2f}× less time; the eigenvalues differ by {difference:.1e} at most.")
 
 

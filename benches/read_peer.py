@@ -6,7 +6,7 @@
 Without FILE a 100 MB real general matrix is written to a temporary folder first (uniformly random positions, values of
 full precision, entries by column as in the SuiteSparse collection). Needs fast_matrix_market and SciPy.
 Prints both times (the shortest of three interleaved rounds of the repeats), the speed-up of Rowloom, and its peak resident memory over the
-size of the CSR.
+size of the CSR. Both must read the same matrix; otherwise there are no figures, and the exit code is 1.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import time
 import fast_matrix_market
 import numpy
 import scipy.sparse
+
+from support.verified import refuse
+
 
 
 def write_matrix(path: pathlib.Path, megabytes: int) -> None:
@@ -41,6 +44,19 @@ def time_peer(path: pathlib.Path, threads: int, repeat: int) -> tuple[float, int
         best = min(best, time.perf_counter() - start)
         nonzeros = csr.nnz
     return best, nonzeros
+
+
+def is_same_matrix(path: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Whether Rowloom reads the matrix that fast_matrix_market reads."""
+    project = pathlib.Path(__file__).resolve().parent.parent
+    target = folder / "read.npz"
+    command = ["cargo", "run", "--release", "--quiet", "--bin", "rowloom", "--", "convert", str(path), str(target)]
+    subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
+    ours, peers = scipy.sparse.load_npz(target).tocsr(), fast_matrix_market.mmread(str(path)).tocsr()
+    ours.sort_indices()
+    peers.sort_indices()
+    pairs = [(ours.indptr, peers.indptr), (ours.indices, peers.indices), (ours.data, peers.data)]
+    return ours.shape == peers.shape and all(numpy.array_equal(one, other) for one, other in pairs)
 
 
 def time_rowloom(path: pathlib.Path, threads: int) -> dict:
@@ -69,6 +85,8 @@ def main() -> None:
         ]
         peer_seconds, peer_nonzeros = min(peer for peer, _ in rounds)
         ours = min((ours for _, ours in rounds), key=lambda ours: ours["seconds"])
+        if ours["nnz"] != peer_nonzeros or not is_same_matrix(path, pathlib.Path(folder)):
+            refuse(f"{path.name}: both read different matrices")
         print(f"file                       {path.name}, {path.stat().st_size / 1e6:.1f} MB")
         print(f"threads                    {arguments.threads}")
         print(f"nonzeros                   {ours['nnz']} (peer {peer_nonzeros})")

@@ -5,16 +5,20 @@
 
 Each matrix is converted to .rlm first. For K = 1, 8, 32 and 1, 10, 100, 1000 products the commands run in turns: seven times where one
 takes less than 0.35 s, three times below 1.5 s, otherwise once. A device that takes more than 1.5 times as long as the other one is not
-timed again. The table has the medians and the ratio of `auto` to the faster of the other two.
+timed again. The table has the medians and the ratio of `auto` to the faster of the other two. Every command checks its first Y
+(`--check first`, the default); if one did not, there is no table row, and the exit code is 1.
 Without arguments: four generated matrices. Calibrate the machine first (`rowloom calibrate`).
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import tempfile
 import time
+
+from support.verified import is_verified, refuse
 
 DEVICES = ["cpu", "cuda:0", "auto"]
 GENERATED = [
@@ -30,8 +34,13 @@ SLOWER = 1.5
 
 def seconds(command):
     begin = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - begin
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    taken = time.perf_counter() - begin
+    if done.returncode != 0:
+        refuse(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()}")
+    if not is_verified(json.loads(done.stdout)):
+        refuse(f"{' '.join(command)}: Y was not checked")
+    return taken
 
 
 def rounds(first):
@@ -46,7 +55,7 @@ def case(rowloom, path, k, products):
             if taken and (number >= rounds(taken[0]) or device != "auto" and taken[0] > SLOWER * fastest):
                 continue
             flags = ["-k", str(k), "--devices", device, "--repeat", str(products), "--warmup", "0"]
-            taken.append(seconds([rowloom, "run", path, *flags]))
+            taken.append(seconds([rowloom, "run", path, *flags, "--json"]))
     return [statistics.median(taken) for taken in times.values()]
 
 

@@ -5,7 +5,11 @@
 //! ```
 //!
 //! Chunks take about a millisecond each. Prints the median product with and without a trace in every round, and the ratio of
-//! the medians of all rounds; the limit is 1.02. This program asserts no speed.
+//! the medians of all rounds; the limit is 1.02. Y is checked after every round, before its ratio is printed. This program asserts no
+//! speed.
+
+#[path = "support/verified.rs"]
+mod verified;
 
 use rowloom::matrix::{MultiVector, generate};
 use rowloom::runtime::{Product, ProductOptions, RunReport, Runtime, Timeline};
@@ -30,13 +34,16 @@ fn main() -> rowloom::Result<()> {
     let x = MultiVector::from_fn(a.cols(), K, |row, k| (row % 7 + k) as f64)?;
     let mut y = MultiVector::zeros(a.rows(), K)?;
     let options = ProductOptions { chunks: Some(CHUNKS), uses: Some(RUNS), ..ProductOptions::default() };
-    let mut product = runtime.product(a).columns(K).options(options).build()?;
+    let mut product = runtime.product(a.view()).columns(K).options(options).build()?;
     let mut repeat = |product: &mut Product<'_, f64>| -> rowloom::Result<Vec<RunReport>> {
         let mut run = |_| {
             product.apply_into(&x, &mut y)?;
             Ok(product.take_report())
         };
-        Ok((0..RUNS).map(&mut run).collect::<rowloom::Result<Vec<_>>>()?.into_iter().flatten().collect())
+        let reports = (0..RUNS).map(&mut run).collect::<rowloom::Result<Vec<_>>>()?;
+        verified::require(runtime.pool(), SPEC, a.view(), x.view(), y.view())?;
+        y.data_mut().fill(f64::NAN);
+        Ok(reports.into_iter().flatten().collect())
     };
     repeat(&mut product)?;
     let (plan, descriptions) = (product.plan().clone(), product.descriptions());

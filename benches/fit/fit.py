@@ -3,7 +3,8 @@
     python3 benches/fit/fit.py --rowloom target/release/rowloom large.json small.json
 
 Writes configs/kernels/h200.toml (weights) and configs/kernels/h200-cases.csv (coefficients of the Gaussian process on the
-residuals, case by case), and prints the regret of choosing by them. All times are measured ones.
+residuals, case by case), and prints the regret of choosing by them. All times are measured ones. If the reports have times whose Y was
+not verified (reports of older versions), the files are written, no regret is printed, and the exit code is 1.
 The method: benches/results/choice-h200.md. Needs numpy.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import gzip
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -270,16 +272,20 @@ class Regrets:
         )
 
 
-def print_regrets(data, sources):
-    """Fits to all cases and prints the regret in sample and left out; `sources` selects the cases of each file."""
+def fitted(data):
+    """Weights, logarithms of the times that they predict, and coefficients of the Gaussian process, fitted to all cases."""
+    every = numpy.ones(len(data.matrix), bool)
+    weights = fit(data, every)
+    logarithms = weights_alone(data, weights)
+    return weights, logarithms, coefficients(data, every, logarithms)
+
+
+def print_regrets(data, sources, weights, logarithms, found):
+    """Prints the regret in sample and left out; `sources` selects the cases of each file."""
     print("\n| cases | geometric mean | 95th percentile | worst | within 5 % | canonical: geometric mean | 95th percentile | worst "
           "| within 5 % | predicted over measured | spread | within 20 % |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    every = numpy.ones(len(data.matrix), bool)
-    rows = numpy.arange(len(every))
-    weights = fit(data, every)
-    logarithms = weights_alone(data, weights)
-    found = coefficients(data, every, logarithms)
+    rows = numpy.arange(len(data.matrix))
     in_sample = Regrets(data).take(rows, predicted(data, rows, logarithms, found))
     alone_left_out, matrix_left_out = Regrets(data), Regrets(data)
     groups = numpy.array([f"{matrix} {k}" for matrix, k in zip(data.matrix, data.k)])
@@ -307,7 +313,6 @@ def print_regrets(data, sources):
         worst = numpy.argsort(-regrets.free)[:8]
         named = [f"{data.matrix[i]} {data.dtype[i]} k={data.k[i]} {numpy.exp(regrets.free[i]):.2f}" for i in worst]
         print(f"\nworst {label}: {'; '.join(named)}")
-    return weights, logarithms, found
 
 
 def write_weights(path, data, weights, logarithms, found):
@@ -386,10 +391,15 @@ def main():
     source = numpy.array([case["source"] for case in report["cases"]])
     sources = {name: source == name for name in reports} if len(reports) > 1 else {}
     print(f"{(~data.missing).sum()} times of {len(data.shapes)} shapes in {len(data.matrix)} cases of {len(set(data.matrix))} matrices")
-    weights, logarithms, found = print_regrets(data, sources)
+    weights, logarithms, found = fitted(data)
+    unverified = sum(case["unverified"] for case in report["cases"])
+    if not unverified:
+        print_regrets(data, sources, weights, logarithms, found)
     weights = numpy.round(weights, 4)
     write_weights(arguments.folder / f"{arguments.card}.toml", data, weights, logarithms, found)
     write_cases(arguments.folder / f"{arguments.card}-cases.csv", data, found, len(report["cases"][0]["reference"]["row_descriptors"]))
+    if unverified:
+        sys.exit(f"no regret is printed: {unverified} times are of a Y that was not verified; measure them again")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-//! The tables that `rowloom bench` prints: every kernel and peer of each case, ranked, or one line a case.
+//! The tables that `rowloom bench` prints: every kernel and peer of each case, ranked, or one line a case. Results that were not verified
+//! have a time and no rank or ratio.
 
 use super::bench_report::{CaseReport, chosen_summary, summary};
 use super::console::Console;
@@ -8,8 +9,12 @@ use crate::study::{CaseResult, Record, Standing, Summary, TimeRatio};
 
 /// A case in one line, as it is printed when it has been measured.
 pub fn line(case: &CaseResult) -> String {
+    let none = match case.kernels.iter().any(|kernel| kernel.times.median.is_some()) {
+        true => "no Y was verified",
+        false => "no kernel ran",
+    };
     let fastest = case.best().map_or_else(
-        || "no kernel ran".into(),
+        || none.into(),
         |(kernel, time)| format!("{} {}, {:.1} GFLOP/s", kernel.kernel, seconds(time), case.gflops(time)),
     );
     let peer = case.best_peer().zip(case.ratio()).map(|((peer, time), speedup)| {
@@ -88,18 +93,21 @@ fn ranked(report: &CaseReport<'_>) -> Table {
             or_dash(standing.map(|standing| standing.rank.to_string())),
             format!("{}{mark}", record.kernel),
             or_dash(record.times.median.map(seconds)),
-            record.reason.clone().unwrap_or_else(|| against_fastest(standing)),
+            record.reason.clone().unwrap_or_else(|| against_fastest(record, standing)),
             result(record).into(),
         ]);
     }
     table
 }
 
-/// `fastest`, or `1.18 ± 0.03 × slower`.
-fn against_fastest(standing: Option<Standing>) -> String {
-    match standing {
-        Some(Standing { rank: 1, .. }) => "fastest".into(),
-        Some(Standing { against_fastest: Some(ratio), .. }) => format!("{} × slower", with_spread(ratio)),
+/// `fastest`, `1.18 ± 0.03 × slower`, or why it is not compared.
+fn against_fastest(record: &Record, standing: Option<Standing>) -> String {
+    match (record.unverified_reason(), standing) {
+        (Some(reason), _) => format!("- ({reason})"),
+        (None, Some(Standing { rank: 1, .. })) => "fastest".into(),
+        (None, Some(Standing { against_fastest: Some(ratio), .. })) => {
+            format!("{} × slower", with_spread(ratio))
+        }
         _ => "-".into(),
     }
 }
@@ -121,7 +129,7 @@ fn result(record: &Record) -> &'static str {
         Some(checked) if !checked.passed => "WRONG",
         Some(checked) if checked.bitwise => "same bits",
         Some(_) => "in bound",
-        None => "unchecked",
+        None => "not verified",
     }
 }
 
@@ -159,6 +167,17 @@ fn or_dash(text: Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::{Checked, Times, standings};
+
+    #[test]
+    fn an_unverified_result_has_a_dash_and_a_reason() {
+        let of = |checked| Record { times: Times::new(&[1.0, 1.0]), checked, ..Record::default() };
+        let records = [of(None), of(Some(Checked::projected(1))), of(Some(Checked::projected(0)))];
+        let standings = standings(&records);
+        let words = |index: usize| against_fastest(&records[index], standings[index]);
+        assert_eq!([0, 1, 2].map(words), ["- (Y was not verified)", "- (Y is wrong)", "fastest"]);
+        assert_eq!([0, 1, 2].map(|index| result(&records[index])), ["not verified", "WRONG", "in bound"]);
+    }
 
     #[test]
     fn ratios_have_three_digits_and_a_spread_where_it_is_known() {

@@ -133,17 +133,21 @@ fn verdict(cases: &[OracleCase]) -> Result<()> {
 /// A case in one line.
 fn line(case: &OracleCase) -> String {
     let chosen = format!("chosen {} {}", case.chosen.name, seconds(case.chosen.seconds));
-    if case.chosen.name == case.best.name {
+    if case.chosen.name == case.best.name && case.regret().is_some() {
         return format!("{}: {chosen}, the fastest", case.name());
     }
     let (best, best_s) = (&case.best.name, seconds(case.best.seconds));
-    format!("{}: {chosen}, {:.2}× slower than {best} {best_s}", case.name(), case.regret())
+    match case.regret() {
+        Some(regret) => format!("{}: {chosen}, {regret:.2}× slower than {best} {best_s}", case.name()),
+        None => format!("{}: {chosen}, not compared: Y was not verified", case.name()),
+    }
 }
 
 /// Prints the cases where a faster kernel could have been chosen, and a summary of each device.
 fn show(cases: &[OracleCase], console: &Console) -> Result<()> {
-    let mut slower: Vec<&OracleCase> = cases.iter().filter(|case| case.regret() > REGRET_NOISE).collect();
-    slower.sort_by(|a, b| b.regret().total_cmp(&a.regret()));
+    let regrets = cases.iter().filter_map(|case| Some((case, case.regret()?)));
+    let mut slower: Vec<(&OracleCase, f64)> = regrets.filter(|(_, regret)| *regret > REGRET_NOISE).collect();
+    slower.sort_by(|a, b| b.1.total_cmp(&a.1));
     if !slower.is_empty() {
         let shown = slower.len().min(MAX_CASES_SHOWN);
         let which = match slower.len() {
@@ -168,14 +172,14 @@ fn show(cases: &[OracleCase], console: &Console) -> Result<()> {
     Ok(())
 }
 
-fn slower_cases(cases: &[&OracleCase]) -> Table {
+fn slower_cases(cases: &[(&OracleCase, f64)]) -> Table {
     let mut table = Table::columns(["case", "chosen", "fastest", "chosen is"], &[]).wrapped();
-    for case in cases {
+    for (case, regret) in cases {
         table.row([
             case.name(),
             format!("{} {}", case.chosen.name, seconds(case.chosen.seconds)),
             format!("{} {}", case.best.name, seconds(case.best.seconds)),
-            format!("{:.2}× slower", case.regret()),
+            format!("{regret:.2}× slower"),
         ]);
     }
     table

@@ -39,12 +39,21 @@ pub struct ReportedCase {
 struct ReportedForm {
     name: String,
     seconds: f64,
+    #[serde(default)]
+    checked: Option<ReportedCheck>,
 }
 
 #[derive(Deserialize)]
 struct ReportedKernel {
     kernel: String,
     times: ReportedTimes,
+    #[serde(default)]
+    checked: Option<ReportedCheck>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct ReportedCheck {
+    passed: bool,
 }
 
 #[derive(Deserialize)]
@@ -68,13 +77,22 @@ pub fn load(path: &Path) -> Result<Vec<ReportedCase>> {
 pub struct Names(HashMap<(Dtype, u64), HashMap<String, Form>>);
 
 impl ReportedCase {
-    /// The times of the forms that the planner may choose.
+    /// Times whose Y was not checked, as in reports of older versions.
+    pub fn unverified(&self) -> usize {
+        let forms = self.forms.iter().map(|form| (Some(form.seconds), form.checked));
+        let kernels = self.kernels.iter().map(|kernel| (kernel.times.median, kernel.checked));
+        forms.chain(kernels).filter(|(seconds, checked)| seconds.is_some() && checked.is_none()).count()
+    }
+
+    /// The times of the forms that the planner may choose, without those whose Y is wrong.
     pub fn samples(&self, names: &mut Names) -> Vec<Sample> {
         let Self { dtype, k, features, .. } = *self;
         let names = names.0.entry((dtype, k)).or_insert_with(|| forms_by_name(dtype, k));
-        let forms = self.forms.iter().map(|form| (&form.name, Some(form.seconds)));
-        let kernels = self.kernels.iter().map(|kernel| (&kernel.kernel, kernel.times.median));
-        let timed = forms.chain(kernels).filter_map(|(name, seconds)| Some((*names.get(name)?, seconds?)));
+        let forms = self.forms.iter().map(|form| (&form.name, Some(form.seconds), form.checked));
+        let kernels = self.kernels.iter().map(|kernel| (&kernel.kernel, kernel.times.median, kernel.checked));
+        let not_wrong =
+            forms.chain(kernels).filter(|(.., checked)| checked.is_none_or(|checked| checked.passed));
+        let timed = not_wrong.filter_map(|(name, seconds, _)| Some((*names.get(name)?, seconds?)));
         let timed: Vec<(Form, f64)> = timed.collect();
         let fastest_s = timed.iter().map(|(_, seconds)| *seconds).fold(f64::INFINITY, f64::min);
         let sample = |(form, seconds)| Sample { form, features, k, dtype, seconds, fastest_s };
@@ -98,7 +116,7 @@ impl ReportedCase {
             shapes.entry(shape).or_insert(sample.seconds);
         }
         json!({
-            "matrix": self.matrix, "dtype": self.dtype, "k": self.k,
+            "matrix": self.matrix, "dtype": self.dtype, "k": self.k, "unverified": self.unverified(),
             "reference": Reference::of(device, &self.features, self.k, self.dtype),
             "fastest_s": fastest(false), "fastest_canonical_s": fastest(true),
             "shapes": shapes, "canonical": canonical,

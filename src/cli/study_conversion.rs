@@ -73,7 +73,7 @@ fn serial_and_parallel<M: Send>(
     {
         record.doubts = doubts(&times);
         record.times = times;
-        record.checked = Some(Checked { passed: equal, bitwise: equal, max_bound_ratio: 0.0 });
+        record.checked = Some(Checked { passed: equal, bitwise: equal, max_bound_ratio: None });
     }
     Ok([serial_record, parallel_record])
 }

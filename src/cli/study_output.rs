@@ -129,6 +129,11 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     if refused > 0 {
         table.fact("not measured", format!("{refused} (results.csv has the reasons)"));
     }
+    let unverified = records.iter().filter(|record| record.unverified_reason().is_some()).count();
+    if unverified > 0 {
+        table
+            .fact("not verified", format!("{unverified} (no rates and ratios; results.csv has the reasons)"));
+    }
     table.fact("folder", folder.display());
     table.fact("plots", shown.figures.len());
     table.fact("open", folder.join("report.html").display());
@@ -136,10 +141,12 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))
 }
 
-/// A record with the rates that follow from its times.
+/// A record with the rates that follow from its times; without ratios if its result was not verified.
 fn record_json(record: &Record) -> serde_json::Value {
     let mut value = serde_json::to_value(record).unwrap_or_default();
     if let Some(keys) = value.as_object_mut() {
+        keys.insert("hidden_fraction".into(), json!(record.verified_hidden_fraction()));
+        keys.insert("idle_fraction".into(), json!(record.verified_idle_fraction()));
         keys.insert("gflops".into(), json!(record.gflops()));
         keys.insert("gb_per_s".into(), json!(record.gb_per_s()));
         keys.insert("roofline_fraction".into(), json!(record.roofline_fraction()));

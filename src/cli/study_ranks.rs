@@ -1,4 +1,5 @@
-//! A product over the ranks of an MPI job as a case of a study: `mpirun` starts this program, and its report is the result.
+//! A product over the ranks of an MPI job as a case of a study: `mpirun` starts this program, and its report is the result. Y is verified, or
+//! the first product is checked.
 
 use std::process::{Command, Stdio};
 
@@ -87,10 +88,13 @@ fn record(case: &Case, base: &Record, report: &Value, ranks: usize) -> Option<Re
     let times = Times::deserialize(report.get("timing")?.get("run_s")?).ok()?;
     let number =
         |keys: &[&str]| keys.iter().try_fold(report, |value, key| value.get(key)).and_then(Value::as_f64);
-    let checked = report.get("verify").and_then(|verify| {
-        let max_bound_ratio = verify.get("max_bound_ratio")?.as_f64().unwrap_or(f64::INFINITY);
+    let verified = report.get("verify").and_then(|verify| {
+        let max_bound_ratio = verify.get("max_bound_ratio")?.as_f64();
         Some(Checked { passed: verify.get("passed")?.as_bool()?, bitwise: false, max_bound_ratio })
     });
+    // A job in which a check found a wrong Y ends with an error, unless the Y was computed again and is right.
+    let was_checked = number(&["check", "products"]).is_some_and(|products| products > 0.0);
+    let checked = verified.or_else(|| was_checked.then(|| Checked::projected(0)));
     let devices = report.get("devices").and_then(Value::as_array).map_or(ranks, Vec::len);
     Some(Record {
         mode: Some(case.mode.clone()),

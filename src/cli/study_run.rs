@@ -1,4 +1,4 @@
-//! A whole product as a case of a study: planned, run until its time is known, verified.
+//! A whole product as a case of a study: planned, run until its time is known, its last Y verified or checked.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,21 +9,20 @@ use super::repeat::Repeated;
 use super::session::Session;
 use super::x;
 use crate::error::{Error, Result};
+use crate::kernel::Schedule;
 use crate::kernel::cpu::Kernels;
-use crate::kernel::{Schedule, verify};
 use crate::matrix::{Csr, MultiVector};
 use crate::plan::{Plan, make};
 use crate::report;
 use crate::runtime::{ProductOptions, RunReport, Simulated, Timeline};
-use crate::study::{BenchSettings, Case, Checked, Record, Sampler, StudyConfig, Times, doubts, timeline};
+use crate::study::{
+    BenchSettings, Case, Record, Sampler, StudyConfig, Times, check_product, doubts, timeline,
+};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
 /// Products that a plan is made for where the study does not set `repeat`.
 pub const PLANNED_PRODUCTS: u32 = 20;
-
-/// Most multiplications of a product that is verified: the reference is slow.
-pub const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
 
 /// The result of a case.
 pub struct CaseRun {
@@ -102,11 +101,8 @@ pub fn run<T: Kernels>(
     let plan = product.plan();
     let trace = traced(plan, &product.descriptions(), &last);
     fill(&mut record, plan, &trace, &last);
-    if config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_MULTIPLICATIONS {
-        let verification = session.pool.install(|| verify(view, x.view(), y.view()))?;
-        let (passed, max_bound_ratio) = (verification.passed, verification.max_bound_ratio);
-        record.checked = Some(Checked { passed, bitwise: false, max_bound_ratio });
-    }
+    let check = || check_product(view, x.view(), y.view(), config.measure.verify);
+    record.checked = Some(session.pool.install(check)?);
     let simulated = Simulated::new(plan)?;
     let predicted = traced(plan, &simulated.descriptions(), &simulated.run()?);
     Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })

@@ -3,18 +3,16 @@
 use super::options::Devices;
 use super::planning;
 use super::session::Session;
-use super::study_run::{
-    PLANNED_PRODUCTS, VERIFIED_MULTIPLICATIONS, chosen_kernels, planning, schedule, settings,
-};
+use super::study_run::{PLANNED_PRODUCTS, chosen_kernels, planning, schedule, settings};
 use super::x;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::verify;
 use crate::matrix::{Csr, CsrView, MultiVector};
 use crate::runtime::{Product, ProductOptions, Vectors};
 use crate::study::{
     Case, Checked, Measured, PowerSettings, Record, Sampler, SolverReport, SpectrumEnd, StudyConfig,
-    StudySubject, SubspaceSettings, Times, doubts, power_iteration, start_vectors, subspace_iteration,
+    StudySubject, SubspaceSettings, Times, check_product, doubts, power_iteration, start_vectors,
+    subspace_iteration,
 };
 use crate::trace::Clock;
 
@@ -63,20 +61,18 @@ pub fn measure<T: Kernels>(
     let settings = settings(config);
     let mut sampler = Sampler::new(settings, f64::INFINITY);
     let mut solved = 0;
+    let mut last = SolverReport::default();
     while !sampler.is_enough() && !session.interrupt.asked() {
         x.axpby(1.0, &start, 0.0)?;
-        let report = solve(case.subject, &mut product, &mut x)?;
+        last = solve(case.subject, &mut product, &mut x)?;
         if solved >= settings.warmup {
-            sampler.push(report.total_s);
+            sampler.push(last.total_s);
         }
         solved += 1;
     }
     session.interrupt.check()?;
     let times = Times::new(&sampler.into_seconds());
-    let checked = match config.measure.verify && view.nnz().saturating_mul(k) <= VERIFIED_MULTIPLICATIONS {
-        true => Some(check(session, view, &mut product, &x)?),
-        false => None,
-    };
+    let checked = Some(check(session, view, &mut product, &x, &last, config.measure.verify)?);
     let plan = product.vector_plan()?;
     Ok(Record {
         measured: Measured::of(case.subject),
@@ -115,12 +111,14 @@ fn solve<T: Kernels>(
     subspace_iteration(product, x, &SubspaceSettings { end, wanted, degree, tolerance, iterations })
 }
 
-/// Compares a product of the Ritz vectors with the reference.
+/// Checks a product of the Ritz vectors, and with its Y the eigenvalues and residuals of the last solve.
 fn check<T: Kernels>(
     session: &Session,
     matrix: CsrView<'_, T>,
     product: &mut Product<'_, T>,
     x: &Vectors<T>,
+    last: &SolverReport,
+    verify: bool,
 ) -> Result<Checked> {
     let mut y = product.vectors()?;
     product.apply_into(x, &mut y)?;
@@ -130,7 +128,54 @@ fn check<T: Kernels>(
         Ok(host)
     };
     let (x, y) = (on_host(x)?, on_host(&y)?);
-    let verification = session.pool.install(|| verify(matrix, x.view(), y.view()))?;
-    let (passed, max_bound_ratio) = (verification.passed, verification.max_bound_ratio);
-    Ok(Checked { passed, bitwise: false, max_bound_ratio })
+    let checked = session.pool.install(|| check_product(matrix, x.view(), y.view(), verify))?;
+    Ok(Checked { passed: checked.passed && has_residuals(&x, &y, last), ..checked })
+}
+
+/// Whether the columns of `x` have length 1, and those of `y` = A `x` the residuals of `report`.
+fn has_residuals<T: Kernels>(x: &MultiVector<T>, y: &MultiVector<T>, report: &SolverReport) -> bool {
+    let largest = report.eigenvalues.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+    // The vectors are orthonormal up to a few rounding errors of their precision.
+    let tolerance = T::UNIT_ROUNDOFF.sqrt();
+    let mut pairs = report.eigenvalues.iter().zip(&report.residuals).enumerate();
+    let agrees = |(column, (&value, &residual)): (usize, (&f64, &f64))| {
+        let (mut length, mut norm) = (0.0, 0.0);
+        for row in 0..x.rows() {
+            let (x, y) = (x.row(row)[column].to_f64(), y.row(row)[column].to_f64());
+            length += x * x;
+            norm += (y - value * x) * (y - value * x);
+        }
+        let difference = (norm.sqrt() - residual).abs();
+        (length.sqrt() - 1.0).abs() <= tolerance && difference <= tolerance * largest
+    };
+    report.eigenvalues.len() == x.k() && report.residuals.len() == x.k() && pairs.all(agrees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_solve_with_other_eigenvalues_or_vectors_is_wrong() {
+        // A = diag(3, 1); the second vector is no eigenvector.
+        let x = MultiVector::from_fn(2, 2, |row, k| [[1.0, 0.6], [0.0, 0.8]][row][k]).unwrap();
+        let y = MultiVector::from_fn(2, 2, |row, k| [3.0, 1.0][row] * x.row(row)[k]).unwrap();
+        let residual = (1.28f64 * 0.6).hypot(0.72 * 0.8);
+        let right = SolverReport {
+            eigenvalues: vec![3.0, 1.72],
+            residuals: vec![0.0, residual],
+            ..SolverReport::default()
+        };
+        assert!(has_residuals::<f64>(&x, &y, &right));
+        let other_value = SolverReport { eigenvalues: vec![2.9, 1.72], ..right.clone() };
+        let other_residual = SolverReport { residuals: vec![0.0, 0.0], ..right.clone() };
+        let none = SolverReport::default();
+        assert!([other_value, other_residual, none].iter().all(|wrong| !has_residuals(&x, &y, wrong)));
+        let twice = |vectors: &MultiVector<f64>| {
+            MultiVector::from_fn(2, 2, |row, k| 2.0 * vectors.row(row)[k]).unwrap()
+        };
+        assert!(!has_residuals(&twice(&x), &twice(&y), &right), "not of length 1");
+        let unwritten = MultiVector::from_fn(2, 2, |_, _| f64::NAN).unwrap();
+        assert!(!has_residuals(&x, &unwritten, &right));
+    }
 }

@@ -1,5 +1,5 @@
 //! The answers of a study: for each sweep the fastest choice of every case, its lead over the next, and whether the lead exceeds the
-//! noise.
+//! noise. Only verified results and simulated times are compared.
 
 use super::config::{StudyConfig, Subject, Sweep};
 use super::figures::{Naming, count, grouped, short_reason};
@@ -128,6 +128,9 @@ impl<'a> Question<'a> {
             .collect();
         let mut sentences = Vec::new();
         match &rankings[..] {
+            [] if records.iter().any(|record| record.times.median.is_some()) => {
+                sentences.push("No result was verified.".into());
+            }
             [] => sentences.push("Nothing was measured.".into()),
             [only] => sentences.push(self.one_case(only)),
             _ => sentences.extend(self.many_cases(&rankings)),
@@ -137,6 +140,13 @@ impl<'a> Question<'a> {
         if wrong > 0 {
             let verb = if wrong == 1 { "is" } else { "are" };
             sentences.push(format!("{} {verb} wrong and cannot win.", count(wrong, "result")));
+        }
+        let is_unverified =
+            |record: &&&Record| record.checked.is_none() && record.unverified_reason().is_some();
+        let unverified = records.iter().filter(is_unverified).count();
+        if unverified > 0 {
+            let verb = if unverified == 1 { "was not verified and is" } else { "were not verified and are" };
+            sentences.push(format!("{} {verb} not compared.", count(unverified, "result")));
         }
         let comparison = if self.grows { "has the highest rate" } else { "is fastest" };
         Answer {
@@ -300,9 +310,9 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Whether a record can win: it has times and is not known to be wrong.
+/// Whether a record can win: it has times, and its result was verified.
 fn is_ranked(record: &Record) -> bool {
-    record.times.median.is_some() && !record.is_wrong()
+    record.verified_s().is_some()
 }
 
 /// Whether the winner and the next are simulated.
@@ -338,7 +348,7 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::{MatrixFacts, Times};
+    use crate::study::{Checked, MatrixFacts, Times};
     use crate::toml_file::TomlFile;
 
     fn config(sweep: &str) -> StudyConfig {
@@ -357,6 +367,7 @@ mod tests {
             device_count: 1,
             threads: 2,
             times: Times::new(&steps.map(|step| seconds * (1.0 + spread * step))),
+            checked: Some(Checked::projected(0)),
             flops: Some(1e9),
             ..Record::default()
         }
@@ -420,10 +431,26 @@ mod tests {
         assert_eq!(answer.question, "s: which set of devices is fastest?");
         assert!(answer.sentence.contains("sim:h200x2 (1.00 ms), 2.00× faster"), "{}", answer.sentence);
         assert!(answer.sentence.ends_with("simulated, without noise."), "{}", answer.sentence);
-        let checked = crate::study::Checked { passed: false, bitwise: false, max_bound_ratio: 9.0 };
-        let wrong = Record { checked: Some(checked), ..record("a", "cpu_ell", 1e-9, 0.0) };
+        let wrong = Record { checked: Some(Checked::projected(1)), ..record("a", "cpu_ell", 1e-9, 0.0) };
         let answer = kernels(&[wrong, record("a", "cpu_csr", 1e-3, 0.01)]);
         assert_eq!(answer.sentence, "Only cpu_csr was measured: 1.00 ms. 1 result is wrong and cannot win.");
+    }
+
+    #[test]
+    fn unverified_results_are_not_compared() {
+        let unverified = Record { checked: None, ..record("a", "cpu_ell", 1e-9, 0.0) };
+        let answer = kernels(&[unverified.clone(), record("a", "cpu_csr", 1e-3, 0.01)]);
+        assert_eq!(
+            answer.sentence,
+            "Only cpu_csr was measured: 1.00 ms. 1 result was not verified and is not compared."
+        );
+        let other = Record { kernel: "cpu_csr".into(), ..unverified.clone() };
+        let answer = kernels(&[unverified, other]);
+        assert_eq!(
+            answer.sentence,
+            "No result was verified. 2 results were not verified and are not compared."
+        );
+        assert_eq!(answer.cases, None);
     }
 
     #[test]

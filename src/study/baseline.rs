@@ -77,7 +77,7 @@ pub struct CaseChange {
     pub now_kernel: Option<String>,
     /// How the time of the fastest kernel changed.
     pub fastest: Option<Change>,
-    /// Every kernel and peer that both runs measured.
+    /// Every kernel and peer that both runs measured and verified.
     pub kernels: Vec<KernelChange>,
 }
 
@@ -137,8 +137,8 @@ fn compare(before: &CaseResult, now: &CaseResult) -> CaseChange {
     let old_records = records_of(before);
     let both = records_of(now).into_iter().filter_map(|record| {
         let old = old_records.iter().find(|old| old.kernel == record.kernel)?;
-        let right = !old.is_wrong() && !record.is_wrong();
-        let change = Change::of(&old.times.samples, &record.times.samples).filter(|_| right)?;
+        let verified = old.is_verified() && record.is_verified();
+        let change = Change::of(&old.times.samples, &record.times.samples).filter(|_| verified)?;
         Some(KernelChange { kernel: record.kernel, change })
     });
     CaseChange {

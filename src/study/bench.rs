@@ -1,7 +1,5 @@
 //! Single kernels on one matrix: timed, checked, and compared with peers (cuSPARSE, MKL, SciPy).
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
@@ -17,10 +15,6 @@ use crate::kernel::{KernelId, KindOfWork, Order, Processor, kernels_of};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::spmm::Features;
-
-/// Elements of X up to which the result of every form is checked. Beyond, a form is checked if it is the first of its kernel
-/// or the fastest so far.
-const ALWAYS_CHECKED_ELEMENTS: usize = 1 << 22;
 
 /// Which kernels to measure: all, or those named. A name is that of a kernel or of one of its forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +78,9 @@ pub trait Subject<T: Scalar> {
     /// Runs a prepared kernel and returns its seconds. The inner error says why it failed. `x` must be the one last taken.
     fn run(&mut self, kernel: usize, x: MultiVectorView<'_, T>) -> Result<std::result::Result<f64, String>>;
 
+    /// Fills Y with NaN, so that an element that the next runs do not write is not taken for one of an earlier kernel.
+    fn forget_y(&mut self) -> Result<()>;
+
     /// Passes to `read` the Y that the last run computed.
     fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()>;
 }
@@ -97,7 +94,7 @@ pub struct KernelResult {
     pub order: Order,
     /// Its times, in seconds.
     pub times: Times,
-    /// How its Y compares with the right one; none where it did not run or was not checked.
+    /// How its Y compares with the right one; none where it did not run, and in cases of older versions that were not checked.
     pub checked: Option<Checked>,
     /// Why it did not run.
     pub reason: Option<String>,
@@ -119,8 +116,15 @@ pub struct PeerResult {
     pub algorithm: String,
     /// Its times, in seconds.
     pub times: Times,
-    /// How its Y compares with the right one, where X and Y are row-major.
+    /// How its Y compares with the right one; none where it is unknown.
     pub checked: Option<Checked>,
+}
+
+impl PeerResult {
+    /// Its median time, where its Y is right.
+    pub fn seconds(&self) -> Option<f64> {
+        self.times.median.filter(|_| self.checked.is_some_and(|checked| checked.passed))
+    }
 }
 
 /// One matrix, K and precision on one device.
@@ -169,10 +173,9 @@ impl CaseResult {
         timed.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The fastest algorithm of any peer that is not known to be wrong, with its seconds.
+    /// The fastest right algorithm of any peer, with its seconds.
     pub fn best_peer(&self) -> Option<(&PeerResult, f64)> {
-        let right = self.peers.iter().filter(|peer| peer.checked.is_none_or(|checked| checked.passed));
-        let timed = right.filter_map(|peer| Some((peer, peer.times.median?)));
+        let timed = self.peers.iter().filter_map(|peer| Some((peer, peer.seconds()?)));
         timed.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -204,7 +207,6 @@ pub fn bench_kernels<T: Kernels>(
 ) -> Result<Option<Vec<KernelResult>>> {
     let mut results = Vec::new();
     let mut best_s = f64::INFINITY;
-    let mut checked = HashSet::new();
     for (number, (id, kernel)) in subject.kernels().into_iter().enumerate() {
         if !keep_going() {
             return Ok(None);
@@ -213,19 +215,18 @@ pub fn bench_kernels<T: Kernels>(
         let mut result = KernelResult { kernel, order, times: Times::new(&[]), checked: None, reason: None };
         match subject.ready(number)? {
             Err(reason) => result.reason = Some(reason),
-            Ok(()) => match measure(settings, best_s, || subject.run(number, x))? {
-                Err(reason) => result.reason = Some(reason),
-                Ok(seconds) => {
-                    result.times = Times::new(&seconds);
-                    // Copying a large Y back for a form that is not the fastest would cost more than it tells.
-                    let best_so_far = result.times.median.is_some_and(|median| median < best_s);
-                    if checked.insert(id) || best_so_far || x.rows() * x.k() <= ALWAYS_CHECKED_ELEMENTS {
+            Ok(()) => {
+                subject.forget_y()?;
+                match measure(settings, best_s, || subject.run(number, x))? {
+                    Err(reason) => result.reason = Some(reason),
+                    Ok(seconds) => {
+                        result.times = Times::new(&seconds);
                         subject.read_y(&mut |y| {
                             result.checked = Some(pool.install(|| expected.check(order, y)));
                         })?;
                     }
                 }
-            },
+            }
         }
         best_s = best_s.min(result.seconds().unwrap_or(f64::INFINITY));
         results.push(result);
@@ -260,6 +261,11 @@ fn measure(
 mod tests {
     use super::super::sampling::TIME_CAP_S;
     use super::*;
+    use crate::kernel::Schedule;
+    use crate::kernel::cpu::CpuSettings;
+    use crate::machine::{Isa, Machine};
+    use crate::matrix::{MultiVector, generate};
+    use crate::study::{HostBench, Sizes};
 
     const TEN: BenchSettings =
         BenchSettings { warmup: 2, repeat: Some(10), time_cap_s: TIME_CAP_S, cut_hopeless: true };
@@ -284,21 +290,75 @@ mod tests {
         assert_eq!(failed, Err("too many registers".into()));
     }
 
+    /// Two kernels, of which the second writes nothing.
+    struct SecondWritesNothing<'a>(HostBench<'a, f64>);
+
+    impl Subject<f64> for SecondWritesNothing<'_> {
+        fn kernels(&self) -> Vec<(KernelId, String)> {
+            self.0.kernels()
+        }
+
+        fn take_x(&mut self, x: MultiVectorView<'_, f64>) -> Result<Option<String>> {
+            self.0.take_x(x)
+        }
+
+        fn ready(&mut self, kernel: usize) -> Result<std::result::Result<(), String>> {
+            self.0.ready(kernel)
+        }
+
+        fn run(
+            &mut self,
+            kernel: usize,
+            x: MultiVectorView<'_, f64>,
+        ) -> Result<std::result::Result<f64, String>> {
+            if kernel == 0 { self.0.run(kernel, x) } else { Ok(Ok(1e-9)) }
+        }
+
+        fn forget_y(&mut self) -> Result<()> {
+            self.0.forget_y()
+        }
+
+        fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, f64>)) -> Result<()> {
+            self.0.read_y(read)
+        }
+    }
+
     #[test]
-    fn wrong_results_never_win() {
+    fn every_form_is_checked_and_the_y_of_an_earlier_kernel_does_not_count() {
+        let matrix = generate::<f64>("stencil5,n=20", 1, 1 << 30).unwrap().matrix;
+        let pool = Pool::new(&Machine::detect(), Some(1)).unwrap();
+        let cpu = CpuSettings { k: 0, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let x = MultiVector::<f64>::random(matrix.cols(), 3, 1).unwrap();
+        let sizes = Sizes::of(matrix.view()).unwrap();
+        let expected = Expected::new(&pool, matrix.view(), &sizes, x.view(), cpu).unwrap();
+        let names = KernelNames::new(&["cpu_csr".into(), "cpu_sell".into()]).unwrap();
+        let mut subject = SecondWritesNothing(HostBench::new(&pool, matrix.view(), &names, cpu, u64::MAX));
+        subject.take_x(x.view()).unwrap();
+        let results =
+            bench_kernels(&pool, &mut subject, x.view(), &expected, TEN, &|| true).unwrap().unwrap();
+        let passed: Vec<Option<bool>> =
+            results.iter().map(|result| result.checked.map(|checked| checked.passed)).collect();
+        assert_eq!(passed, [Some(true), Some(false)]);
+        assert_eq!(results[1].seconds(), None);
+    }
+
+    #[test]
+    fn neither_wrong_nor_unverified_results_are_compared() {
         let kernel = |name: &str, seconds: f64, passed: bool| KernelResult {
             kernel: name.into(),
             order: Order::Free,
             times: Times::new(&[seconds]),
-            checked: Some(Checked { passed, bitwise: false, max_bound_ratio: 0.0 }),
+            checked: Some(Checked::projected(usize::from(!passed))),
             reason: None,
         };
-        let peer = |algorithm: &str, seconds: f64| PeerResult {
+        let peer = |algorithm: &str, seconds: f64, checked: Option<Checked>| PeerResult {
             peer: "peer".into(),
             algorithm: algorithm.into(),
             times: Times::new(&[seconds]),
-            checked: None,
+            checked,
         };
+        let unverified = KernelResult { checked: None, ..kernel("unverified", 0.5, true) };
+        let (right, wrong) = (Some(Checked::projected(0)), Some(Checked::projected(1)));
         let case = CaseResult {
             device: "emu:0".into(),
             matrix: "a".into(),
@@ -312,12 +372,25 @@ mod tests {
             flops: 1e9,
             compulsory_bytes: 1,
             floor_s: 1.0,
-            kernels: vec![kernel("wrong", 1.0, false), kernel("slow", 8.0, true), kernel("right", 2.0, true)],
-            peers: vec![peer("one", 5.0), peer("two", 3.0)],
+            kernels: vec![
+                kernel("wrong", 1.0, false),
+                kernel("slow", 8.0, true),
+                kernel("right", 2.0, true),
+                unverified,
+            ],
+            peers: vec![
+                peer("one", 5.0, right),
+                peer("two", 3.0, right),
+                peer("unverified", 1.0, None),
+                peer("wrong", 2.0, wrong),
+            ],
         };
         assert_eq!(case.best().unwrap().0.kernel, "right");
         assert_eq!(case.best_peer().unwrap().0.algorithm, "two");
         assert_eq!(case.ratio(), Some(1.5));
         assert_eq!((case.gflops(2.0), case.fraction(2.0)), (0.5, 0.5));
+        let alone = |peer: &PeerResult| CaseResult { peers: vec![peer.clone()], ..case.clone() }.ratio();
+        let ratios: Vec<Option<f64>> = case.peers.iter().map(alone).collect();
+        assert_eq!(ratios, [Some(2.5), Some(1.5), None, None], "a peer is compared only if its Y is right");
     }
 }

@@ -4,12 +4,16 @@
 //! a small product, sampled rows of a large one. Every other kernel is compared with this Y. A kernel of canonical order
 //! must give the same bits. A kernel of another order may differ by two rounding bounds, since each result is within one
 //! bound of the exact product.
+//!
+//! All rows of a large product are checked by projections too, since kernels with a common defect agree with each other.
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::kernel::check::{Applied, Operator, wrong_rows};
 use crate::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use crate::kernel::{KernelId, Order, verify};
+use crate::kernel::scaling::scaling;
+use crate::kernel::{KernelId, Order, Verification, verify};
 use crate::matrix::{Csr, CsrView, MultiVector, MultiVectorView};
 use crate::runtime::Pool;
 
@@ -19,15 +23,60 @@ const REFERENCE_MULTIPLICATIONS: usize = 1 << 25;
 /// Blocks of rows, evenly spaced, that are compared with the reference where not all rows are.
 const SAMPLED_BLOCKS: usize = 64;
 
-/// How a kernel's Y compares with the expected Y.
+/// Most multiplications of a product that [`check_product`] compares with the reference, which is slow.
+const VERIFIED_MULTIPLICATIONS: usize = 1 << 26;
+
+/// How a computed Y compares with the right one.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Checked {
     /// Whether Y is right.
     pub passed: bool,
     /// Whether Y has the same bits as the product in canonical order.
     pub bitwise: bool,
-    /// The largest difference of an element, as a fraction of its rounding bound.
-    pub max_bound_ratio: f64,
+    /// The largest difference of an element, as a fraction of its rounding bound; `None` if Y was checked by projections, which find
+    /// no differences of elements, and if it is infinite.
+    pub max_bound_ratio: Option<f64>,
+}
+
+impl Checked {
+    /// Of a comparison with the reference.
+    pub fn verified(verification: &Verification) -> Self {
+        Self::new(verification.passed, false, verification.max_bound_ratio)
+    }
+
+    /// Of a check by projections that found so many wrong rows.
+    pub fn projected(wrong_rows: usize) -> Self {
+        Self { passed: wrong_rows == 0, bitwise: false, max_bound_ratio: None }
+    }
+
+    fn new(passed: bool, bitwise: bool, max_bound_ratio: f64) -> Self {
+        let max_bound_ratio = Some(max_bound_ratio).filter(|ratio| ratio.is_finite());
+        Self { passed, bitwise, max_bound_ratio }
+    }
+}
+
+/// Checks `y` = `matrix` `x` on the pool that the caller is in: all elements against the reference if `verify` asks for it and the product
+/// is small enough, else all rows by projections.
+pub fn check_product<T: Kernels>(
+    matrix: CsrView<'_, T>,
+    x: MultiVectorView<'_, T>,
+    y: MultiVectorView<'_, T>,
+    verify: bool,
+) -> Result<Checked> {
+    if verify && matrix.nnz().saturating_mul(x.k()) <= VERIFIED_MULTIPLICATIONS {
+        return Ok(Checked::verified(&self::verify(matrix, x, y)?));
+    }
+    projected(Operator::Sparse(matrix), x, y)
+}
+
+/// Checks all rows of `y` = `a` `x` by projections, on the pool that the caller is in.
+pub fn projected<T: Kernels>(
+    a: Operator<'_, T>,
+    x: MultiVectorView<'_, T>,
+    y: MultiVectorView<'_, T>,
+) -> Result<Checked> {
+    let wrong = wrong_rows(a, Applied { scaling: scaling(1.0, 0.0), x, old: None, y })?;
+    Ok(Checked::projected(wrong.len()))
 }
 
 /// A with the absolute values of its entries.
@@ -67,7 +116,7 @@ impl<'a, T: Kernels> Expected<'a, T> {
         };
         pool.install(|| {
             let y = product(matrix, x)?;
-            check_against_reference(matrix, x, y.view())?;
+            check_against_reference(matrix, x, y.view(), REFERENCE_MULTIPLICATIONS)?;
             let mut x_sizes = MultiVector::zeros(x.rows(), x.k())?;
             let (k, pitch) = (x.k().max(1), x.leading_dimension().max(1));
             let rows = x_sizes.data_mut().par_chunks_mut(k).zip(x.data().par_chunks(pitch));
@@ -80,7 +129,7 @@ impl<'a, T: Kernels> Expected<'a, T> {
     /// Compares `y`, computed by a kernel of that order. Runs on the pool that the caller is in.
     pub fn check(&self, order: Order, y: MultiVectorView<'_, T>) -> Checked {
         if y.rows() != self.y.rows() || y.k() != self.y.k() {
-            return Checked { passed: false, bitwise: false, max_bound_ratio: f64::INFINITY };
+            return Checked { passed: false, bitwise: false, max_bound_ratio: None };
         }
         let same = |row: usize| {
             bytemuck::cast_slice::<T, u8>(self.y.row(row)) == bytemuck::cast_slice::<T, u8>(y.row(row))
@@ -95,7 +144,7 @@ impl<'a, T: Kernels> Expected<'a, T> {
             Order::Canonical => bitwise,
             Order::Free => max_bound_ratio <= 1.0,
         };
-        Checked { passed, bitwise, max_bound_ratio }
+        Checked::new(passed, bitwise, max_bound_ratio)
     }
 
     /// Whether a row with other bits is still equal (NaN has many bit patterns), and the largest fraction of the bound.
@@ -123,18 +172,20 @@ fn size<T: Kernels>(value: T) -> T {
     T::from_f64(value.to_f64().abs())
 }
 
-/// An error where rows of `y` differ from the reference.
+/// An error if rows of `y` are wrong. The reference computes about `multiplications` of them; if that is not all, every row is checked by
+/// projections too.
 fn check_against_reference<T: Kernels>(
     matrix: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
     y: MultiVectorView<'_, T>,
+    multiplications: usize,
 ) -> Result<()> {
     let (rows, k) = (matrix.rows(), x.k());
     let products = matrix.nnz().saturating_mul(k).max(1);
-    let blocks = if products <= REFERENCE_MULTIPLICATIONS { 1 } else { SAMPLED_BLOCKS };
+    let blocks = if products <= multiplications { 1 } else { SAMPLED_BLOCKS };
     let block_rows = match blocks {
         1 => rows,
-        _ => (rows / SAMPLED_BLOCKS * (REFERENCE_MULTIPLICATIONS / 1024) / (products / 1024)).max(1),
+        _ => (rows / SAMPLED_BLOCKS * (multiplications / 1024) / (products / 1024).max(1)).max(1),
     };
     for block in 0..blocks {
         let begin = rows * block / blocks;
@@ -150,6 +201,9 @@ fn check_against_reference<T: Kernels>(
             );
             return Err(Error::Verification(message));
         }
+    }
+    if blocks > 1 && !projected(Operator::Sparse(matrix), x, y)?.passed {
+        return Err(Error::Verification("rows of the CPU's product are wrong".into()));
     }
     Ok(())
 }
@@ -179,14 +233,16 @@ mod tests {
         };
         let mut y = MultiVector::from_fn(a.rows(), 3, backwards).unwrap();
         let checked = expected.check(Order::Free, y.view());
-        assert!(checked.passed && !checked.bitwise && checked.max_bound_ratio < 0.5, "{checked:?}");
+        assert!(checked.passed && !checked.bitwise, "{checked:?}");
+        assert!(checked.max_bound_ratio.is_some_and(|ratio| ratio < 0.5), "{checked:?}");
         assert!(!expected.check(Order::Canonical, y.view()).passed);
         y.data_mut()[100] *= 1.001;
         assert!(!expected.check(Order::Free, y.view()).passed);
         y.data_mut()[100] = f32::NAN;
-        assert!(expected.check(Order::Free, y.view()).max_bound_ratio.is_infinite());
+        let unwritten = expected.check(Order::Free, y.view());
+        assert_eq!(unwritten, Checked { passed: false, bitwise: false, max_bound_ratio: None });
         let same = expected.check(Order::Canonical, expected.y.view());
-        assert_eq!(same, Checked { passed: true, bitwise: true, max_bound_ratio: 0.0 });
+        assert_eq!(same, Checked { passed: true, bitwise: true, max_bound_ratio: Some(0.0) });
     }
 
     #[test]
@@ -196,10 +252,31 @@ mod tests {
         let x = MultiVector::from_fn(a.cols(), 2, |row, k| (row + k) as f64).unwrap();
         let sizes = Sizes::of(a.view()).unwrap();
         let expected = Expected::new(&pool, a.view(), &sizes, x.view(), settings(&pool)).unwrap();
-        assert!(check_against_reference(a.view(), x.view(), expected.y.view()).is_ok());
+        let check = |y: &MultiVector<f64>, multiplications| {
+            check_against_reference(a.view(), x.view(), y.view(), multiplications)
+        };
+        assert!(check(&expected.y, usize::MAX).is_ok() && check(&expected.y, 1).is_ok());
         let mut wrong = MultiVector::from_fn(a.rows(), 2, |row, k| expected.y.row(row)[k]).unwrap();
         wrong.data_mut()[777] += 1e-3;
-        let error = check_against_reference(a.view(), x.view(), wrong.view()).unwrap_err();
-        assert_eq!(error.exit_code(), 5);
+        for multiplications in [usize::MAX, 1] {
+            let error = check(&wrong, multiplications).unwrap_err();
+            assert_eq!(error.exit_code(), 5, "{multiplications}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_row_is_found_with_and_without_verify() {
+        let a = generate::<f64>("uniform,rows=300,degree=9", 3, u64::MAX).unwrap().matrix;
+        let x = MultiVector::from_fn(a.cols(), 40, |row, k| (row * 3 + k) as f64 / 7.0 - 30.0).unwrap();
+        let mut y = MultiVector::zeros(a.rows(), 40).unwrap();
+        let pool = Pool::new(&Machine::detect(), Some(1)).unwrap();
+        let cpu = CpuSettings { k: 40, ..settings(&pool) };
+        let mut product = CpuProduct::prepare(a.view(), KernelId::CpuCsr, cpu, u64::MAX).unwrap();
+        product.run(x.view(), y.view_mut()).unwrap();
+        let check =
+            |y: &MultiVector<f64>, verify| check_product(a.view(), x.view(), y.view(), verify).unwrap();
+        assert!(check(&y, true).passed && check(&y, false) == Checked::projected(0));
+        y.data_mut()[40 * 200..40 * 201].fill(0.0);
+        assert!(!check(&y, true).passed && !check(&y, false).passed);
     }
 }

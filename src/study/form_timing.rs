@@ -138,6 +138,10 @@ mod tests {
             Ok(Ok((kernel + 1) as f64 * 1.1f64.powi(self.runs as i32)))
         }
 
+        fn forget_y(&mut self) -> Result<()> {
+            Ok(())
+        }
+
         fn read_y(&mut self, _: &mut dyn FnMut(MultiVectorView<'_, f64>)) -> Result<()> {
             Ok(())
         }

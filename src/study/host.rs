@@ -72,6 +72,13 @@ impl<T: Kernels> Subject<T> for HostBench<'_, T> {
         }
     }
 
+    fn forget_y(&mut self) -> Result<()> {
+        if let Some(y) = &mut self.y {
+            y.data_mut().fill(T::from_f64(f64::NAN));
+        }
+        Ok(())
+    }
+
     fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()> {
         if let Some(y) = &self.y {
             read(y.view());

@@ -25,6 +25,7 @@ mod python_peer;
 mod rank_sweep;
 mod ranking;
 mod record;
+mod regret;
 mod resident;
 mod sampling;
 mod scaling;
@@ -43,7 +44,7 @@ pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, benc
 pub use bench_device::{BenchDevice, subject};
 pub use calibration::{CalibrationSettings, calibrate};
 pub use cases::Case;
-pub use check::{Checked, Expected, Sizes};
+pub use check::{Checked, Expected, Sizes, check_product, projected};
 pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
 pub use doubts::doubts;
 pub use facts::MatrixFacts;
@@ -54,15 +55,13 @@ pub use host_memory::measure_host;
 pub use interval::{MedianInterval, TimeRatio};
 pub use journal::{Journal, key_of};
 pub use noise::{Difference, difference, noise_interval};
-pub use oracle::{
-    FormTime, OracleCase, OracleSettings, REGRET_NOISE, Regret, consult, form_names, forms_by_name,
-    time_forms,
-};
+pub use oracle::{FormTime, OracleCase, OracleSettings, consult, form_names, forms_by_name, time_forms};
 pub use page::{Results, page};
 pub use provenance::{Place, Program, Provenance};
 pub use python_peer::PythonPeer;
 pub use ranking::{Standing, standings};
 pub use record::{BYTE_MODEL, Measured, Record, add_speedups, records_of};
+pub use regret::{REGRET_NOISE, Regret};
 pub use resident::{ResidentBench, batch};
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};
 pub use solver::{

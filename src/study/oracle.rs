@@ -1,9 +1,9 @@
 //! The oracle: every form that the planner may choose is timed, and the chosen form is compared with the fastest.
 //!
 //! The chosen form and the fastest ones are timed again in interleaved rounds: the minimum over a hundred forms with noise is
-//! smaller than the true time of any of them. Their results are checked, and a form with a wrong result is not the fastest.
+//! smaller than the true time of any of them. The results of all forms are checked; only right ones are compared.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::form_timing::{interleaved_medians, time_all};
 use crate::cost::{Choice, Form, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::{KernelId, KindOfWork, Order, Processor, kernels_for};
+use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::{Dtype, MultiVectorView, Scalar};
 use crate::runtime::Pool;
 use crate::work::spmm::Features;
@@ -21,10 +21,6 @@ use crate::work::spmm::cost::{Sample, choose, eligible};
 
 /// How many of the fastest forms are timed again.
 const RETIMED_FORMS: usize = 5;
-/// Regrets up to this count as noise, and the choice as right.
-pub const REGRET_NOISE: f64 = 1.05;
-/// A prediction within this factor of the measured time counts as accurate.
-const ACCURATE_FACTOR: f64 = 1.2;
 
 /// A form with its measured and its predicted time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,11 +33,16 @@ pub struct FormTime {
     pub seconds: f64,
     /// The predicted seconds; none for forms that the planner does not consider.
     pub predicted_s: Option<f64>,
-    /// How its Y compares with the right one; only of the forms that were timed again.
+    /// How its Y compares with the right one; none if it did not run again to be checked.
     pub checked: Option<Checked>,
 }
 
 impl FormTime {
+    /// Whether its Y was checked and is right.
+    pub fn is_verified(&self) -> bool {
+        self.checked.is_some_and(|checked| checked.passed)
+    }
+
     /// Whether its Y was found to be wrong.
     pub fn is_wrong(&self) -> bool {
         self.checked.is_some_and(|checked| !checked.passed)
@@ -67,7 +68,7 @@ pub struct OracleCase {
     pub reason: String,
     /// The form that the planner chooses with `--reproducible`, among those that add in canonical order.
     pub reproducible: FormTime,
-    /// The fastest form.
+    /// The fastest form with the right Y; the chosen form if there is none.
     pub best: FormTime,
     /// All forms that were timed.
     pub forms: Vec<FormTime>,
@@ -79,9 +80,11 @@ impl OracleCase {
         format!("{} {} k={} on {}", self.matrix, self.dtype.name(), self.k, self.device)
     }
 
-    /// Regret: the time of the chosen form over that of the fastest.
-    pub fn regret(&self) -> f64 {
-        self.chosen.seconds / self.best.seconds
+    /// Regret: the time of the chosen form over that of the fastest. None if one of the forms that are compared was not verified.
+    pub fn regret(&self) -> Option<f64> {
+        let compared = [&self.chosen, &self.reproducible, &self.best];
+        let verified = compared.into_iter().all(FormTime::is_verified);
+        verified.then(|| self.chosen.seconds / self.best.seconds)
     }
 }
 
@@ -147,14 +150,19 @@ pub fn consult<T: Kernels>(
     for (&candidate, seconds) in candidates.iter().zip(seconds) {
         let own = &mut timed[candidate];
         own.seconds = seconds.unwrap_or(own.seconds);
-        let number = numbers[candidate];
-        if subject.ready(number)?.is_ok() && subject.run(number, x)?.is_ok() {
+    }
+    for (own, &number) in timed.iter_mut().zip(&numbers) {
+        if subject.ready(number)?.is_err() {
+            continue;
+        }
+        subject.forget_y()?;
+        if subject.run(number, x)?.is_ok() {
             let order = own.order;
             subject.read_y(&mut |y| own.checked = Some(pool.install(|| expected.check(order, y))))?;
         }
     }
     let faster = |a: &&usize, b: &&usize| timed[**a].seconds.total_cmp(&timed[**b].seconds);
-    let right = candidates.iter().filter(|&&candidate| !timed[candidate].is_wrong());
+    let right = candidates.iter().filter(|&&candidate| timed[candidate].is_verified());
     let best = right.min_by(faster).copied().unwrap_or(chosen);
     let [chosen, reproducible, best] = [chosen, reproducible, best].map(|form| timed[form].clone());
     Ok(Some(OracleCase {
@@ -226,115 +234,6 @@ pub fn form_names(form: &Form) -> [String; 2] {
     [format!("{short} t{threads} p{piece}"), short]
 }
 
-/// Regret over all cases of one device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Regret {
-    /// The device.
-    pub device: String,
-    /// Number of cases.
-    pub cases: usize,
-    /// Geometric mean of the regrets.
-    pub geomean: f64,
-    /// Their 95th percentile.
-    pub p95: f64,
-    /// The largest regret.
-    pub worst: f64,
-    /// The case with the largest regret.
-    pub worst_case: String,
-    /// Share of cases where the chosen form is at most 5 % slower than the fastest.
-    pub within_5_percent: f64,
-    /// The kernel with the smallest mean regret if one kernel, in its fastest form, were used in all cases.
-    pub best_single: String,
-    /// Geometric mean of its regrets.
-    pub best_single_geomean: f64,
-    /// Geometric mean of the time of the reproducible choice over that of the free choice.
-    pub reproducible_geomean: f64,
-    /// Share of cases where the predicted time of the chosen form is within 20 % of the measured one.
-    pub predicted_within_20_percent: f64,
-}
-
-impl Regret {
-    /// The regret of each device, in the order in which devices first appear.
-    pub fn of(cases: &[OracleCase]) -> Vec<Self> {
-        let mut devices: Vec<&str> = Vec::new();
-        for case in cases {
-            if !devices.contains(&case.device.as_str()) {
-                devices.push(&case.device);
-            }
-        }
-        let of_device = |device: &str| -> Vec<&OracleCase> {
-            cases.iter().filter(|case| case.device == device).collect()
-        };
-        devices.into_iter().filter_map(|device| Self::of_device(device, &of_device(device))).collect()
-    }
-
-    fn of_device(device: &str, cases: &[&OracleCase]) -> Option<Self> {
-        let worst = cases.iter().max_by(|a, b| a.regret().total_cmp(&b.regret()))?;
-        let mut regrets: Vec<f64> = cases.iter().map(|case| case.regret()).collect();
-        regrets.sort_by(f64::total_cmp);
-        let share = |holds: &dyn Fn(&OracleCase) -> bool| {
-            cases.iter().filter(|case| holds(case)).count() as f64 / cases.len() as f64
-        };
-        let p95 = regrets[(regrets.len() * 95).div_ceil(100).max(1) - 1];
-        let (best_single, best_single_geomean) = best_single(cases);
-        let accurate = |case: &OracleCase| {
-            case.chosen.predicted_s.is_some_and(|predicted_s| {
-                (predicted_s / case.chosen.seconds).ln().abs() <= ACCURATE_FACTOR.ln()
-            })
-        };
-        Some(Self {
-            device: device.into(),
-            cases: cases.len(),
-            geomean: geomean(regrets.iter().copied()),
-            p95,
-            worst: worst.regret(),
-            worst_case: worst.name(),
-            within_5_percent: share(&|case| case.regret() <= REGRET_NOISE),
-            best_single,
-            best_single_geomean,
-            reproducible_geomean: geomean(
-                cases.iter().map(|case| case.reproducible.seconds / case.chosen.seconds),
-            ),
-            predicted_within_20_percent: share(&accurate),
-        })
-    }
-}
-
-/// The kernel with the smallest mean regret over all cases, each with its fastest form; only kernels that run in every case count.
-fn best_single(cases: &[&OracleCase]) -> (String, f64) {
-    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for case in cases {
-        let mut own: BTreeMap<&str, f64> = BTreeMap::new();
-        for form in &case.forms {
-            let kernel = kernel_name(&form.name);
-            let least = own.entry(kernel).or_insert(f64::INFINITY);
-            *least = least.min(form.seconds);
-        }
-        for (kernel, seconds) in own {
-            ratios.entry(kernel).or_default().push(seconds / case.best.seconds);
-        }
-    }
-    let everywhere = ratios.iter().filter(|(_, ratios)| ratios.len() == cases.len());
-    let means = everywhere.map(|(kernel, ratios)| (*kernel, geomean(ratios.iter().copied())));
-    let best = means.min_by(|a, b| a.1.total_cmp(&b.1));
-    best.map_or_else(|| ("none".into(), f64::NAN), |(kernel, mean)| (kernel.into(), mean))
-}
-
-/// The kernel of a form's name.
-fn kernel_name(form: &str) -> &str {
-    let names = kernels_for(KindOfWork::Spmm).map(|info| info.name);
-    names.filter(|name| form.starts_with(name)).max_by_key(|name| name.len()).unwrap_or(form)
-}
-
-fn geomean(ratios: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut count) = (0.0, 0);
-    for ratio in ratios {
-        sum += ratio.ln();
-        count += 1;
-    }
-    (sum / f64::from(count.max(1))).exp()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,34 +248,8 @@ mod tests {
 
     fn form(name: &str, seconds: f64) -> FormTime {
         let (order, predicted_s) = (Order::Canonical, Some(seconds));
-        FormTime { name: name.into(), order, seconds, predicted_s, checked: None }
-    }
-
-    fn case(chosen: f64, best: f64) -> OracleCase {
-        let (one, other) = (form("csr_runs_b16l8v2 t128 p16", chosen), form("csr_subwarp_b16l8v2", best));
-        OracleCase {
-            device: "cuda:0".into(),
-            matrix: format!("a{chosen}"),
-            dtype: Dtype::F64,
-            k: 8,
-            features: Features::default(),
-            chosen: one.clone(),
-            reason: String::new(),
-            reproducible: one.clone(),
-            best: other.clone(),
-            forms: vec![one, other],
-        }
-    }
-
-    #[test]
-    fn regret_is_chosen_over_fastest() {
-        let cases: Vec<OracleCase> = (0..20).map(|at| case(if at == 0 { 4.0 } else { 1.0 }, 1.0)).collect();
-        let regret = Regret::of(&cases).remove(0);
-        assert!((regret.geomean - 4f64.powf(0.05)).abs() < 1e-12);
-        assert_eq!((regret.p95, regret.worst, regret.within_5_percent), (1.0, 4.0, 0.95));
-        assert!(regret.worst_case.starts_with("a4 f64 k=8"));
-        assert_eq!((regret.best_single.as_str(), regret.best_single_geomean), ("csr_subwarp", 1.0));
-        assert_eq!(Regret::of(&[]), []);
+        let checked = Some(Checked::projected(0));
+        FormTime { name: name.into(), order, seconds, predicted_s, checked }
     }
 
     #[test]
@@ -415,6 +288,10 @@ mod tests {
         ) -> Result<std::result::Result<f64, String>> {
             self.ran = kernel;
             Ok(self.right.run(kernel, x)?.map(|_| (kernel + 1) as f64))
+        }
+
+        fn forget_y(&mut self) -> Result<()> {
+            self.right.forget_y()
         }
 
         fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, f64>)) -> Result<()> {
@@ -458,12 +335,5 @@ mod tests {
         let wrong: Vec<bool> = case.forms.iter().map(FormTime::is_wrong).collect();
         assert_eq!(wrong, [true, false], "{case:?}");
         assert_eq!((case.best.name.as_str(), case.best.seconds), ("cpu_sell", 2.0));
-    }
-
-    #[test]
-    fn a_form_belongs_to_the_kernel_with_the_longest_name_that_fits() {
-        assert_eq!(kernel_name("row_groups_cut_b16l8v2w1r4 t128 p64"), "row_groups_cut");
-        assert_eq!(kernel_name("row_groups_b16l8v2r4"), "row_groups");
-        assert_eq!(kernel_name("cpu_csr"), "cpu_csr");
     }
 }

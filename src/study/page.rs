@@ -93,7 +93,7 @@ pub fn page(results: Results<'_>) -> Result<Report> {
     })
 }
 
-/// Records without times by reason, and doubtful times by cause.
+/// Records without times or ratios by reason, and doubtful times by cause.
 fn grouped_warnings(records: &[Record]) -> Vec<WarningGroup> {
     let mut groups: Vec<WarningGroup> = Vec::new();
     let mut add = |cause: String, item: String| match groups.iter_mut().find(|group| group.cause == cause) {
@@ -104,6 +104,9 @@ fn grouped_warnings(records: &[Record]) -> Vec<WarningGroup> {
     for record in records {
         if let Some(reason) = &record.reason {
             add(format!("Not measured: {reason}"), name(record));
+        }
+        if let Some(reason) = record.unverified_reason() {
+            add(format!("No rate and no ratio: {reason}"), name(record));
         }
     }
     for record in records {
@@ -175,7 +178,7 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
             (Some(_), _) => Cell::Text("not measured".into()),
             (None, Some(checked)) => Cell::Text(if checked.passed { "correct" } else { "WRONG" }.into()),
             (None, None) if record.simulated => Cell::Text("simulated".into()),
-            (None, None) => Cell::Text("not checked".into()),
+            (None, None) => Cell::Text("not verified".into()),
         };
         let kernel = match &record.chosen {
             Some(chosen) if *chosen != record.kernel => format!("{}: {chosen}", record.kernel),
@@ -193,9 +196,9 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
             number(spread, 1),
             number(record.gflops(), 2),
             number(record.roofline_fraction().map(|share| 100.0 * share), 1),
-            number(record.speedup, 2),
+            number(record.speedup.filter(|_| record.is_verified()), 2),
             number(record.predicted_s.map(|seconds| 1e3 * seconds), 3),
-            number(record.hidden_fraction.map(|share| 100.0 * share), 1),
+            number(record.verified_hidden_fraction().map(|share| 100.0 * share), 1),
             number(Some(times.n as f64).filter(|_| !record.simulated), 0),
             result,
         ]
@@ -312,7 +315,7 @@ mod tests {
             memory_gb_per_s: Some(100.0 + index as f64),
             speedup: Some(12.34 * (1 + index) as f64),
             hidden_fraction: Some(0.5 / (1 + index) as f64),
-            checked: Some(Checked { passed: index != 2, bitwise: false, max_bound_ratio: 0.5 }),
+            checked: Some(Checked::projected(usize::from(index == 2))),
             ..Record::default()
         }
     }
@@ -360,12 +363,18 @@ mod tests {
     #[test]
     fn warnings_are_grouped_by_cause() {
         let doubtful = |index, doubt: &str| Record { doubts: vec![doubt.into()], ..record(index) };
-        let refused = |index| Record { reason: Some("no CUDA driver".into()), ..record(index) };
+        let refused = |index| Record {
+            reason: Some("no CUDA driver".into()),
+            times: Times::default(),
+            ..record(index)
+        };
         let groups = grouped_warnings(&[
             doubtful(0, "3 of 10 samples are outliers, up to 4.5 times the median"),
             refused(1),
-            doubtful(2, "2 of 12 samples are outliers, up to 2.1 times the median"),
+            doubtful(4, "2 of 12 samples are outliers, up to 2.1 times the median"),
             refused(3),
+            record(2),
+            Record { checked: None, ..record(0) },
         ]);
         let causes: Vec<(&str, usize)> =
             groups.iter().map(|group| (group.cause.as_str(), group.items.len())).collect();
@@ -373,9 +382,30 @@ mod tests {
             causes,
             [
                 ("Not measured: no CUDA driver", 2),
+                ("No rate and no ratio: Y is wrong", 1),
+                ("No rate and no ratio: Y was not verified", 1),
                 ("Doubtful times: … of … samples are outliers, up to … times the median", 2)
             ]
         );
-        assert!(groups[1].items[1].contains("2 of 12 samples"), "{:?}", groups[1].items);
+        assert!(groups[3].items[1].contains("2 of 12 samples"), "{:?}", groups[3].items);
+    }
+
+    #[test]
+    fn an_unverified_result_has_a_time_and_no_rate_or_ratio() {
+        let unverified = Record { checked: None, ..record(0) };
+        let wrong = record(2);
+        let records = [&record(1), &unverified, &wrong];
+        let table = results_table("s", &records);
+        let cell = |row: usize, name: &str| {
+            let column = table.columns.iter().position(|column| column.name == name).unwrap();
+            table.rows[row][column].clone()
+        };
+        for name in ["rate", "of roofline", "over serial", "hidden"] {
+            assert!(matches!(cell(0, name), Cell::Number(..)), "{name}");
+            assert_eq!([cell(1, name), cell(2, name)], [Cell::Empty, Cell::Empty], "{name}");
+        }
+        assert!(matches!(cell(1, "time"), Cell::Number(..)));
+        let results = [1, 2].map(|row| cell(row, "result"));
+        assert_eq!(results, ["not verified", "WRONG"].map(|text| Cell::Text(text.into())));
     }
 }

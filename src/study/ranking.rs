@@ -12,11 +12,10 @@ pub struct Standing {
     pub against_fastest: Option<TimeRatio>,
 }
 
-/// The standing of each record of one case, in the order of `records`; none where it did not run or is wrong.
+/// The standing of each record of one case, in the order of `records`; none where it did not run, is wrong or was not verified.
 pub fn standings(records: &[Record]) -> Vec<Option<Standing>> {
-    let time = |record: &Record| record.times.median.filter(|_| !record.is_wrong());
-    let mut order: Vec<(usize, f64)> =
-        records.iter().enumerate().filter_map(|(index, record)| Some((index, time(record)?))).collect();
+    let timed = |(index, record): (usize, &Record)| Some((index, record.verified_s()?));
+    let mut order: Vec<(usize, f64)> = records.iter().enumerate().filter_map(timed).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let fastest = order.first().and_then(|&(index, _)| records.get(index));
     let mut standings = vec![None; records.len()];
@@ -36,21 +35,26 @@ mod tests {
     use crate::study::{Checked, Times};
 
     fn record(samples: &[f64], passed: bool) -> Record {
-        let checked = Some(Checked { passed, bitwise: false, max_bound_ratio: 0.0 });
+        let checked = Some(Checked::projected(usize::from(!passed)));
         Record { times: Times::new(samples), checked, ..Record::default() }
     }
 
     #[test]
-    fn the_fastest_right_result_is_first_and_all_others_are_compared_with_it() {
+    fn the_fastest_verified_result_is_first_and_all_others_are_compared_with_it() {
         let records = [
             record(&[3.0, 3.0, 3.0], true),
             record(&[1.0, 1.0, 1.0], false),
             record(&[], true),
             record(&[2.0, 2.0, 2.0], true),
+            Record { checked: None, ..record(&[0.5, 0.5, 0.5], true) },
         ];
         let standings = standings(&records);
         let ranks: Vec<Option<usize>> = standings.iter().map(|standing| standing.map(|s| s.rank)).collect();
-        assert_eq!(ranks, [Some(2), None, None, Some(1)]);
+        assert_eq!(
+            ranks,
+            [Some(2), None, None, Some(1), None],
+            "neither wrong nor unverified results have a rank"
+        );
         let ratio = |index: usize| standings[index].unwrap().against_fastest.unwrap().ratio;
         assert_eq!((ratio(0), ratio(3)), (1.5, 1.0));
     }

@@ -14,6 +14,11 @@ use crate::runtime::TimeParts;
 /// The definition of the bytes in every rate and roofline.
 pub const BYTE_MODEL: &str = "compulsory: A once, the rows of X that are used once, Y once";
 
+/// The reason for a missing ratio: the result was not checked.
+const UNVERIFIED_Y: &str = "Y was not verified";
+/// The reason for a missing ratio: the check of the result failed.
+const WRONG_Y: &str = "Y is wrong";
+
 /// The kind of a measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -142,6 +147,8 @@ pub struct Record {
     #[serde(default)]
     pub time_parts: Option<TimeParts>,
     /// The check of the result; `None` if it was not checked.
+    ///
+    /// Without a right result there are no rates, ratios and ranks, only times: see [`Record::is_verified`].
     pub checked: Option<Checked>,
     /// The reason why there are no times.
     pub reason: Option<String>,
@@ -150,9 +157,31 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether the result was checked in the run that measured it, and is right. Simulations and copies compute no result.
+    pub fn is_verified(&self) -> bool {
+        match self.checked {
+            Some(checked) => checked.passed,
+            None => self.simulated || self.measured == Measured::Transfers,
+        }
+    }
+
+    /// Why there are times and no rates, ratios and ranks.
+    pub fn unverified_reason(&self) -> Option<&'static str> {
+        match self.checked {
+            _ if self.times.median.is_none() || self.is_verified() => None,
+            Some(_) => Some(WRONG_Y),
+            None => Some(UNVERIFIED_Y),
+        }
+    }
+
+    /// The median time of a verified result.
+    pub fn verified_s(&self) -> Option<f64> {
+        self.times.median.filter(|_| self.is_verified())
+    }
+
     /// The rate at the median time.
     pub fn gflops(&self) -> Option<f64> {
-        Some(self.flops? / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
+        Some(self.flops? / self.verified_s().filter(|&median| median > 0.0)? * 1e-9)
     }
 
     /// The mean of the rates of all samples.
@@ -162,21 +191,31 @@ impl Record {
 
     /// Statistics of the rate of each sample.
     pub fn each_gflops(&self) -> Option<Times> {
-        let flops = self.flops?;
+        let flops = self.flops.filter(|_| self.is_verified())?;
         let positive = self.times.samples.iter().filter(|&&seconds| seconds > 0.0);
         Some(Times::new(&positive.map(|seconds| flops / seconds * 1e-9).collect::<Vec<_>>()))
     }
 
     /// The bandwidth of the compulsory bytes at the median time.
     pub fn gb_per_s(&self) -> Option<f64> {
-        Some(self.bytes? as f64 / self.times.median.filter(|&median| median > 0.0)? * 1e-9)
+        Some(self.bytes? as f64 / self.verified_s().filter(|&median| median > 0.0)? * 1e-9)
     }
 
     /// The share of the roofline: the lower bound of the time by memory and arithmetic, over the median time.
     pub fn roofline_fraction(&self) -> Option<f64> {
         let memory_s = self.bytes? as f64 / (self.memory_gb_per_s? * 1e9);
         let compute_s = self.peak_gflops.zip(self.flops).map_or(0.0, |(peak, flops)| flops / (peak * 1e9));
-        Some(memory_s.max(compute_s) / self.times.median.filter(|&median| median > 0.0)?)
+        Some(memory_s.max(compute_s) / self.verified_s().filter(|&median| median > 0.0)?)
+    }
+
+    /// The hidden fraction of a verified result.
+    pub fn verified_hidden_fraction(&self) -> Option<f64> {
+        self.hidden_fraction.filter(|_| self.is_verified())
+    }
+
+    /// The idle fraction of a verified result.
+    pub fn verified_idle_fraction(&self) -> Option<f64> {
+        self.idle_fraction.filter(|_| self.is_verified())
     }
 
     /// Whether the check found a wrong result.
@@ -225,7 +264,7 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
 const SERIAL: &str = "serial_csr";
 
 /// Sets the speed-up of each record over the serial kernel on the same matrix, precision and K, and of each conversion over its serial
-/// version.
+/// version. Only verified results have one.
 pub fn add_speedups(records: &mut [Record]) {
     type Key = (String, Option<Dtype>, Option<usize>, String);
     let key = |record: &Record, name: &str| -> Key {
@@ -237,7 +276,7 @@ pub fn add_speedups(records: &mut [Record]) {
             Measured::Conversion => record.kernel.strip_suffix(", serial"),
             _ => Some("").filter(|_| record.kernel == SERIAL),
         };
-        if let (Some(name), Some(median)) = (name, record.times.median) {
+        if let (Some(name), Some(median)) = (name, record.verified_s()) {
             serial.push((key(record, name), median));
         }
     }
@@ -248,7 +287,7 @@ pub fn add_speedups(records: &mut [Record]) {
         };
         let wanted = key(record, name);
         let baseline = serial.iter().find(|(key, _)| *key == wanted).map(|(_, seconds)| *seconds);
-        let median = record.times.median.filter(|&median| median > 0.0);
+        let median = record.verified_s().filter(|&median| median > 0.0);
         record.speedup = baseline.zip(median).map(|(baseline, median)| baseline / median);
     }
 }
@@ -263,6 +302,7 @@ mod tests {
             measured: Measured::Kernel,
             k: Some(k),
             times: Times::new(&[seconds]),
+            checked: Some(Checked::projected(0)),
             flops: Some(1e9),
             bytes: Some(2_000_000_000),
             memory_gb_per_s: Some(4.0),
@@ -278,6 +318,34 @@ mod tests {
         let bound = Record { peak_gflops: Some(1.0), ..record };
         assert_eq!(bound.roofline_fraction(), Some(0.5), "arithmetic is the lower bound");
         assert_eq!(Record::default().gflops(), None);
+    }
+
+    #[test]
+    fn without_a_verified_result_there_is_no_rate_and_no_speed_up() {
+        let right = record("cpu_csr", 2.0, 1);
+        for checked in [None, Some(Checked::projected(1))] {
+            let other =
+                Record { checked, hidden_fraction: Some(0.5), idle_fraction: Some(0.5), ..right.clone() };
+            assert_eq!((other.gflops(), other.gb_per_s(), other.roofline_fraction()), (None, None, None));
+            assert_eq!((other.mean_gflops(), other.verified_s()), (None, None));
+            assert_eq!((other.verified_hidden_fraction(), other.verified_idle_fraction()), (None, None));
+            let reason = if checked.is_some() { WRONG_Y } else { UNVERIFIED_Y };
+            assert_eq!(other.unverified_reason(), Some(reason));
+            let serial = record("serial_csr", 8.0, 1);
+            let mut records = [serial.clone(), other.clone()];
+            add_speedups(&mut records);
+            assert_eq!(records.map(|record| record.speedup), [Some(1.0), None]);
+            let mut records = [Record { checked, ..serial }, right.clone()];
+            add_speedups(&mut records);
+            assert_eq!(
+                records.map(|record| record.speedup),
+                [None, None],
+                "no ratio to an unverified result"
+            );
+        }
+        assert_eq!(right.unverified_reason(), None);
+        let simulated = Record { checked: None, simulated: true, ..right };
+        assert_eq!((simulated.gflops(), simulated.unverified_reason()), (Some(0.5), None), "a prediction");
     }
 
     #[test]

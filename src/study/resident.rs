@@ -237,6 +237,15 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         }
     }
 
+    fn forget_y(&mut self) -> Result<()> {
+        let y = self.vectors()?.y;
+        self.device.upload(y, |bytes| {
+            // All bits set are a NaN in both precisions.
+            bytes.fill(u8::MAX);
+            Ok(())
+        })
+    }
+
     fn read_y(&mut self, read: &mut dyn FnMut(MultiVectorView<'_, T>)) -> Result<()> {
         let &Vectors { k, pitch_bytes, y: from, .. } = self.vectors()?;
         let (value_bytes, rows) = (size_of::<T>() as u64, self.matrix.rows());

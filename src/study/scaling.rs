@@ -60,7 +60,8 @@ struct Step<'a> {
 /// The answer of a sweep: one sentence for each step to more devices.
 pub(super) fn answer(sweep: &Sweep, records: &[&Record]) -> Answer {
     let grows = sweep.matrices.iter().any(|matrix| matrix.contains('{'));
-    let timed: Vec<&Record> = records.iter().copied().filter(|record| record.time_parts.is_some()).collect();
+    let is_timed = |record: &&Record| record.time_parts.is_some() && record.is_verified();
+    let timed: Vec<&Record> = records.iter().copied().filter(is_timed).collect();
     let mut ignored = vec!["devices", "kind of devices"];
     ignored.extend(grows.then_some("matrix"));
     let naming = Naming::new(&timed, &ignored);

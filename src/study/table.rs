@@ -57,8 +57,8 @@ const COLUMNS: [Column; 49] = [
     ("compulsory_gb_per_s", |r| number(r.gb_per_s())),
     ("roofline_fraction", |r| number(r.roofline_fraction())),
     ("speedup", |r| number(r.speedup)),
-    ("hidden_fraction", |r| number(r.hidden_fraction)),
-    ("idle_fraction", |r| number(r.idle_fraction)),
+    ("hidden_fraction", |r| number(r.verified_hidden_fraction())),
+    ("idle_fraction", |r| number(r.verified_idle_fraction())),
     ("kernels_s", |r| number(r.time_parts.map(|parts| parts.kernels_s))),
     ("imbalance_s", |r| number(r.time_parts.map(|parts| parts.imbalance_s))),
     ("packing_s", |r| number(r.time_parts.map(|parts| parts.packing_s))),
@@ -67,7 +67,7 @@ const COLUMNS: [Column; 49] = [
     ("exchanged_bytes", |r| count(r.time_parts.map(|parts| parts.exchanged_bytes))),
     ("network_bytes", |r| count(r.time_parts.map(|parts| parts.network_bytes))),
     ("passed", |r| words(r.checked.map(|checked| if checked.passed { "yes" } else { "no" }))),
-    ("reason", |r| words(r.reason.as_deref())),
+    ("reason", |r| words(r.reason.as_deref().or(r.unverified_reason()))),
     ("doubts", |r| text(&r.doubts.join("; "))),
 ];
 
@@ -162,7 +162,7 @@ fn four_digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::{MatrixFacts, Times};
+    use crate::study::{Checked, MatrixFacts, Times};
 
     #[test]
     fn names_with_commas_and_quotes_are_one_cell() {
@@ -173,6 +173,30 @@ mod tests {
         assert_eq!(lines[0], "# made by hand");
         assert!(lines[1].starts_with("sweep,measured,matrix,rows"));
         assert!(lines[2].starts_with(",run,\"gen:a,\"\"n\"\"=3\",0,0,0,"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn an_unverified_result_has_a_reason_and_no_rate_or_ratio() {
+        let right = Record {
+            times: Times::new(&[0.5]),
+            flops: Some(1e9),
+            hidden_fraction: Some(0.75),
+            checked: Some(Checked::projected(0)),
+            ..Record::default()
+        };
+        for (checked, reason) in [(None, "Y was not verified"), (Some(Checked::projected(3)), "Y is wrong")] {
+            let record = Record { checked, ..right.clone() };
+            let text = csv(std::slice::from_ref(&record), &[]);
+            let (head, row) = text.trim_end().split_once('\n').unwrap();
+            let cells: Vec<(&str, &str)> = head.split(',').zip(row.split(',')).collect();
+            let cell = |name: &str| cells.iter().find(|(column, _)| *column == name).unwrap().1;
+            assert_eq!((cell("median_s"), cell("reason")), ("0.5", reason));
+            for name in ["gflops", "gflops_mean", "gflops_variance", "hidden_fraction", "speedup"] {
+                assert_eq!(cell(name), "", "{name}");
+            }
+            assert!(markdown(&[record]).contains(reason));
+        }
+        assert!(csv(&[right], &[]).contains(",2,2,"), "a right result has a rate");
     }
 
     #[test]

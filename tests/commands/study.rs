@@ -207,6 +207,50 @@ fn a_study_measures_dense_work_and_copies() {
     assert_eq!(place.json("study dense.toml --json")["cases"]["kept"], 13);
 }
 
+const NOT_VERIFIED: &str = "\
+title = 'Not verified'
+[measure]
+warmup = 0
+repeat = 2
+verify = false
+[[sweep]]
+name = 'products'
+matrices = ['gen:uniform,rows=500,degree=7', 'gen:stencil5,n=20']
+k = [3, 40]
+devices = ['cpu', 'cpu,emu:0']
+[[sweep]]
+name = 'solves'
+subject = 'power_iteration'
+matrices = ['gen:stencil5,n=20']
+k = 3
+dtype = ['f64', 'f32']
+[[sweep]]
+name = 'dense'
+subject = 'gemm'
+matrices = ['gen:dense,rows=20,cols=12']
+k = 9
+[[sweep]]
+name = 'sums'
+subject = 'colmean'
+matrices = ['gen:dense,rows=20,cols=12']
+";
+
+#[test]
+fn results_of_a_study_without_verify_are_checked_by_projections() {
+    let place = Place::new();
+    place.write("fast.toml", NOT_VERIFIED);
+    let report = place.json("study fast.toml --json");
+    assert_eq!(report["cases"]["all"], report["cases"]["finished"]);
+    let records = report["records"].as_array().unwrap();
+    assert_eq!(records.len(), 12);
+    for record in records {
+        assert!(record["checked"]["passed"] == true && record["gflops"].as_f64() > Some(0.0), "{record}");
+        let by_projections = record["sweep"] != "sums";
+        assert_eq!(record["checked"]["max_bound_ratio"].is_null(), by_projections, "{record}");
+    }
+    validate("study.json", &place.path("rowloom-fast/results.json"));
+}
+
 #[test]
 fn keys_without_effect_on_dense_work_are_named() {
     let place = Place::new();

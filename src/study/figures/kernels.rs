@@ -124,7 +124,7 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
     let timed: Vec<&Record> = swept.records.clone();
     let devices = grouped(&timed, device).into_iter();
     devices
-        .filter(|(_, records)| records.iter().any(|r| r.times.median.is_some()))
+        .filter(|(_, records)| records.iter().any(|r| r.verified_s().is_some()))
         .filter_map(of_device)
         .collect()
 }

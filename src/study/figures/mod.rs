@@ -18,9 +18,9 @@ struct Swept<'a> {
 }
 
 impl<'a> Swept<'a> {
-    /// The records with times.
+    /// The records with times of verified results.
     fn timed(&self) -> impl Iterator<Item = &'a Record> {
-        self.records.iter().copied().filter(|record| record.times.median.is_some())
+        self.records.iter().copied().filter(|record| record.verified_s().is_some())
     }
 
     /// The noun for the times: measured ones are medians, simulated ones are not.

@@ -133,7 +133,7 @@ pub struct Panels<S> {
 }
 
 /// Makes a series of each group of records that differ in nothing but `axis`. `series_of` gets the name and the records that have
-/// times, and returns the series or the reason why it is not shown. What has no times is missing.
+/// times of verified results, and returns the series or the reason why it is not shown. The other records are missing.
 pub fn by_matrix<S>(
     swept: &Swept<'_>,
     axis: &[&str],
@@ -154,14 +154,15 @@ pub fn by_matrix<S>(
             Unit { matrix: if several { matrix.clone() } else { String::new() }, series: Vec::new() };
         for (name, members) in grouped(&records, |record| naming.name(record)) {
             let (timed, untimed): (Vec<&Record>, Vec<&Record>) =
-                members.iter().partition(|record| record.times.median.is_some());
+                members.iter().partition(|record| record.verified_s().is_some());
             for record in &untimed {
                 let position = axis.iter().filter_map(|axis| attribute(axis, record)).next();
                 let name = match position.filter(|_| !timed.is_empty()) {
                     Some(position) => format!("{name} at {position}"),
                     None => name.clone(),
                 };
-                let missing = Missing { name, measured: false, reason: short_reason(record) };
+                let measured = record.times.median.is_some();
+                let missing = Missing { name, measured, reason: short_reason(record) };
                 absent.push((missing, matrix.clone()));
             }
             if timed.is_empty() {
@@ -187,9 +188,9 @@ fn attribute(name: &str, record: &Record) -> Option<String> {
     Some(of(record)).filter(|value| !value.is_empty())
 }
 
-/// The first clause of the reason why there are no times.
+/// The first clause of the reason why there are no times, or why they are not compared.
 pub fn short_reason(record: &Record) -> String {
-    let reason = record.reason.as_deref().unwrap_or("no times");
+    let reason = record.reason.as_deref().or(record.unverified_reason()).unwrap_or("no times");
     reason.split(';').next().unwrap_or(reason).trim().into()
 }
 
@@ -278,7 +279,7 @@ pub fn time_spread(record: &Record) -> Option<(f64, f64)> {
 
 /// The noise interval of the rate in GFLOP/s.
 pub fn rate_spread(record: &Record) -> Option<(f64, f64)> {
-    let flops = record.flops?;
+    let flops = record.flops.filter(|_| record.is_verified())?;
     let (low, high) = time_spread(record)?;
     Some((flops / high * 1e-9, flops / low * 1e-9))
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::matrix::Dtype;
 use crate::report::{Missing, Plot, SeriesStyle, svg};
-use crate::study::{MatrixFacts, Times};
+use crate::study::{Checked, MatrixFacts, Times};
 use crate::toml_file::TomlFile;
 
 fn record(sweep: &str, seconds: f64) -> Record {
@@ -16,6 +16,7 @@ fn record(sweep: &str, seconds: f64) -> Record {
         threads: 1,
         kernel: "cpu_csr".into(),
         times: Times::new(&[seconds]),
+        checked: Some(Checked::projected(0)),
         flops: Some(1e9),
         bytes: Some(1_000_000_000),
         memory_gb_per_s: Some(10.0),
@@ -220,6 +221,48 @@ fn series_without_times_are_named_with_the_reason() {
     for figure in &figures {
         assert!(figure.missing.iter().any(|one| one.name == "csr_vector"), "{} drops a kernel", figure.id);
     }
+}
+
+#[test]
+fn unverified_results_are_in_no_figure_and_are_named() {
+    let of = |kernel: &str, k, checked| Record {
+        kernel: kernel.into(),
+        k: Some(k),
+        checked,
+        ..record("My sweep!", 1.0)
+    };
+    let right = Some(Checked::projected(0));
+    let mut records = Vec::new();
+    for k in [1, 8] {
+        records.extend([
+            of("right", k, right),
+            of("unverified", k, None),
+            of("wrong", k, Some(Checked::projected(1))),
+        ]);
+    }
+    let figures = figures(&config("kernel"), &records);
+    assert_eq!(figures.len(), 3, "{:?}", ids(&figures));
+    for figure in &figures {
+        let picture = svg(figure);
+        assert!(picture.contains("not shown: unverified (Y was not verified)"), "{}", figure.id);
+        assert!(picture.contains("not shown: wrong (Y is wrong)"), "{}", figure.id);
+        for panel in &figure.panels {
+            let names: Vec<&str> = match &panel.plot {
+                Plot::Lines(_) => series_names(panel),
+                Plot::HeatMap(map) => map.rows.iter().map(String::as_str).collect(),
+                Plot::Roofline(roofline) => {
+                    roofline.points.iter().map(|point| point.group.as_str()).collect()
+                }
+                Plot::Bars(bars) => bars.series.iter().map(|(name, _)| name.as_str()).collect(),
+            };
+            assert!(
+                !names.iter().any(|name| name.contains("unverified") || name.contains("wrong")),
+                "{names:?}"
+            );
+        }
+    }
+    let unverified: Vec<Record> = records.into_iter().filter(|record| record.checked.is_none()).collect();
+    assert!(super::figures(&config("kernel"), &unverified).is_empty());
 }
 
 #[test]

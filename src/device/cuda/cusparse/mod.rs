@@ -189,6 +189,17 @@ impl Cusparse {
         self.wait()
     }
 
+    /// Sets all bits, which are NaN in both precisions, so that an element that the next algorithm does not write is not taken for one of
+    /// the algorithm before.
+    fn forget(&self, memory: &DeviceMemory) -> Result<(), Fault> {
+        let bytes = memory.bytes() as usize;
+        let _entered = self.context.enter()?;
+        // SAFETY: the memory has that many bytes, and the stream is synchronised before it is used again.
+        let filled = unsafe { driver::cuMemsetD8Async(memory.address(), u8::MAX, bytes, self.stream.raw()) };
+        filled.result().map_err(|error| fault(FaultKind::Copy, "filling Y", error))?;
+        self.wait()
+    }
+
     fn wait(&self) -> Result<(), Fault> {
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream.raw()) }
@@ -227,7 +238,7 @@ impl<T: Pod> CusparseMatrix<'_, T> {
 
     /// Times every algorithm that supports this matrix, `repeat` times each; algorithms that are clearly slower than the
     /// best are measured fewer times. `x` is row-major with `k` columns. `batch` maps the seconds of a call to the number
-    /// of calls per timed batch. `read` gets the Y of each row-major algorithm.
+    /// of calls per timed batch. `read` gets the Y of each algorithm, in row-major order, of the last product that was timed.
     pub fn time(
         &self,
         k: usize,
@@ -239,29 +250,54 @@ impl<T: Pod> CusparseMatrix<'_, T> {
         if self.nnz == 0 || k == 0 || x.len() != self.cols * k {
             return Ok(Vec::new());
         }
-        let x = self.library.upload(x)?;
+        let host_x = x;
         let y_bytes = (self.rows * k * size_of::<T>()) as u64;
         let y = DeviceMemory::allocate(&self.library.context, y_bytes)?;
         let mut host_y = vec![T::zeroed(); self.rows * k];
         let mut times: Vec<AlgorithmTimes> = Vec::new();
         let mut best_s = f64::INFINITY;
         for (layout, order) in LAYOUTS {
+            let by_rows = order == cusparseOrder_t::CUSPARSE_ORDER_ROW;
+            // The same X in both layouts, so that one Y is right.
+            let x = match by_rows {
+                true => self.library.upload(host_x)?,
+                false => self.library.upload(&transposed(host_x, self.cols, k))?,
+            };
             for (name, algorithm) in ALGORITHMS {
+                self.library.forget(&y)?;
                 let product = Product::new(self, k, &x, &y, order, algorithm)?;
                 // Not every version supports every algorithm in every layout.
                 let Some(buffer) = product.prepare()? else { continue };
                 let Some(seconds) = product.time(&buffer, repeat, batch, best_s)? else { continue };
                 best_s = best_s.min(median(&seconds));
                 let algorithm = format!("{name} {layout}");
-                if order == cusparseOrder_t::CUSPARSE_ORDER_ROW {
-                    self.library.download(&y, &mut host_y)?;
-                    read(&algorithm, &host_y);
+                self.library.download(&y, &mut host_y)?;
+                match by_rows {
+                    true => read(&algorithm, &host_y),
+                    false => read(&algorithm, &transposed(&host_y, k, self.rows)),
                 }
                 times.push(AlgorithmTimes { algorithm, seconds });
             }
         }
         Ok(times)
     }
+}
+
+/// The transpose of a row-major matrix.
+fn transposed<T: Pod>(values: &[T], rows: usize, columns: usize) -> Vec<T> {
+    // Blocks of rows and columns that fit a cache together.
+    const BLOCK: usize = 64;
+    let mut transposed = vec![T::zeroed(); values.len()];
+    for first_row in (0..rows).step_by(BLOCK) {
+        for first_column in (0..columns).step_by(BLOCK) {
+            for row in first_row..rows.min(first_row + BLOCK) {
+                for column in first_column..columns.min(first_column + BLOCK) {
+                    transposed[column * rows + row] = values[row * columns + column];
+                }
+            }
+        }
+    }
+    transposed
 }
 
 fn median(seconds: &[f64]) -> f64 {
@@ -294,6 +330,14 @@ mod tests {
         CsrArrays { cols: 3, row_pointers: &[0, 2, 2, 3], columns: &[0, 2, 1], values: &[2.0, 1.0, 3.0] };
 
     #[test]
+    fn transposed_twice_is_the_same() {
+        let values: Vec<u32> = (0..70 * 131).collect();
+        let once = transposed(&values, 70, 131);
+        assert_eq!((once[1], once[70]), (131, 1));
+        assert_eq!(transposed(&once, 131, 70), values);
+    }
+
+    #[test]
     fn a_missing_library_or_card_is_reported_and_an_installed_one_computes_the_product() {
         let cusparse = match Cusparse::open(0) {
             Err(missing) => {
@@ -310,7 +354,7 @@ mod tests {
             seen += 1;
         };
         let times = matrix.time(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 5, |_| 2, read).unwrap();
-        assert!(seen >= 1 && times.len() >= seen, "{times:?}");
+        assert!(seen >= 1 && times.len() == seen, "every Y is read: {times:?}");
         assert!(times.iter().all(|times| times.seconds.iter().all(|&time| time > 0.0)), "{times:?}");
         assert!(matrix.time(0, &[], 5, |_| 1, |_, _| ()).unwrap().is_empty());
     }
