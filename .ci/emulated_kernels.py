@@ -8,6 +8,7 @@ import json
 import os
 import re
 import selectors
+import shutil
 import subprocess
 import sys
 import time
@@ -130,13 +131,15 @@ def add_counts(files, name, folder):
 class Emulated:
     """The oracle with the kernels of this checkout."""
 
-    def __init__(self):
+    def __init__(self, keeps_oracle=False):
         self.base, self.mutant = (FOLDER / "base").resolve(), (FOLDER / "mutant").resolve()
         self.base.mkdir(parents=True, exist_ok=True)
         self.mutant.mkdir(exist_ok=True)
         self.kernels = sorted(KERNELS.glob("*.cu"))
         self.assembly = {path: self.base_of(path) for path in self.kernels}
-        self.oracle = self.build()
+        self.oracle = FOLDER.resolve() / "oracle"
+        if not (keeps_oracle and self.oracle.exists()):
+            shutil.copy(self.build(), self.oracle)
 
     def base_of(self, path):
         """The assembly language of an unchanged kernel, whose library is made too."""

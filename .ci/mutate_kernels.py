@@ -106,6 +106,7 @@ def main():
     parser.add_argument("--file", action="append", help="a file in kernels/")
     parser.add_argument("--iterate", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep-oracle", action="store_true", help="does not build the oracle again: cargo does so after each commit")
     options = parser.parse_args()
 
     files = sorted([*KERNELS.glob("*.cu"), *KERNELS.glob("*.cuh")])
@@ -121,7 +122,7 @@ def main():
     if options.list:
         print(*(f"{mutant.file}:{mutant.line}: {mutant.name()}" for mutant in chosen), sep="\n")
         return 0
-    emulated = Emulated()
+    emulated = Emulated(options.keep_oracle)
     for number, mutant in enumerate(chosen):
         start = time.monotonic()
         what, why = judge(mutant, emulated, options)
