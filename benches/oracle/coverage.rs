@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 /// Draws of a dimension from which each of its values must have been drawn: the rarest ones have a weight of about 1/150.
 const ENOUGH_DRAWS: u64 = 2000;
+/// The same for structures, of which the largest matrices are one in 800.
+const ENOUGH_STRUCTURES: u64 = 10_000;
 
 /// For each family and dimension the number of draws of each value.
 #[derive(Debug, Default)]
@@ -61,7 +63,8 @@ impl Coverage {
         let mut missing = Vec::new();
         for ((family, dimension), values) in &self.0 {
             let total: u64 = values.iter().map(|(_, count)| count).sum();
-            let unseen = values.iter().filter(|(_, count)| *count == 0 && total >= ENOUGH_DRAWS);
+            let enough = if *dimension == "structure" { ENOUGH_STRUCTURES } else { ENOUGH_DRAWS };
+            let unseen = values.iter().filter(|(_, count)| *count == 0 && total >= enough);
             missing.extend(unseen.map(|(value, _)| format!("{family}: {dimension} {value}")));
         }
         missing

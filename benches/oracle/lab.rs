@@ -11,6 +11,9 @@ use crate::coverage::{Coverage, columns_bucket, factor_bucket};
 use crate::random::Random;
 use crate::{cpu, runtime};
 
+/// Runtimes that are open at a time: each emulated device maps a stack per thread of a block, and a process has a limited number of mappings.
+const MOST_RUNTIMES: usize = 6;
+
 /// Pools and runtimes, which stay open between cases.
 pub struct Lab {
     machine: Machine,
@@ -43,6 +46,9 @@ impl Lab {
     pub fn runtime(&mut self, devices: &'static str, threads: usize) -> rowloom::Result<Runtime> {
         if let Some(runtime) = self.runtimes.get(&(devices, threads)) {
             return Ok(runtime.clone());
+        }
+        if self.runtimes.len() >= MOST_RUNTIMES {
+            self.runtimes.clear();
         }
         let pool = match self.worker_pools.get(&threads) {
             Some(pool) => pool.clone(),
