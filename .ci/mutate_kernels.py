@@ -61,6 +61,7 @@ def judge(mutant, emulated, options):
         if library == "same":
             continue
         differs = True
+        emulated.expect_to_pass(source)
         caught = emulated.run_oracle(source, library, options.oracle_seed, options.seconds)
         if caught:
             return "caught", f"{source.name}: {caught}"
@@ -102,9 +103,10 @@ def main():
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--oracle-seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10, help="of the oracle, for each kernel of a file")
+    parser.add_argument("--seconds", type=float, default=6, help="of processor time of the oracle, for each kernel of a file")
     parser.add_argument("--file", action="append", help="a file in kernels/")
     parser.add_argument("--iterate", action="store_true")
+    parser.add_argument("--resume", action="store_true", help="the mutants of the draw that the last run did not reach")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--keep-oracle", action="store_true", help="does not build the oracle again: cargo does so after each commit")
     options = parser.parse_args()
@@ -119,6 +121,9 @@ def main():
         mutants = [mutant for mutant in mutants if mutant.file in options.file]
     print(f"seed {options.seed}, {len(mutants)} mutants to draw from", flush=True)
     chosen = drawn(mutants, options.count, options.seed)
+    if options.resume:
+        results = json.loads(RESULTS.read_text())
+        chosen = [mutant for mutant in chosen if mutant.name() not in results]
     if options.list:
         print(*(f"{mutant.file}:{mutant.line}: {mutant.name()}" for mutant in chosen), sep="\n")
         return 0
