@@ -4,7 +4,6 @@ The oracle is built by cargo and linked with one library for each kernel. Anothe
 without cargo and without the linker.
 """
 
-import json
 import os
 import re
 import shutil
@@ -21,8 +20,6 @@ FLAGS = """-std=c++17 -w -fPIC -fsanitize=thread -fsanitize=alignment -ffp-contr
     -fno-tree-loop-distribute-patterns""".split()
 # Files with the forms of lanes.cuh have ten times the code of others.
 LARGE = ["csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups"]
-# Counters of executed lines, without optimization, which would merge lines. Host threads may lose counts, but no line.
-COUNTERS = ["-O0", "--coverage"]
 # Families of the oracle that run the kernels of a file, by the first word of its name; `emu` runs the others.
 FAMILIES = {"gemm": "dense", "colmean": "dense", "vector": "vectors"}
 # Files with several kernels, or without one of their own name.
@@ -74,12 +71,12 @@ def prepared(path, changed):
     return f'#include "{HEADER.resolve()}"\n#line 1 "{path}"\n{text}'
 
 
-def compile_to_assembly(path, changed, folder, flags=()):
+def compile_to_assembly(path, changed, folder):
     """Assembly language with the emulator's names of the sanitizer's functions; None if it does not compile."""
     source, assembly = folder / f"{path.stem}.cc", folder / f"{path.stem}.s"
     source.write_text(prepared(path, changed))
     level = "-O0" if path.stem in LARGE else "-O1"
-    command = ["g++", *FLAGS, level, *flags, "-S", source, "-o", assembly]
+    command = ["g++", *FLAGS, level, "-S", source, "-o", assembly]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
@@ -92,48 +89,11 @@ def compile_to_assembly(path, changed, folder, flags=()):
     return text
 
 
-def link_library(path, folder, flags=()):
+def link_library(path, folder):
     library = folder / f"libemulated_{path.stem}.so"
-    command = ["g++", "-shared", *flags, folder / f"{path.stem}.s", "-o", library]
+    command = ["g++", "-shared", folder / f"{path.stem}.s", "-o", library]
     subprocess.run(command, check=True)
     return library
-
-
-def coverage(seconds):
-    """The counts of each file's lines and branches in runs of the oracle with every kernel, as `.ci/coverage` has them."""
-    emulated = Emulated()
-    folder = (FOLDER / "coverage").resolve()
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    files = {}
-    for path in emulated.kernels:
-        if compile_to_assembly(path, {}, folder, COUNTERS) is None:
-            sys.exit(f"{path} does not compile: {folder / path.stem}.errors")
-        library = link_library(path, folder, ["--coverage"])
-        wrong = emulated.run_oracle(path, library, 1, seconds)
-        if wrong:
-            sys.exit(f"{path}: {wrong}")
-        library.unlink()
-        add_counts(files, path.stem, folder)
-    return files
-
-
-def add_counts(files, name, folder):
-    """Adds the counts of a library that was run."""
-    command = ["gcov", "--json-format", "--branch-probabilities", "--stdout", f"{name}.gcda"]
-    counts = json.loads(subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    for file in counts["files"]:
-        if not file["file"].startswith("kernels/"):
-            continue
-        lines, branches = files.setdefault(file["file"], ({}, {}))
-        for line in file["lines"]:
-            number = line["line_number"]
-            lines[number] = lines.get(number, 0) + line["count"]
-            # The same branch of other instances of a template has a number of its own in its function.
-            for place, branch in enumerate(line["branches"]):
-                key = (number, line.get("function_name"), place)
-                branches[key] = branches.get(key, 0) + branch["count"]
 
 
 class Emulated:
