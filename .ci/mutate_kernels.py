@@ -4,7 +4,7 @@
     .ci/mutants cuda                          300 mutants, drawn with a seed of the clock
     .ci/mutants cuda --count 50 --seed 7      50 mutants; the same seed draws the same ones
     .ci/mutants cuda --file lanes.cuh         mutants of one file only
-    .ci/mutants cuda --iterate                the survivors of the last run again, with another seed of the oracle
+    .ci/mutants cuda --iterate                the unlisted survivors of the last run again; with --oracle-seed and --seconds for other cases
     .ci/mutants cuda --list                   prints the draw and runs nothing
 
 A mutant is one change in the text of a kernel (kernel_mutations.py). The differential oracle (benches/oracle) runs with it: a wrong
@@ -53,19 +53,21 @@ def drawn(mutants, count, seed):
 
 def judge(mutant, emulated, options):
     """What happens with a mutant: `caught`, `survived`, `same code` or `not viable`, and why."""
-    differs = False
+    tried = 0
     for source in including(mutant.file):
         library = emulated.compile_mutant(source, {mutant.file: mutant.text()})
         if library is None:
             return "not viable", "it does not compile"
         if library == "same":
             continue
-        differs = True
+        tried += 1
         emulated.expect_to_pass(source)
         caught = emulated.run_oracle(source, library, options.oracle_seed, options.seconds)
         if caught:
             return "caught", f"{source.name}: {caught}"
-    return ("survived", "") if differs else ("same code", "")
+        if tried == options.sources:
+            break
+    return ("survived", "") if tried else ("same code", "")
 
 
 def reasons():
@@ -104,6 +106,7 @@ def main():
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--oracle-seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6, help="of processor time of the oracle, for each kernel of a file")
+    parser.add_argument("--sources", type=int, default=3, help="kernels with the text of a .cuh file that are tried at most")
     parser.add_argument("--file", action="append", help="a file in kernels/")
     parser.add_argument("--iterate", action="store_true")
     parser.add_argument("--resume", action="store_true", help="the mutants of the draw that the last run did not reach")
@@ -116,7 +119,8 @@ def main():
     results = {}
     if options.iterate:
         results = json.loads(RESULTS.read_text())
-        mutants = [mutant for mutant in mutants if results.get(mutant.name(), {}).get("what") == "survived"]
+        unlisted = {name for name, result in results.items() if result["what"] == "survived"} - reasons().keys()
+        mutants = [mutant for mutant in mutants if mutant.name() in unlisted]
     if options.file:
         mutants = [mutant for mutant in mutants if mutant.file in options.file]
     print(f"seed {options.seed}, {len(mutants)} mutants to draw from", flush=True)
