@@ -30,10 +30,12 @@ class Mutant:
         return "\n".join(lines)
 
     def name(self):
-        """The mutant without its line number: the line, with the change as [-old-]{+new+}."""
-        line = self.path.read_text().split("\n")[self.line - 1]
-        old = line[self.start : self.end]
-        return f"{self.file}: {(line[: self.start] + f'[-{old}-]{{+{self.new}+}}' + line[self.end :]).strip()}"
+        """The mutant without its line number: the line, with the change as [-old-]{+new+}. Equal lines of a file are numbered."""
+        lines = self.path.read_text().split("\n")
+        line = lines[self.line - 1]
+        place = sum(other.strip() == line.strip() for other in lines[: self.line])
+        changed = line[: self.start] + f"[-{line[self.start : self.end]}-]{{+{self.new}+}}" + line[self.end :]
+        return f"{self.file}: {changed.strip()}" + (f" @{place}" if place > 1 else "")
 
 
 # Binary operators have spaces on both sides, so that neither templates nor pointers match.

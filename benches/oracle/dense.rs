@@ -30,7 +30,8 @@ pub fn expect(coverage: &mut Coverage, lists: &[&'static str], drawing: &Drawing
         [("kernel of gemm", KindOfWork::Gemm), ("kernel of colmean", KindOfWork::Colmean)]
     {
         let named = kernel_of_run(drawing, work);
-        let fitting = lists.iter().copied().filter(|devices| named.is_none_or(|kernel| fits(kernel, devices)));
+        let fitting =
+            lists.iter().copied().filter(|devices| named.is_none_or(|kernel| fits(kernel, devices)));
         coverage.expect(FAMILY, "devices", fitting);
         let all = if named.is_none() { kernels(work) } else { Vec::new() };
         let auto = named.is_none().then_some("auto");
