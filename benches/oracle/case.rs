@@ -120,7 +120,7 @@ pub fn expect(coverage: &mut Coverage, family: Family, restrictions: &Restrictio
         }
         Family::Vectors => vectors::expect(coverage, &lists, &drawing),
         Family::Ranks => ranks::expect(coverage, &lists),
-        Family::Gemm | Family::Colmean => dense::expect(coverage, &lists),
+        Family::Gemm | Family::Colmean => dense::expect(coverage, &lists, &drawing),
     }
 }
 
@@ -148,6 +148,9 @@ fn sizes(family: Family) -> &'static [(Size, usize)] {
         Family::Gemm | Family::Colmean => &[(Size::Tiny, 8), (Size::Small, 6)],
     }
 }
+
+/// The sizes of matrices with rows of certain lengths, on emulated devices.
+const LENGTHS_ON_EMULATOR: [(Size, usize); 3] = [(Size::Tiny, 2), (Size::Small, 3), (Size::Medium, 4)];
 
 /// The most columns of X.
 fn most_columns(family: Family) -> usize {
@@ -196,7 +199,11 @@ impl Operand {
         let random = &mut drawing.random;
         let is_large = family == Family::Cpu && random.one_in(100);
         let structure = random.weighted(if is_large { &LARGE } else { &SMALL[..] });
-        let size = random.weighted(sizes(family));
+        let size = match (family, structure) {
+            // GPU kernels compute rows of more than 2048 nonzeros in other ways, and only larger sizes have such rows.
+            (Family::Emulated, Structure::EdgeLengths) => random.weighted(&LENGTHS_ON_EMULATOR),
+            _ => random.weighted(sizes(family)),
+        };
         let order = random.weighted(&ENTRY_ORDERS);
         let (matrix_values, x_values) = (random.weighted(&OF_MATRICES), random.weighted(&OF_X));
         let (cols, rows) = pattern(random, structure, size);
@@ -209,7 +216,10 @@ impl Operand {
             _ => {
                 let is_dense = matches!(family, Family::Gemm | Family::Colmean);
                 let products = if is_dense { a.rows * a.cols } else { a.nnz() };
-                let most = work(family, size) / products.max(a.rows / 4).max(a.cols / 4).max(1);
+                // Long rows with many columns: the widest forms of GPU kernels cut rows, too.
+                let is_long = family == Family::Emulated && structure == Structure::EdgeLengths;
+                let bound = work(family, size) * if is_long { 6 } else { 1 };
+                let most = bound / products.max(a.rows / 4).max(a.cols / 4).max(1);
                 let most = most.min(most_columns(family));
                 let drawn = values::columns(random, most);
                 // Products of several widths share the reference.

@@ -25,12 +25,30 @@ pub struct DenseOptions {
     pub a: Placement,
 }
 
-pub fn expect(coverage: &mut Coverage, lists: &[&'static str]) {
-    coverage.expect(FAMILY, "devices", lists.iter().copied());
+pub fn expect(coverage: &mut Coverage, lists: &[&'static str], drawing: &Drawing) {
     for (dimension, work) in
         [("kernel of gemm", KindOfWork::Gemm), ("kernel of colmean", KindOfWork::Colmean)]
     {
-        coverage.expect(FAMILY, dimension, kernels(work).iter().map(|kernel| kernel.name()).chain(["auto"]));
+        let named = kernel_of_run(drawing, work);
+        let fitting =
+            lists.iter().copied().filter(|devices| named.is_none_or(|kernel| fits(kernel, devices)));
+        coverage.expect(FAMILY, "devices", fitting);
+        let all = if named.is_none() { kernels(work) } else { Vec::new() };
+        let auto = named.is_none().then_some("auto");
+        coverage.expect(FAMILY, dimension, all.into_iter().chain(named).map(KernelId::name).chain(auto));
+    }
+}
+
+/// The only kernel that the run draws, if it belongs to the kind of work.
+fn kernel_of_run(drawing: &Drawing, work: KindOfWork) -> Option<KernelId> {
+    drawing.restrictions.kernel.filter(|kernel| kernels(work).contains(kernel))
+}
+
+/// A kernel runs on one kind of processor; the other kind of a list takes its own.
+fn fits(kernel: KernelId, devices: &str) -> bool {
+    match kernel.info().runs_on {
+        Processor::Cpu => devices == "cpu",
+        Processor::Gpu => devices != "cpu",
     }
 }
 
@@ -41,18 +59,17 @@ fn kernels(work: KindOfWork) -> Vec<KernelId> {
 
 impl DenseOptions {
     pub fn draw(drawing: &mut Drawing, work: KindOfWork, lists: &[&'static str]) -> Self {
+        let named = kernel_of_run(drawing, work);
         let random = &mut drawing.random;
-        let devices = random.one(lists);
-        // A kernel runs on one kind of processor; the other kind of a list takes its own.
-        let fits = |kernel: &KernelId| match kernel.info().runs_on {
-            Processor::Cpu => devices == "cpu",
-            Processor::Gpu => devices != "cpu",
-        };
-        let fitting: Vec<KernelId> = kernels(work).into_iter().filter(fits).collect();
+        let mut lists = lists.to_vec();
+        lists.retain(|devices| named.is_none_or(|kernel| fits(kernel, devices)));
+        let devices = random.one(&lists);
+        let mut fitting = named.map_or_else(|| kernels(work), |kernel| vec![kernel]);
+        fitting.retain(|kernel| fits(*kernel, devices));
         let options = Self {
             devices,
             threads: random.within(1, 3),
-            kernel: (random.below(4) > 0).then(|| random.one(&fitting)),
+            kernel: (named.is_some() || random.below(4) > 0).then(|| random.one(&fitting)),
             mode: random.one(&[None, Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)]),
             chunks: random.one_in(2).then(|| random.within(1, 6)),
             cpu_share: (devices.contains("cpu,") && random.one_in(3)).then(|| random.one(&[0.0, 0.3, 1.0])),

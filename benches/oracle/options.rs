@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rowloom::kernel::KernelId;
+use rowloom::kernel::{KernelId, KindOfWork};
 
 use crate::case::{FAMILIES, Family};
 use crate::lab::Restrictions;
@@ -47,8 +47,11 @@ impl Options {
                 "--devices" if value()? == "cuda" => options.restrictions.cuda = true,
                 "--devices" => return Err("--devices takes only cuda, which adds lists with cuda:0".into()),
                 "--kernel" => {
-                    let kernel = KernelId::by_name(&value()?).map_err(|error| error.to_string())?;
-                    options.restrictions.kernel = Some(kernel);
+                    let name = value()?;
+                    let dense = [KindOfWork::Gemm, KindOfWork::Colmean];
+                    let kernel = dense.into_iter().find_map(|work| work.kernel(&name).ok());
+                    let kernel = kernel.map_or_else(|| KernelId::by_name(&name), Ok);
+                    options.restrictions.kernel = Some(kernel.map_err(|error| error.to_string())?);
                 }
                 "--only" => {
                     for name in value()?.split(',') {
@@ -71,7 +74,11 @@ impl Options {
 
     /// The families to draw, with their weights.
     pub fn families(&self) -> Vec<(Family, usize)> {
+        let work = self.restrictions.kernel.map(|kernel| kernel.info().work);
         let wanted = |&(family, _): &(Family, usize)| match family {
+            // These two have one name.
+            Family::Gemm if work == Some(KindOfWork::Colmean) => false,
+            Family::Colmean if work == Some(KindOfWork::Gemm) => false,
             _ if !self.only.is_empty() => self.only.contains(&family),
             Family::Cuda => self.restrictions.cuda,
             _ => true,

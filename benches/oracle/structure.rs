@@ -85,6 +85,8 @@ pub const LARGE: [(Structure, usize); 3] = [(S::LongOverWide, 4), (S::LargeY, 3)
 
 /// Row lengths at which kernels change their way: segments, rows that are computed together, spans, hub rows.
 const EDGES: [usize; 6] = [128, 256, 1024, 2048, 4096, 512];
+/// As above, with rows whose parts GPU kernels add in two levels.
+const LONG_EDGES: [usize; 8] = [128, 256, 1024, 2048, 4096, 512, 8192, 9216];
 
 /// The size of matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,14 +196,14 @@ pub fn pattern(random: &mut Random, structure: Structure, size: Size) -> (usize,
             (rows, (0..rows).map(row).collect())
         }
         S::EdgeLengths => {
-            let longest = match size {
-                Size::Tiny => 260,
-                Size::Small => 1100,
-                _ => 4200,
+            let (longest, edges) = match size {
+                Size::Tiny => (260, &EDGES[..]),
+                Size::Small => (1100, &EDGES[..]),
+                _ => (9300, &LONG_EDGES[..]),
             };
             let cols = random.within(longest, longest + 100);
             let length = |random: &mut Random| {
-                let edge = random.one(&EDGES);
+                let edge = random.one(edges);
                 (edge + random.below(3) - 1).min(longest)
             };
             let rows = random.within(1, if size == Size::Large { 40 } else { 8 });
