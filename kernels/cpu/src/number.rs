@@ -53,7 +53,7 @@ impl Number for f64 {
     }
     #[inline(always)]
     fn widened(self) -> f64 {
-        self.into()
+        self
     }
 }
 

@@ -147,12 +147,12 @@ fn check_comparison<T: Real + ProjectionKernels + Into<f64>>(isa: Isa, draw: &Dr
 
 #[test]
 fn projections_are_weighted_sums_of_groups_of_columns() {
-    draws_for_each_isa(200, |isa, draw| check_projections::<f64>(isa, draw));
-    draws_for_each_isa(200, |isa, draw| check_projections::<f32>(isa, draw));
+    draws_for_each_isa(200, check_projections::<f64>);
+    draws_for_each_isa(200, check_projections::<f32>);
 }
 
 #[test]
 fn rows_are_suspicious_beyond_the_usual_rounding_and_where_they_are_not_finite() {
-    draws_for_each_isa(300, |isa, draw| check_comparison::<f64>(isa, draw));
-    draws_for_each_isa(300, |isa, draw| check_comparison::<f32>(isa, draw));
+    draws_for_each_isa(300, check_comparison::<f64>);
+    draws_for_each_isa(300, check_comparison::<f32>);
 }
