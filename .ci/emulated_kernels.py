@@ -22,6 +22,8 @@ FLAGS = """-std=c++17 -w -fPIC -fsanitize=thread -fsanitize=alignment -ffp-contr
 LARGE = ["csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups"]
 # Families of the oracle that run the kernels of a file, by the first word of its name; `emu` runs the others.
 FAMILIES = {"gemm": "dense", "colmean": "dense", "vector": "vectors"}
+# Kernels with lanes over the columns of X also compute vectors on devices. Only there Y may be scaled on the device.
+WITH_VECTORS = ["csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups", "sell"]
 # Files with several kernels, or without one of their own name.
 NAMES = {
     "csr_scalar": ["csr_scalar_v2", "csr_scalar_v3", "csr_scalar_v1"],
@@ -39,8 +41,8 @@ HANG_SECONDS = 300
 
 
 def including(file):
-    """The kernels whose text has a file of the folder, the shortest first: they compile fastest."""
-    paths = sorted(KERNELS.glob("*.cu"), key=lambda path: (len(whole_text(path, {})), path.name))
+    """The kernels whose text has a file of the folder, the shortest first: they compile fastest. `sell` is short and computes vectors."""
+    paths = sorted(KERNELS.glob("*.cu"), key=lambda path: (path.stem != "sell", len(whole_text(path, {})), path.name))
     return [path for path in paths if path.name == file or f'#include "{file}"\n' in path.read_text()]
 
 
@@ -161,22 +163,23 @@ class Emulated:
     def run_oracle(self, path, library, seed, seconds):
         """Why the oracle fails with a library of a kernel; an empty text if it does not in so many seconds of processor time for
         each kernel of the file."""
-        names = NAMES.get(path.stem, [path.stem])
-        # A little of each kernel first: a mutant is in one of them, and most are caught at once.
-        for name, seconds in [(name, seconds / 8) for name in names] + [(name, seconds) for name in names]:
+        families = [FAMILIES.get(path.stem.split("_")[0], "emu"), *(["vectors"] if path.stem in WITH_VECTORS else [])]
+        runs = [(family, name) for family in families for name in NAMES.get(path.stem, [path.stem])]
+        # A little of each first: a mutant is in one of the kernels, and most are caught at once.
+        for family, name, seconds in [(*run, share) for share in (seconds / 8, seconds) for run in runs]:
+            options = ["--only", family, *(["--kernel", name] if name else [])]
             spent = 0
             # The oracle measures time by the clock: on a busy machine it is run again, with the next seed.
             while spent < seconds:
-                wrong, more = self.one_run(path, name, ["--seed", str(seed), "--seconds", str(seconds - spent)], library, seconds)
+                wrong, more = self.one_run([*options, "--seed", str(seed), "--seconds", str(seconds - spent)], library, seconds)
                 if wrong:
                     return wrong
                 spent += more + 0.1
                 seed += 1
         return ""
 
-    def one_run(self, path, name, words, library, seconds):
-        """Why the oracle fails with a kernel, if it does, and the processor time of the run."""
-        words = ["--only", FAMILIES.get(path.stem.split("_")[0], "emu"), *(["--kernel", name] if name else []), *words]
+    def one_run(self, words, library, seconds):
+        """Why the oracle fails, if it does, and the processor time of the run."""
         with open(library.parent / "oracle.log", "w+") as log:
             process = subprocess.Popen(
                 [self.oracle, *words],
