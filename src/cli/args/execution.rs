@@ -83,7 +83,7 @@ pub struct ExecutionArguments {
     ///
     /// A check compares the rows of Y with A X in one pass over A, X and Y. Wrong rows are computed again, and the device and the
     /// kernel are named. first: the first product of every plan. Simulated devices, and means of columns, have no check.
-    #[arg(long, value_name = "WHICH", default_value = "first", hide_possible_values = true,
+    #[arg(long, value_name = "WHICH", default_value = "first", hide_possible_values = true, hide_short_help = true,
           value_parser = PossibleValuesParser::new(Check::NAMES))]
     pub check: String,
 

@@ -26,13 +26,16 @@ use crate::runtime::spmm::spmm_job::compute_by_reference;
 const ALIGNMENT_BYTES: u64 = 256;
 
 impl<T: Kernels> Vectors<T> {
-    /// The own rows of every owner, and the ghost rows of one owner that has received them.
+    /// The own rows of every owner, and the ghost rows that owners have received and have room for.
     fn valid_rows(&self, receivers: &[Vec<usize>]) -> Vec<(usize, Range<u64>)> {
         let own = self.layout.parts.iter().map(|part| part.own.clone()).enumerate();
         let arrivals = self.layout.ranks.iter().flat_map(|ranks| &ranks.arrivals);
-        let ghosts = arrivals
-            .zip(receivers)
-            .filter_map(|(arrival, owners)| Some((*owners.first()?, arrival.rows.clone())));
+        let ghosts = arrivals.zip(receivers).flat_map(|(arrival, owners)| {
+            owners.iter().filter_map(|&owner| {
+                let held = &self.layout.parts.get(owner)?.held;
+                Some((owner, arrival.rows.start.max(held.start)..arrival.rows.end.min(held.end)))
+            })
+        });
         own.chain(ghosts).filter(|(_, rows)| !rows.is_empty()).collect()
     }
 
