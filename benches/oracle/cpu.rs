@@ -9,7 +9,7 @@ use crate::coverage::Coverage;
 use crate::grid::Placement;
 use crate::judge::{Operands, Outcome, Value, refused};
 use crate::lab::{Drawing, Lab};
-use crate::values;
+use crate::values::{self, simpler_runs};
 
 const FAMILY: &str = "cpu";
 
@@ -107,16 +107,7 @@ impl CpuRequest {
 
     pub fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
-        for at in 0..self.runs.len() {
-            if self.runs.len() > 1 {
-                simpler.push(Self { runs: vec![self.runs[at]], ..self.clone() });
-            }
-            if self.runs[at] != (1.0, 0.0) {
-                let mut runs = self.runs.clone();
-                runs[at] = (1.0, 0.0);
-                simpler.push(Self { runs, ..self.clone() });
-            }
-        }
+        simpler.extend(simpler_runs(&self.runs).into_iter().map(|runs| Self { runs, ..self.clone() }));
         if self.part != (0, PARTS) {
             simpler.push(Self { part: (0, PARTS), ..self.clone() });
         }

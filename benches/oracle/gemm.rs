@@ -9,7 +9,7 @@ use crate::grid::{Grid, Placement};
 use crate::judge::{Operands, Outcome, Value, refused};
 use crate::lab::{Drawing, Lab};
 use crate::reference::Reference;
-use crate::values;
+use crate::values::{self, simpler_runs};
 
 #[derive(Debug, Clone)]
 pub struct GemmRequest {
@@ -83,16 +83,7 @@ impl GemmRequest {
     pub fn simpler(&self) -> Vec<Self> {
         let mut simpler: Vec<Self> =
             self.dense.simpler().into_iter().map(|dense| Self { dense, ..self.clone() }).collect();
-        for at in 0..self.runs.len() {
-            if self.runs.len() > 1 {
-                simpler.push(Self { runs: vec![self.runs[at]], ..self.clone() });
-            }
-            if self.runs[at] != (1.0, 0.0) {
-                let mut runs = self.runs.clone();
-                runs[at] = (1.0, 0.0);
-                simpler.push(Self { runs, ..self.clone() });
-            }
-        }
+        simpler.extend(simpler_runs(&self.runs).into_iter().map(|runs| Self { runs, ..self.clone() }));
         if self.updates_c {
             simpler.push(Self { updates_c: false, ..self.clone() });
         }

@@ -14,7 +14,7 @@ use crate::runtime::RuntimeRequest;
 use crate::sparse::Sparse;
 use crate::vectors::VectorsRequest;
 
-/// What is asked of the library.
+/// A request to the library, by family.
 #[derive(Debug, Clone)]
 pub enum Request {
     Cpu(CpuRequest),

@@ -14,7 +14,7 @@ use crate::lab::Drawing;
 use crate::operations::compare;
 use crate::random::Random;
 use crate::reference::Real;
-use crate::values;
+use crate::values::{self, simpler_runs};
 
 const FAMILY: &str = "ranks";
 pub const LISTS: [&str; 3] = ["cpu", "cpu,emu:0", "emu:0"];
@@ -142,16 +142,7 @@ impl RanksRequest {
         if self.boundaries.is_some() {
             simpler.push(Self { boundaries: None, ..self.clone() });
         }
-        for at in 0..self.runs.len() {
-            if self.runs.len() > 1 {
-                simpler.push(Self { runs: vec![self.runs[at]], ..self.clone() });
-            }
-            if self.runs[at] != (1.0, 0.0) {
-                let mut runs = self.runs.clone();
-                runs[at] = (1.0, 0.0);
-                simpler.push(Self { runs, ..self.clone() });
-            }
-        }
+        simpler.extend(simpler_runs(&self.runs).into_iter().map(|runs| Self { runs, ..self.clone() }));
         simpler
     }
 }

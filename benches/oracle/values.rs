@@ -110,6 +110,22 @@ impl Values {
     }
 }
 
+/// Fewer runs, or runs without factors.
+pub fn simpler_runs(runs: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
+    let mut simpler = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        if runs.len() > 1 {
+            simpler.push(vec![*run]);
+        }
+        if *run != (1.0, 0.0) {
+            let mut plain = runs.to_vec();
+            plain[at] = (1.0, 0.0);
+            simpler.push(plain);
+        }
+    }
+    simpler
+}
+
 /// The factors alpha and beta. The old Y must not be read if beta is 0, or rounds to 0.
 pub fn factors(random: &mut Random) -> (f64, f64) {
     if random.below(3) > 0 {
