@@ -72,6 +72,84 @@ static __device__ __forceinline__ void dot(u64 rows, u64 columns, const T *x, u6
         dot_columns<T, 1>(sums, count, (unsigned int)columns, x, ldx, y, ldy, partial);
 }
 
+// ---- Weighted sums of rows, in double, and sums of squares: the check of a product. Thread blocks are those of the products of
+// columns.
+
+#define WEIGH_BLOCK_ROWS 1024u
+
+template <typename T, int E>
+static __device__ __forceinline__ void weigh_columns(double *totals, unsigned int count, unsigned int columns,
+                                                     const double *weights, const T *y, u64 ldy, double *partial)
+{
+    const unsigned int vector = threadIdx.x % DOT_VECTORS, lane = threadIdx.x / DOT_VECTORS;
+    double *own = totals + (lane * DOT_VECTORS + vector) * 2 * E;
+    for (unsigned int tile = blockIdx.y; tile * DOT_VECTORS * E < columns; tile += gridDim.y) {
+        const unsigned int column = (tile * DOT_VECTORS + vector) * E;
+        double total[2 * E];
+#pragma unroll
+        for (int i = 0; i < 2 * E; ++i) total[i] = 0;
+        if (column < columns)
+            for (unsigned int row = lane; row < count; row += DOT_LANES * DOT_TOGETHER) {
+                T ys[DOT_TOGETHER][E];
+                double pairs[DOT_TOGETHER][2];
+#pragma unroll
+                for (int j = 0; j < DOT_TOGETHER; ++j)
+                    if (row + j * DOT_LANES < count) {
+                        load<double, 2>(weights + 2 * (u64)(row + j * DOT_LANES), pairs[j]);
+                        load<T, E>(y + (row + j * DOT_LANES) * ldy + column, ys[j]);
+                    }
+                // Short chains, so that rounding does not hide errors.
+                double sum[E];
+#pragma unroll
+                for (int i = 0; i < E; ++i) sum[i] = 0;
+#pragma unroll
+                for (int j = 0; j < DOT_TOGETHER; ++j)
+                    if (row + j * DOT_LANES < count) {
+#pragma unroll
+                        for (int i = 0; i < E; ++i) {
+                            const double value = (double)ys[j][i], scaled = pairs[j][1] * value;
+                            sum[i] = fma(pairs[j][0], value, sum[i]);
+                            total[E + i] = fma(scaled, scaled, total[E + i]);
+                        }
+                    }
+#pragma unroll
+                for (int i = 0; i < E; ++i) total[i] += sum[i];
+            }
+        __syncthreads(); // the totals of the tile before have been read
+#pragma unroll
+        for (int i = 0; i < 2 * E; ++i) own[i] = total[i];
+        for (unsigned int half = DOT_LANES / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (lane < half) {
+#pragma unroll
+                for (int i = 0; i < 2 * E; ++i) own[i] += own[half * DOT_VECTORS * 2 * E + i];
+            }
+        }
+        if (lane == 0 && column < columns) {
+#pragma unroll
+            for (int i = 0; i < E; ++i) {
+                partial[column + i] = own[i];
+                partial[columns + column + i] = own[E + i];
+            }
+        }
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void weigh(u64 rows, u64 columns, const double *weights, const T *y, u64 ldy, double *partials)
+{
+    __shared__ __align__(16) double totals[DOT_LANES * DOT_VECTORS * 2 * WIDE(T)];
+    const u64 first = (u64)blockIdx.x * WEIGH_BLOCK_ROWS;
+    const unsigned int count = (unsigned int)min((u64)WEIGH_BLOCK_ROWS, rows - first);
+    weights += 2 * first;
+    y += first * ldy;
+    double *partial = partials + blockIdx.x * 2 * columns;
+    if (columns % WIDE(T) == 0 && is_aligned(y, ldy))
+        weigh_columns<T, WIDE(T)>(totals, count, (unsigned int)columns, weights, y, ldy, partial);
+    else
+        weigh_columns<T, 1>(totals, count, (unsigned int)columns, weights, y, ldy, partial);
+}
+
 // ---- Products of all pairs of columns. A block of threads computes a tile of TILE by TILE pairs of one block of rows; a group of
 // threads computes each of its strands, R by R pairs in each thread.
 
@@ -190,6 +268,11 @@ static __device__ __forceinline__ void gram(u64 rows, u64 x_columns, u64 y_colum
     ENTRY(DOT_LANES * DOT_VECTORS, vectors_dot_##type)(u64 rows, u64 columns, OF_SUM(T))                               \
     {                                                                                                                  \
         dot<T>(rows, columns, x, ldx, y, ldy, partials);                                                               \
+    }                                                                                                                  \
+    ENTRY(DOT_LANES * DOT_VECTORS, vectors_weigh_##type)                                                               \
+    (u64 rows, u64 columns, const double *__restrict__ weights, const T *__restrict__ y, u64 ldy, double *__restrict__ partials) \
+    {                                                                                                                  \
+        weigh<T>(rows, columns, weights, y, ldy, partials);                                                            \
     }                                                                                                                  \
     ENTRY(128, vectors_gram8_##type)(OF_PAIRS, OF_SUM(T)) { gram<T, 8, 2>(PAIRS); }                                    \
     ENTRY(128, vectors_gram16_##type)(OF_PAIRS, OF_SUM(T)) { gram<T, 16, 4>(PAIRS); }                                  \

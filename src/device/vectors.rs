@@ -7,7 +7,7 @@
 use super::operation::{Argument, EntryLaunch, MemoryRange};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::Parameter;
-use crate::kernel::vectors::{Sum, VectorKernel, VectorShape};
+use crate::kernel::vectors::{Sum, VectorKernel, VectorShape, WEIGH_BLOCK_ROWS};
 use crate::matrix::Dtype;
 
 /// One launch of one kernel on multivectors.
@@ -88,6 +88,7 @@ struct Operands {
     x: Option<DeviceRows>,
     small: Option<DeviceRows>,
     memory: Option<MemoryRange>,
+    weights: Option<MemoryRange>,
     alpha: f64,
     beta: f64,
     per_column: bool,
@@ -95,7 +96,16 @@ struct Operands {
 
 impl Operands {
     fn of(y: DeviceRows) -> Self {
-        Self { y, x: None, small: None, memory: None, alpha: 0.0, beta: 0.0, per_column: false }
+        Self {
+            y,
+            x: None,
+            small: None,
+            memory: None,
+            weights: None,
+            alpha: 0.0,
+            beta: 0.0,
+            per_column: false,
+        }
     }
 
     fn with_factors(self, factors: DeviceFactors) -> Self {
@@ -131,6 +141,7 @@ impl Operands {
             "y" => Some(y.memory),
             "s" => small.map(|small| small.memory),
             "factors" => Some(self.memory.unwrap_or(nothing)),
+            "weights" => self.weights,
             _ => self.memory,
         };
         let argument = |parameter: &Parameter| {
@@ -245,6 +256,21 @@ impl VectorLaunch {
         check_partials(Sum::Gram, x, y, partials)?;
         let kernel = VectorKernel::gram(x.columns, y.columns);
         Operands { x: Some(x), memory: Some(partials), ..Operands::of(y) }.launch(kernel)
+    }
+
+    /// The partial results of the weighted sums of rows: for each block the sums of the columns and the sums of squares, in f64.
+    /// `weights` holds two numbers for each row, both f64: its weight, and its weight of squares.
+    pub fn weigh(weights: MemoryRange, y: DeviceRows, partials: MemoryRange) -> Result<Self> {
+        let needed = y.rows.div_ceil(WEIGH_BLOCK_ROWS as u64).saturating_mul(16 * y.columns);
+        if weights.bytes() < 16 * y.rows || partials.bytes() < needed {
+            let (weights, partials) = (weights.bytes(), partials.bytes());
+            return Err(Error::Internal(format!(
+                "{weights} bytes of weights and {partials} bytes of partial results are too few for {} rows",
+                y.rows
+            )));
+        }
+        let operands = Operands { memory: Some(partials), weights: Some(weights), ..Operands::of(y) };
+        operands.launch(VectorKernel::Weigh)
     }
 
     /// Y = X S + beta Y; Y is not read if beta is zero. S has a row for each column of X.

@@ -199,6 +199,16 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
         Ok(Self { rows, k, leading_dimension, data })
     }
 
+    /// The same elements, to read.
+    pub fn as_view(&self) -> MultiVectorView<'_, T> {
+        MultiVectorView {
+            rows: self.rows,
+            k: self.k,
+            leading_dimension: self.leading_dimension,
+            data: self.data,
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -54,11 +54,17 @@ pub struct RunReport {
     pub faults: Vec<FaultReport>,
     /// Whether it was cancelled before Y was complete.
     pub cancelled: bool,
-    /// Seconds of the check of Y; `None` if it was not checked.
+    /// Seconds of the check of Y after the product; `None` if it was not checked. On the host, sums of the check are formed during the
+    /// product, and only their comparison comes after it.
     pub check_s: Option<f64>,
 }
 
 impl RunReport {
+    /// Of a run of the host without a graph.
+    pub fn of_host(start_ns: u64, end_ns: u64) -> Self {
+        Self { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false, check_s: None }
+    }
+
     /// Duration of the run, in seconds.
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9

@@ -40,11 +40,13 @@ pub struct RowJob<'a, T> {
     pub x: *const T,
     /// Leading dimension of X.
     pub x_leading_dimension: usize,
-    /// First element of the slab in Y's row `first_row`.
+    /// First element of the slab in Y's row `first_row_of_y`.
     pub y: *mut T,
     /// Leading dimension of Y.
     pub y_leading_dimension: usize,
-    /// The row to which `order`, `blocks` and `y` are relative.
+    /// The row that `y` points to; without effect on rows with `targets`.
+    pub first_row_of_y: usize,
+    /// The row to which `order` and `blocks` are relative.
     pub first_row: usize,
     /// Number of rows: those of `order`, or those from `first_row` on.
     pub count: usize,
@@ -328,7 +330,7 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
             let y = job.y.add((target & !FIRST_OF_ROW) as usize * job.y_leading_dimension);
             return add_to::<V, U, FIT>(y, target & FIRST_OF_ROW != 0, sums, mask);
         }
-        let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
+        let y = job.y.add((row - job.first_row_of_y) * job.y_leading_dimension);
         if let Some(scaling) = job.scaling {
             for unit in 0..U {
                 let old = || load::<V, FIT>(y.add(unit * V::LANES), unit == U - 1, mask);

@@ -14,14 +14,16 @@ pub(super) const LANES: usize = 8;
 pub(super) trait Lanes: Copy {
     /// Zeros.
     unsafe fn zero() -> Self;
+    /// One number in every lane.
+    unsafe fn splat(number: f64) -> Self;
     /// Eight numbers.
     unsafe fn load(from: &[f64; LANES]) -> Self;
     /// Eight numbers of single precision.
     unsafe fn load_single(from: &[f32; LANES]) -> Self;
     /// `self * factor + addend`, rounded once.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
-    /// Absolute values.
-    unsafe fn magnitude(self) -> Self;
+    /// `self + other`.
+    unsafe fn add(self, other: Self) -> Self;
     /// The numbers.
     unsafe fn store(self) -> [f64; LANES];
 }
@@ -54,6 +56,10 @@ impl Lanes for [f64; LANES] {
         [0.0; LANES]
     }
     #[inline(always)]
+    unsafe fn splat(number: f64) -> Self {
+        [number; LANES]
+    }
+    #[inline(always)]
     unsafe fn load(from: &[f64; LANES]) -> Self {
         *from
     }
@@ -70,8 +76,8 @@ impl Lanes for [f64; LANES] {
         sums
     }
     #[inline(always)]
-    unsafe fn magnitude(self) -> Self {
-        self.map(f64::abs)
+    unsafe fn add(self, other: Self) -> Self {
+        std::array::from_fn(|lane| self[lane] + other[lane])
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
@@ -85,6 +91,11 @@ impl Lanes for __m512d {
     unsafe fn zero() -> Self {
         // SAFETY: the caller ensures AVX-512.
         unsafe { _mm512_setzero_pd() }
+    }
+    #[inline(always)]
+    unsafe fn splat(number: f64) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_pd(number) }
     }
     #[inline(always)]
     unsafe fn load(from: &[f64; LANES]) -> Self {
@@ -102,9 +113,9 @@ impl Lanes for __m512d {
         unsafe { _mm512_fmadd_pd(self, factor, addend) }
     }
     #[inline(always)]
-    unsafe fn magnitude(self) -> Self {
+    unsafe fn add(self, other: Self) -> Self {
         // SAFETY: as above.
-        unsafe { _mm512_abs_pd(self) }
+        unsafe { _mm512_add_pd(self, other) }
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
@@ -128,6 +139,11 @@ impl Lanes for Halves {
         unsafe { Self(_mm256_setzero_pd(), _mm256_setzero_pd()) }
     }
     #[inline(always)]
+    unsafe fn splat(number: f64) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(_mm256_set1_pd(number), _mm256_set1_pd(number)) }
+    }
+    #[inline(always)]
     unsafe fn load(from: &[f64; LANES]) -> Self {
         // SAFETY: as above; eight numbers are there.
         unsafe { Self(_mm256_loadu_pd(from.as_ptr()), _mm256_loadu_pd(from.as_ptr().add(4))) }
@@ -148,12 +164,9 @@ impl Lanes for Halves {
         }
     }
     #[inline(always)]
-    unsafe fn magnitude(self) -> Self {
+    unsafe fn add(self, other: Self) -> Self {
         // SAFETY: as above.
-        unsafe {
-            let sign = _mm256_set1_pd(-0.0);
-            Self(_mm256_andnot_pd(sign, self.0), _mm256_andnot_pd(sign, self.1))
-        }
+        unsafe { Self(_mm256_add_pd(self.0, other.0), _mm256_add_pd(self.1, other.1)) }
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {

@@ -5,7 +5,7 @@
 //!
 //! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
 //! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors, `columns` the
-//! sums of columns, `projections` those that check products.
+//! sums of columns, `weighted_sums` those that check products.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -17,10 +17,11 @@ mod isa;
 mod lanes;
 mod multivectors;
 mod number;
-mod projections;
 mod scaling;
 mod select;
+mod stream;
 mod vector;
+mod weighted_sums;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -30,12 +31,11 @@ pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
-pub use projections::{
-    Comparison, PROJECTED_COLUMNS, Projected, ProjectedRows, ProjectionBodies, ProjectionKernels, RowsOfA,
-};
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
+pub use stream::StreamCopy;
 pub use vector::fence_streams;
+pub use weighted_sums::{Totals, WeightedRows, WeightedSumBodies, WeightedSumKernels};
 
 /// Nonzeros of one canonical segment.
 ///

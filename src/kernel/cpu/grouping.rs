@@ -34,6 +34,8 @@ pub(super) struct Grouping {
     pub identical: Vec<Block>,
     pub shifted: Vec<Block>,
     pub singles: Vec<u32>,
+    /// Rows of a window.
+    pub window: usize,
     /// End of each window in the three lists.
     pub window_ends: Vec<[usize; 3]>,
 }
@@ -45,7 +47,7 @@ impl Grouping {
         rows: Range<usize>,
         rules: GroupingRules,
     ) -> Option<Self> {
-        let mut grouping = Self::default();
+        let mut grouping = Self { window: rules.window, ..Self::default() };
         let mut begin = rows.start;
         while begin < rows.end {
             let end = (begin + rules.window).min(rows.end);

@@ -1,18 +1,20 @@
 //! CPU kernels with SIMD, all of canonical order.
 //!
 //! The crate `kernels/cpu` holds the compiled inner loops (bodies). `tuning`, `grouping` and `hub_rows` decide which rows are
-//! computed together; `rows_plan` and `sell_plan` store these decisions; `run` executes them; `product` is the public
-//! interface.
+//! computed together; `rows_plan` and `sell_plan` store these decisions; `run` executes them, and `observed` lets a check see the rows;
+//! `product` is the public interface.
 
 mod grouping;
 mod hub_rows;
 mod layout;
+mod observed;
 mod product;
 mod rows_plan;
 mod run;
 mod sell_plan;
 mod tuning;
 
+pub use observed::{PieceObserver, RowsObserver};
 pub use product::CpuProduct;
 pub(crate) use product::PreparedKernel;
 pub use rows_plan::CpuSettings;
@@ -25,7 +27,7 @@ pub trait Kernels:
     + rowloom_cpu::Kernels
     + rowloom_cpu::MultivectorKernels
     + rowloom_cpu::ColumnKernels
-    + rowloom_cpu::ProjectionKernels
+    + rowloom_cpu::WeightedSumKernels
 {
 }
 impl Kernels for f64 {}

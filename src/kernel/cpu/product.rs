@@ -7,6 +7,7 @@ use rowloom_cpu::takes_uniform;
 
 use super::Kernels;
 use super::layout::RowLayout;
+use super::observed::RowsObserver;
 use super::rows_plan::{CpuSettings, RowsPlan};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
@@ -120,7 +121,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         beta: f64,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        self.prepared.run_scaled(self.matrix, alpha, x, beta, y)
+        self.prepared.run_scaled(self.matrix, alpha, x, beta, y, None).map(drop)
     }
 }
 
@@ -212,11 +213,12 @@ impl<T: Kernels> PreparedKernel<T> {
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        self.run_scaled(matrix, 1.0, x, 0.0, y)
+        self.run_scaled(matrix, 1.0, x, 0.0, y, None).map(drop)
     }
 
     /// Computes `y = alpha A x + beta y` in the rayon pool of the caller, as [`scaling`](crate::kernel::scaling) defines it. The
-    /// old `y` has no effect if beta is zero. `matrix` must be the matrix that the kernel was prepared for.
+    /// old `y` has no effect if beta is zero. `matrix` must be the matrix that the kernel was prepared for. Returns whether `observer`
+    /// has seen all rows of Y, or none of them.
     pub fn run_scaled(
         &mut self,
         matrix: CsrView<'_, T>,
@@ -224,19 +226,21 @@ impl<T: Kernels> PreparedKernel<T> {
         x: MultiVectorView<'_, T>,
         beta: f64,
         mut y: MultiVectorViewMut<'_, T>,
-    ) -> Result<()> {
+        observer: Option<&dyn RowsObserver<T>>,
+    ) -> Result<bool> {
         if Identity::of(&matrix) != self.matrix {
             return Err(Error::Internal("a prepared kernel was given another matrix".into()));
         }
         let scaling = scaling::<T>(alpha, beta);
+        let unseen = |result: Result<()>| result.map(|()| false);
         match &mut self.stored {
-            Stored::SerialCsr => reference::csr_scaled(matrix, scaling, x, &mut y),
-            Stored::SerialEllPadded(matrix) => reference::ell_padded(matrix, scaling, x, &mut y),
-            Stored::SerialEllUnpadded(matrix) => reference::ell_unpadded(matrix, scaling, x, &mut y),
-            Stored::Csr(plan) => plan.run(RowLayout::from(matrix), scaling, x, y),
-            Stored::EllPadded(padded, plan) => plan.run(padded.layout(), scaling, x, y),
-            Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), scaling, x, y),
-            Stored::Sell(matrix, plan) => plan.run(matrix, scaling, x, y),
+            Stored::SerialCsr => unseen(reference::csr_scaled(matrix, scaling, x, &mut y)),
+            Stored::SerialEllPadded(matrix) => unseen(reference::ell_padded(matrix, scaling, x, &mut y)),
+            Stored::SerialEllUnpadded(matrix) => unseen(reference::ell_unpadded(matrix, scaling, x, &mut y)),
+            Stored::Csr(plan) => plan.run(RowLayout::from(matrix), scaling, x, y, observer),
+            Stored::EllPadded(padded, plan) => plan.run(padded.layout(), scaling, x, y, observer),
+            Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), scaling, x, y, observer),
+            Stored::Sell(matrix, plan) => unseen(plan.run(matrix, scaling, x, y)),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::Kernels;
 use super::grouping::{Grouping, GroupingRules, Segments};
 use super::hub_rows::HubRows;
 use super::layout::RowLayout;
+use super::observed::{RowsObserver, run_observed};
 use super::run::{Group, Run, Slab, Stores};
 use super::tuning::Tuning;
 use crate::error::Result;
@@ -34,13 +35,15 @@ pub struct CpuSettings {
 }
 
 /// Consecutive rows that one thread computes at a time.
-struct Piece<T: Scalar> {
-    rows: Range<usize>,
-    traversal: Traversal<T>,
+pub(super) struct Piece<T: Scalar> {
+    pub rows: Range<usize>,
+    pub traversal: Traversal<T>,
+    /// A buffer for rows of Y that are observed; made when it is first needed.
+    pub tile: Option<MultiVector<T>>,
 }
 
 /// The order in which the rows of a piece are computed.
-enum Traversal<T: Scalar> {
+pub(super) enum Traversal<T: Scalar> {
     /// In storage order.
     Natural,
     /// Group by group.
@@ -135,7 +138,7 @@ impl<T: Kernels> RowsPlan<T> {
                         None => Traversal::Natural,
                     },
                 };
-                Ok(Piece { rows, traversal })
+                Ok(Piece { rows, traversal, tile: None })
             })
             .collect::<Result<_>>()?;
         Ok(Self { k, isa, tuning, slabs, pieces, hubs, longest })
@@ -157,17 +160,18 @@ impl<T: Kernels> RowsPlan<T> {
     }
 
     /// Computes the scaled product of `layout` and `x` in the rayon pool of the caller. `layout` must be the one given to
-    /// [`Self::new`].
+    /// [`Self::new`]. Returns whether `observer` has seen all rows: it sees none if there are hub rows.
     pub fn run(
         &mut self,
         layout: RowLayout<'_, T>,
         scaling: Scaling<T>,
         x: MultiVectorView<'_, T>,
         mut y: MultiVectorViewMut<'_, T>,
-    ) -> Result<()> {
+        observer: Option<&dyn RowsObserver<T>>,
+    ) -> Result<bool> {
         Run::check_shapes(layout.rows(), layout.cols, self.k, &x, &y)?;
         if self.k == 0 || layout.rows() == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let stores = Stores::new(self.isa, scaling);
         if !stores.is_plain() {
@@ -185,32 +189,50 @@ impl<T: Kernels> RowsPlan<T> {
             prefetch: self.tuning.prefetch,
         };
         match &mut self.hubs {
-            None => run_pieces(&run, &mut self.pieces, y),
+            None => run_pieces(&run, &mut self.pieces, y, observer).map(|()| observer.is_some()),
             Some(hubs) => {
                 let whole = y.reborrow();
                 let pieces = &mut self.pieces;
-                hubs.compute(&run, || run_pieces(&run, pieces, whole))?;
+                let mut computed = Ok(());
+                hubs.compute(&run, || computed = run_pieces(&run, pieces, whole, None))?;
                 hubs.finish(stores, &mut y);
+                computed.map(|()| false)
             }
         }
-        Ok(())
     }
 }
 
 /// Computes `pieces` by parallel recursive halving; `y` holds exactly their rows.
-fn run_pieces<T: Kernels>(run: &Run<'_, T>, pieces: &mut [Piece<T>], y: MultiVectorViewMut<'_, T>) {
-    match pieces {
-        [] => {}
-        [piece] => run_piece(run, piece, y),
-        _ => {
+fn run_pieces<T: Kernels>(
+    run: &Run<'_, T>,
+    pieces: &mut [Piece<T>],
+    y: MultiVectorViewMut<'_, T>,
+    observer: Option<&dyn RowsObserver<T>>,
+) -> Result<()> {
+    match (pieces, observer) {
+        ([], _) => Ok(()),
+        ([piece], None) => {
+            run_piece(run, piece, y);
+            Ok(())
+        }
+        ([piece], Some(observer)) => run_observed(run, piece, y, observer),
+        (pieces, _) => {
             let (left, right) = pieces.split_at_mut(pieces.len() / 2);
             let (top, bottom) = y.split_at_row(right[0].rows.start - left[0].rows.start);
-            rayon::join(|| run_pieces(run, left, top), || run_pieces(run, right, bottom));
+            let (first, second) = rayon::join(
+                || run_pieces(run, left, top, observer),
+                || run_pieces(run, right, bottom, observer),
+            );
+            first.and(second)
         }
     }
 }
 
-fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVectorViewMut<'_, T>) {
+pub(super) fn run_piece<T: Kernels>(
+    run: &Run<'_, T>,
+    piece: &mut Piece<T>,
+    mut y: MultiVectorViewMut<'_, T>,
+) {
     for slab in run.slabs {
         match &mut piece.traversal {
             Traversal::Natural => run.compute(slab, piece.rows.clone(), Group::ALL, &mut y),
@@ -224,21 +246,33 @@ fn run_piece<T: Kernels>(run: &Run<'_, T>, piece: &mut Piece<T>, mut y: MultiVec
                 }
             }
             Traversal::Grouped(grouping) => {
-                let mut begin = [0; 3];
-                for &end in &grouping.window_ends {
-                    let identical = Group::Identical(&grouping.identical[begin[0]..end[0]]);
-                    let shifted = Group::Shifted(&grouping.shifted[begin[1]..end[1]]);
-                    let singles =
-                        Group::Rows { order: Some(&grouping.singles[begin[2]..end[2]]), targets: None };
-                    for group in [identical, shifted, singles] {
-                        run.compute(slab, piece.rows.clone(), group, &mut y);
-                    }
-                    begin = end;
+                for window in 0..grouping.window_ends.len() {
+                    let rows = piece.rows.clone();
+                    compute_window(run, slab, rows.clone(), grouping, window, (rows.start, &mut y));
                 }
             }
         }
     }
     if let Traversal::Segments(segments, Some(sums)) = &mut piece.traversal {
         segments.store_rows(run.stores, sums, &mut y);
+    }
+}
+
+/// Computes one slab of a window of a piece with the rows `rows`; `y` starts at row `y.0`.
+pub(super) fn compute_window<T: Kernels>(
+    run: &Run<'_, T>,
+    slab: &Slab<T>,
+    rows: Range<usize>,
+    grouping: &Grouping,
+    window: usize,
+    y: (usize, &mut MultiVectorViewMut<'_, T>),
+) {
+    let begin = window.checked_sub(1).map_or([0; 3], |before| grouping.window_ends[before]);
+    let end = grouping.window_ends[window];
+    let identical = Group::Identical(&grouping.identical[begin[0]..end[0]]);
+    let shifted = Group::Shifted(&grouping.shifted[begin[1]..end[1]]);
+    let singles = Group::Rows { order: Some(&grouping.singles[begin[2]..end[2]]), targets: None };
+    for group in [identical, shifted, singles] {
+        run.compute_part(slab, rows.clone(), group, y.0, y.1);
     }
 }

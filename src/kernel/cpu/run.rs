@@ -67,6 +67,11 @@ impl<T: Kernels> Stores<T> {
         Self { scaling, store: T::scaled_store(isa) }
     }
 
+    /// Whether the old Y has an effect.
+    pub fn reads_old(&self) -> bool {
+        self.scaling.reads_old()
+    }
+
     /// Whether Y is the sum of A X itself.
     pub fn is_plain(&self) -> bool {
         is_plain(self.scaling)
@@ -178,6 +183,19 @@ impl<'a, T: Kernels> Run<'a, T> {
         group: Group<'_>,
         y: &mut MultiVectorViewMut<'_, T>,
     ) {
+        let first_row_of_y = rows.start;
+        self.compute_part(slab, rows, group, first_row_of_y, y);
+    }
+
+    /// The same of some of `rows`, which `group` lists; `y` starts at row `first_row_of_y`.
+    pub fn compute_part(
+        &self,
+        slab: &Slab<T>,
+        rows: Range<usize>,
+        group: Group<'_>,
+        first_row_of_y: usize,
+        y: &mut MultiVectorViewMut<'_, T>,
+    ) {
         let packed = self.x.leading_dimension() == self.x.k();
         let bodies = if packed { &slab.packed } else { &slab.strided_x };
         let body_of = |body: Option<Body<T>>| body.expect("`Grouping::check` found a body for every block");
@@ -203,6 +221,7 @@ impl<'a, T: Kernels> Run<'a, T> {
             x_leading_dimension: self.x.leading_dimension(),
             y_leading_dimension: y.leading_dimension(),
             y: y.data_mut()[slab.first_column..].as_mut_ptr(),
+            first_row_of_y,
             first_row: rows.start,
             count: order.map_or(rows.len(), <[u32]>::len),
             order,

@@ -7,7 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use order::{OwnedBlocks, Sum};
+pub use order::{OwnedBlocks, Sum, WEIGH_BLOCK_ROWS};
 pub use rows::Factor;
 pub use sums::PartialResults;
 pub use table::{VECTOR_KERNELS, VectorKernel, VectorKernelInfo, VectorShape};

@@ -21,6 +21,9 @@ pub const DOT_BLOCK_ROWS: usize = 1024;
 /// Lanes of a block of `dot`, a power of two.
 pub const DOT_LANES: usize = 32;
 
+/// Rows of a block of weighted sums, which have no canonical order.
+pub const WEIGH_BLOCK_ROWS: usize = 1024;
+
 /// Rows of a block of `gram`: with K = 32 in double precision, partial results are 8 KiB for each MiB of X.
 pub const GRAM_BLOCK_ROWS: usize = GRAM_STRANDS * GRAM_STRAND_ROWS;
 /// Strands of a block of `gram`.

@@ -1,6 +1,6 @@
 //! The table of kernels on multivectors for CUDA devices: entry points, parameters and launch grids.
 
-use super::order::{DOT_BLOCK_ROWS, GRAM_BLOCK_ROWS, GRAM_STRANDS};
+use super::order::{DOT_BLOCK_ROWS, GRAM_BLOCK_ROWS, GRAM_STRANDS, WEIGH_BLOCK_ROWS};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{EntryPoint, LaunchShape, Parameter};
 use crate::matrix::Dtype;
@@ -30,6 +30,8 @@ pub enum VectorKernel {
     Gram16,
     /// The partial results of XᵀY, in tiles of 32 × 32 pairs of columns.
     Gram32,
+    /// The partial results of weighted sums of rows.
+    Weigh,
     /// Y = X S, where S is small.
     Times,
     /// Y = X S + beta Y.
@@ -43,6 +45,8 @@ enum VectorGrid {
     RowTiles,
     /// A block of threads for each block of rows of `dot` and each 64 bytes of a row.
     DotBlocks,
+    /// A block of threads for each block of rows of weighted sums and each 64 bytes of a row.
+    WeighBlocks,
     /// A block of threads for each block of rows of `gram` and each tile of pairs of columns, with as many columns of each.
     GramBlocks(u32),
     /// A block of threads for each tile of 128 rows and 32 columns of Y.
@@ -107,7 +111,7 @@ const fn row(
 /// All kernels on multivectors.
 pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
     use Parameter::{Modify, Number, Read, Write};
-    use VectorGrid::{DotBlocks, GramBlocks, ProductTiles, RowTiles};
+    use VectorGrid::{DotBlocks, GramBlocks, ProductTiles, RowTiles, WeighBlocks};
     const GRAM: &[Parameter] = &[
         Number("rows"),
         Number("x_columns"),
@@ -252,6 +256,20 @@ pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
         row(VectorKernel::Gram16, "vectors_gram16", SUMS, GramBlocks(16), GRAM),
         row(VectorKernel::Gram32, "vectors_gram32", SUMS, GramBlocks(32), GRAM),
         row(
+            VectorKernel::Weigh,
+            "vectors_weigh",
+            SUMS,
+            WeighBlocks,
+            &[
+                Number("rows"),
+                Number("columns"),
+                Read("weights"),
+                Read("y"),
+                Number("ldy"),
+                Write("partials"),
+            ],
+        ),
+        row(
             VectorKernel::Times,
             "vectors_times",
             ROWS,
@@ -324,9 +342,11 @@ impl VectorKernel {
                 let tiles = rows.div_ceil(Self::tile_rows(dtype, y_columns));
                 ([if y_columns == 0 { 0 } else { tiles }, 1, 1], THREADS)
             }
-            VectorGrid::DotBlocks => {
+            grid @ (VectorGrid::DotBlocks | VectorGrid::WeighBlocks) => {
                 let row_bytes = y_columns.saturating_mul(dtype.bytes() as u64);
-                ([rows.div_ceil(DOT_BLOCK_ROWS as u64), row_bytes.div_ceil(DOT_ROW_BYTES), 1], DOT_THREADS)
+                let is_dot = grid == VectorGrid::DotBlocks;
+                let block_rows = if is_dot { DOT_BLOCK_ROWS } else { WEIGH_BLOCK_ROWS };
+                ([rows.div_ceil(block_rows as u64), row_bytes.div_ceil(DOT_ROW_BYTES), 1], DOT_THREADS)
             }
             VectorGrid::GramBlocks(tile) => {
                 let tiles = |columns: u64| columns.div_ceil(tile.into());
@@ -358,7 +378,7 @@ impl VectorKernel {
     pub fn moved_bytes(self, dtype: Dtype, shape: VectorShape) -> u64 {
         let VectorShape { rows, x_columns, y_columns } = shape;
         let columns = match self {
-            Self::Fill => y_columns,
+            Self::Fill | Self::Weigh => y_columns,
             Self::Scale => 2 * y_columns,
             Self::Axpby | Self::TimesAdd => x_columns + 2 * y_columns,
             _ => x_columns + y_columns,
@@ -407,6 +427,7 @@ mod tests {
             ("DOT_BLOCK_ROWS", DOT_BLOCK_ROWS),
             ("DOT_LANES", super::super::order::DOT_LANES),
             ("GRAM_BLOCK_ROWS", GRAM_BLOCK_ROWS),
+            ("WEIGH_BLOCK_ROWS", WEIGH_BLOCK_ROWS),
             ("STRANDS", GRAM_STRANDS),
             ("STRAND_ROWS", super::super::order::GRAM_STRAND_ROWS),
         ] {

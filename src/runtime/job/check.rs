@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::prepared::Prepared;
@@ -12,6 +13,7 @@ use super::{Job, Scaling};
 use crate::error::{Counted, Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::Processor;
+use crate::kernel::check::Checksums;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
 use crate::runtime::report::{FaultReport, RunReport};
@@ -56,19 +58,33 @@ impl Check {
 }
 
 /// The checks of a prepared plan so far.
-#[derive(Debug)]
 pub struct Checks {
     check: Check,
     /// Whether the next product is checked.
     due: bool,
     /// For each device how often a chunk of it was wrong.
     wrong: Vec<u32>,
+    /// The checksums of A, while products are checked.
+    checksums: Option<Arc<Checksums>>,
 }
 
 impl Checks {
     /// No product was checked yet.
     pub fn new(check: Check, devices: usize) -> Self {
-        Self { check, due: check != Check::Never, wrong: vec![0; devices] }
+        Self { check, due: check != Check::Never, wrong: vec![0; devices], checksums: None }
+    }
+
+    /// The checksums of A, which `make` makes if the next product is checked; `None` if it is not checked.
+    pub fn checksums(
+        &mut self,
+        make: impl FnOnce() -> Result<Option<Checksums>>,
+    ) -> Result<Option<Arc<Checksums>>> {
+        if self.due && self.checksums.is_none() {
+            self.checksums = make()?.map(Arc::new);
+            // A kind of work without checksums has no check.
+            self.due = self.checksums.is_some();
+        }
+        Ok(self.checksums.clone())
     }
 
     /// Whether the next product is checked.
@@ -84,6 +100,9 @@ impl Checks {
     /// A checked product was right.
     pub fn record_right(&mut self) {
         self.due = self.check == Check::Always;
+        if !self.due {
+            self.checksums = None;
+        }
     }
 
     /// A chunk of a device was wrong. The next product is checked too. Returns whether the device was wrong before.
@@ -98,7 +117,7 @@ impl Checks {
 }
 
 /// A product whose Y is checked.
-pub struct CheckedProduct<'a, T> {
+pub struct CheckedProduct<'a, T, Y = MultiVectorView<'a, T>> {
     /// The factors.
     pub scaling: Scaling,
     /// X.
@@ -106,7 +125,7 @@ pub struct CheckedProduct<'a, T> {
     /// Y before the product; `None` if beta is zero.
     pub old: Option<MultiVectorView<'a, T>>,
     /// Y.
-    pub y: MultiVectorView<'a, T>,
+    pub y: Y,
 }
 
 /// The rows of Y that a chunk contributes to.
@@ -145,11 +164,6 @@ pub fn still_wrong(wrong: &[usize]) -> Error {
     ))
 }
 
-fn read<'y, T: Scalar>(y: &'y mut MultiVectorViewMut<'_, T>) -> Result<MultiVectorView<'y, T>> {
-    let (rows, k, leading_dimension) = (y.rows(), y.k(), y.leading_dimension());
-    MultiVectorView::try_new(y.data_mut(), rows, k, leading_dimension)
-}
-
 fn copy<T: Scalar>(y: MultiVectorView<'_, T>) -> Result<MultiVector<T>> {
     let mut copy = MultiVector::zeros(y.rows(), y.k())?;
     for row in 0..y.rows() {
@@ -167,14 +181,19 @@ impl<J: Job> Prepared<J> {
         mut y: MultiVectorViewMut<'_, J::Value>,
         run: impl FnOnce(&mut Self, MultiVectorViewMut<'_, J::Value>) -> Result<RunReport>,
     ) -> Result<RunReport> {
-        if !self.checks.is_due() {
-            return run(self, y);
-        }
+        let Some(checksums) = self.checksums()? else { return run(self, y) };
         let old = match scaling.reads_y() {
-            true => Some(copy(read(&mut y)?)?),
+            true => Some(copy(y.as_view())?),
             false => None,
         };
-        let mut report = run(self, y.reborrow())?;
+        let observed = |prepared: &mut Self, y: &mut MultiVectorViewMut<'_, J::Value>| {
+            let old = old.as_ref().map(MultiVector::view);
+            prepared.run_direct_checked(&checksums, CheckedProduct { scaling, x, old, y })
+        };
+        let (mut report, found) = match self.is_direct() {
+            true => observed(self, &mut y)?,
+            false => (run(self, y.reborrow())?, None),
+        };
         if report.cancelled {
             return Ok(report);
         }
@@ -183,23 +202,26 @@ impl<J: Job> Prepared<J> {
         let find = |prepared: &Self, y: &mut MultiVectorViewMut<'_, J::Value>| {
             let _span = tracing::info_span!("check").entered();
             let old = old.as_ref().map(MultiVector::view);
-            let product = CheckedProduct { scaling, x, old, y: read(y)? };
-            pool.install(|| prepared.job.wrong_rows(&product))
+            let product = CheckedProduct { scaling, x, old, y: y.as_view() };
+            pool.install(|| prepared.job.wrong_rows(&checksums, &product))
         };
-        let Some(wrong) = find(self, &mut y)? else {
-            // This kind of work has no check.
+        let mut wrong = match found {
+            Some(wrong) => wrong,
+            None => find(self, &mut y)?,
+        };
+        if wrong.is_empty() {
             self.checks.record_right();
-            return Ok(report);
-        };
-        match wrong.is_empty() {
-            true => self.checks.record_right(),
-            false => {
-                let faults = self.compute_wrong_chunks(&report, scaling, x, old.as_ref(), &mut y, &wrong)?;
-                report.faults.extend(faults);
-                if let Some(wrong) = find(self, &mut y)?.filter(|wrong| !wrong.is_empty()) {
-                    return Err(still_wrong(&wrong));
-                }
+        }
+        let mut computed = BTreeSet::new();
+        while !wrong.is_empty() {
+            let chunks = self.chunks_of(&wrong);
+            // Every round computes another chunk, or there is an error.
+            if chunks.iter().any(|chunk| !computed.insert(*chunk)) {
+                return Err(still_wrong(&wrong));
             }
+            let of = CheckedProduct { scaling, x, old: old.as_ref().map(MultiVector::view), y: () };
+            report.faults.extend(self.compute_wrong_chunks(&report, &of, &mut y, &chunks, &wrong)?);
+            wrong = find(self, &mut y)?;
         }
         report.check_s = Some(start.elapsed().as_secs_f64());
         if self.checks.is_always() {
@@ -208,25 +230,36 @@ impl<J: Job> Prepared<J> {
         Ok(report)
     }
 
-    /// Computes the chunks with wrong rows again, by the reference kernel, and returns their faults.
-    fn compute_wrong_chunks(
-        &mut self,
-        report: &RunReport,
-        scaling: Scaling,
-        x: MultiVectorView<'_, J::Value>,
-        old: Option<&MultiVector<J::Value>>,
-        y: &mut MultiVectorViewMut<'_, J::Value>,
-        wrong: &[usize],
-    ) -> Result<Vec<FaultReport>> {
-        let has_wrong_row = |rows: &Range<usize>| {
+    /// The checksums of A, if the next product is checked.
+    pub(super) fn checksums(&mut self) -> Result<Option<Arc<Checksums>>> {
+        let (pool, job) = (&self.pool, &self.job);
+        self.checks.checksums(|| pool.install(|| job.checksums()))
+    }
+
+    /// The chunks with wrong rows.
+    fn chunks_of(&self, wrong: &[usize]) -> Vec<usize> {
+        let has_wrong_row = |rows: Range<usize>| {
             let from = wrong.partition_point(|&row| row < rows.start);
             wrong.get(from).is_some_and(|row| rows.contains(row))
         };
-        let rows: Vec<Range<usize>> =
-            self.plan().chunks.iter().map(|chunk| rows_of_chunk(&chunk.rows)).collect();
-        let chunks: Vec<usize> = (0..rows.len()).filter(|&chunk| has_wrong_row(&rows[chunk])).collect();
+        let chunks = self.plan().chunks.iter().enumerate();
+        let wrong = chunks.filter(|(_, chunk)| has_wrong_row(rows_of_chunk(&chunk.rows)));
+        wrong.map(|(index, _)| index).collect()
+    }
+
+    /// Computes chunks with wrong rows again, by the reference kernel, and returns their faults.
+    fn compute_wrong_chunks(
+        &mut self,
+        report: &RunReport,
+        product: &CheckedProduct<'_, J::Value, ()>,
+        y: &mut MultiVectorViewMut<'_, J::Value>,
+        chunks: &[usize],
+        wrong: &[usize],
+    ) -> Result<Vec<FaultReport>> {
+        let CheckedProduct { scaling, x, old, .. } = *product;
+        let rows_of = |&chunk: &usize| self.plan().chunks.get(chunk).map(|chunk| rows_of_chunk(&chunk.rows));
         let ranges: BTreeSet<(usize, usize)> =
-            chunks.iter().map(|&chunk| (rows[chunk].start, rows[chunk].end)).collect();
+            chunks.iter().filter_map(rows_of).map(|rows| (rows.start, rows.end)).collect();
         for (begin, end) in ranges {
             let (_, behind) = y.reborrow().split_at_row(begin);
             let (mut part, _) = behind.split_at_row(end - begin);
@@ -236,7 +269,7 @@ impl<J: Job> Prepared<J> {
             self.pool.install(|| self.job.compute_by_reference(begin..end, scaling, x, part))?;
         }
         let mut faults = Vec::new();
-        for chunk in chunks {
+        for &chunk in chunks {
             // A chunk that was moved after a fault was computed last by another device.
             let device = report.computed().filter(|of| of.chunk == chunk).last();
             let device = device.map_or(DeviceId::HOST, |of| of.device);

@@ -25,6 +25,7 @@ pub use scaling::Scaling;
 
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
+use crate::kernel::check::Checksums;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
 use crate::work::HeldRows;
@@ -104,10 +105,29 @@ pub trait Job: Send + Sync {
         y: MultiVectorViewMut<'_, Self::Value>,
     ) -> Result<()>;
 
-    /// The wrong rows of a Y that was computed, in ascending order; `None` if this kind of work has no check. On the current rayon
-    /// pool.
-    fn wrong_rows(&self, _product: &CheckedProduct<'_, Self::Value>) -> Result<Option<Vec<usize>>> {
+    /// The checksums of A, made on the current rayon pool; `None` if this kind of work has no check.
+    fn checksums(&self) -> Result<Option<Checksums>> {
         Ok(None)
+    }
+
+    /// Computes the only chunk, which has all rows, on the current rayon pool. Returns wrong rows of Y, as [`Self::wrong_rows`] does, if they
+    /// were looked for meanwhile.
+    fn compute_checked(
+        &self,
+        _checksums: &Checksums,
+        product: CheckedProduct<'_, Self::Value, &mut MultiVectorViewMut<'_, Self::Value>>,
+    ) -> Result<Option<Vec<usize>>> {
+        self.compute(0, product.scaling, product.x, product.y.reborrow())?;
+        Ok(None)
+    }
+
+    /// Wrong rows of a Y that was computed, in ascending order, or none if it is right. On the current rayon pool.
+    fn wrong_rows(
+        &self,
+        _checksums: &Checksums,
+        _product: &CheckedProduct<'_, Self::Value>,
+    ) -> Result<Vec<usize>> {
+        Ok(Vec::new())
     }
 
     /// Computes rows of Y by the reference kernel, on the current rayon pool.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::binder::{JobBinder, Shared};
-use super::check::{Check, Checks};
+use super::check::{Check, CheckedProduct, Checks};
 use super::in_place::{InPlace, InPlacePlan};
 use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
@@ -16,6 +16,7 @@ use crate::device::{Description, Network, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
+use crate::kernel::check::Checksums;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::Runtime;
@@ -89,6 +90,7 @@ impl<J: Job> Prepared<J> {
             job,
         };
         prepared.prepare_host()?;
+        prepared.checksums()?;
         prepared.upload_resident()?;
         Ok(prepared)
     }
@@ -146,7 +148,7 @@ impl<J: Job> Prepared<J> {
     }
 
     /// Whether the job is one chunk of rows on the host, which runs without the coordinator.
-    fn is_direct(&self) -> bool {
+    pub(super) fn is_direct(&self) -> bool {
         self.opened.devices.alive.len() == 1 && matches!(self.chunk_rows[..], [ChunkRows::Rows { .. }])
     }
 
@@ -161,14 +163,26 @@ impl<J: Job> Prepared<J> {
         let start_ns = clock.now_ns();
         self.job.compute(0, scaling, x, y)?;
         let end_ns = clock.now_ns();
-        Ok(RunReport {
-            start_ns,
-            end_ns,
-            rounds: Vec::new(),
-            faults: Vec::new(),
-            cancelled: false,
-            check_s: None,
-        })
+        Ok(RunReport::of_host(start_ns, end_ns))
+    }
+
+    /// The same, and finds wrong rows of Y meanwhile if the kind of work can.
+    pub(super) fn run_direct_checked(
+        &mut self,
+        checksums: &Checksums,
+        product: CheckedProduct<'_, J::Value, &mut MultiVectorViewMut<'_, J::Value>>,
+    ) -> Result<(RunReport, Option<Vec<usize>>)> {
+        let clock = self.opened.devices.clock();
+        self.check_shapes(&product.x, &*product.y)?;
+        let start_ns = clock.now_ns();
+        let wrong = match self.job.is_serial(0) {
+            true => self.job.compute_checked(checksums, product)?,
+            false => {
+                let (pool, job) = (self.pool.clone(), &self.job);
+                pool.install_spinning(|| job.compute_checked(checksums, product))?
+            }
+        };
+        Ok((RunReport::of_host(start_ns, clock.now_ns()), wrong))
     }
 
     /// Computes `y = alpha A x + beta y`. If a device fails, the others take over its work. Copies in place are fast only while X and Y are

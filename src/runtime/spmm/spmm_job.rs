@@ -11,7 +11,7 @@ use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::{Applied, Operator, wrong_rows};
+use crate::kernel::check::{Applied, Checksums, Observation, Operator};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
@@ -101,6 +101,22 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
     pub fn host_reason(&self, chunk: usize) -> Option<String> {
         let product = self.products.get(chunk)?.lock().ok()?;
         product.as_ref().map(|product| product.reason().to_string())
+    }
+
+    /// Calls `run` with the product of a chunk on the host.
+    fn with_host_product<R>(
+        &self,
+        chunk: usize,
+        run: impl FnOnce(&mut PreparedKernel<T>) -> Result<R>,
+    ) -> Result<R> {
+        let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
+        let product = self.products.get(chunk).ok_or_else(none)?;
+        let mut product = product.lock().unwrap_or_else(PoisonError::into_inner);
+        if product.is_none() {
+            // The chunk was planned for another device.
+            *product = Some(self.prepared_on_host(chunk)?);
+        }
+        run(product.as_mut().ok_or_else(none)?)
     }
 
     fn prepared_on_host(&self, chunk: usize) -> Result<PreparedKernel<T>> {
@@ -213,21 +229,38 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        let none = || Error::Internal(format!("chunk {chunk} has no product on the host"));
-        let product = self.products.get(chunk).ok_or_else(none)?;
-        let mut product = product.lock().unwrap_or_else(PoisonError::into_inner);
-        if product.is_none() {
-            // The chunk was planned for another device.
-            *product = Some(self.prepared_on_host(chunk)?);
-        }
-        let product = product.as_mut().ok_or_else(none)?;
-        product.run_scaled(self.rows(chunk)?, scaling.alpha, x, scaling.beta, y)
+        self.with_host_product(chunk, |product| {
+            product.run_scaled(self.rows(chunk)?, scaling.alpha, x, scaling.beta, y, None).map(drop)
+        })
     }
 
-    fn wrong_rows(&self, product: &CheckedProduct<'_, T>) -> Result<Option<Vec<usize>>> {
+    fn checksums(&self) -> Result<Option<Checksums>> {
+        Checksums::of(Operator::Sparse(self.matrix())).map(Some)
+    }
+
+    fn compute_checked(
+        &self,
+        checksums: &Checksums,
+        product: CheckedProduct<'_, T, &mut MultiVectorViewMut<'_, T>>,
+    ) -> Result<Option<Vec<usize>>> {
+        let CheckedProduct { scaling, x, old, y } = product;
+        let factors = rounded(scaling.alpha, scaling.beta);
+        let observation = Observation::new(checksums, x, old.is_some())?;
+        let observed = self.with_host_product(0, |kernel| {
+            let (alpha, beta) = (scaling.alpha, scaling.beta);
+            kernel.run_scaled(self.rows(0)?, alpha, x, beta, y.reborrow(), Some(&observation))
+        })?;
+        if !observed {
+            return Ok(None);
+        }
+        let applied = Applied { scaling: factors, x, old, y: y.as_view() };
+        checksums.wrong_rows_observed(Operator::Sparse(self.matrix()), applied, observation).map(Some)
+    }
+
+    fn wrong_rows(&self, checksums: &Checksums, product: &CheckedProduct<'_, T>) -> Result<Vec<usize>> {
         let CheckedProduct { scaling, x, old, y } = *product;
         let applied = Applied { scaling: rounded(scaling.alpha, scaling.beta), x, old, y };
-        wrong_rows(Operator::Sparse(self.matrix()), applied).map(Some)
+        checksums.wrong_rows(Operator::Sparse(self.matrix()), applied)
     }
 
     fn compute_by_reference(

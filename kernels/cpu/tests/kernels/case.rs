@@ -283,6 +283,7 @@ pub fn check<T: Real>(
         x_leading_dimension: ldx,
         y: y.as_mut_ptr(),
         y_leading_dimension: ldy,
+        first_row_of_y: options.first_row,
         first_row: options.first_row,
         count: order.map_or(count, <[u32]>::len),
         order,

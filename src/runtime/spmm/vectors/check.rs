@@ -1,127 +1,75 @@
-//! Checked products on vectors: devices project their rows of X and Y, the host compares the projections with A.
+//! Checked products on vectors: owners add up their rows of X and Y with the weights of the check, and the host compares the sums.
 //!
-//! A row has one number per 32 columns, so that little crosses the link. Only if a row looks wrong, X and Y are copied to the host and
-//! compared element by element; chunks with wrong rows are computed again there, by the reference kernel.
+//! An owner sums the rows that it owns, not its copies of rows of other owners, so a row that was exchanged wrongly is found too. Only
+//! if a sum differs, X and Y are copied to the host and compared element by element; chunks with wrong rows are computed again there,
+//! by the reference kernel.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::device_sums::{DeviceSums, SumOf, WeightedRange};
 use super::product::VectorProduct;
-use super::{DevicePart, RowsOf, Vectors, lock, misuse, unaligned};
-use crate::device::{DeviceRows, Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
+use super::{RowsOf, Vectors, lock};
+use crate::device::Fence;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::kernel::check::{
-    Applied, CheckedY, Operator, Projections, compared, groups, suspicious_rows, weight_matrix,
-};
+use crate::kernel::check::{Applied, Checksums, ColumnSums, Operator, Terms};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::scaling as rounded;
 use crate::matrix::{MultiVector, MultiVectorView};
 use crate::runtime::job::{Scaling, still_wrong, wrong_chunk};
-use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
 use crate::runtime::report::{FaultReport, RunReport};
 use crate::runtime::spmm::spmm_job::compute_by_reference;
 
-/// Alignment of results behind the weights in scratch memory.
-const ALIGNMENT_BYTES: u64 = 256;
+/// The weights of the rows of X and Y, and their copies on devices.
+pub(super) struct VectorCheck {
+    checksums: Arc<Checksums>,
+    /// For each owner its rows of X, and its rows of Y.
+    owners: Vec<OwnerRows>,
+    /// For each owner its sums, if it is a device.
+    devices: Vec<Option<DeviceSums>>,
+    /// For each owner whether it is a device, as the sums assume.
+    on_devices: Vec<bool>,
+}
+
+struct OwnerRows {
+    x: Vec<Range<u64>>,
+    y: Vec<Range<u64>>,
+}
+
+fn indices(rows: &Range<u64>) -> Range<usize> {
+    rows.start as usize..rows.end as usize
+}
 
 impl<T: Kernels> Vectors<T> {
-    /// The own rows of every owner, and the ghost rows that owners have received and have room for.
-    fn valid_rows(&self, receivers: &[Vec<usize>]) -> Vec<(usize, Range<u64>)> {
-        let own = self.layout.parts.iter().map(|part| part.own.clone()).enumerate();
+    /// The rows of each owner: its own, and the ghost rows that it received and is the first receiver of.
+    fn rows_of_owners(&self, receivers: &[Vec<usize>]) -> Vec<Vec<Range<u64>>> {
+        let own = |part: &super::Part| std::iter::once(part.own.clone()).collect();
+        let mut rows: Vec<Vec<Range<u64>>> = self.layout.parts.iter().map(own).collect();
         let arrivals = self.layout.ranks.iter().flat_map(|ranks| &ranks.arrivals);
-        let ghosts = arrivals.zip(receivers).flat_map(|(arrival, owners)| {
-            owners.iter().filter_map(|&owner| {
-                let held = &self.layout.parts.get(owner)?.held;
-                Some((owner, arrival.rows.start.max(held.start)..arrival.rows.end.min(held.end)))
-            })
-        });
-        own.chain(ghosts).filter(|(_, rows)| !rows.is_empty()).collect()
-    }
-
-    /// The projections of all rows, and of the ghost rows that `receivers` have.
-    fn projections(&self, receivers: &[Vec<usize>]) -> Result<Projections> {
-        let mut all = Projections::zeros(self.layout.rows as usize, self.k)?;
-        for (index, rows) in self.valid_rows(receivers) {
-            self.project(index, rows, &mut all)?;
-        }
-        all.estimate_sizes();
-        Ok(all)
-    }
-
-    fn project(&self, index: usize, rows: Range<u64>, all: &mut Projections) -> Result<()> {
-        let range = rows.start as usize..rows.end as usize;
-        match self.data(index)? {
-            RowsOf::Host(data) => {
-                let data = lock(data);
-                self.pool.install(|| all.set_rows(range.start, data.view().rows_in(range)))
+        for (arrival, owners) in arrivals.zip(receivers) {
+            if let Some(rows) = owners.first().and_then(|&owner| rows.get_mut(owner)) {
+                rows.push(arrival.rows.clone());
             }
-            RowsOf::Device(device) => self.project_on_device(index, device, rows, all),
         }
-    }
-
-    /// Rows times the matrix of weights, in pieces of the scratch memory.
-    fn project_on_device(
-        &self,
-        index: usize,
-        device: &DevicePart<T>,
-        rows: Range<u64>,
-        all: &mut Projections,
-    ) -> Result<()> {
-        let value_bytes = size_of::<T>() as u64;
-        let (k, groups) = (self.k as u64, groups(self.k) as u64);
-        let weights = self.upload_numbers(index, &weight_matrix::<T>(self.k))?;
-        let begin = weights.end.next_multiple_of(ALIGNMENT_BYTES);
-        let piece_rows = device.scratch.end.saturating_sub(begin) / (groups * value_bytes);
-        if piece_rows == 0 {
-            let mut values = MultiVector::zeros((rows.end - rows.start) as usize, self.k)?;
-            self.download(index, device, rows.clone(), values.view_mut())?;
-            return self.pool.install(|| all.set_rows(rows.start as usize, values.view()));
-        }
-        let part = &self.layout.parts[index];
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let small = DeviceRows {
-            dtype: T::DTYPE,
-            memory: weights,
-            rows: k,
-            columns: groups,
-            leading_dimension: groups,
-        };
-        for first in rows.clone().step_by(piece_rows as usize) {
-            let piece = first..rows.end.min(first + piece_rows);
-            let (x, count) = (self.own_rows(index, piece.clone())?, piece.end - piece.start);
-            let bytes = count * groups * value_bytes;
-            let memory = MemoryRange { begin, end: begin + bytes, ..device.scratch };
-            let to = DeviceRows { memory, rows: count, ..small };
-            let launch = Operation::VectorLaunch(VectorLaunch::times(x, small, 0.0, to)?);
-            let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: bytes };
-            {
-                let mut shared = device.allocations.device().lock();
-                let predicted_s = part.predicted_s(x.memory.bytes());
-                let computed = shared.submit("check", COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
-                let download = Operation::Download(Transfer::whole(host, memory));
-                shared.submit("projections", DOWNLOAD, download, 1e-5, &[computed]).map_err(fault)?;
-                shared.drain().map_err(fault)?;
-            }
-            let bytes_read = device.pinned.read().map_err(misuse)?;
-            let values: &[T] = bytemuck::try_cast_slice(&bytes_read).map_err(unaligned)?;
-            let values = values.get(..(count * groups) as usize).unwrap_or_default();
-            all.set(piece.start as usize, values)?;
-        }
-        Ok(())
+        rows.iter_mut().for_each(|rows| rows.retain(|rows| !rows.is_empty()));
+        rows
     }
 
     /// The same rows in host memory.
     fn host_values(&self, receivers: &[Vec<usize>]) -> Result<MultiVector<T>> {
         let mut all = MultiVector::zeros(self.layout.rows as usize, self.k)?;
-        for (index, rows) in self.valid_rows(receivers) {
-            let range = rows.start as usize..rows.end as usize;
-            let to = super::view_rows_mut(&mut all, range.clone());
-            match self.data(index)? {
-                RowsOf::Host(data) => {
-                    crate::kernel::vectors::rows::copy(lock(data).view().rows_in(range), to)?;
+        for (index, ranges) in self.rows_of_owners(receivers).into_iter().enumerate() {
+            for rows in ranges {
+                let to = super::view_rows_mut(&mut all, indices(&rows));
+                match self.data(index)? {
+                    RowsOf::Host(data) => {
+                        crate::kernel::vectors::rows::copy(lock(data).view().rows_in(indices(&rows)), to)?;
+                    }
+                    RowsOf::Device(device) => self.download(index, device, rows, to)?,
                 }
-                RowsOf::Device(device) => self.download(index, device, rows, to)?,
             }
         }
         Ok(all)
@@ -129,9 +77,83 @@ impl<T: Kernels> Vectors<T> {
 
     /// The own rows of values that [`Self::host_values`] returned.
     fn own_of<'v>(&self, values: &'v MultiVector<T>) -> MultiVectorView<'v, T> {
-        let own = self.layout.own();
-        values.view().rows_in(own.start as usize..own.end as usize)
+        values.view().rows_in(indices(&self.layout.own()))
     }
+}
+
+impl VectorCheck {
+    fn new<T: Kernels>(
+        checksums: Arc<Checksums>,
+        x: &Vectors<T>,
+        y: &Vectors<T>,
+        receivers: &[Vec<usize>],
+    ) -> Result<Self> {
+        let owners = x.rows_of_owners(receivers).into_iter().zip(y.rows_of_owners(&[]));
+        let owners: Vec<OwnerRows> = owners.map(|(x, y)| OwnerRows { x, y }).collect();
+        let (columns, roundings) = checksums.columns();
+        let first = y.layout.own().start;
+        let of_x = |rows: &Range<u64>| -> WeightedRange<'_> {
+            (rows.clone(), &columns[indices(rows)], &roundings[indices(rows)])
+        };
+        let of_y = |rows: &Range<u64>| -> WeightedRange<'_> {
+            let weights = &checksums.weights()[indices(&(rows.start - first..rows.end - first))];
+            (rows.clone(), weights, weights)
+        };
+        let sums_of = |(index, owner): (usize, &OwnerRows)| {
+            let part = &x.layout.parts[index];
+            let (x_rows, y_rows): (Vec<_>, Vec<_>) =
+                (owner.x.iter().map(of_x).collect(), owner.y.iter().map(of_y).collect());
+            let make = |device| DeviceSums::new(device, x.k, &x_rows, &y_rows);
+            part.device().map(make).transpose().map_err(|fault| fault.into_error(&part.name))
+        };
+        let devices = owners.iter().enumerate().map(sums_of).collect::<Result<_>>()?;
+        Ok(Self { checksums, owners, devices, on_devices: x.layout.on_devices() })
+    }
+
+    fn rows(&self, of: SumOf, owner: usize) -> &[Range<u64>] {
+        match of {
+            SumOf::X => &self.owners[owner].x,
+            SumOf::OldY | SumOf::Y => &self.owners[owner].y,
+        }
+    }
+
+    /// Queues the sums of a multivector on all devices. Returns the fence of each.
+    fn start<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>) -> Result<Vec<Option<Fence>>> {
+        let start = |(index, device): (usize, &Option<DeviceSums>)| {
+            let wanted = device.as_ref().filter(|_| !self.rows(of, index).is_empty());
+            wanted.map(|device| device.start(of, vectors, index)).transpose()
+        };
+        self.devices.iter().enumerate().map(start).collect()
+    }
+
+    /// Adds the sums of the rows that the host has.
+    fn add_on_host<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>, sums: &mut ColumnSums) -> Result<()> {
+        let (columns, roundings) = self.checksums.columns();
+        let first = vectors.layout.own().start;
+        for (index, _) in self.devices.iter().enumerate().filter(|(_, device)| device.is_none()) {
+            for rows in self.rows(of, index) {
+                let data = vectors.host_part(index)?;
+                let data = data.view().rows_in(indices(rows));
+                let added = vectors.pool.install(|| match of {
+                    SumOf::X => ColumnSums::of_rows(data, &columns[indices(rows)], &roundings[indices(rows)]),
+                    SumOf::OldY | SumOf::Y => {
+                        let own = indices(&(rows.start - first..rows.end - first));
+                        let weights = &self.checksums.weights()[own];
+                        ColumnSums::of_rows(data, weights, weights)
+                    }
+                });
+                sums.add(&added?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sums of a multivector that devices compute.
+struct Started {
+    of: SumOf,
+    fences: Vec<Option<Fence>>,
+    sums: ColumnSums,
 }
 
 impl<T: Kernels> VectorProduct<'_, T> {
@@ -143,16 +165,19 @@ impl<T: Kernels> VectorProduct<'_, T> {
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         // The fault of a device is reported as that of an unchecked product is.
-        let Ok(old) = self.old_values(scaling, y) else { return self.apply_unchecked(scaling, x, y) };
+        let Ok((check, old, old_sums)) = self.before(scaling, x, y) else {
+            return self.apply_unchecked(scaling, x, y);
+        };
         let (mut report, mut faults) = self.apply_unchecked(scaling, x, y)?;
         let start = Instant::now();
-        match self.check(scaling, x, old.as_ref(), y) {
+        match self.check(&check, scaling, x, (old.as_ref(), old_sums), y) {
             Ok(wrong) => {
                 if let Some(report) = &mut report {
                     report.check_s = Some(start.elapsed().as_secs_f64());
                     report.faults.extend_from_slice(&wrong);
                 }
                 faults.extend(wrong);
+                self.keep_check(check);
                 Ok((report, faults))
             }
             Err(Error::Device { .. }) => Ok((report, faults)),
@@ -160,73 +185,125 @@ impl<T: Kernels> VectorProduct<'_, T> {
         }
     }
 
-    /// The old Y of a product that will be checked; `None` if it has no effect.
-    fn old_values(&self, scaling: Scaling, y: &Vectors<T>) -> Result<Option<MultiVector<T>>> {
-        Self::reads_y(scaling).then(|| y.host_values(&[])).transpose()
+    /// What a check needs before the product: the weights, and the old Y and its sums if it has an effect.
+    #[allow(clippy::type_complexity)] // three things of one call
+    fn before(
+        &mut self,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &Vectors<T>,
+    ) -> Result<(VectorCheck, Option<MultiVector<T>>, Option<Started>)> {
+        let kept = self.check_memory.take().filter(|check| check.on_devices == x.layout.on_devices());
+        let check = match kept {
+            Some(check) => check,
+            None => {
+                let prepared = self.prepared()?;
+                let matrix = prepared.matrix();
+                let pool = self.runtime.pool();
+                let checksums = pool.install(|| Checksums::of_whole(Operator::Sparse(matrix)))?;
+                VectorCheck::new(Arc::new(checksums), x, y, &self.exchange.receivers)?
+            }
+        };
+        if !Self::reads_y(scaling) {
+            return Ok((check, None, None));
+        }
+        let old = y.host_values(&[])?;
+        let mut started = self.start(&check, SumOf::OldY, y)?;
+        check.add_on_host(SumOf::OldY, y, &mut started.sums)?;
+        Ok((check, Some(old), Some(started)))
+    }
+
+    fn start(&self, check: &VectorCheck, of: SumOf, vectors: &Vectors<T>) -> Result<Started> {
+        Ok(Started { of, fences: check.start(of, vectors)?, sums: ColumnSums::zeros(self.k)? })
+    }
+
+    /// Keeps the weights if the next product is checked too.
+    fn keep_check(&mut self, check: VectorCheck) {
+        self.check_memory = self.checks.is_due().then_some(check);
     }
 
     /// Checks a product. Chunks with wrong rows are computed again; returns their faults.
     fn check(
         &mut self,
+        check: &VectorCheck,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        (old, old_sums): (Option<&MultiVector<T>>, Option<Started>),
+        y: &mut Vectors<T>,
+    ) -> Result<Vec<FaultReport>> {
+        let _span = tracing::info_span!("check").entered();
+        let factors = rounded::<T>(scaling.alpha, scaling.beta);
+        let mut started = vec![self.start(check, SumOf::X, x)?, self.start(check, SumOf::Y, y)?];
+        check.add_on_host(SumOf::X, x, &mut started[0].sums)?;
+        check.add_on_host(SumOf::Y, y, &mut started[1].sums)?;
+        started.extend(old_sums);
+        for (index, device) in check.devices.iter().enumerate() {
+            let mut terms = Vec::new();
+            for started in &mut started {
+                let fence = started.fences.get(index).copied().flatten();
+                terms.extend(fence.map(|fence| (started.of, fence, &mut started.sums)));
+            }
+            device.iter().try_for_each(|device| device.finish(&mut terms))?;
+        }
+        let mut sums = started.into_iter().map(|started| started.sums);
+        let missing = || Error::Internal("a check has no sums".into());
+        let (x_sums, y_sums) = (sums.next().ok_or_else(missing)?, sums.next().ok_or_else(missing)?);
+        let terms = Terms { x: x_sums, y: y_sums, old: sums.next() };
+        if !terms.differ(factors) {
+            self.checks.record_right();
+            return Ok(Vec::new());
+        }
+        self.compare(check, scaling, x, old, y)
+    }
+
+    /// Compares X and Y on the host. Chunks with wrong rows are computed again; returns their faults.
+    fn compare(
+        &mut self,
+        check: &VectorCheck,
         scaling: Scaling,
         x: &Vectors<T>,
         old: Option<&MultiVector<T>>,
         y: &mut Vectors<T>,
     ) -> Result<Vec<FaultReport>> {
-        let _span = tracing::info_span!("check").entered();
-        let factors = rounded::<T>(scaling.alpha, scaling.beta);
-        let own = y.layout.own();
-        let own = own.start as usize..own.end as usize;
-        let receivers = &self.exchange.receivers;
-        let (projected_x, projected_y) =
-            (x.projections(receivers)?, y.projections(&[])?.rows_in(own.clone()));
-        let old = old.map(|old| y.own_of(old));
         let pool = self.runtime.pool().clone();
-        let before = old.map(|old| pool.install(|| Projections::of(old))).transpose()?;
+        let factors = rounded::<T>(scaling.alpha, scaling.beta);
+        let old = old.map(|old| y.own_of(old));
+        let (x_values, mut y_values) = (x.host_values(&self.exchange.receivers)?, y.host_values(&[])?);
         let prepared = self.prepared()?;
-        let a = Operator::Sparse(prepared.matrix());
-        let suspicious = pool.install(|| {
-            suspicious_rows(a, factors, &projected_x, before.as_ref(), CheckedY::Projections(&projected_y))
-        });
-        if suspicious.is_empty() {
-            self.checks.record_right();
-            return Ok(Vec::new());
-        }
-        let (x_values, mut y_values) = (x.host_values(receivers)?, y.host_values(&[])?);
-        let applied = |y_values: &MultiVector<T>, suspicious| {
-            let (x, y) = (x_values.view(), y.own_of(y_values));
-            pool.install(|| compared(a, Applied { scaling: factors, x, old, y }, suspicious))
+        let matrix = prepared.matrix();
+        let wrong_rows = |y_values: &MultiVector<T>| {
+            let product = Applied { scaling: factors, x: x_values.view(), old, y: y.own_of(y_values) };
+            pool.install(|| check.checksums.wrong_rows(Operator::Sparse(matrix), product))
         };
-        let wrong = applied(&y_values, suspicious)?;
-        if wrong.is_empty() {
+        let mut wrong = wrong_rows(&y_values)?;
+        let (mut faults, mut computed) = (Vec::new(), BTreeSet::new());
+        while !wrong.is_empty() {
+            for (index, chunk) in self.chunks.iter().enumerate() {
+                let rows = indices(&chunk.rows);
+                if !wrong.iter().any(|row| rows.contains(row)) {
+                    continue;
+                }
+                // Every round computes another chunk, or there is an error.
+                if !computed.insert((rows.start, rows.end)) {
+                    return Err(still_wrong(&wrong));
+                }
+                let mut part = super::view_rows_mut(&mut y_values, indices(&chunk.stored));
+                if let Some(old) = old {
+                    crate::kernel::vectors::rows::copy(old.rows_in(rows.clone()), part.reborrow())?;
+                }
+                pool.install(|| {
+                    compute_by_reference(matrix.slice_rows(rows), scaling, x_values.view(), part)
+                })?;
+                let device = DeviceId(self.y.parts.get(chunk.owner).map_or(0, |part| part.index as u32));
+                faults.push((device, wrong_chunk(prepared.plan(), index, device, &wrong)));
+            }
+            wrong = wrong_rows(&y_values)?;
+        }
+        if faults.is_empty() {
             self.checks.record_right();
-            return Ok(Vec::new());
         }
-        let mut faults = Vec::new();
-        let mut written = Vec::new();
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            let rows = chunk.rows.start as usize..chunk.rows.end as usize;
-            if !wrong.iter().any(|row| rows.contains(row)) {
-                continue;
-            }
-            let stored = chunk.stored.start as usize..chunk.stored.end as usize;
-            let mut part = super::view_rows_mut(&mut y_values, stored);
-            if let Some(old) = old {
-                crate::kernel::vectors::rows::copy(old.rows_in(rows.clone()), part.reborrow())?;
-            }
-            let a = prepared.matrix().slice_rows(rows.clone());
-            pool.install(|| compute_by_reference(a, scaling, x_values.view(), part))?;
-            let device = DeviceId(self.y.parts.get(chunk.owner).map_or(0, |part| part.index as u32));
-            faults.push((device, wrong_chunk(prepared.plan(), index, device, &wrong)));
-            written.push(rows);
-        }
-        let still = applied(&y_values, wrong.clone())?;
-        if !still.is_empty() {
-            return Err(still_wrong(&still));
-        }
-        for rows in written {
-            let values = y.own_of(&y_values).rows_in(rows.clone());
-            y.copy_rows_from(rows.start, &values)?;
+        for (begin, end) in computed {
+            y.copy_rows_from(begin, &y.own_of(&y_values).rows_in(begin..end))?;
         }
         for (device, _) in &faults {
             self.checks.record_wrong(*device);

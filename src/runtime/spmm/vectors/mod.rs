@@ -11,6 +11,7 @@ mod binder;
 mod check;
 mod copies;
 mod demands;
+mod device_sums;
 mod exchange;
 mod export;
 mod foreign;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
+use super::check::VectorCheck;
 use super::exchange::{Exchange, OwnedChunk};
 use super::foreign::ForeignVectors;
 use super::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
@@ -67,6 +68,8 @@ pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
     /// X and Y of products on arrays of other libraries.
     pub(super) foreign: Option<ForeignVectors<T>>,
     pub(super) checks: Checks,
+    /// The weights of a check, while products are checked.
+    pub(super) check_memory: Option<VectorCheck>,
 }
 
 /// The devices of a product.
@@ -162,6 +165,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             traced: None,
             foreign: None,
             checks,
+            check_memory: None,
         };
         product.update_owners()?;
         Ok(product)

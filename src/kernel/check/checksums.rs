@@ -1,0 +1,280 @@
+//! The checksums of A: a weight for each row, and the weighted sums of the rows, column by column.
+//!
+//! Rows form blocks, each with sums for the columns that its rows have. Many blocks make the check more sensitive, and few make it
+//! cheaper: a matrix whose rows near each other have columns near each other gets many, others get one.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::Operator;
+use crate::error::{Error, Result};
+use crate::matrix::Scalar;
+
+/// Most blocks of rows.
+const MOST_BLOCKS: usize = 64;
+/// Fewest rows of a block, if there are several.
+const FEWEST_BLOCK_ROWS: usize = 1024;
+/// Blocks have at most this many columns for each column of A.
+const MOST_COLUMNS: f64 = 1.25;
+/// Most parts of a block that are summed in parallel, and the nonzeros of a part for each column.
+const MOST_PARTS: usize = 16;
+const PART_NONZEROS_PER_COLUMN: usize = 4;
+
+/// Roundings of an element of Y that are not roundings of its row's multiply-adds: those of the sums that are compared.
+pub(super) const OTHER_ROUNDINGS: f64 = 16.0;
+
+/// Magnitudes below this count as this, so that weights are finite.
+const SMALLEST_MAGNITUDE: f64 = 1e-290;
+
+/// The weights of the rows of A and the weighted sums of its columns.
+pub struct Checksums {
+    /// The weight of each row.
+    pub(super) weights: Vec<f64>,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// The sums of consecutive rows.
+pub(super) struct Block {
+    pub rows: Range<usize>,
+    /// The column of the first sum.
+    pub first_column: usize,
+    /// `Σ w_i a_ij` for each column.
+    pub sums: Vec<f64>,
+    /// `√Σ (n_i w_i a_ij)²` for each column, with `n_i` the number of roundings of row i. The root of the sum of the squares of these
+    /// times x, in units of the unit round-off, is an estimate of the error of the block's sum that right products seldom reach.
+    pub roundings: Vec<f64>,
+}
+
+/// The weighted sums of a column while rows are added.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    sum: f64,
+    /// What the sum lost by rounding.
+    error: f32,
+    squares: f32,
+}
+
+/// A number of size 1 to 1.5 with a sign: a hash of a row's number.
+///
+/// The numbers differ, so that exchanged rows are found, and are of similar size, so that no row hides behind another.
+pub fn weight(row: usize) -> f64 {
+    let mut z = (row as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    let size = 1.0 + (z >> 44) as f64 / f64::from(1 << 21);
+    if z & 1 == 0 { size } else { -size }
+}
+
+impl Checksums {
+    /// The checksums of `a`, made in the rayon pool of the caller.
+    pub fn of<T: Scalar>(a: Operator<'_, T>) -> Result<Self> {
+        Self::of_blocks(a, block_ranges(a))
+    }
+
+    /// The same with one block, which has sums for all columns.
+    pub fn of_whole<T: Scalar>(a: Operator<'_, T>) -> Result<Self> {
+        Self::of_blocks(a, std::iter::once((0..a.rows(), 0..a.columns())).collect())
+    }
+
+    /// The weight of each row.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The sums of all columns of checksums of one block, and their weights of squares.
+    pub fn columns(&self) -> (&[f64], &[f64]) {
+        self.blocks.first().map_or((&[], &[]), |block| (&block.sums, &block.roundings))
+    }
+
+    fn of_blocks<T: Scalar>(a: Operator<'_, T>, ranges: Vec<(Range<usize>, Range<usize>)>) -> Result<Self> {
+        let _span = tracing::info_span!("checksums").entered();
+        let mut weights = zeros(a.rows(), 0.0)?;
+        let mut rest = &mut weights[..];
+        let parts: Vec<(usize, Vec<Part<'_>>)> = ranges
+            .iter()
+            .map(|(rows, columns)| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(rows.len());
+                rest = others;
+                (columns.start, parts_of(a, rows.clone(), columns.len(), own))
+            })
+            .collect();
+        let blocks = parts.into_par_iter().zip(&ranges).map(|((first_column, parts), (rows, columns))| {
+            let sums = parts.into_par_iter().map(|part| part.sums(a, columns.clone()));
+            let block = |total: Vec<Column>| Block {
+                rows: rows.clone(),
+                first_column,
+                sums: total.par_iter().map(|column| column.sum + f64::from(column.error)).collect(),
+                roundings: total.par_iter().map(|column| f64::from(column.squares).sqrt()).collect(),
+            };
+            Ok(block(sums.try_reduce_with(merged).unwrap_or_else(|| Ok(Vec::new()))?))
+        });
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        // The elements of an empty row are exactly zero, so the largest weight adds no rounding error.
+        let largest = weights.par_iter().map(|weight| weight.abs()).reduce(|| 0.0, f64::max);
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        let set_empty = |(row, own): (usize, &mut f64)| {
+            if *own == 0.0 {
+                *own = weight(row) * largest;
+            }
+        };
+        weights.par_iter_mut().enumerate().for_each(set_empty);
+        Ok(Self { weights, blocks })
+    }
+}
+
+/// The blocks of rows, and the columns that they have.
+fn block_ranges<T: Scalar>(a: Operator<'_, T>) -> Vec<(Range<usize>, Range<usize>)> {
+    let (rows, columns) = (a.rows(), a.columns());
+    let Operator::Sparse(sparse) = a else {
+        return std::iter::once((0..rows, 0..columns)).collect();
+    };
+    let mut count = (rows / FEWEST_BLOCK_ROWS).clamp(1, MOST_BLOCKS);
+    let columns_of = |rows: Range<usize>| {
+        let pointers = sparse.row_pointers();
+        let entries = &sparse.columns()[pointers[rows.start] as usize..pointers[rows.end] as usize];
+        let (first, last) = entries
+            .iter()
+            .fold((u32::MAX, 0), |(first, last), &column| (column.min(first), column.max(last)));
+        if entries.is_empty() { 0..0 } else { first as usize..last as usize + 1 }
+    };
+    if count == 1 {
+        return std::iter::once((0..rows, columns_of(0..rows))).collect();
+    }
+    let border = |count: usize, block: usize| (rows as u128 * block as u128 / count as u128) as usize;
+    let candidates = (0..count).into_par_iter().map(|block| border(count, block)..border(count, block + 1));
+    let mut blocks: Vec<_> = candidates.map(|rows| (rows.clone(), columns_of(rows))).collect();
+    let most = (MOST_COLUMNS * columns as f64) as usize;
+    while count > 1 && blocks.iter().map(|(_, columns)| columns.len()).sum::<usize>() > most {
+        blocks = blocks.chunks(2).map(|pair| joined(&pair[0], &pair[pair.len() - 1])).collect();
+        count = blocks.len();
+    }
+    blocks
+}
+
+fn joined(
+    left: &(Range<usize>, Range<usize>),
+    right: &(Range<usize>, Range<usize>),
+) -> (Range<usize>, Range<usize>) {
+    let columns = match (left.1.is_empty(), right.1.is_empty()) {
+        (true, _) => right.1.clone(),
+        (_, true) => left.1.clone(),
+        _ => left.1.start.min(right.1.start)..left.1.end.max(right.1.end),
+    };
+    (left.0.start..right.0.end, columns)
+}
+
+/// Rows of a block that one thread adds up.
+struct Part<'w> {
+    rows: Range<usize>,
+    weights: &'w mut [f64],
+}
+
+fn parts_of<'w, T: Scalar>(
+    a: Operator<'_, T>,
+    rows: Range<usize>,
+    columns: usize,
+    mut weights: &'w mut [f64],
+) -> Vec<Part<'w>> {
+    let nonzeros = match a {
+        Operator::Sparse(a) => (a.row_pointers()[rows.end] - a.row_pointers()[rows.start]) as usize,
+        Operator::Dense(_) => rows.len().saturating_mul(columns),
+    };
+    let threads = rayon::current_num_threads();
+    let most = nonzeros / (PART_NONZEROS_PER_COLUMN * columns.max(1)).max(1);
+    let count = most.min(threads).clamp(1, MOST_PARTS);
+    let border = |part: usize| match a {
+        Operator::Sparse(a) => {
+            let pointers = &a.row_pointers()[rows.start..=rows.end];
+            let target = pointers[0] + (nonzeros as u64 / count as u64) * part as u64;
+            pointers.partition_point(|&pointer| pointer < target).min(rows.len())
+        }
+        Operator::Dense(_) => rows.len() * part / count,
+    };
+    let mut begin = 0;
+    (1..=count)
+        .map(|part| {
+            let end = if part == count { rows.len() } else { border(part).max(begin) };
+            let (own, others) = std::mem::take(&mut weights).split_at_mut(end - begin);
+            weights = others;
+            let rows = rows.start + begin..rows.start + end;
+            begin = end;
+            Part { rows, weights: own }
+        })
+        .collect()
+}
+
+impl Part<'_> {
+    /// Sets the weights of the rows, 0 for a row without values, and adds up their columns.
+    fn sums<T: Scalar>(self, a: Operator<'_, T>, columns: Range<usize>) -> Result<Vec<Column>> {
+        let mut sums = zeros(columns.len(), Column::default())?;
+        for (row, own) in self.rows.zip(self.weights) {
+            match a {
+                Operator::Sparse(a) => {
+                    let (places, values) = a.row(row);
+                    let (scale, size) = scale(row, values);
+                    *own = size;
+                    for (&column, value) in places.iter().zip(values) {
+                        if let Some(sum) = sums.get_mut(column as usize - columns.start) {
+                            sum.add(size * value.to_f64(), scale * value.to_f64());
+                        }
+                    }
+                }
+                Operator::Dense(a) => {
+                    let values = a.row(row);
+                    let (scale, size) = scale(row, values);
+                    *own = size;
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        sum.add(size * value.to_f64(), scale * value.to_f64());
+                    }
+                }
+            }
+        }
+        Ok(sums)
+    }
+}
+
+/// The factor of a row that makes its largest value about 1, and its weight: this factor over the number of roundings. The weight is 0 if the
+/// row has no value, or zeros only.
+fn scale<T: Scalar>(row: usize, values: &[T]) -> (f64, f64) {
+    let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.to_f64().abs()));
+    if largest == 0.0 {
+        return (0.0, 0.0);
+    }
+    let scale = weight(row) / largest.max(SMALLEST_MAGNITUDE);
+    (scale, scale / (values.len() as f64 + OTHER_ROUNDINGS))
+}
+
+impl Column {
+    #[inline(always)]
+    fn add(&mut self, value: f64, scaled: f64) {
+        let total = self.sum + value;
+        let added = total - self.sum;
+        self.error += ((self.sum - (total - added)) + (value - added)) as f32;
+        self.sum = total;
+        self.squares += (scaled * scaled) as f32;
+    }
+}
+
+fn merged(mut left: Vec<Column>, right: Vec<Column>) -> Result<Vec<Column>> {
+    left.par_iter_mut().with_min_len(4096).zip(&right).for_each(|(left, right)| {
+        left.add(right.sum, 0.0);
+        left.error += right.error;
+        left.squares += right.squares;
+    });
+    Ok(left)
+}
+
+/// `length` times `value`, or an error if there is no memory.
+pub(super) fn zeros<V: Clone>(length: usize, value: V) -> Result<Vec<V>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(length).map_err(|_| Error::DoesNotFit {
+        what: "the check of a product".into(),
+        needed_bytes: (length * size_of::<V>()) as u64,
+        limit_bytes: 0,
+        advice: "use --check never".into(),
+    })?;
+    values.resize(length, value);
+    Ok(values)
+}

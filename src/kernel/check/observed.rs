@@ -1,0 +1,105 @@
+//! The sums of a check that are formed while a product is computed, from rows that are in a cache.
+//!
+//! With each tile of rows of Y, a part of the rows of X is added up: those at the same place of the block. In many matrices the product has
+//! read these rows just before.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use super::checksums::Checksums;
+use super::sums::Terms;
+use crate::error::Result;
+use crate::kernel::cpu::{Kernels, PieceObserver, RowsObserver};
+use crate::matrix::MultiVectorView;
+
+/// The sums of all blocks of a product that is computed.
+pub struct Observation<'a, T> {
+    checksums: &'a Checksums,
+    x: MultiVectorView<'a, T>,
+    reads_old: bool,
+    blocks: Mutex<Vec<Terms>>,
+}
+
+impl<'a, T: Kernels> Observation<'a, T> {
+    /// Of a product with `x`, which reads the old Y if `reads_old` is set.
+    pub fn new(checksums: &'a Checksums, x: MultiVectorView<'a, T>, reads_old: bool) -> Result<Self> {
+        let terms = checksums.blocks.iter().map(|_| Terms::zeros(x.k(), reads_old));
+        Ok(Self { checksums, x, reads_old, blocks: Mutex::new(terms.collect::<Result<_>>()?) })
+    }
+
+    /// The sums of each block.
+    pub(super) fn into_terms(self) -> Vec<Terms> {
+        self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Kernels> RowsObserver<T> for Observation<'_, T> {
+    fn start(&self) -> Result<Box<dyn PieceObserver<T> + '_>> {
+        Ok(Box::new(Piece { of: self, block: None, terms: Terms::zeros(self.x.k(), self.reads_old)? }))
+    }
+}
+
+/// The sums of rows of one block.
+struct Piece<'a, T> {
+    of: &'a Observation<'a, T>,
+    block: Option<usize>,
+    terms: Terms,
+}
+
+impl<T: Kernels> Piece<'_, T> {
+    /// Adds the sums so far to those of their block.
+    fn flush(&mut self) {
+        if let Some(block) = self.block.take() {
+            let mut all = self.of.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+            all[block].add(&self.terms);
+            self.terms.clear();
+        }
+    }
+
+    /// Calls `add` with the parts of rows that belong to one block each.
+    fn by_block(
+        &mut self,
+        rows: Range<usize>,
+        y: MultiVectorView<'_, T>,
+        add: impl Fn(&Observation<'_, T>, &mut Terms, usize, Range<usize>, MultiVectorView<'_, T>),
+    ) {
+        let blocks = &self.of.checksums.blocks;
+        let mut begin = rows.start;
+        while begin < rows.end {
+            let block = blocks.partition_point(|block| block.rows.end <= begin);
+            let end = rows.end.min(blocks[block].rows.end);
+            if self.block != Some(block) {
+                self.flush();
+                self.block = Some(block);
+            }
+            let part = y.rows_in(begin - rows.start..end - rows.start);
+            add(self.of, &mut self.terms, block, begin..end, part);
+            begin = end;
+        }
+    }
+}
+
+impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
+    fn before(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
+        self.by_block(rows, y, |of, terms, _, rows, y| {
+            let weights = &of.checksums.weights[rows];
+            terms.old.iter_mut().for_each(|old| old.add_rows(y, weights, weights, 1));
+        });
+    }
+
+    fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
+        self.by_block(rows, y, |of, terms, index, rows, y| {
+            terms.y.add_weighted(y, &of.checksums.weights[rows.clone()]);
+            let block = &of.checksums.blocks[index];
+            let place = |row: usize| {
+                let share = (row - block.rows.start) as u128 * block.sums.len() as u128;
+                (share / block.rows.len().max(1) as u128) as usize
+            };
+            block.add_columns(of.x, place(rows.start)..place(rows.end), &mut terms.x);
+        });
+    }
+
+    fn end(mut self: Box<Self>) {
+        self.flush();
+    }
+}

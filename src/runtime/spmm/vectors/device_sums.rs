@@ -1,0 +1,199 @@
+//! Weighted sums of the rows of multivectors on a device, for the check of a product.
+//!
+//! A device has the weights of its rows in its memory. It adds up blocks of rows, then the sums of the blocks; a few numbers for each
+//! column cross the link.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Vectors, misuse, unaligned};
+use crate::device::{
+    DeviceRows, Fault, Fence, Memory, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch,
+};
+use crate::error::Result;
+use crate::kernel::check::ColumnSums;
+use crate::kernel::cpu::Kernels;
+use crate::kernel::vectors::WEIGH_BLOCK_ROWS;
+use crate::matrix::Dtype;
+use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD, UPLOAD};
+use crate::runtime::shared_device::{Allocations, SharedDevice};
+
+/// Bytes of the two weights of a row.
+const WEIGHTS_BYTES: u64 = 16;
+
+/// Rows of a multivector with their weights, which are in the memory of a device.
+pub(super) struct DeviceWeights {
+    /// Ranges of rows, whose weights follow one another.
+    pieces: Vec<Range<u64>>,
+    memory: Memory,
+    /// Number of blocks of all ranges.
+    blocks: u64,
+}
+
+/// The memory of a device for weighted sums of multivectors of `k` columns.
+pub(super) struct DeviceSums {
+    k: u64,
+    /// The weights of the rows of X and of Y.
+    x: DeviceWeights,
+    y: DeviceWeights,
+    /// The sums of blocks.
+    partials: MemoryRange,
+    /// Weights one, for the sums of blocks.
+    ones: MemoryRange,
+    /// The sums of X, of the old Y, and of Y.
+    results: MemoryRange,
+    pinned: Pinned,
+    allocations: Allocations,
+}
+
+/// A term of the comparison.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SumOf {
+    X,
+    OldY,
+    Y,
+}
+
+fn blocks(rows: u64) -> u64 {
+    rows.div_ceil(WEIGH_BLOCK_ROWS as u64)
+}
+
+/// The weight of each row of a range, and its weight of squares.
+pub(super) type WeightedRange<'w> = (Range<u64>, &'w [f64], &'w [f64]);
+
+impl DeviceSums {
+    /// Uploads the weights of the rows of X and of Y that `device` has.
+    pub fn new(
+        device: &Arc<SharedDevice>,
+        k: usize,
+        x: &[WeightedRange<'_>],
+        y: &[WeightedRange<'_>],
+    ) -> std::result::Result<Self, Fault> {
+        let mut allocations = Allocations::on(device);
+        let (x, y) = (upload(&mut allocations, x)?, upload(&mut allocations, y)?);
+        let k = k as u64;
+        let most = x.blocks.max(y.blocks).max(1);
+        let ones = vec![1.0; most as usize];
+        let ones = upload(&mut allocations, &[(0..most, &ones[..], &ones[..])])?;
+        let ones = MemoryRange { memory: ones.memory, begin: 0, end: most * WEIGHTS_BYTES };
+        let partials = most * 2 * k * 8;
+        let partials = MemoryRange { memory: allocations.allocate(partials)?, begin: 0, end: partials };
+        let bytes = 3 * result_bytes(k, most);
+        let results = MemoryRange { memory: allocations.allocate(bytes)?, begin: 0, end: bytes };
+        let pinned = allocations.allocate_pinned(bytes)?;
+        Ok(Self { k, x, y, partials, ones, results, pinned, allocations })
+    }
+
+    fn weights(&self, of: SumOf) -> &DeviceWeights {
+        if matches!(of, SumOf::X) { &self.x } else { &self.y }
+    }
+
+    /// The memory of a result: for each block of blocks the sums of the columns of the first sums, then those of their squares.
+    fn result(&self, of: SumOf) -> MemoryRange {
+        let bytes = self.results.bytes() / 3;
+        let begin = of as u64 * bytes;
+        let end = begin + result_bytes(self.k, self.weights(of).blocks);
+        MemoryRange { begin, end, ..self.results }
+    }
+
+    /// Queues the sums of the rows of `vectors` that the owner number `index` has.
+    pub fn start<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>, index: usize) -> Result<Fence> {
+        let weights = self.weights(of);
+        let part = &vectors.layout.parts[index];
+        let mut device = self.allocations.device().lock();
+        let mut submit = |launch: VectorLaunch, bytes: u64| {
+            let (launch, predicted_s) = (Operation::VectorLaunch(launch), part.predicted_s(bytes));
+            let queued = device.submit("check", COMPUTE, launch, predicted_s, &[]);
+            queued.map_err(|fault| fault.into_error(&part.name))
+        };
+        let (mut row, mut block) = (0, 0);
+        for piece in &weights.pieces {
+            let y = vectors.own_rows(index, piece.clone())?;
+            let at = MemoryRange {
+                memory: weights.memory,
+                begin: row * WEIGHTS_BYTES,
+                end: (row + y.rows) * WEIGHTS_BYTES,
+            };
+            let partials = self.partial_results(block..block + blocks(y.rows));
+            submit(VectorLaunch::weigh(at, y, partials)?, y.memory.bytes())?;
+            (row, block) = (row + y.rows, block + blocks(y.rows));
+        }
+        let columns = 2 * self.k;
+        let sums = DeviceRows {
+            dtype: Dtype::F64,
+            memory: self.partial_results(0..block),
+            rows: block,
+            columns,
+            leading_dimension: columns,
+        };
+        submit(VectorLaunch::weigh(self.ones, sums, self.result(of))?, sums.memory.bytes())
+    }
+
+    fn partial_results(&self, blocks: Range<u64>) -> MemoryRange {
+        let bytes = 2 * self.k * 8;
+        MemoryRange { begin: blocks.start * bytes, end: blocks.end * bytes, ..self.partials }
+    }
+
+    /// Waits for the results that were queued, and adds each to the sums of its term.
+    pub fn finish(&self, terms: &mut [(SumOf, Fence, &mut ColumnSums)]) -> Result<()> {
+        let mut device = self.allocations.device().lock();
+        let name = device.description().name;
+        let fault = |fault: Fault| fault.into_error(&name);
+        let mut downloads = Vec::new();
+        for (of, computed, _) in terms.iter() {
+            let from = self.result(*of);
+            let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
+            let download = Operation::Download(Transfer::whole(host, from));
+            downloads.push(device.submit("check", DOWNLOAD, download, 1e-5, &[*computed]).map_err(fault)?);
+        }
+        downloads.into_iter().try_for_each(|fence| device.wait(fence)).map_err(fault)?;
+        let bytes = self.pinned.read().map_err(misuse)?;
+        let numbers: &[f64] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
+        for (of, _, sums) in terms {
+            let range = self.result(*of);
+            let own = numbers.get(range.begin as usize / 8..range.end as usize / 8).unwrap_or_default();
+            // The second half of each result has squares of sums, which have no meaning.
+            for result in own.chunks_exact(4 * self.k.max(1) as usize) {
+                let (first, rest) = result.split_at(self.k as usize);
+                sums.add_numbers(first, &rest[..self.k as usize]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the sums of `blocks` blocks.
+fn result_bytes(k: u64, blocks_of_rows: u64) -> u64 {
+    blocks(blocks_of_rows) * 4 * k * 8
+}
+
+fn upload(
+    allocations: &mut Allocations,
+    ranges: &[WeightedRange<'_>],
+) -> std::result::Result<DeviceWeights, Fault> {
+    let pieces: Vec<Range<u64>> = ranges.iter().map(|(rows, ..)| rows.clone()).collect();
+    let rows: u64 = pieces.iter().map(|rows| rows.end - rows.start).sum();
+    let bytes = rows * WEIGHTS_BYTES;
+    let memory = allocations.allocate(bytes)?;
+    let blocks = pieces.iter().map(|rows| blocks(rows.end - rows.start)).sum();
+    if bytes > 0 {
+        let mut staging = Allocations::on(allocations.device());
+        let pinned = staging.allocate_pinned(bytes)?;
+        {
+            let mut to = pinned.write()?;
+            let pairs = ranges.iter().flat_map(|(_, weights, squares)| weights.iter().zip(*squares));
+            for (to, (weight, square)) in to.chunks_exact_mut(WEIGHTS_BYTES as usize).zip(pairs) {
+                let (first, second) = to.split_at_mut(8);
+                first.copy_from_slice(&weight.to_ne_bytes());
+                second.copy_from_slice(&square.to_ne_bytes());
+            }
+        }
+        let mut device = allocations.device().lock();
+        let host = PinnedRange { pinned: pinned.clone(), begin: 0, end: bytes };
+        let to = MemoryRange { memory, begin: 0, end: bytes };
+        let uploaded = device.submit("weights", UPLOAD, Operation::upload(host, to), 1e-5, &[])?;
+        device.wait(uploaded)?;
+        device.drain()?;
+    }
+    Ok(DeviceWeights { pieces, memory, blocks })
+}
