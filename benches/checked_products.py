@@ -54,33 +54,38 @@ def main():
     options = parser.parse_args()
     columns = [int(k) for k in options.columns.split(",")]
     always, first, first_with_set_up = ({k: [] for k in columns} for _ in range(3))
-    print("| matrix | K | never | always | ratio | first check | of the first product | of set-up and first product |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| matrix | K | never | always | ratio | first product, never | first product, checked | ratio | set-up, never | set-up, checked | ratio of both |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for matrix in options.matrix or MATRICES:
         for k in columns:
             times = {"never": [], "always": []}
+            one = {"never": [], "first": []}
             for _ in range(options.turns):
                 for check in times:
                     report = run(options, matrix, k, options.dtype, check, 3, options.repeat)
                     times[check].append(report["timing"]["run_s"]["median"])
-            one = [run(options, matrix, k, options.dtype, "first", 0, 1) for _ in range(options.turns)]
-            check_s = statistics.median(report["check"]["seconds"] for report in one)
-            product_s = statistics.median(report["timing"]["run_s"]["median"] for report in one)
-            set_up_s = statistics.median(report["timing"]["prepare_s"] for report in one)
+                for check in one:
+                    timing = run(options, matrix, k, options.dtype, check, 0, 1)
+                    check_s = timing.get("check", {}).get("seconds", 0.0) if check == "first" else 0.0
+                    one[check].append((timing["timing"]["run_s"]["median"] + check_s, timing["timing"]["prepare_s"]))
             never, checked = min(times["never"]), min(times["always"])
+            least = {check: [min(part) for part in zip(*pairs)] for check, pairs in one.items()}
+            product = [least[check][0] for check in one]
+            set_up = [least[check][1] for check in one]
             always[k].append(checked / never)
-            first[k].append(check_s / product_s)
-            first_with_set_up[k].append(check_s / (product_s + set_up_s))
+            first[k].append(product[1] / product[0])
+            first_with_set_up[k].append((product[1] + set_up[1]) / (product[0] + set_up[0]))
             print(
-                f"| {matrix} | {k} | {never * 1e6:.0f} µs | {checked * 1e6:.0f} µs | {checked / never:.3f} "
-                f"| {check_s * 1e6:.0f} µs | {check_s / product_s:.1%} | {check_s / (product_s + set_up_s):.1%} |",
+                f"| {matrix} | {k} | {never * 1e6:.0f} µs | {checked * 1e6:.0f} µs | {always[k][-1]:.3f} "
+                f"| {product[0] * 1e6:.0f} µs | {product[1] * 1e6:.0f} µs | {first[k][-1]:.3f} "
+                f"| {set_up[0] * 1e6:.0f} µs | {set_up[1] * 1e6:.0f} µs | {first_with_set_up[k][-1]:.3f} |",
                 flush=True,
             )
     mean = lambda values: math.exp(statistics.fmean(math.log(max(value, 1e-9)) for value in values))
     for k in columns:
         print(
-            f"K = {k}: always over never {mean(always[k]):.3f}; first check {mean(first[k]):.1%} of the first product, "
-            f"{mean(first_with_set_up[k]):.1%} of set-up and first product"
+            f"K = {k}: always over never {mean(always[k]):.3f}; first product, checked over unchecked {mean(first[k]):.3f}, "
+            f"with set-up {mean(first_with_set_up[k]):.3f}"
         )
     wide = [ratio for k in columns if k >= 8 for ratio in always[k]]
     if wide:

@@ -27,7 +27,7 @@ use rowloom::matrix::MultiVector;
 use rowloom::matrix::io::ReadOptions;
 use rowloom::matrix::io::text::read_text;
 use rowloom::runtime::Pool;
-use rowloom::study::projected;
+use rowloom::study::weighed;
 
 /// The same measurements in Python; the file of text is its argument. Each line is a name and seconds. A wrong result is an error.
 const PEER: &str = r#"
@@ -92,9 +92,9 @@ fn products<T: rowloom::kernel::cpu::Kernels + rowloom::kernel::gemm::PackedProd
         let unwritten = T::from_f64(f64::NAN);
         let mut c = MultiVector::<T>::filled(n, n, unwritten).unwrap();
         let plain = scaling(1.0, 0.0);
-        // The reference is too slow for products of this size; all rows are checked by projections.
+        // The reference is too slow for products of this size; all rows are checked by weighted sums.
         let is_right = |c: &MultiVector<T>| -> rowloom::Result<bool> {
-            Ok(projected(Operator::Dense(a.view()), b.view(), c.view())?.passed)
+            Ok(weighed(Operator::Dense(a.view()), b.view(), c.view())?.passed)
         };
         let name = format!("product {} {n}", T::DTYPE);
         let seconds = shortest(7, || multiply_packed(plain, a.view(), b.view(), c.view_mut()).unwrap());

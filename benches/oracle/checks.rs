@@ -1,4 +1,4 @@
-//! The check of products by projections: it calls no right Y wrong, and it finds flipped bits.
+//! The check of products by weighted sums: it calls no right Y wrong, and it finds flipped bits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,7 +84,7 @@ pub fn report() -> String {
         format!("{found} of {clear}")
     };
     format!(
-        "checks by projections: {} right products, none called wrong; flipped bits with an error of more than 1000 rounding bounds \
+        "checks by weighted sums: {} right products, none called wrong; flipped bits with an error of more than 1000 rounding bounds \
          of their row found: f64 {}, f32 {}; of their element: f64 {}, f32 {}",
         RIGHT.load(Ordering::Relaxed),
         of(0),

@@ -6,7 +6,7 @@ use rowloom::matrix::{CsrView, MultiVectorView};
 use rowloom::runtime::Pool;
 use rowloom::study::check_product;
 
-/// An error if `y` is not `matrix` times `x`. Small products are compared with the reference, all rows of large ones by projections.
+/// An error if `y` is not `matrix` times `x`. Small products are compared with the reference, all rows of large ones by weighted sums.
 pub fn require<T: Kernels>(
     pool: &Pool,
     what: &str,

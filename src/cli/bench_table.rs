@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_unverified_result_has_a_dash_and_a_reason() {
         let of = |checked| Record { times: Times::new(&[1.0, 1.0]), checked, ..Record::default() };
-        let records = [of(None), of(Some(Checked::projected(1))), of(Some(Checked::projected(0)))];
+        let records = [of(None), of(Some(Checked::weighed(1))), of(Some(Checked::weighed(0)))];
         let standings = standings(&records);
         let words = |index: usize| against_fastest(&records[index], standings[index]);
         assert_eq!([0, 1, 2].map(words), ["- (Y was not verified)", "- (Y is wrong)", "fastest"]);

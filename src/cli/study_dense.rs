@@ -26,7 +26,7 @@ use crate::plan::{Plan, make};
 use crate::runtime::{FaultReport, ProductOptions, RunReport, Runtime, Simulated};
 use crate::study::{
     Case, Checked, Direction, MatrixFacts, Measured, Record, StudyConfig, StudySubject, Times, TransferBench,
-    TransferKind, TransferTime, doubts, projected,
+    TransferKind, TransferTime, doubts, weighed,
 };
 use crate::trace::Clock;
 use crate::work::Work;
@@ -169,8 +169,8 @@ fn product<T: PackedProduct>(
     let check = || {
         // The reference is too slow for all rows of a large product.
         let others = match compared.len() < rows {
-            true => projected(Operator::Dense(a.values.view()), b.view(), c.view())?,
-            false => Checked::projected(0),
+            true => weighed(Operator::Dense(a.values.view()), b.view(), c.view())?,
+            false => Checked::weighed(0),
         };
         if compared.is_empty() {
             return Ok(others);

@@ -94,7 +94,7 @@ fn record(case: &Case, base: &Record, report: &Value, ranks: usize) -> Option<Re
     });
     // A job in which a check found a wrong Y ends with an error, unless the Y was computed again and is right.
     let was_checked = number(&["check", "products"]).is_some_and(|products| products > 0.0);
-    let checked = verified.or_else(|| was_checked.then(|| Checked::projected(0)));
+    let checked = verified.or_else(|| was_checked.then(|| Checked::weighed(0)));
     let devices = report.get("devices").and_then(Value::as_array).map_or(ranks, Vec::len);
     Some(Record {
         mode: Some(case.mode.clone()),

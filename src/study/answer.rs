@@ -367,7 +367,7 @@ mod tests {
             device_count: 1,
             threads: 2,
             times: Times::new(&steps.map(|step| seconds * (1.0 + spread * step))),
-            checked: Some(Checked::projected(0)),
+            checked: Some(Checked::weighed(0)),
             flops: Some(1e9),
             ..Record::default()
         }
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(answer.question, "s: which set of devices is fastest?");
         assert!(answer.sentence.contains("sim:h200x2 (1.00 ms), 2.00× faster"), "{}", answer.sentence);
         assert!(answer.sentence.ends_with("simulated, without noise."), "{}", answer.sentence);
-        let wrong = Record { checked: Some(Checked::projected(1)), ..record("a", "cpu_ell", 1e-9, 0.0) };
+        let wrong = Record { checked: Some(Checked::weighed(1)), ..record("a", "cpu_ell", 1e-9, 0.0) };
         let answer = kernels(&[wrong, record("a", "cpu_csr", 1e-3, 0.01)]);
         assert_eq!(answer.sentence, "Only cpu_csr was measured: 1.00 ms. 1 result is wrong and cannot win.");
     }

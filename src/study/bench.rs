@@ -348,7 +348,7 @@ mod tests {
             kernel: name.into(),
             order: Order::Free,
             times: Times::new(&[seconds]),
-            checked: Some(Checked::projected(usize::from(!passed))),
+            checked: Some(Checked::weighed(usize::from(!passed))),
             reason: None,
         };
         let peer = |algorithm: &str, seconds: f64, checked: Option<Checked>| PeerResult {
@@ -358,7 +358,7 @@ mod tests {
             checked,
         };
         let unverified = KernelResult { checked: None, ..kernel("unverified", 0.5, true) };
-        let (right, wrong) = (Some(Checked::projected(0)), Some(Checked::projected(1)));
+        let (right, wrong) = (Some(Checked::weighed(0)), Some(Checked::weighed(1)));
         let case = CaseResult {
             device: "emu:0".into(),
             matrix: "a".into(),

@@ -5,7 +5,7 @@
 //! must give the same bits. A kernel of another order may differ by two rounding bounds, since each result is within one
 //! bound of the exact product.
 //!
-//! All rows of a large product are checked by projections too, since kernels with a common defect agree with each other.
+//! All rows of a large product are checked by weighted sums too, since kernels with a common defect agree with each other.
 
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ pub struct Checked {
     pub passed: bool,
     /// Whether Y has the same bits as the product in canonical order.
     pub bitwise: bool,
-    /// The largest difference of an element, as a fraction of its rounding bound; `None` if Y was checked by projections, which find
+    /// The largest difference of an element, as a fraction of its rounding bound; `None` if Y was checked by weighted sums, which find
     /// no differences of elements, and if it is infinite.
     pub max_bound_ratio: Option<f64>,
 }
@@ -44,8 +44,8 @@ impl Checked {
         Self::new(verification.passed, false, verification.max_bound_ratio)
     }
 
-    /// Of a check by projections that found so many wrong rows.
-    pub fn projected(wrong_rows: usize) -> Self {
+    /// Of a check by weighted sums that found so many wrong rows.
+    pub fn weighed(wrong_rows: usize) -> Self {
         Self { passed: wrong_rows == 0, bitwise: false, max_bound_ratio: None }
     }
 
@@ -56,7 +56,7 @@ impl Checked {
 }
 
 /// Checks `y` = `matrix` `x` on the pool that the caller is in: all elements against the reference if `verify` asks for it and the product
-/// is small enough, else all rows by projections.
+/// is small enough, else all rows by weighted sums.
 pub fn check_product<T: Kernels>(
     matrix: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
@@ -66,17 +66,17 @@ pub fn check_product<T: Kernels>(
     if verify && matrix.nnz().saturating_mul(x.k()) <= VERIFIED_MULTIPLICATIONS {
         return Ok(Checked::verified(&self::verify(matrix, x, y)?));
     }
-    projected(Operator::Sparse(matrix), x, y)
+    weighed(Operator::Sparse(matrix), x, y)
 }
 
-/// Checks all rows of `y` = `a` `x` by projections, on the pool that the caller is in.
-pub fn projected<T: Kernels>(
+/// Checks all rows of `y` = `a` `x` by weighted sums, on the pool that the caller is in.
+pub fn weighed<T: Kernels>(
     a: Operator<'_, T>,
     x: MultiVectorView<'_, T>,
     y: MultiVectorView<'_, T>,
 ) -> Result<Checked> {
     let wrong = wrong_rows(a, Applied { scaling: scaling(1.0, 0.0), x, old: None, y })?;
-    Ok(Checked::projected(wrong.len()))
+    Ok(Checked::weighed(wrong.len()))
 }
 
 /// A with the absolute values of its entries.
@@ -173,7 +173,7 @@ fn size<T: Kernels>(value: T) -> T {
 }
 
 /// An error if rows of `y` are wrong. The reference computes about `multiplications` of them; if that is not all, every row is checked by
-/// projections too.
+/// weighted sums too.
 fn check_against_reference<T: Kernels>(
     matrix: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
@@ -202,7 +202,7 @@ fn check_against_reference<T: Kernels>(
             return Err(Error::Verification(message));
         }
     }
-    if blocks > 1 && !projected(Operator::Sparse(matrix), x, y)?.passed {
+    if blocks > 1 && !weighed(Operator::Sparse(matrix), x, y)?.passed {
         return Err(Error::Verification("rows of the CPU's product are wrong".into()));
     }
     Ok(())
@@ -275,7 +275,7 @@ mod tests {
         product.run(x.view(), y.view_mut()).unwrap();
         let check =
             |y: &MultiVector<f64>, verify| check_product(a.view(), x.view(), y.view(), verify).unwrap();
-        assert!(check(&y, true).passed && check(&y, false) == Checked::projected(0));
+        assert!(check(&y, true).passed && check(&y, false) == Checked::weighed(0));
         y.data_mut()[40 * 200..40 * 201].fill(0.0);
         assert!(!check(&y, true).passed && !check(&y, false).passed);
     }

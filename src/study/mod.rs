@@ -44,7 +44,7 @@ pub use bench::{CaseResult, KernelNames, KernelResult, PeerResult, Subject, benc
 pub use bench_device::{BenchDevice, subject};
 pub use calibration::{CalibrationSettings, calibrate};
 pub use cases::Case;
-pub use check::{Checked, Expected, Sizes, check_product, projected};
+pub use check::{Checked, Expected, Sizes, check_product, weighed};
 pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
 pub use doubts::doubts;
 pub use facts::MatrixFacts;

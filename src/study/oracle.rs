@@ -248,7 +248,7 @@ mod tests {
 
     fn form(name: &str, seconds: f64) -> FormTime {
         let (order, predicted_s) = (Order::Canonical, Some(seconds));
-        let checked = Some(Checked::projected(0));
+        let checked = Some(Checked::weighed(0));
         FormTime { name: name.into(), order, seconds, predicted_s, checked }
     }
 

@@ -315,7 +315,7 @@ mod tests {
             memory_gb_per_s: Some(100.0 + index as f64),
             speedup: Some(12.34 * (1 + index) as f64),
             hidden_fraction: Some(0.5 / (1 + index) as f64),
-            checked: Some(Checked::projected(usize::from(index == 2))),
+            checked: Some(Checked::weighed(usize::from(index == 2))),
             ..Record::default()
         }
     }

@@ -35,7 +35,7 @@ mod tests {
     use crate::study::{Checked, Times};
 
     fn record(samples: &[f64], passed: bool) -> Record {
-        let checked = Some(Checked::projected(usize::from(!passed)));
+        let checked = Some(Checked::weighed(usize::from(!passed)));
         Record { times: Times::new(samples), checked, ..Record::default() }
     }
 

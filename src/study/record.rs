@@ -302,7 +302,7 @@ mod tests {
             measured: Measured::Kernel,
             k: Some(k),
             times: Times::new(&[seconds]),
-            checked: Some(Checked::projected(0)),
+            checked: Some(Checked::weighed(0)),
             flops: Some(1e9),
             bytes: Some(2_000_000_000),
             memory_gb_per_s: Some(4.0),
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn without_a_verified_result_there_is_no_rate_and_no_speed_up() {
         let right = record("cpu_csr", 2.0, 1);
-        for checked in [None, Some(Checked::projected(1))] {
+        for checked in [None, Some(Checked::weighed(1))] {
             let other =
                 Record { checked, hidden_fraction: Some(0.5), idle_fraction: Some(0.5), ..right.clone() };
             assert_eq!((other.gflops(), other.gb_per_s(), other.roofline_fraction()), (None, None, None));

@@ -181,10 +181,10 @@ mod tests {
             times: Times::new(&[0.5]),
             flops: Some(1e9),
             hidden_fraction: Some(0.75),
-            checked: Some(Checked::projected(0)),
+            checked: Some(Checked::weighed(0)),
             ..Record::default()
         };
-        for (checked, reason) in [(None, "Y was not verified"), (Some(Checked::projected(3)), "Y is wrong")] {
+        for (checked, reason) in [(None, "Y was not verified"), (Some(Checked::weighed(3)), "Y is wrong")] {
             let record = Record { checked, ..right.clone() };
             let text = csv(std::slice::from_ref(&record), &[]);
             let (head, row) = text.trim_end().split_once('\n').unwrap();

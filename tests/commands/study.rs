@@ -236,7 +236,7 @@ matrices = ['gen:dense,rows=20,cols=12']
 ";
 
 #[test]
-fn results_of_a_study_without_verify_are_checked_by_projections() {
+fn results_of_a_study_without_verify_are_checked_by_weighted_sums() {
     let place = Place::new();
     place.write("fast.toml", NOT_VERIFIED);
     let report = place.json("study fast.toml --json");
@@ -245,8 +245,8 @@ fn results_of_a_study_without_verify_are_checked_by_projections() {
     assert_eq!(records.len(), 12);
     for record in records {
         assert!(record["checked"]["passed"] == true && record["gflops"].as_f64() > Some(0.0), "{record}");
-        let by_projections = record["sweep"] != "sums";
-        assert_eq!(record["checked"]["max_bound_ratio"].is_null(), by_projections, "{record}");
+        let by_weighted_sums = record["sweep"] != "sums";
+        assert_eq!(record["checked"]["max_bound_ratio"].is_null(), by_weighted_sums, "{record}");
     }
     validate("study.json", &place.path("rowloom-fast/results.json"));
 }

@@ -40,13 +40,11 @@ pub struct RowJob<'a, T> {
     pub x: *const T,
     /// Leading dimension of X.
     pub x_leading_dimension: usize,
-    /// First element of the slab in Y's row `first_row_of_y`.
+    /// First element of the slab in Y's row `first_row`.
     pub y: *mut T,
     /// Leading dimension of Y.
     pub y_leading_dimension: usize,
-    /// The row that `y` points to; without effect on rows with `targets`.
-    pub first_row_of_y: usize,
-    /// The row to which `order` and `blocks` are relative.
+    /// The row to which `order`, `blocks` and `y` are relative.
     pub first_row: usize,
     /// Number of rows: those of `order`, or those from `first_row` on.
     pub count: usize,
@@ -67,6 +65,19 @@ pub struct RowJob<'a, T> {
     /// Target of each row if rows are segments of longer rows: a row of `y`, with [`FIRST_OF_ROW`] set if the segment is stored
     /// and not added.
     pub targets: Option<&'a [u32]>,
+    /// A second place for the rows of Y; without effect on rows with `targets`.
+    pub copy: Option<RowCopy<T>>,
+}
+
+/// Memory for a copy of rows, which no other code accesses during the call.
+#[derive(Debug, Clone, Copy)]
+pub struct RowCopy<T> {
+    /// First element of the slab in the copy of row `first_row`.
+    pub to: *mut T,
+    /// The row that `to` points to.
+    pub first_row: usize,
+    /// Leading dimension of the copy.
+    pub leading_dimension: usize,
 }
 
 /// Consecutive rows of one length with identical columns, or with columns that differ by a constant per row.
@@ -330,12 +341,16 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
             let y = job.y.add((target & !FIRST_OF_ROW) as usize * job.y_leading_dimension);
             return add_to::<V, U, FIT>(y, target & FIRST_OF_ROW != 0, sums, mask);
         }
-        let y = job.y.add((row - job.first_row_of_y) * job.y_leading_dimension);
+        let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
         if let Some(scaling) = job.scaling {
             for unit in 0..U {
                 let old = || load::<V, FIT>(y.add(unit * V::LANES), unit == U - 1, mask);
                 sums[unit] = scaling.apply_vector(sums[unit], old);
             }
+        }
+        if let Some(copy) = job.copy {
+            let to = copy.to.add((row - copy.first_row) * copy.leading_dimension);
+            add_to::<V, U, FIT>(to, true, sums, mask);
         }
         for unit in 0..U {
             let to = y.add(unit * V::LANES);

@@ -19,21 +19,19 @@ mod multivectors;
 mod number;
 mod scaling;
 mod select;
-mod stream;
 mod vector;
 mod weighted_sums;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use blocks::SHIFTED_ROWS;
-pub use chains::{Block, RowJob};
+pub use chains::{Block, RowCopy, RowJob};
 pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
-pub use stream::StreamCopy;
 pub use vector::fence_streams;
 pub use weighted_sums::{Totals, WeightedRows, WeightedSumBodies, WeightedSumKernels};
 

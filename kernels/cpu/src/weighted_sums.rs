@@ -47,8 +47,8 @@ pub struct Totals<'a> {
 pub struct WeightedSumBodies<T> {
     /// Adds the weighted sums of rows to totals.
     pub add: unsafe fn(WeightedRows<'_, T>, &mut Totals<'_>),
-    /// Adds `Σ (w_i x_i)²` of every `stride`-th row, the first included, to the sizes.
-    pub add_squares: unsafe fn(WeightedRows<'_, T>, usize, &mut [f64]),
+    /// Adds `Σ (f w_i x_i)²` of every `stride`-th row, the first included, to the sizes: rows, stride, f, sizes.
+    pub add_squares: unsafe fn(WeightedRows<'_, T>, usize, f64, &mut [f64]),
 }
 
 impl<T: Number> WeightedRows<'_, T> {
@@ -184,11 +184,11 @@ fn add_registers<const R: usize>(registers: &[[f64; LANES]; R], column: usize, t
 }
 
 #[inline(always)]
-fn add_squares<T: Number>(rows: WeightedRows<'_, T>, stride: usize, sizes: &mut [f64]) {
+fn add_squares<T: Number>(rows: WeightedRows<'_, T>, stride: usize, factor: f64, sizes: &mut [f64]) {
     for (row, &weight) in rows.weights.iter().enumerate().step_by(stride.max(1)) {
         let values = &rows.x[row * rows.leading_dimension..][..rows.k];
         for (size, value) in sizes.iter_mut().zip(values) {
-            let value = weight * value.widened();
+            let value = factor * weight * value.widened();
             *size = value.mul_add(value, *size);
         }
     }
@@ -211,8 +211,8 @@ macro_rules! entry_points {
             }
 
             $(#[$attribute])*
-            unsafe fn add_squares_entry<T: Number>(rows: WeightedRows<'_, T>, stride: usize, sizes: &mut [f64]) {
-                add_squares(rows, stride, sizes);
+            unsafe fn add_squares_entry<T: Number>(rows: WeightedRows<'_, T>, stride: usize, factor: f64, sizes: &mut [f64]) {
+                add_squares(rows, stride, factor, sizes);
             }
         }
     };

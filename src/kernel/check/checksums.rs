@@ -21,8 +21,19 @@ const MOST_COLUMNS: f64 = 1.25;
 const MOST_PARTS: usize = 16;
 const PART_NONZEROS_PER_COLUMN: usize = 4;
 
-/// Roundings of an element of Y that are not roundings of its row's multiply-adds: those of the sums that are compared.
-pub(super) const OTHER_ROUNDINGS: f64 = 16.0;
+/// The number of roundings that count for a row of so many values: those of its multiply-adds, and those of the sums that are compared, which
+/// have the size of the element.
+fn roundings(values: usize) -> f64 {
+    let values = values as f64;
+    values + 2.0 * values.sqrt() + OLD_ROUNDINGS
+}
+
+/// The number of roundings that count for an element of the old Y.
+pub(super) const OLD_ROUNDINGS: f64 = 2.0;
+
+/// The unit of sums of columns is the inverse of this: sums of whole units have no rounding errors, in whatever order they are added. The
+/// largest sum is 256, and 10 million values of a column seldom reach it.
+const UNITS: f64 = (1u64 << 55) as f64;
 
 /// Magnitudes below this count as this, so that weights are finite.
 const SMALLEST_MAGNITUDE: f64 = 1e-290;
@@ -41,18 +52,17 @@ pub(super) struct Block {
     pub first_column: usize,
     /// `Σ w_i a_ij` for each column.
     pub sums: Vec<f64>,
-    /// `√Σ (n_i w_i a_ij)²` for each column, with `n_i` the number of roundings of row i. The root of the sum of the squares of these
-    /// times x, in units of the unit round-off, is an estimate of the error of the block's sum that right products seldom reach.
-    pub roundings: Vec<f64>,
+    /// The mean number of roundings of a row, see [`Block::roundings`].
+    pub mean_roundings: f64,
 }
 
-/// The weighted sums of a column while rows are added.
-#[derive(Clone, Copy, Default)]
-struct Column {
-    sum: f64,
-    /// What the sum lost by rounding.
-    error: f32,
-    squares: f32,
+/// The sums of some rows.
+struct Sums {
+    /// For each column, in units.
+    columns: Vec<i64>,
+    /// `Σ (w_i a_ij)²` of all values, and `Σ (n_i w_i a_ij)²`.
+    squares: f64,
+    rounded_squares: f64,
 }
 
 /// A number of size 1 to 1.5 with a sign: a hash of a row's number.
@@ -83,9 +93,9 @@ impl Checksums {
         &self.weights
     }
 
-    /// The sums of all columns of checksums of one block, and their weights of squares.
-    pub fn columns(&self) -> (&[f64], &[f64]) {
-        self.blocks.first().map_or((&[], &[]), |block| (&block.sums, &block.roundings))
+    /// The sums of all columns of checksums of one block, and the factor that makes them weights of squares.
+    pub fn columns(&self) -> (&[f64], f64) {
+        self.blocks.first().map_or((&[], 0.0), |block| (&block.sums, block.usual_roundings()))
     }
 
     fn of_blocks<T: Scalar>(a: Operator<'_, T>, ranges: Vec<(Range<usize>, Range<usize>)>) -> Result<Self> {
@@ -102,13 +112,14 @@ impl Checksums {
             .collect();
         let blocks = parts.into_par_iter().zip(&ranges).map(|((first_column, parts), (rows, columns))| {
             let sums = parts.into_par_iter().map(|part| part.sums(a, columns.clone()));
-            let block = |total: Vec<Column>| Block {
+            let nothing = Sums { columns: Vec::new(), squares: 0.0, rounded_squares: 0.0 };
+            let total = sums.try_reduce_with(merged).unwrap_or(Ok(nothing))?;
+            Ok(Block {
                 rows: rows.clone(),
                 first_column,
-                sums: total.par_iter().map(|column| column.sum + f64::from(column.error)).collect(),
-                roundings: total.par_iter().map(|column| f64::from(column.squares).sqrt()).collect(),
-            };
-            Ok(block(sums.try_reduce_with(merged).unwrap_or_else(|| Ok(Vec::new()))?))
+                sums: total.columns.par_iter().map(|&units| units as f64 / UNITS).collect(),
+                mean_roundings: (total.rounded_squares / total.squares.max(f64::MIN_POSITIVE)).sqrt(),
+            })
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
         // The elements of an empty row are exactly zero, so the largest weight adds no rounding error.
@@ -207,26 +218,31 @@ fn parts_of<'w, T: Scalar>(
 
 impl Part<'_> {
     /// Sets the weights of the rows, 0 for a row without values, and adds up their columns.
-    fn sums<T: Scalar>(self, a: Operator<'_, T>, columns: Range<usize>) -> Result<Vec<Column>> {
-        let mut sums = zeros(columns.len(), Column::default())?;
+    fn sums<T: Scalar>(self, a: Operator<'_, T>, columns: Range<usize>) -> Result<Sums> {
+        let mut sums = Sums { columns: zeros(columns.len(), 0)?, squares: 0.0, rounded_squares: 0.0 };
         for (row, own) in self.rows.zip(self.weights) {
-            match a {
+            let (places, values) = match a {
                 Operator::Sparse(a) => {
                     let (places, values) = a.row(row);
-                    let (scale, size) = scale(row, values);
-                    *own = size;
+                    (Some(places), values)
+                }
+                Operator::Dense(a) => (None, a.row(row)),
+            };
+            *own = sums.weight(row, values);
+            let factor = *own * UNITS;
+            // Saturates, and is 0 for a value that is not a number: then the sums of Y differ.
+            let units = |value: &T| (factor * value.to_f64()) as i64;
+            match places {
+                Some(places) => {
                     for (&column, value) in places.iter().zip(values) {
-                        if let Some(sum) = sums.get_mut(column as usize - columns.start) {
-                            sum.add(size * value.to_f64(), scale * value.to_f64());
+                        if let Some(sum) = sums.columns.get_mut(column as usize - columns.start) {
+                            *sum = sum.wrapping_add(units(value));
                         }
                     }
                 }
-                Operator::Dense(a) => {
-                    let values = a.row(row);
-                    let (scale, size) = scale(row, values);
-                    *own = size;
-                    for (sum, value) in sums.iter_mut().zip(values) {
-                        sum.add(size * value.to_f64(), scale * value.to_f64());
+                None => {
+                    for (sum, value) in sums.columns.iter_mut().zip(values) {
+                        *sum = sum.wrapping_add(units(value));
                     }
                 }
             }
@@ -235,34 +251,85 @@ impl Part<'_> {
     }
 }
 
-/// The factor of a row that makes its largest value about 1, and its weight: this factor over the number of roundings. The weight is 0 if the
-/// row has no value, or zeros only.
-fn scale<T: Scalar>(row: usize, values: &[T]) -> (f64, f64) {
-    let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.to_f64().abs()));
-    if largest == 0.0 {
-        return (0.0, 0.0);
+impl Sums {
+    /// The weight of a row: its random number over the mean size of its values and over its number of roundings. 0 if the row has no value,
+    /// or zeros only.
+    fn weight<T: Scalar>(&mut self, row: usize, values: &[T]) -> f64 {
+        let (sum, squares) = sizes(values);
+        if sum == 0.0 {
+            return 0.0;
+        }
+        let length = values.len() as f64;
+        let roundings = roundings(values.len());
+        let weight = weight(row) / (sum / length).max(SMALLEST_MAGNITUDE) / roundings;
+        let squares = squares * weight * weight;
+        // Extreme values overflow or vanish: their rows do not count.
+        if squares.is_finite() {
+            self.squares += squares;
+            self.rounded_squares += squares * roundings * roundings;
+        }
+        weight
     }
-    let scale = weight(row) / largest.max(SMALLEST_MAGNITUDE);
-    (scale, scale / (values.len() as f64 + OTHER_ROUNDINGS))
 }
 
-impl Column {
-    #[inline(always)]
-    fn add(&mut self, value: f64, scaled: f64) {
-        let total = self.sum + value;
-        let added = total - self.sum;
-        self.error += ((self.sum - (total - added)) + (value - added)) as f32;
-        self.sum = total;
-        self.squares += (scaled * scaled) as f32;
+/// The sum of the sizes of numbers, and of their squares, in four chains.
+fn sizes<T: Scalar>(values: &[T]) -> (f64, f64) {
+    const CHAINS: usize = 4;
+    let (mut sums, mut squares) = ([0.0; CHAINS], [0.0; CHAINS]);
+    let (wide, tail) = values.as_chunks::<CHAINS>();
+    for four in wide {
+        for chain in 0..CHAINS {
+            let value = four[chain].to_f64();
+            sums[chain] += value.abs();
+            squares[chain] += value * value;
+        }
+    }
+    for (chain, value) in tail.iter().enumerate() {
+        let value = value.to_f64();
+        sums[chain] += value.abs();
+        squares[chain] += value * value;
+    }
+    let total = |of: [f64; CHAINS]| (of[0] + of[1]) + (of[2] + of[3]);
+    (total(sums), total(squares))
+}
+
+impl Block {
+    /// `√Σ (n_i w_i a_ij)²` for each column, with `n_i` the number of roundings of row i. The root of the sum of the squares of these
+    /// times x, in units of the unit round-off, is an error of the block's sum that right products seldom reach.
+    ///
+    /// [`Self::mean_roundings`] times [`Self::sums`] is an estimate: the weights have random signs.
+    pub fn roundings<T: Scalar>(&self, a: Operator<'_, T>, weights: &[f64]) -> Result<Vec<f64>> {
+        let mut squares = zeros(self.sums.len(), 0.0)?;
+        for row in self.rows.clone() {
+            let factor = |length: usize| weights[row] * roundings(length);
+            match a {
+                Operator::Sparse(a) => {
+                    let (places, values) = a.row(row);
+                    let factor = factor(values.len());
+                    for (&column, value) in places.iter().zip(values) {
+                        if let Some(square) = squares.get_mut(column as usize - self.first_column) {
+                            *square += (factor * value.to_f64()).powi(2);
+                        }
+                    }
+                }
+                Operator::Dense(a) => {
+                    let factor = factor(a.k());
+                    for (square, value) in squares.iter_mut().zip(a.row(row)) {
+                        *square += (factor * value.to_f64()).powi(2);
+                    }
+                }
+            }
+        }
+        squares.iter_mut().for_each(|square: &mut f64| *square = square.sqrt());
+        Ok(squares)
     }
 }
 
-fn merged(mut left: Vec<Column>, right: Vec<Column>) -> Result<Vec<Column>> {
-    left.par_iter_mut().with_min_len(4096).zip(&right).for_each(|(left, right)| {
-        left.add(right.sum, 0.0);
-        left.error += right.error;
-        left.squares += right.squares;
-    });
+fn merged(mut left: Sums, right: Sums) -> Result<Sums> {
+    let columns = left.columns.par_iter_mut().with_min_len(4096).zip(&right.columns);
+    columns.for_each(|(left, right)| *left = left.wrapping_add(*right));
+    left.squares += right.squares;
+    left.rounded_squares += right.rounded_squares;
     Ok(left)
 }
 

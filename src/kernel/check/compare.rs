@@ -2,7 +2,7 @@
 
 use super::checksums::Checksums;
 use super::observed::Observation;
-use super::sums::Suspicious;
+use super::sums::{SumsOfX, Suspicious};
 use super::{Applied, Operator};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
@@ -19,7 +19,17 @@ impl Checksums {
     /// Wrong rows of Y, in ascending order, or none if Y is right; computed in the rayon pool of the caller. There may be more wrong rows
     /// than these. `a` must be the matrix of the checksums.
     pub fn wrong_rows<T: Kernels>(&self, a: Operator<'_, T>, product: Applied<'_, T>) -> Result<Vec<usize>> {
-        self.compare(a, product, self.suspicious(product)?)
+        self.wrong_rows_after(a, product, self.sums_of_x(product.x)?)
+    }
+
+    /// The same with the sums of X.
+    pub fn wrong_rows_after<T: Kernels>(
+        &self,
+        a: Operator<'_, T>,
+        product: Applied<'_, T>,
+        x: SumsOfX,
+    ) -> Result<Vec<usize>> {
+        self.compare(a, product, self.suspicious(a, product, x)?)
     }
 
     /// The same of a product that was observed while it was computed: X and Y are not read again if it is right.
@@ -29,7 +39,7 @@ impl Checksums {
         product: Applied<'_, T>,
         observation: Observation<'_, T>,
     ) -> Result<Vec<usize>> {
-        self.compare(a, product, self.differing(observation.into_terms(), product))
+        self.compare(a, product, self.differing(a, observation.into_terms(), product)?)
     }
 
     fn compare<T: Kernels>(

@@ -13,7 +13,7 @@ mod sums;
 
 pub use checksums::{Checksums, weight};
 pub use observed::Observation;
-pub use sums::{ColumnSums, Terms};
+pub use sums::{ColumnSums, SumsOfX, Terms};
 
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;

@@ -83,7 +83,7 @@ impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
     fn before(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
         self.by_block(rows, y, |of, terms, _, rows, y| {
             let weights = &of.checksums.weights[rows];
-            terms.old.iter_mut().for_each(|old| old.add_rows(y, weights, weights, 1));
+            terms.old.iter_mut().for_each(|old| old.add_rows(y, weights, 1.0));
         });
     }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use rowloom_cpu::{Totals, WeightedRows, WeightedSumBodies};
 
-use super::Applied;
-use super::checksums::{Block, Checksums, OTHER_ROUNDINGS, zeros};
+use super::checksums::{Block, Checksums, OLD_ROUNDINGS, zeros};
+use super::{Applied, Operator};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::Scaling;
@@ -17,9 +17,11 @@ use crate::matrix::MultiVectorView;
 const TASK_BYTES: usize = 1 << 18;
 /// Fewest rows of a task.
 const FEWEST_TASK_ROWS: usize = 64;
-/// From this many rows on, sizes are estimated from every `STRIDE`-th row.
-const SAMPLED_ROWS: usize = 8192;
-const STRIDE: usize = 32;
+/// Sizes are estimated from at least so many rows, which are at most `MOST_STRIDE` rows apart.
+const SAMPLED_ROWS: usize = 128;
+const MOST_STRIDE: usize = 32;
+/// An estimated size over the expected one: to find the size of a right product costs more than a product.
+const ESTIMATE: f64 = 1.5;
 
 /// Columns of a block that differ.
 pub(super) struct Suspicious {
@@ -60,17 +62,13 @@ impl ColumnSums {
         self.sizes.iter_mut().zip(sizes).for_each(|(size, other)| *size += other);
     }
 
-    /// The sums of rows with these weights and weights of squares, added up by the threads of the caller's pool.
-    pub fn of_rows<T: Kernels>(
-        x: MultiVectorView<'_, T>,
-        weights: &[f64],
-        roundings: &[f64],
-    ) -> Result<Self> {
+    /// The sums of rows with these weights, added up by the threads of the caller's pool. `factor` times a weight is that of squares.
+    pub fn of_rows<T: Kernels>(x: MultiVectorView<'_, T>, weights: &[f64], factor: f64) -> Result<Self> {
         let rows_of_task = task_rows::<T>(x.k());
         let tasks = (0..x.rows().div_ceil(rows_of_task)).into_par_iter().map(|task| {
             let rows = task * rows_of_task..x.rows().min((task + 1) * rows_of_task);
             let mut sums = Self::zeros(x.k())?;
-            sums.add_rows(x.rows_in(rows.clone()), &weights[rows.clone()], &roundings[rows], 1);
+            sums.add_rows(x.rows_in(rows.clone()), &weights[rows], factor);
             Ok(sums)
         });
         let mut all = Self::zeros(x.k())?;
@@ -87,16 +85,10 @@ impl ColumnSums {
         [&mut self.sums, &mut self.errors, &mut self.sizes].into_iter().for_each(|numbers| numbers.fill(0.0));
     }
 
-    /// Adds rows with their weights, and with their weights of squares, of which every `stride`-th is used.
-    pub fn add_rows<T: Kernels>(
-        &mut self,
-        x: MultiVectorView<'_, T>,
-        weights: &[f64],
-        roundings: &[f64],
-        stride: usize,
-    ) {
+    /// Adds rows with their weights, and their squares with `factor` times the weights.
+    pub fn add_rows<T: Kernels>(&mut self, x: MultiVectorView<'_, T>, weights: &[f64], factor: f64) {
         add_rows(x, weights, self);
-        add_squares(x, roundings, stride, &mut self.sizes);
+        add_squares(x, weights, 1, factor, &mut self.sizes);
     }
 }
 
@@ -110,24 +102,9 @@ pub struct Terms {
     pub y: ColumnSums,
 }
 
-/// What is summed.
-#[derive(Clone, Copy)]
-enum Term {
-    X,
-    Old,
-    Y,
-}
-
-/// Rows of a term of a block.
-struct Task {
-    block: usize,
-    term: Term,
-    rows: Range<usize>,
-}
-
 /// Rows that a thread adds up at a time.
 fn task_rows<T>(k: usize) -> usize {
-    (TASK_BYTES / (k * size_of::<T>()).max(1)).max(FEWEST_TASK_ROWS).next_multiple_of(STRIDE)
+    (TASK_BYTES / (k * size_of::<T>()).max(1)).max(FEWEST_TASK_ROWS)
 }
 
 fn bodies<T: Kernels>() -> WeightedSumBodies<T> {
@@ -143,10 +120,16 @@ fn add_rows<T: Kernels>(x: MultiVectorView<'_, T>, weights: &[f64], to: &mut Col
 }
 
 #[allow(unsafe_code)] // calls compiled loops
-fn add_squares<T: Kernels>(x: MultiVectorView<'_, T>, weights: &[f64], stride: usize, to: &mut [f64]) {
+fn add_squares<T: Kernels>(
+    x: MultiVectorView<'_, T>,
+    weights: &[f64],
+    stride: usize,
+    factor: f64,
+    to: &mut [f64],
+) {
     let rows = WeightedRows { x: x.data(), leading_dimension: x.leading_dimension(), k: x.k(), weights };
     // SAFETY: the body is for the instruction set of this processor.
-    unsafe { (bodies::<T>().add_squares)(rows, stride, to) };
+    unsafe { (bodies::<T>().add_squares)(rows, stride, factor, to) };
 }
 
 impl Block {
@@ -159,102 +142,110 @@ impl Block {
     ) {
         let rows = x.rows_in(self.first_column + places.start..self.first_column + places.end);
         add_rows(rows, &self.sums[places.clone()], to);
-        let first = places.start.next_multiple_of(self.stride()).min(places.end);
+        let (stride, factor) = (self.stride(), self.usual_roundings());
+        let first = places.start.next_multiple_of(stride).min(places.end);
         let sampled = rows.rows_in(first - places.start..places.len());
-        add_squares(sampled, &self.roundings[first..places.end], self.stride(), &mut to.sizes);
+        let factor = factor * (stride as f64).sqrt();
+        add_squares(sampled, &self.sums[first..places.end], stride, factor, &mut to.sizes);
+    }
+
+    /// The factor that makes sums of columns weights of squares, of an estimate that right products seldom exceed.
+    pub fn usual_roundings(&self) -> f64 {
+        ESTIMATE * self.mean_roundings
     }
 
     fn columns(&self) -> Range<usize> {
         self.first_column..self.first_column + self.sums.len()
     }
 
-    /// The distance of the rows of X that the sizes are estimated from.
+    /// The distance of the rows of X that sizes are estimated from.
     fn stride(&self) -> usize {
-        if self.sums.len() >= SAMPLED_ROWS { STRIDE } else { 1 }
+        (self.sums.len() / SAMPLED_ROWS).clamp(1, MOST_STRIDE)
     }
 }
 
+/// The sums of X for each block.
+pub struct SumsOfX(Vec<ColumnSums>);
+
 impl Checksums {
+    /// The sums of X, added up in the rayon pool of the caller.
+    pub fn sums_of_x<T: Kernels>(&self, x: MultiVectorView<'_, T>) -> Result<SumsOfX> {
+        self.summed::<T>(Block::columns, x.k(), |block, rows, sums| {
+            let first = self.blocks[block].first_column;
+            self.blocks[block].add_columns(x, rows.start - first..rows.end - first, sums);
+        })
+        .map(SumsOfX)
+    }
+
     /// The blocks and columns in which Y differs from `alpha A X + beta Y` by more than rounding usually explains, or whose sums are not
     /// finite.
-    pub(super) fn suspicious<T: Kernels>(&self, product: Applied<'_, T>) -> Result<Vec<Suspicious>> {
-        let k = product.y.k();
-        if k == 0 {
-            return Ok(Vec::new());
+    pub(super) fn suspicious<T: Kernels>(
+        &self,
+        a: Operator<'_, T>,
+        product: Applied<'_, T>,
+        SumsOfX(x): SumsOfX,
+    ) -> Result<Vec<Suspicious>> {
+        let (k, rows_of) = (product.y.k(), |block: &Block| block.rows.clone());
+        let y = self.summed::<T>(rows_of, k, |_, rows, sums| {
+            sums.add_weighted(product.y.rows_in(rows.clone()), &self.weights[rows]);
+        })?;
+        let old = product.old.map(|old| {
+            self.summed::<T>(rows_of, k, |_, rows, sums| {
+                let weights = &self.weights[rows.clone()];
+                sums.add_rows(old.rows_in(rows), weights, 1.0);
+            })
+        });
+        let mut old = old.transpose()?.unwrap_or_default().into_iter();
+        let terms = x.into_iter().zip(y).map(|(x, y)| Terms { x, y, old: old.next() }).collect();
+        self.differing(a, terms, product)
+    }
+
+    /// The sums of each block of rows of a multivector of `k` columns: `rows_of` a block are divided among threads.
+    fn summed<T: Kernels>(
+        &self,
+        rows_of: impl Fn(&Block) -> Range<usize>,
+        k: usize,
+        add: impl Fn(usize, Range<usize>, &mut ColumnSums) + Sync,
+    ) -> Result<Vec<ColumnSums>> {
+        let rows_of_task = task_rows::<T>(k);
+        let mut tasks = Vec::new();
+        for (block, rows) in self.blocks.iter().map(rows_of).enumerate() {
+            let task = |begin: usize| (block, begin..rows.end.min(begin + rows_of_task));
+            tasks.extend(rows.clone().step_by(rows_of_task).map(task));
         }
-        let tasks = self.tasks(product);
-        let summed = tasks.par_iter().map(|task| self.sums_of(task, product)).collect::<Result<Vec<_>>>()?;
-        let mut terms =
-            self.blocks.iter().map(|_| Terms::zeros(k, product.old.is_some())).collect::<Result<Vec<_>>>()?;
-        for (task, sums) in tasks.iter().zip(&summed) {
-            let of = &mut terms[task.block];
-            match task.term {
-                Term::X => of.x.add(sums),
-                Term::Y => of.y.add(sums),
-                Term::Old => of.old.iter_mut().for_each(|old| old.add(sums)),
-            }
-        }
-        Ok(self.differing(terms, product))
+        let of_task = |(block, rows): &(usize, Range<usize>)| {
+            let mut sums = ColumnSums::zeros(k)?;
+            add(*block, rows.clone(), &mut sums);
+            Ok((*block, sums))
+        };
+        let parts = tasks.par_iter().map(of_task).collect::<Result<Vec<_>>>()?;
+        let mut all = self.blocks.iter().map(|_| ColumnSums::zeros(k)).collect::<Result<Vec<_>>>()?;
+        parts.iter().for_each(|(block, sums)| all[*block].add(sums));
+        Ok(all)
     }
 
     /// The blocks whose sums differ, and their columns.
     pub(super) fn differing<T: Kernels>(
         &self,
+        a: Operator<'_, T>,
         terms: Vec<Terms>,
         product: Applied<'_, T>,
-    ) -> Vec<Suspicious> {
+    ) -> Result<Vec<Suspicious>> {
         let mut found = Vec::new();
         for (block, (of, mut terms)) in self.blocks.iter().zip(terms).enumerate() {
-            let mut columns = terms.differing(product.scaling, of.stride());
-            if !columns.is_empty() && of.stride() > 1 {
-                terms.x.sizes.fill(0.0);
-                add_squares(product.x.rows_in(of.columns()), &of.roundings, 1, &mut terms.x.sizes);
-                columns = terms.differing(product.scaling, 1);
+            if !terms.differ(product.scaling) {
+                continue;
             }
+            // The sizes were estimated.
+            terms.x.sizes.fill(0.0);
+            let roundings = of.roundings(a, &self.weights)?;
+            add_squares(product.x.rows_in(of.columns()), &roundings, 1, 1.0, &mut terms.x.sizes);
+            let columns = terms.differing(product.scaling);
             if !columns.is_empty() {
                 found.push(Suspicious { block, columns });
             }
         }
-        found
-    }
-
-    /// The tasks of a product, by block.
-    fn tasks<T: Kernels>(&self, product: Applied<'_, T>) -> Vec<Task> {
-        let rows_of_task = task_rows::<T>(product.y.k());
-        let mut tasks = Vec::new();
-        for (block, of) in self.blocks.iter().enumerate() {
-            let mut add = |term: Term, rows: Range<usize>| {
-                let starts = rows.clone().step_by(rows_of_task);
-                let task = |begin: usize| begin..rows.end.min(begin + rows_of_task);
-                tasks.extend(starts.map(|begin| Task { block, term, rows: task(begin) }));
-            };
-            add(Term::X, of.columns());
-            add(Term::Y, of.rows.clone());
-            if product.old.is_some() {
-                add(Term::Old, of.rows.clone());
-            }
-        }
-        tasks
-    }
-
-    fn sums_of<T: Kernels>(&self, task: &Task, product: Applied<'_, T>) -> Result<ColumnSums> {
-        let mut sums = ColumnSums::zeros(product.y.k())?;
-        let rows = task.rows.clone();
-        let block = &self.blocks[task.block];
-        match task.term {
-            Term::X => {
-                let places = rows.start - block.first_column..rows.end - block.first_column;
-                block.add_columns(product.x, places, &mut sums);
-            }
-            Term::Y => add_rows(product.y.rows_in(rows.clone()), &self.weights[rows], &mut sums),
-            Term::Old => {
-                if let Some(old) = product.old {
-                    let weights = &self.weights[rows.clone()];
-                    sums.add_rows(old.rows_in(rows), weights, weights, 1);
-                }
-            }
-        }
-        Ok(sums)
+        Ok(found)
     }
 }
 
@@ -280,21 +271,21 @@ impl Terms {
 
     /// Whether a column of Y differs from `alpha A X + beta Y` by more than rounding usually explains, or its sums are not finite.
     pub fn differ<T: Kernels>(&self, scaling: Scaling<T>) -> bool {
-        !self.differing(scaling, 1).is_empty()
+        !self.differing(scaling).is_empty()
     }
 
     /// These columns, and their excess: the largest first, those without a number last.
-    fn differing<T: Kernels>(&self, scaling: Scaling<T>, stride: usize) -> Vec<(usize, f64)> {
+    fn differing<T: Kernels>(&self, scaling: Scaling<T>) -> Vec<(usize, f64)> {
         let (alpha, beta) = (scaling.alpha.to_f64(), scaling.beta.to_f64());
         let excess = |column: usize| {
             let of = |sums: &ColumnSums| (sums.sums[column], sums.errors[column], sums.sizes[column]);
             let ((x, x_error, x_size), (y, y_error, _)) = (of(&self.x), of(&self.y));
             let (mut rest, mut error) = (y, y_error - alpha * x_error);
-            let mut square = alpha * alpha * x_size * stride as f64;
+            let mut square = alpha * alpha * x_size;
             if let Some(old) = &self.old {
                 let (old, old_error, old_size) = of(old);
                 (rest, error) = (rest - beta * old, error - beta * old_error);
-                square += (OTHER_ROUNDINGS * beta).powi(2) * old_size;
+                square += (OLD_ROUNDINGS * beta).powi(2) * old_size;
             }
             let difference = ((rest - alpha * x) + error).abs();
             match (difference.is_finite() && square.is_finite(), difference == 0.0) {

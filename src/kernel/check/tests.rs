@@ -38,7 +38,7 @@ fn check<T: Kernels>(form: &str, k: usize, (alpha, beta): (f64, f64), error: f64
         [Checksums::of(Operator::Sparse(a.view())), Checksums::of_whole(Operator::Sparse(a.view()))]
     {
         let checksums = checksums.unwrap();
-        let mut wrong = |y: &MultiVector<T>| {
+        let wrong = |y: &MultiVector<T>| {
             let old = factors.reads_old().then(|| old.view());
             let product = Applied { scaling: factors, x: x.view(), old, y: y.view() };
             checksums.wrong_rows(Operator::Sparse(a.view()), product).unwrap()
@@ -130,7 +130,8 @@ fn values_at_the_ends_of_the_range_cause_no_alarm() {
     {
         let a = generate::<f64>("uniform,rows=200,degree=4", 3, u64::MAX).unwrap().matrix;
         let values = vec![size; a.nnz()];
-        let a = Csr::try_new(200, 200, a.row_pointers().to_vec(), a.columns().to_vec(), values).unwrap();
+        let a = Csr::try_new(200, 200, a.view().row_pointers().to_vec(), a.view().columns().to_vec(), values)
+            .unwrap();
         let x = MultiVector::from_fn(200, 5, |row, column| number(row, column) * x_size).unwrap();
         let y = product(&a, &x, (1.0, 0.0), &MultiVector::zeros(200, 5).unwrap());
         let product = Applied { scaling: scaling(1.0, 0.0), x: x.view(), old: None, y: y.view() };

@@ -1,11 +1,9 @@
 //! Products whose rows of Y are observed while they are in a cache: the check of a product.
 //!
-//! The rows of a piece are computed in tiles. With non-temporal stores, a tile is computed to a buffer, observed there and copied to Y, so
-//! that Y is not read from memory. Observation changes no bit of Y.
+//! The rows of a piece are computed in tiles. With non-temporal stores, kernels store a tile to a buffer too, where it is observed, so that Y
+//! is not read from memory. Observation changes no bit of Y.
 
 use std::ops::Range;
-
-use rowloom_cpu::{StreamCopy, fence_streams};
 
 use super::Kernels;
 use super::rows_plan::{Piece, Traversal, compute_window, run_piece};
@@ -34,22 +32,6 @@ pub trait PieceObserver<T> {
     fn end(self: Box<Self>);
 }
 
-/// Copies rows past the caches.
-fn stream<T: Kernels>(
-    copy: StreamCopy,
-    mut from: MultiVectorViewMut<'_, T>,
-    mut to: MultiVectorViewMut<'_, T>,
-) {
-    let (rows, k) = (to.rows(), to.k());
-    if from.leading_dimension() == k && to.leading_dimension() == k {
-        let (from, to) = (&from.data_mut()[..rows * k], &mut to.data_mut()[..rows * k]);
-        return copy.copy(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
-    }
-    for row in 0..rows {
-        copy.copy(bytemuck::cast_slice(from.row_mut(row)), bytemuck::cast_slice_mut(to.row_mut(row)));
-    }
-}
-
 /// Computes a piece; `y` holds exactly its rows.
 pub(super) fn run_observed<T: Kernels>(
     run: &Run<'_, T>,
@@ -58,57 +40,57 @@ pub(super) fn run_observed<T: Kernels>(
     observer: &dyn RowsObserver<T>,
 ) -> Result<()> {
     let mut observer = observer.start()?;
-    let copy = StreamCopy::detect();
-    let (rows, reads_old) = (piece.rows.clone(), run.stores.reads_old());
-    let tile_rows = match &piece.traversal {
-        Traversal::Segments(..) => rows.len(),
-        Traversal::Grouped(grouping) => grouping.window,
-        Traversal::Natural => {
-            (TILE_BYTES / (y.k() * size_of::<T>()).max(1)).max(FEWEST_TILE_ROWS).min(rows.len())
+    let rows = piece.rows.clone();
+    if let Traversal::Segments(..) = piece.traversal {
+        if run.stores.reads_old() {
+            observer.before(rows.clone(), y.as_view());
         }
-    };
-    if run.stream && piece.tile.is_none() && !matches!(piece.traversal, Traversal::Segments(..)) {
-        piece.tile = Some(MultiVector::zeros(tile_rows.min(rows.len()), y.k())?);
+        run_piece(run, piece, y.reborrow());
+        observer.after(rows, y.as_view());
+        observer.end();
+        return Ok(());
     }
-    for (window, begin) in rows.clone().step_by(tile_rows.max(1)).enumerate() {
+    let tile_rows = match &piece.traversal {
+        Traversal::Grouped(grouping) => grouping.window,
+        _ => (TILE_BYTES / (y.k() * size_of::<T>()).max(1)).max(FEWEST_TILE_ROWS),
+    };
+    let tile_rows = tile_rows.min(rows.len()).max(1);
+    if run.stream && piece.tile.is_none() {
+        piece.tile = Some(MultiVector::zeros(tile_rows, y.k())?);
+    }
+    for (window, begin) in rows.clone().step_by(tile_rows).enumerate() {
         let tile = begin..rows.end.min(begin + tile_rows);
-        let (mut own, rest) = y.split_at_row(tile.len());
-        y = rest;
-        if reads_old {
-            observer.before(tile.clone(), own.as_view());
+        if run.stores.reads_old() {
+            observer.before(tile.clone(), rows_of(&y, &rows, &tile));
         }
-        let direct = Run { stream: false, ..*run };
-        let compute = |to: &mut MultiVectorViewMut<'_, T>| match &piece.traversal {
-            Traversal::Natural => {
-                run.slabs.iter().for_each(|slab| direct.compute(slab, tile.clone(), Group::ALL, to))
-            }
-            Traversal::Grouped(grouping) => {
-                for slab in run.slabs {
-                    compute_window(&direct, slab, rows.clone(), grouping, window, (tile.start, &mut *to));
+        let mut buffer = piece.tile.as_mut().filter(|_| run.stream).map(MultiVector::view_mut);
+        for slab in run.slabs {
+            let copy = buffer.as_mut().map(|buffer| (tile.start, buffer));
+            match &piece.traversal {
+                Traversal::Grouped(grouping) => {
+                    compute_window(run, slab, rows.clone(), (grouping, window), &mut y, copy);
+                }
+                _ => {
+                    let (_, behind) = y.reborrow().split_at_row(tile.start - rows.start);
+                    let (mut own, _) = behind.split_at_row(tile.len());
+                    run.compute_and_copy(slab, tile.clone(), Group::ALL, &mut own, copy);
                 }
             }
-            Traversal::Segments(..) => {}
-        };
-        match (&mut piece.tile, run.stream) {
-            _ if matches!(piece.traversal, Traversal::Segments(..)) => {
-                run_piece(run, piece, own.reborrow());
-                observer.after(tile, own.as_view());
-            }
-            (Some(buffer), true) => {
-                let (mut to, _) = buffer.view_mut().split_at_row(tile.len());
-                compute(&mut to);
-                observer.after(tile.clone(), to.as_view());
-                stream(copy, to, own);
-            }
-            _ => {
-                compute(&mut own);
-                observer.after(tile, own.as_view());
-            }
         }
-    }
-    if run.stream {
-        fence_streams();
+        match buffer {
+            Some(buffer) => observer.after(tile.clone(), buffer.as_view().rows_in(0..tile.len())),
+            None => observer.after(tile.clone(), rows_of(&y, &rows, &tile)),
+        }
     }
     observer.end();
     Ok(())
+}
+
+/// The rows `tile` of a view of the rows `rows`.
+fn rows_of<'y, T: Kernels>(
+    y: &'y MultiVectorViewMut<'_, T>,
+    rows: &Range<usize>,
+    tile: &Range<usize>,
+) -> MultiVectorView<'y, T> {
+    y.as_view().rows_in(tile.start - rows.start..tile.end - rows.start)
 }

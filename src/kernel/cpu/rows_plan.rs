@@ -248,7 +248,7 @@ pub(super) fn run_piece<T: Kernels>(
             Traversal::Grouped(grouping) => {
                 for window in 0..grouping.window_ends.len() {
                     let rows = piece.rows.clone();
-                    compute_window(run, slab, rows.clone(), grouping, window, (rows.start, &mut y));
+                    compute_window(run, slab, rows, (grouping, window), &mut y, None);
                 }
             }
         }
@@ -258,14 +258,14 @@ pub(super) fn run_piece<T: Kernels>(
     }
 }
 
-/// Computes one slab of a window of a piece with the rows `rows`; `y` starts at row `y.0`.
+/// Computes one slab of a window of a piece with the rows `rows`, and copies its rows to `copy`.
 pub(super) fn compute_window<T: Kernels>(
     run: &Run<'_, T>,
     slab: &Slab<T>,
     rows: Range<usize>,
-    grouping: &Grouping,
-    window: usize,
-    y: (usize, &mut MultiVectorViewMut<'_, T>),
+    (grouping, window): (&Grouping, usize),
+    y: &mut MultiVectorViewMut<'_, T>,
+    mut copy: Option<(usize, &mut MultiVectorViewMut<'_, T>)>,
 ) {
     let begin = window.checked_sub(1).map_or([0; 3], |before| grouping.window_ends[before]);
     let end = grouping.window_ends[window];
@@ -273,6 +273,7 @@ pub(super) fn compute_window<T: Kernels>(
     let shifted = Group::Shifted(&grouping.shifted[begin[1]..end[1]]);
     let singles = Group::Rows { order: Some(&grouping.singles[begin[2]..end[2]]), targets: None };
     for group in [identical, shifted, singles] {
-        run.compute_part(slab, rows.clone(), group, y.0, y.1);
+        let copy = copy.as_mut().map(|(first_row, copy)| (*first_row, &mut **copy));
+        run.compute_and_copy(slab, rows.clone(), group, y, copy);
     }
 }

@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
-use rowloom_cpu::{Block, Bodies, Body, RowJob, ScaledStore, Scaling, SlabShape, fence_streams, slab_widths};
+use rowloom_cpu::{
+    Block, Bodies, Body, RowCopy, RowJob, ScaledStore, Scaling, SlabShape, fence_streams, slab_widths,
+};
 
 use super::Kernels;
 use super::layout::RowLayout;
@@ -183,18 +185,17 @@ impl<'a, T: Kernels> Run<'a, T> {
         group: Group<'_>,
         y: &mut MultiVectorViewMut<'_, T>,
     ) {
-        let first_row_of_y = rows.start;
-        self.compute_part(slab, rows, group, first_row_of_y, y);
+        self.compute_and_copy(slab, rows, group, y, None);
     }
 
-    /// The same of some of `rows`, which `group` lists; `y` starts at row `first_row_of_y`.
-    pub fn compute_part(
+    /// The same, with a copy of the rows in `copy`, which starts at the row of its number. The group must have no other rows than `copy`.
+    pub fn compute_and_copy(
         &self,
         slab: &Slab<T>,
         rows: Range<usize>,
         group: Group<'_>,
-        first_row_of_y: usize,
         y: &mut MultiVectorViewMut<'_, T>,
+        copy: Option<(usize, &mut MultiVectorViewMut<'_, T>)>,
     ) {
         let packed = self.x.leading_dimension() == self.x.k();
         let bodies = if packed { &slab.packed } else { &slab.strided_x };
@@ -221,7 +222,6 @@ impl<'a, T: Kernels> Run<'a, T> {
             x_leading_dimension: self.x.leading_dimension(),
             y_leading_dimension: y.leading_dimension(),
             y: y.data_mut()[slab.first_column..].as_mut_ptr(),
-            first_row_of_y,
             first_row: rows.start,
             count: order.map_or(rows.len(), <[u32]>::len),
             order,
@@ -232,6 +232,11 @@ impl<'a, T: Kernels> Run<'a, T> {
             stream: self.stream,
             prefetch: self.prefetch,
             targets,
+            copy: copy.map(|(first_row, copy)| RowCopy {
+                leading_dimension: copy.leading_dimension(),
+                to: copy.data_mut()[slab.first_column..].as_mut_ptr(),
+                first_row,
+            }),
         };
         // SAFETY: formats are checked when they are built (entries inside their arrays, columns inside the matrix);
         // `check_shapes` passed, so X has a row for every column, and X and Y have the `k` columns that slabs divide; `y`

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::device::{BorrowScope, COPY_LANES, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
-use crate::kernel::check::{Applied, Checksums, Operator};
+use crate::kernel::check::{Applied, Checksums, Operator, SumsOfX};
 use crate::kernel::gemm::{PackedProduct, multiply_packed_on, multiply_rows, reference};
 use crate::kernel::scaling::scaling;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
@@ -145,7 +145,12 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
         Checksums::of(Operator::Dense(self.a.rows(0..self.plan.matrix.rows as usize))).map(Some)
     }
 
-    fn wrong_rows(&self, checksums: &Checksums, product: &CheckedProduct<'_, T>) -> Result<Vec<usize>> {
+    fn wrong_rows(
+        &self,
+        checksums: &Checksums,
+        product: &CheckedProduct<'_, T>,
+        _x: Option<SumsOfX>,
+    ) -> Result<Vec<usize>> {
         let CheckedProduct { scaling: factors, x, old, y } = *product;
         let applied = Applied { scaling: scaling(factors.alpha, factors.beta), x, old, y };
         checksums.wrong_rows(Operator::Dense(self.a.rows(0..y.rows())), applied)

@@ -13,7 +13,7 @@ use super::{Job, Scaling};
 use crate::error::{Counted, Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::Processor;
-use crate::kernel::check::Checksums;
+use crate::kernel::check::{Checksums, SumsOfX};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
 use crate::runtime::report::{FaultReport, RunReport};
@@ -190,24 +190,30 @@ impl<J: Job> Prepared<J> {
             let old = old.as_ref().map(MultiVector::view);
             prepared.run_direct_checked(&checksums, CheckedProduct { scaling, x, old, y })
         };
+        let mut x_sums = None;
         let (mut report, found) = match self.is_direct() {
             true => observed(self, &mut y)?,
-            false => (run(self, y.reborrow())?, None),
+            false => {
+                let (report, sums) =
+                    self.beside_sums_of_x(&checksums, x, |prepared| run(prepared, y.reborrow()));
+                x_sums = sums?;
+                (report?, None)
+            }
         };
         if report.cancelled {
             return Ok(report);
         }
         let start = Instant::now();
         let pool = self.pool.clone();
-        let find = |prepared: &Self, y: &mut MultiVectorViewMut<'_, J::Value>| {
+        let find = |prepared: &Self, y: &mut MultiVectorViewMut<'_, J::Value>, x_sums| {
             let _span = tracing::info_span!("check").entered();
             let old = old.as_ref().map(MultiVector::view);
             let product = CheckedProduct { scaling, x, old, y: y.as_view() };
-            pool.install(|| prepared.job.wrong_rows(&checksums, &product))
+            pool.install(|| prepared.job.wrong_rows(&checksums, &product, x_sums))
         };
         let mut wrong = match found {
             Some(wrong) => wrong,
-            None => find(self, &mut y)?,
+            None => find(self, &mut y, x_sums)?,
         };
         if wrong.is_empty() {
             self.checks.record_right();
@@ -221,7 +227,7 @@ impl<J: Job> Prepared<J> {
             }
             let of = CheckedProduct { scaling, x, old: old.as_ref().map(MultiVector::view), y: () };
             report.faults.extend(self.compute_wrong_chunks(&report, &of, &mut y, &chunks, &wrong)?);
-            wrong = find(self, &mut y)?;
+            wrong = find(self, &mut y, None)?;
         }
         report.check_s = Some(start.elapsed().as_secs_f64());
         if self.checks.is_always() {
@@ -234,6 +240,22 @@ impl<J: Job> Prepared<J> {
     pub(super) fn checksums(&mut self) -> Result<Option<Arc<Checksums>>> {
         let (pool, job) = (&self.pool, &self.job);
         self.checks.checksums(|| pool.install(|| job.checksums()))
+    }
+
+    /// Calls `run` while threads of the pool form the sums of X.
+    fn beside_sums_of_x<R>(
+        &mut self,
+        checksums: &Checksums,
+        x: MultiVectorView<'_, J::Value>,
+        run: impl FnOnce(&mut Self) -> R,
+    ) -> (R, Result<Option<SumsOfX>>) {
+        let pool = self.pool.clone();
+        std::thread::scope(|scope| {
+            let sums = scope.spawn(move || pool.install(|| J::sums_of_x(checksums, x)));
+            let result = run(self);
+            let failed = || Error::Internal("the thread of a check has panicked".into());
+            (result, sums.join().unwrap_or_else(|_| Err(failed())))
+        })
     }
 
     /// The chunks with wrong rows.

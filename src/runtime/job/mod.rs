@@ -25,7 +25,7 @@ pub use scaling::Scaling;
 
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::Checksums;
+use crate::kernel::check::{Checksums, SumsOfX};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
 use crate::work::HeldRows;
@@ -121,11 +121,18 @@ pub trait Job: Send + Sync {
         Ok(None)
     }
 
-    /// Wrong rows of a Y that was computed, in ascending order, or none if it is right. On the current rayon pool.
+    /// The weighted sums of X, on the current rayon pool; `None` if they are better formed with the check.
+    fn sums_of_x(_checksums: &Checksums, _x: MultiVectorView<'_, Self::Value>) -> Result<Option<SumsOfX>> {
+        Ok(None)
+    }
+
+    /// Wrong rows of a Y that was computed, in ascending order, or none if it is right; with the sums of X if they are known. On the current
+    /// rayon pool.
     fn wrong_rows(
         &self,
         _checksums: &Checksums,
         _product: &CheckedProduct<'_, Self::Value>,
+        _x: Option<SumsOfX>,
     ) -> Result<Vec<usize>> {
         Ok(Vec::new())
     }

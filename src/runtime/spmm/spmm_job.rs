@@ -11,7 +11,7 @@ use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::{Applied, Checksums, Observation, Operator};
+use crate::kernel::check::{Applied, Checksums, Observation, Operator, SumsOfX};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
@@ -257,10 +257,23 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         checksums.wrong_rows_observed(Operator::Sparse(self.matrix()), applied, observation).map(Some)
     }
 
-    fn wrong_rows(&self, checksums: &Checksums, product: &CheckedProduct<'_, T>) -> Result<Vec<usize>> {
+    fn sums_of_x(checksums: &Checksums, x: MultiVectorView<'_, T>) -> Result<Option<SumsOfX>> {
+        checksums.sums_of_x(x).map(Some)
+    }
+
+    fn wrong_rows(
+        &self,
+        checksums: &Checksums,
+        product: &CheckedProduct<'_, T>,
+        x_sums: Option<SumsOfX>,
+    ) -> Result<Vec<usize>> {
         let CheckedProduct { scaling, x, old, y } = *product;
         let applied = Applied { scaling: rounded(scaling.alpha, scaling.beta), x, old, y };
-        checksums.wrong_rows(Operator::Sparse(self.matrix()), applied)
+        let a = Operator::Sparse(self.matrix());
+        match x_sums {
+            Some(x_sums) => checksums.wrong_rows_after(a, applied, x_sums),
+            None => checksums.wrong_rows(a, applied),
+        }
     }
 
     fn compute_by_reference(

@@ -16,7 +16,7 @@ fn record(sweep: &str, seconds: f64) -> Record {
         threads: 1,
         kernel: "cpu_csr".into(),
         times: Times::new(&[seconds]),
-        checked: Some(Checked::projected(0)),
+        checked: Some(Checked::weighed(0)),
         flops: Some(1e9),
         bytes: Some(1_000_000_000),
         memory_gb_per_s: Some(10.0),
@@ -231,13 +231,13 @@ fn unverified_results_are_in_no_figure_and_are_named() {
         checked,
         ..record("My sweep!", 1.0)
     };
-    let right = Some(Checked::projected(0));
+    let right = Some(Checked::weighed(0));
     let mut records = Vec::new();
     for k in [1, 8] {
         records.extend([
             of("right", k, right),
             of("unverified", k, None),
-            of("wrong", k, Some(Checked::projected(1))),
+            of("wrong", k, Some(Checked::weighed(1))),
         ]);
     }
     let figures = figures(&config("kernel"), &records);

@@ -283,7 +283,6 @@ pub fn check<T: Real>(
         x_leading_dimension: ldx,
         y: y.as_mut_ptr(),
         y_leading_dimension: ldy,
-        first_row_of_y: options.first_row,
         first_row: options.first_row,
         count: order.map_or(count, <[u32]>::len),
         order,
@@ -294,6 +293,7 @@ pub fn check<T: Real>(
         stream: options.stream,
         prefetch: options.prefetch,
         targets,
+        copy: None,
     };
     // SAFETY: entries, X and Y are as the contract of the job says; `instruction_sets` are those of the processor.
     unsafe { body(&job) };

@@ -43,7 +43,7 @@ fn check<T: Real + WeightedSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
     unsafe { (bodies.add)(rows, &mut Totals { sums: &mut sums, errors: &mut errors }) };
     let stride = draw.pick(&[1, 1, 8]);
     // SAFETY: as above.
-    unsafe { (bodies.add_squares)(rows, stride, &mut sizes) };
+    unsafe { (bodies.add_squares)(rows, stride, 0.5, &mut sizes) };
     for column in 0..k {
         let value = |row: usize| -> f64 { x[row * leading_dimension + column].into() };
         let terms = (0..count).map(|row| (weights[row], value(row)));
@@ -53,7 +53,7 @@ fn check<T: Real + WeightedSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
         // A chain has 32 rows, eight chains are added, and the rest is without rounding errors.
         let bound = f64::EPSILON * (40.0 * size.min(16.0 * 16.0 * 1.5 * 256.0) + before.abs());
         assert!(error.abs() <= bound.max(f64::EPSILON * size), "{error} {bound} {k} {count} {}", isa.name());
-        let squares = terms.step_by(stride).map(|(weight, value)| (weight * value).powi(2));
+        let squares = terms.step_by(stride).map(|(weight, value)| (0.5 * weight * value).powi(2));
         let expected = before + squares.sum::<f64>();
         assert!((sizes[column] - expected).abs() <= 1e-12 * expected.abs().max(1.0), "{k} {count}");
     }

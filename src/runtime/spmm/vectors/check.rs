@@ -90,14 +90,13 @@ impl VectorCheck {
     ) -> Result<Self> {
         let owners = x.rows_of_owners(receivers).into_iter().zip(y.rows_of_owners(&[]));
         let owners: Vec<OwnerRows> = owners.map(|(x, y)| OwnerRows { x, y }).collect();
-        let (columns, roundings) = checksums.columns();
+        let (columns, factor) = checksums.columns();
         let first = y.layout.own().start;
-        let of_x = |rows: &Range<u64>| -> WeightedRange<'_> {
-            (rows.clone(), &columns[indices(rows)], &roundings[indices(rows)])
-        };
+        let of_x =
+            |rows: &Range<u64>| -> WeightedRange<'_> { (rows.clone(), &columns[indices(rows)], factor) };
         let of_y = |rows: &Range<u64>| -> WeightedRange<'_> {
             let weights = &checksums.weights()[indices(&(rows.start - first..rows.end - first))];
-            (rows.clone(), weights, weights)
+            (rows.clone(), weights, 1.0)
         };
         let sums_of = |(index, owner): (usize, &OwnerRows)| {
             let part = &x.layout.parts[index];
@@ -128,18 +127,18 @@ impl VectorCheck {
 
     /// Adds the sums of the rows that the host has.
     fn add_on_host<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>, sums: &mut ColumnSums) -> Result<()> {
-        let (columns, roundings) = self.checksums.columns();
+        let (columns, factor) = self.checksums.columns();
         let first = vectors.layout.own().start;
         for (index, _) in self.devices.iter().enumerate().filter(|(_, device)| device.is_none()) {
             for rows in self.rows(of, index) {
                 let data = vectors.host_part(index)?;
                 let data = data.view().rows_in(indices(rows));
                 let added = vectors.pool.install(|| match of {
-                    SumOf::X => ColumnSums::of_rows(data, &columns[indices(rows)], &roundings[indices(rows)]),
+                    SumOf::X => ColumnSums::of_rows(data, &columns[indices(rows)], factor),
                     SumOf::OldY | SumOf::Y => {
                         let own = indices(&(rows.start - first..rows.end - first));
                         let weights = &self.checksums.weights()[own];
-                        ColumnSums::of_rows(data, weights, weights)
+                        ColumnSums::of_rows(data, weights, 1.0)
                     }
                 });
                 sums.add(&added?);

@@ -58,8 +58,8 @@ fn blocks(rows: u64) -> u64 {
     rows.div_ceil(WEIGH_BLOCK_ROWS as u64)
 }
 
-/// The weight of each row of a range, and its weight of squares.
-pub(super) type WeightedRange<'w> = (Range<u64>, &'w [f64], &'w [f64]);
+/// The weight of each row of a range, and the factor that makes it a weight of squares.
+pub(super) type WeightedRange<'w> = (Range<u64>, &'w [f64], f64);
 
 impl DeviceSums {
     /// Uploads the weights of the rows of X and of Y that `device` has.
@@ -74,7 +74,7 @@ impl DeviceSums {
         let k = k as u64;
         let most = x.blocks.max(y.blocks).max(1);
         let ones = vec![1.0; most as usize];
-        let ones = upload(&mut allocations, &[(0..most, &ones[..], &ones[..])])?;
+        let ones = upload(&mut allocations, &[(0..most, &ones[..], 1.0)])?;
         let ones = MemoryRange { memory: ones.memory, begin: 0, end: most * WEIGHTS_BYTES };
         let partials = most * 2 * k * 8;
         let partials = MemoryRange { memory: allocations.allocate(partials)?, begin: 0, end: partials };
@@ -181,7 +181,8 @@ fn upload(
         let pinned = staging.allocate_pinned(bytes)?;
         {
             let mut to = pinned.write()?;
-            let pairs = ranges.iter().flat_map(|(_, weights, squares)| weights.iter().zip(*squares));
+            let pairs =
+                ranges.iter().flat_map(|(_, weights, factor)| weights.iter().map(move |w| (*w, w * factor)));
             for (to, (weight, square)) in to.chunks_exact_mut(WEIGHTS_BYTES as usize).zip(pairs) {
                 let (first, second) = to.split_at_mut(8);
                 first.copy_from_slice(&weight.to_ne_bytes());
