@@ -122,12 +122,13 @@ impl Checksums {
             })
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
-        // The elements of an empty row are exactly zero, so the largest weight adds no rounding error.
-        let largest = weights.par_iter().map(|weight| weight.abs()).reduce(|| 0.0, f64::max);
-        let largest = if largest > 0.0 { largest } else { 1.0 };
+        // The rows without values have the mean weight of the others.
+        let of = |weight: &f64| (weight.abs(), usize::from(*weight != 0.0));
+        let (sum, count) = weights.par_iter().map(of).reduce(|| (0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let mean = if count > 0 { sum / count as f64 } else { 1.0 };
         let set_empty = |(row, own): (usize, &mut f64)| {
             if *own == 0.0 {
-                *own = weight(row) * largest;
+                *own = weight(row) * mean;
             }
         };
         weights.par_iter_mut().enumerate().for_each(set_empty);
