@@ -233,17 +233,22 @@ impl Operand {
                 // Long rows with many columns: the widest forms of GPU kernels cut rows, too.
                 let is_long = matches!(structure, Structure::EdgeLengths | Structure::OneLong);
                 let times = match family {
-                    Family::Emulated if is_long => random.one(&[1, 6]),
+                    Family::Emulated if is_long && random.one_in(4) => 6,
                     // More rows and more columns than a tile.
                     Family::Gemm if random.one_in(6) => 10,
                     _ => 1,
                 };
                 // Most products on emulated devices are small, so that there are many.
-                let share = if family == Family::Emulated && !is_long && !random.one_in(4) { 8 } else { 1 };
+                let share = match family {
+                    Family::Emulated if times == 1 && !random.one_in(4) => 8,
+                    _ => 1,
+                };
                 let bound = work(family, size) * times / share;
                 let most = bound / products.max(a.rows / 4).max(a.cols / 4).max(1);
                 let most = most.min(most_columns(family));
-                let drawn = values::columns(random, most);
+                // More columns than a tile, too.
+                let is_wide = family == Family::Gemm && times > 1 && most > 128;
+                let drawn = if is_wide { random.within(126, most) } else { values::columns(random, most) };
                 // Products of several widths share the reference.
                 drawn.max(values::columns(random, most))
             }
@@ -312,8 +317,11 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         _ => ("cpu", 1),
     };
     for _ in 0..draws(family, is_large) {
-        let k =
-            if is_large && family == Family::Cpu { all } else { values::columns(&mut drawing.random, all) };
+        let is_whole = match family {
+            Family::Cpu => is_large,
+            _ => drawing.random.one_in(4),
+        };
+        let k = if is_whole { all } else { values::columns(&mut drawing.random, all) };
         let first = drawing.random.one(&[0, all - k, (all - k) / 2]);
         if family != Family::Colmean {
             drawing.count_columns(family.name(), k);

@@ -24,6 +24,8 @@ pub enum Structure {
     Wide,
     /// One row, or two, of a length at which GPU kernels change their way, beside a few short ones.
     OneLong,
+    /// Consecutive rows with many common columns, of which some lack a few.
+    LongGroups,
     /// Long rows over many columns, so that segments are computed in column order.
     LongOverWide,
     /// Y of more than 1 MiB, which is written with non-temporal stores.
@@ -55,6 +57,7 @@ impl Structure {
             S::Tall => "tall",
             S::Wide => "wide",
             S::OneLong => "one long row",
+            S::LongGroups => "long groups",
             S::LongOverWide => "long rows over wide X",
             S::LargeY => "large Y",
             S::LargeX => "large X",
@@ -84,7 +87,7 @@ pub const SMALL: [(Structure, usize); 17] = [
 ];
 
 /// Structures that cases of devices draw too. They are not in the list above, so that seeds of other cases keep their structures.
-pub const ON_DEVICES: [(Structure, usize); 1] = [(S::OneLong, 8)];
+pub const ON_DEVICES: [(Structure, usize); 2] = [(S::OneLong, 16), (S::LongGroups, 12)];
 /// Structures that dense products draw more often: more rows, and more columns, than a tile of any kernel.
 pub const DENSE: [(Structure, usize); 2] = [(S::Tall, 16), (S::Wide, 8)];
 
@@ -236,6 +239,20 @@ pub fn pattern(random: &mut Random, structure: Structure, size: Size) -> (usize,
                 let at = random.below(all.len() + 1);
                 let degree = random.within(1, 40);
                 all.insert(at, columns(random, degree, cols));
+            }
+            (cols, all)
+        }
+        S::LongGroups => {
+            let cols = random.within(20, 200);
+            let mut all = Vec::new();
+            for _ in 0..random.within(1, 3) {
+                let degree = random.within(12, 90);
+                let own = columns(random, degree, cols);
+                for _ in 0..random.within(2, 9) {
+                    let lacks = random.one_in(3);
+                    let kept = own.iter().copied().filter(|_| !(lacks && random.one_in(8)));
+                    all.push(kept.collect());
+                }
             }
             (cols, all)
         }
