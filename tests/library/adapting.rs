@@ -94,7 +94,7 @@ fn a_product_that_no_device_can_compute_gets_the_same_refusal_every_time() {
     let runtime = Runtime::builder().devices("emu:0").threads(1).model("none").open().unwrap();
     let options = ProductOptions { kernel: Some(KernelId::RowGroupsCut), ..ProductOptions::default() };
     let mut product = runtime.product(&a).columns(2).options(options).build().unwrap();
-    let mut refusals = (0..3).map(|_| product.apply(&[1.0, 2.0]).unwrap_err());
+    let mut refusals = (0..3).map(|_| product.apply(&[1.0, 2.0][..]).err().unwrap());
     let first = refusals.next().unwrap();
     assert_eq!(first.exit_code(), 2, "{first}");
     for refusal in refusals {
