@@ -22,8 +22,8 @@ FLAGS = """-std=c++17 -w -fPIC -fsanitize=thread -fsanitize=alignment -ffp-contr
 LARGE = ["csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups"]
 # Families of the oracle that run the kernels of a file, by the first word of its name; `emu` runs the others.
 FAMILIES = {"gemm": "dense", "colmean": "dense", "vector": "vectors"}
-# Kernels with lanes over the columns of X also compute vectors on devices. Only there Y may be scaled on the device.
-WITH_VECTORS = ["csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups", "sell"]
+# Kernels that read X by rows also compute vectors on devices. Only there beta may differ from zero on the device.
+WITH_VECTORS = ["csr_pieces", "csr_runs", "csr_scalar", "csr_segments", "csr_subwarp", "csr_vector", "csr_vector_subwarp", "ellpack", "ellpack_subwarp", "hybrid", "row_groups", "sell"]
 # Files with several kernels, or without one of their own name.
 NAMES = {
     "csr_scalar": ["csr_scalar_v2", "csr_scalar_v3", "csr_scalar_v1"],

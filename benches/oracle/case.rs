@@ -12,7 +12,7 @@ use crate::ranks::RanksRequest;
 use crate::reference::Reference;
 use crate::runtime::{CUDA_LISTS, EMULATED_LISTS, HOST_LISTS, RuntimeRequest, Shape};
 use crate::sparse::Sparse;
-use crate::structure::{ENTRY_ORDERS, LARGE, SMALL, Size, Structure, pattern};
+use crate::structure::{DENSE, ENTRY_ORDERS, LARGE, ON_DEVICES, SMALL, Size, Structure, pattern};
 use crate::values::{self, OF_MATRICES, OF_X};
 use crate::vectors::VectorsRequest;
 use crate::{cpu, dense, ranks, runtime, vectors};
@@ -95,7 +95,7 @@ impl Family {
 /// Declares what draws of a family must reach.
 pub fn expect(coverage: &mut Coverage, family: Family, restrictions: &Restrictions) {
     let name = family.name();
-    coverage.expect(name, "structure", SMALL.iter().map(|(structure, _)| structure.name()));
+    coverage.expect(name, "structure", structures(family).iter().map(|(structure, _)| structure.name()));
     if family == Family::Cpu {
         coverage.expect(name, "structure", LARGE.iter().map(|(structure, _)| structure.name()));
     }
@@ -126,27 +126,36 @@ pub fn expect(coverage: &mut Coverage, family: Family, restrictions: &Restrictio
 
 /// The device lists of a family.
 fn lists(family: Family, restrictions: &Restrictions) -> Vec<&'static str> {
-    let cards: &[&str] = if restrictions.cuda { &CUDA_LISTS } else { &[] };
+    let devices: &[&str] = if restrictions.cuda { &CUDA_LISTS } else { &EMULATED_LISTS };
     match family {
         Family::Cpu | Family::Runtime => HOST_LISTS.to_vec(),
         Family::Emulated => EMULATED_LISTS.to_vec(),
         Family::Cuda => CUDA_LISTS.to_vec(),
         Family::Ranks => ranks::LISTS.to_vec(),
-        Family::Vectors | Family::Gemm | Family::Colmean => {
-            [&HOST_LISTS, &EMULATED_LISTS[..], cards].concat()
-        }
+        Family::Vectors | Family::Gemm | Family::Colmean => [&HOST_LISTS, devices].concat(),
     }
 }
 
 fn sizes(family: Family) -> &'static [(Size, usize)] {
     match family {
         Family::Cpu => &[(Size::Tiny, 8), (Size::Small, 16), (Size::Medium, 4), (Size::Large, 1)],
-        Family::Runtime | Family::Cuda => &[(Size::Tiny, 4), (Size::Small, 10), (Size::Medium, 2)],
-        Family::Emulated => &[(Size::Tiny, 20), (Size::Small, 8), (Size::Medium, 1)],
+        Family::Runtime => &[(Size::Tiny, 4), (Size::Small, 10), (Size::Medium, 2)],
+        Family::Cuda => &[(Size::Tiny, 10), (Size::Small, 10), (Size::Medium, 1)],
+        Family::Emulated => &[(Size::Tiny, 40), (Size::Small, 8), (Size::Medium, 1)],
         Family::Vectors => &[(Size::Tiny, 12), (Size::Small, 8), (Size::Medium, 2), (Size::Large, 1)],
         Family::Ranks => &[(Size::Tiny, 8), (Size::Small, 8), (Size::Medium, 1)],
         Family::Gemm | Family::Colmean => &[(Size::Tiny, 8), (Size::Small, 6)],
     }
+}
+
+/// The structures of a family, except the largest.
+fn structures(family: Family) -> Vec<(Structure, usize)> {
+    let more: &[(Structure, usize)] = match family {
+        Family::Cpu | Family::Runtime | Family::Ranks | Family::Colmean => &[],
+        Family::Emulated | Family::Cuda | Family::Vectors => &ON_DEVICES,
+        Family::Gemm => &DENSE,
+    };
+    [&SMALL, more].concat()
 }
 
 /// The sizes of matrices with rows of certain lengths, on emulated devices.
@@ -161,6 +170,9 @@ fn most_columns(family: Family) -> usize {
     }
 }
 
+/// Multiply-adds of the reference from which a case on emulated devices has fewer products.
+const HEAVY_ON_EMULATOR: usize = 8_000;
+
 /// Multiply-adds of the reference, which bound the columns of X.
 fn work(family: Family, size: Size) -> usize {
     match (family, size) {
@@ -172,14 +184,16 @@ fn work(family: Family, size: Size) -> usize {
     }
 }
 
-/// Products of a case.
+/// Requests of a case.
 fn draws(family: Family, is_large: bool) -> usize {
     match family {
         Family::Cpu if is_large => 4,
         Family::Cpu => 40,
+        Family::Emulated if is_large => 2,
         Family::Emulated => 8,
         Family::Runtime | Family::Cuda => 10,
         Family::Vectors | Family::Ranks => 3,
+        Family::Gemm if is_large => 2,
         Family::Gemm | Family::Colmean => 6,
     }
 }
@@ -195,10 +209,10 @@ struct Operand {
 
 impl Operand {
     fn draw<T: Value>(drawing: &mut Drawing, family: Family) -> Self {
-        let name = family.name();
+        let (name, structures) = (family.name(), structures(family));
         let random = &mut drawing.random;
         let is_large = family == Family::Cpu && random.one_in(100);
-        let structure = random.weighted(if is_large { &LARGE } else { &SMALL[..] });
+        let structure = random.weighted(if is_large { &LARGE[..] } else { &structures });
         let size = match (family, structure) {
             // GPU kernels compute rows of more than 2048 nonzeros in other ways, and only larger sizes have such rows.
             (Family::Emulated, Structure::EdgeLengths) => random.weighted(&LENGTHS_ON_EMULATOR),
@@ -217,14 +231,33 @@ impl Operand {
                 let is_dense = matches!(family, Family::Gemm | Family::Colmean);
                 let products = if is_dense { a.rows * a.cols } else { a.nnz() };
                 // Long rows with many columns: the widest forms of GPU kernels cut rows, too.
-                let is_long = family == Family::Emulated && structure == Structure::EdgeLengths;
-                let bound = work(family, size) * if is_long { 6 } else { 1 };
+                let is_long = matches!(structure, Structure::EdgeLengths | Structure::OneLong);
+                let times = match family {
+                    Family::Emulated if is_long && random.one_in(4) => 6,
+                    // More rows and more columns than a tile.
+                    Family::Gemm if random.one_in(6) => 10,
+                    _ => 1,
+                };
+                // Most products on emulated devices are small, so that there are many.
+                let share = match family {
+                    Family::Emulated if times == 1 && !random.one_in(4) => 8,
+                    _ => 1,
+                };
+                let bound = work(family, size) * times / share;
                 let most = bound / products.max(a.rows / 4).max(a.cols / 4).max(1);
                 let most = most.min(most_columns(family));
-                let drawn = values::columns(random, most);
+                // More columns than a tile, too.
+                let is_wide = family == Family::Gemm && times > 1 && most > 128;
+                let drawn = if is_wide { random.within(126, most) } else { values::columns(random, most) };
                 // Products of several widths share the reference.
                 drawn.max(values::columns(random, most))
             }
+        };
+        let is_large = match family {
+            Family::Emulated => all * a.nnz().max(a.rows) > HEAVY_ON_EMULATOR,
+            // A tile of the largest kernel has 128 rows and columns, which are computed in full.
+            Family::Gemm => a.cols > 60 || all * a.rows * a.cols > HEAVY_ON_EMULATOR,
+            _ => is_large,
         };
         let x = x_values.draw::<T>(random, a.cols * all);
         let old_values = random.weighted(&OF_X);
@@ -278,8 +311,17 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
     let csr = a.csr::<T>().expect("the arrays of the oracle are valid");
     let ascending = (0..a.rows).all(|row| a.row(row).0.is_sorted());
     let (mut tally, lists) = (Tally::default(), lists(family, drawing.restrictions));
+    // The products of a case share their devices: others would be opened meanwhile.
+    let devices = match family {
+        Family::Runtime | Family::Emulated | Family::Cuda => runtime::devices(&mut drawing.random, &lists),
+        _ => ("cpu", 1),
+    };
     for _ in 0..draws(family, is_large) {
-        let k = if is_large { all } else { values::columns(&mut drawing.random, all) };
+        let is_whole = match family {
+            Family::Cpu => is_large,
+            _ => drawing.random.one_in(4),
+        };
+        let k = if is_whole { all } else { values::columns(&mut drawing.random, all) };
         let first = drawing.random.one(&[0, all - k, (all - k) / 2]);
         if family != Family::Colmean {
             drawing.count_columns(family.name(), k);
@@ -287,12 +329,12 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         let request = match family {
             Family::Cpu => Request::Cpu(CpuRequest::draw(drawing)),
             Family::Runtime | Family::Emulated | Family::Cuda => {
-                let shape = Shape { double: T::NAME == "f64", k, may_transpose: ascending };
-                Request::Runtime(RuntimeRequest::draw(drawing, family.name(), &lists, shape))
+                let shape = Shape { double: T::NAME == "f64", k, all, is_large, may_transpose: ascending };
+                Request::Runtime(RuntimeRequest::draw(drawing, family.name(), devices, shape))
             }
             Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists)),
             Family::Ranks => Request::Ranks(RanksRequest::draw(drawing, &lists)),
-            Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists)),
+            Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists, all, is_large)),
             Family::Colmean => Request::Colmean(ColmeanRequest::draw(drawing, &lists)),
         };
         let operands = Operands { a: &a, csr: &csr, x: &x, old: &old, all, first, k, reference: &reference };
@@ -303,8 +345,9 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
                 let problem = Problem {
                     double: T::NAME == "f64",
                     a: a.clone(),
-                    x: window(&x, all, first, k),
-                    old: window(&old, all, first, k),
+                    x: window(&x, all, first, all),
+                    old: window(&old, all, first, all),
+                    all,
                     k,
                     request,
                 };

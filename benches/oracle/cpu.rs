@@ -70,7 +70,7 @@ impl CpuRequest {
         coverage.count(FAMILY, "threads", ["1", "2", "3", "4", "5"][request.threads - 1]);
         coverage.count(FAMILY, "schedule", request.schedule.name());
         coverage.count(FAMILY, "rows", if request.part == (0, PARTS) { "all" } else { "a part" });
-        drawing.count_runs(FAMILY, &request.runs);
+        drawing.count_runs(FAMILY, request.runs.iter().copied());
         request
     }
 

@@ -9,29 +9,28 @@ use crate::grid::{Grid, Placement};
 use crate::judge::{Operands, Outcome, Value, refused};
 use crate::lab::{Drawing, Lab};
 use crate::reference::Reference;
-use crate::values::{self, simpler_runs};
+use crate::runs::{self, Run};
 
 #[derive(Debug, Clone)]
 pub struct GemmRequest {
     dense: DenseOptions,
     updates_c: bool,
     b: Placement,
-    c: Placement,
-    runs: Vec<(f64, f64)>,
+    runs: Vec<Run>,
 }
 
 impl GemmRequest {
-    pub fn draw(drawing: &mut Drawing, lists: &[&'static str]) -> Self {
+    pub fn draw(drawing: &mut Drawing, lists: &[&'static str], all: usize, is_large: bool) -> Self {
         let dense = DenseOptions::draw(drawing, KindOfWork::Gemm, lists);
         let random = &mut drawing.random;
+        let count = if is_large { random.within(1, 2) } else { random.within(4, 12) };
         let request = Self {
             dense,
             updates_c: random.one_in(2),
             b: Placement::draw(random),
-            c: Placement::draw(random),
-            runs: (0..random.within(1, 3)).map(|_| values::factors(random)).collect(),
+            runs: Run::draw(random, count, all),
         };
-        drawing.count_runs(crate::dense::FAMILY, &request.runs);
+        drawing.count_runs(crate::dense::FAMILY, request.runs.iter().map(|run| run.factors));
         request
     }
 
@@ -46,7 +45,6 @@ impl GemmRequest {
         let reference = Reference::<T>::of_chains(&full, operands.x, operands.all);
         let operands = Operands { a: &full, csr: &csr, reference: &reference, ..*operands };
         let a = Grid::<T>::of_columns(&full.values, full.cols, full.rows, 0, full.cols, self.dense.a);
-        let b = operands.x_grid(self.b);
         let runtime = lab.runtime(self.dense.devices, self.dense.threads).map_err(failed)?;
         let builder = runtime.gemm(a.view().map_err(failed)?, operands.k).options(self.dense.options());
         let mut product = match builder.updates_c(self.updates_c).build() {
@@ -54,8 +52,10 @@ impl GemmRequest {
             Err(error) => return refused(error),
         };
         let mut compared = 0;
-        for &factors in &self.runs {
-            let mut c = operands.y_grid(0..full.rows, self.c, factors);
+        for run in &self.runs {
+            let (operands, factors) = (run.operands(&operands), run.factors);
+            let b = operands.x_grid(self.b);
+            let mut c = operands.y_grid(0..full.rows, run.y, factors);
             match apply(&mut product, &b, &mut c, factors) {
                 Ok(()) => {}
                 Err(error) => match refused(error)? {
@@ -63,14 +63,14 @@ impl GemmRequest {
                     _ => continue,
                 },
             }
-            if let Some(fault) = product.faults().iter().find(|fault| fault.task != "registration") {
+            if let Some(fault) = product.faults().first() {
                 return Err(format!("a fault of a device without faults: {fault:?}"));
             }
             operands.check_y(&c, 0..full.rows, factors, self.is_canonical())?;
+            operands.check_x(&b)?;
             compared += 1;
         }
         a.check_guards("A")?;
-        operands.check_x(&b)?;
         Ok(Outcome::Compared(compared))
     }
 
@@ -83,12 +83,11 @@ impl GemmRequest {
     pub fn simpler(&self) -> Vec<Self> {
         let mut simpler: Vec<Self> =
             self.dense.simpler().into_iter().map(|dense| Self { dense, ..self.clone() }).collect();
-        simpler.extend(simpler_runs(&self.runs).into_iter().map(|runs| Self { runs, ..self.clone() }));
+        simpler.extend(runs::simpler(&self.runs).into_iter().map(|runs| Self { runs, ..self.clone() }));
         if self.updates_c {
             simpler.push(Self { updates_c: false, ..self.clone() });
         }
         simpler.extend(self.b.simpler().into_iter().map(|b| Self { b, ..self.clone() }));
-        simpler.extend(self.c.simpler().into_iter().map(|c| Self { c, ..self.clone() }));
         simpler
     }
 }

@@ -14,7 +14,9 @@ use crate::sparse::Sparse;
 pub trait Value: Real + Kernels + PackedProduct {}
 impl<T: Real + Kernels + PackedProduct> Value for T {}
 
-/// The operands of a product: A, the columns `first` to `first + k` of X and of the old Y, and the reference for all columns.
+/// The operands of a product: A, the `k` columns from `first` on of X and of the old Y, and the reference for all columns. After the last
+/// column comes the first one.
+#[derive(Clone, Copy)]
 pub struct Operands<'a, T: Value> {
     pub a: &'a Sparse,
     pub csr: &'a Csr<T>,
@@ -42,8 +44,18 @@ pub fn rounded<T: Value>((alpha, beta): (f64, f64)) -> (T, T) {
 }
 
 impl<T: Value> Operands<'_, T> {
+    /// The column of all columns that column `column` of the product is.
+    fn column(&self, column: usize) -> usize {
+        let place = self.first + column;
+        if place < self.all { place } else { place - self.all }
+    }
+
+    fn x_at(&self, row: usize, column: usize) -> T {
+        <T as Real>::rounded(self.x[row * self.all + self.column(column)])
+    }
+
     pub fn x_grid(&self, at: Placement) -> Grid<T> {
-        Grid::of_columns(self.x, self.all, self.a.cols, self.first, self.k, at)
+        Grid::new(self.a.cols, self.k, at, |row, column| self.x_at(row, column))
     }
 
     /// Y before a product of these rows: the old values if they are read, otherwise NaN.
@@ -58,11 +70,11 @@ impl<T: Value> Operands<'_, T> {
     /// The rounding bounds of the elements of a row; none if some are not finite.
     pub fn row_bounds(&self, row: usize) -> Option<Vec<f64>> {
         let bounds = self.reference.bounds(row)?;
-        Some(bounds[self.first..][..self.k].to_vec())
+        Some((0..self.k).map(|column| bounds[self.column(column)]).collect())
     }
 
     fn old_at(&self, row: usize, column: usize) -> T {
-        <T as Real>::rounded(self.old[row * self.all + self.first + column])
+        <T as Real>::rounded(self.old[row * self.all + self.column(column)])
     }
 
     /// An error unless `x` still has its values and guards.
@@ -70,7 +82,7 @@ impl<T: Value> Operands<'_, T> {
         x.check_guards("X")?;
         for row in 0..self.a.cols {
             for (column, value) in x.row(row).iter().enumerate() {
-                let original = <T as Real>::rounded(self.x[row * self.all + self.first + column]);
+                let original = self.x_at(row, column);
                 if !same(*value, original) {
                     return Err(format!("X({row}, {column}) was changed from {original:?} to {value:?}"));
                 }
@@ -96,26 +108,28 @@ impl<T: Value> Operands<'_, T> {
     fn check_row(&self, found: &[T], row: usize, factors: (f64, f64), canonical: bool) -> Result<(), String> {
         let (alpha, beta) = rounded::<T>(factors);
         let (one, zero) = (<T as Real>::rounded(1.0), <T as Real>::rounded(0.0));
-        let expected = &self.reference.canonical_row(row)[self.first..][..self.k];
+        let sums = self.reference.canonical_row(row);
         let is_plain = alpha == one && beta == zero;
         if is_plain && canonical {
             // The canonical sums themselves are within the bound, as was checked once for the matrix.
-            let equal = |(found, expected): (&T, &T)| {
+            let equal = |(column, found): (usize, &T)| {
+                let expected = sums[self.column(column)];
                 found.word() == expected.word()
-                    || (same(*found, *expected) && found.word() != T::UNWRITTEN.word())
+                    || (same(*found, expected) && found.word() != T::UNWRITTEN.word())
             };
-            if found.iter().zip(expected).all(equal) {
+            if found.iter().enumerate().all(equal) {
                 return Ok(());
             }
         }
-        for (column, (&found, &sum)) in found.iter().zip(expected).enumerate() {
+        for (column, &found) in found.iter().enumerate() {
+            let sum = sums[self.column(column)];
             let old = if beta == zero { zero } else { self.old_at(row, column) };
             let place = format_args!("Y({row}, {column})");
             if beta == zero && found.word() == T::UNWRITTEN.word() {
                 return Err(format!("{place} was not written"));
             }
             let exact = scaled(sum, (alpha, beta), old);
-            if !self.reference.admits((row, self.first + column), (alpha, beta), old, found) {
+            if !self.reference.admits((row, self.column(column)), (alpha, beta), old, found) {
                 return Err(format!("{place} is {found:?}, outside the rounding bound of {exact:?}"));
             }
             if canonical && !same(found, exact) {

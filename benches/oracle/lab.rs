@@ -11,20 +11,22 @@ use crate::coverage::{Coverage, columns_bucket, factor_bucket};
 use crate::random::Random;
 use crate::{cpu, runtime};
 
-/// Runtimes that are open at a time: each emulated device maps a stack per thread of a block, and a process has a limited number of mappings.
-const MOST_RUNTIMES: usize = 6;
+/// Runtimes with emulated devices that are open at a time: each such device maps a stack per thread of a block, and a process has a
+/// limited number of mappings. Others stay open: to open a card again takes longer than many products.
+const MOST_EMULATED: usize = 6;
 
 /// Pools and runtimes, which stay open between cases.
 pub struct Lab {
     machine: Machine,
     pools: HashMap<usize, Arc<rayon::ThreadPool>>,
     worker_pools: HashMap<usize, Arc<Pool>>,
-    runtimes: HashMap<(&'static str, usize), Runtime>,
+    /// By devices and threads, in the order of their last use.
+    runtimes: Vec<((&'static str, usize), Runtime)>,
 }
 
 impl Lab {
     pub fn new() -> Self {
-        let (pools, worker_pools, runtimes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (pools, worker_pools, runtimes) = (HashMap::new(), HashMap::new(), Vec::new());
         Self { machine: Machine::detect(), pools, worker_pools, runtimes }
     }
 
@@ -44,11 +46,19 @@ impl Lab {
     }
 
     pub fn runtime(&mut self, devices: &'static str, threads: usize) -> rowloom::Result<Runtime> {
-        if let Some(runtime) = self.runtimes.get(&(devices, threads)) {
-            return Ok(runtime.clone());
+        let key = (devices, threads);
+        if let Some(at) = self.runtimes.iter().position(|(known, _)| *known == key) {
+            let used = self.runtimes.remove(at);
+            let runtime = used.1.clone();
+            self.runtimes.push(used);
+            return Ok(runtime);
         }
-        if self.runtimes.len() >= MOST_RUNTIMES {
-            self.runtimes.clear();
+        let is_emulated = |(devices, _): &(&'static str, usize)| devices.contains("emu");
+        if is_emulated(&key)
+            && self.runtimes.iter().filter(|(known, _)| is_emulated(known)).count() >= MOST_EMULATED
+        {
+            let oldest = self.runtimes.iter().position(|(known, _)| is_emulated(known));
+            oldest.map(|at| self.runtimes.remove(at));
         }
         let pool = match self.worker_pools.get(&threads) {
             Some(pool) => pool.clone(),
@@ -60,7 +70,7 @@ impl Lab {
         };
         let builder = Runtime::builder().devices(devices).model("none").refine(false);
         let runtime = builder.pool(self.machine.clone(), pool).open()?;
-        self.runtimes.insert((devices, threads), runtime.clone());
+        self.runtimes.push((key, runtime.clone()));
         Ok(runtime)
     }
 }
@@ -100,8 +110,8 @@ impl Drawing<'_> {
         self.restrictions.kernel.is_some()
     }
 
-    pub fn count_runs(&mut self, family: &'static str, runs: &[(f64, f64)]) {
-        for &(alpha, beta) in runs {
+    pub fn count_runs(&mut self, family: &'static str, factors: impl IntoIterator<Item = (f64, f64)>) {
+        for (alpha, beta) in factors {
             self.coverage.count(family, "alpha", factor_bucket(alpha));
             self.coverage.count(family, "beta", factor_bucket(beta));
         }

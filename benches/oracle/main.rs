@@ -23,6 +23,7 @@ mod problem;
 mod random;
 mod ranks;
 mod reference;
+mod runs;
 mod runtime;
 mod shrink;
 mod sparse;

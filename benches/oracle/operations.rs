@@ -109,8 +109,8 @@ impl Operation {
         match self {
             Self::Axpby(alpha, beta) => {
                 y.axpby(alpha, z, beta).map_err(failed)?;
-                let ignores_old = beta == 0.0;
                 let (alpha, beta) = (<T as Real>::rounded(alpha), <T as Real>::rounded(beta));
+                let ignores_old = beta == zero;
                 Ok(each(&|_, own, other| match ignores_old {
                     true => alpha.product(other),
                     false => alpha.fused(other, beta.product(own)),

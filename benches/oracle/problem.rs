@@ -77,10 +77,13 @@ impl Request {
 pub struct Problem {
     pub double: bool,
     pub a: Sparse,
-    /// X, packed by rows of `k`.
+    /// X, packed by rows of `all`.
     pub x: Vec<f64>,
-    /// Y before the product, packed by rows of `k`.
+    /// Y before the product, packed by rows of `all`.
     pub old: Vec<f64>,
+    /// Columns of all products of the request together.
+    pub all: usize,
+    /// Columns of one product.
     pub k: usize,
     pub request: Request,
 }
@@ -99,17 +102,18 @@ impl Problem {
             Ok(csr) => csr,
             Err(error) => return Some(error.to_string()),
         };
-        let reference = Reference::new(&self.a, &self.x, self.k);
-        let Self { a, x, old, k, .. } = self;
-        let operands = Operands { a, csr: &csr, x, old, all: *k, first: 0, k: *k, reference: &reference };
+        let reference = Reference::new(&self.a, &self.x, self.all);
+        let &Self { ref a, ref x, ref old, all, k, .. } = self;
+        let operands = Operands { a, csr: &csr, x, old, all, first: 0, k, reference: &reference };
         self.request.check_caught(&operands, lab).err()
     }
 }
 
-/// The columns `first` to `first + k` of a packed multivector with `all` columns.
+/// The `k` columns from `first` on of a packed multivector with `all` columns; after the last one comes the first one.
 pub fn window(values: &[f64], all: usize, first: usize, k: usize) -> Vec<f64> {
     if all == 0 {
         return Vec::new();
     }
-    values.chunks_exact(all).flat_map(|row| row[first..first + k].iter().copied()).collect()
+    let columns = |row: &[f64]| (0..k).map(|column| row[(first + column) % all]).collect::<Vec<_>>();
+    values.chunks_exact(all).flat_map(columns).collect()
 }

@@ -51,7 +51,7 @@ impl RanksRequest {
         coverage.count(FAMILY, "devices", request.devices);
         coverage.count(FAMILY, "ranks", RANKS[request.ranks - 1]);
         coverage.count(FAMILY, "boundaries", if request.boundaries.is_some() { "drawn" } else { "by speed" });
-        drawing.count_runs(FAMILY, &request.runs);
+        drawing.count_runs(FAMILY, request.runs.iter().copied());
         request
     }
 

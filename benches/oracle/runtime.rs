@@ -1,6 +1,6 @@
 //! Products of the runtime on host memory: on the CPU, on emulated devices and on cards.
 
-use rowloom::kernel::cuda::CUDA_KERNELS;
+use rowloom::kernel::cuda::{CUDA_KERNELS, CudaKernel};
 use rowloom::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
 use rowloom::matrix::Dtype;
 use rowloom::plan::Mode;
@@ -12,7 +12,7 @@ use crate::grid::{Grid, Placement};
 use crate::judge::{Operands, Outcome, Value, refused};
 use crate::lab::{Drawing, Lab};
 use crate::random::Random;
-use crate::values;
+use crate::runs::{self, Run};
 
 /// The device lists of each family.
 pub const HOST_LISTS: [&str; 1] = ["cpu"];
@@ -68,8 +68,8 @@ pub struct RuntimeRequest {
     passed: Passed,
     transposed: bool,
     x: Placement,
-    y: Placement,
-    runs: Vec<(f64, f64)>,
+    check: Check,
+    runs: Vec<Run>,
 }
 
 const MODES: [Option<Mode>; 4] = [None, Some(Mode::Resident), Some(Mode::Oneshot), Some(Mode::Stream)];
@@ -107,12 +107,27 @@ pub fn expect(coverage: &mut Coverage, family: &'static str, lists: &[&'static s
 pub struct Shape {
     pub double: bool,
     pub k: usize,
+    /// Columns of all products of a case.
+    pub all: usize,
+    /// The matrix is large for its devices.
+    pub is_large: bool,
     /// A transposed twice has the same order of entries.
     pub may_transpose: bool,
 }
 
+/// A list of devices and a number of threads.
+pub fn devices(random: &mut Random, lists: &[&'static str]) -> (&'static str, usize) {
+    (random.one(lists), random.weighted(&[(1, 3), (2, 4), (3, 1), (4, 1), (5, 1)]))
+}
+
 impl RuntimeRequest {
-    pub fn draw(drawing: &mut Drawing, family: &'static str, lists: &[&'static str], shape: Shape) -> Self {
+    /// A request for products on devices that the products of a case have in common, as [`devices`] drew them.
+    pub fn draw(
+        drawing: &mut Drawing,
+        family: &'static str,
+        (devices, threads): (&'static str, usize),
+        shape: Shape,
+    ) -> Self {
         let kernels = drawing.kernels_for(family);
         let always_named = drawing.fixes_kernel();
         let random = &mut drawing.random;
@@ -123,18 +138,27 @@ impl RuntimeRequest {
             6 => Passed::Bound,
             _ => Passed::PageLocked,
         };
-        let (mut x, mut y) = (Placement::draw(random), Placement::draw(random));
+        let mut x = Placement::draw(random);
+        // The emulator runs one block, or more, for each column of kernels that read X by columns.
+        let by_columns = |kernel| CudaKernel::of(kernel).is_ok_and(CudaKernel::transposes_x);
+        let is_slow = shape.k > 8 && named.is_some_and(by_columns);
+        let count = match family {
+            "runtime" => random.weighted(&[(1, 3), (2, 2), (3, 1)]),
+            "emu" if shape.is_large || is_slow => random.within(2, 4),
+            _ => random.within(8, 16),
+        };
+        let mut runs = Run::draw(random, count, shape.all);
         if passed == Passed::Slices {
-            (x.gap, y.gap) = (0, 0);
+            x.gap = 0;
+            runs.iter_mut().for_each(|run| run.y.gap = 0);
         }
         let by_bytes = random.one_in(6);
-        let devices = random.one(lists);
         // What the library refuses is asked for rarely.
         let may_reproduce = named.is_none_or(|kernel| kernel.info().order == Order::Canonical);
         let may_share = devices.contains("cpu,") || random.one_in(10);
         let request = Self {
             devices,
-            threads: random.weighted(&[(1, 3), (2, 4), (3, 1), (4, 1), (5, 1)]),
+            threads,
             kernel: named.map(|kernel| name_or_form(random, kernel, shape)),
             mode: random.one(&MODES),
             chunks: (!by_bytes && random.one_in(2)).then(|| random.within(1, 9)),
@@ -150,8 +174,8 @@ impl RuntimeRequest {
             passed,
             transposed: shape.may_transpose && random.one_in(6),
             x,
-            y,
-            runs: (0..random.weighted(&[(1, 3), (2, 2), (3, 1)])).map(|_| values::factors(random)).collect(),
+            check: random.one(&[Check::Always, Check::Never, Check::First]),
+            runs,
         };
         let coverage = &mut drawing.coverage;
         coverage.count(family, "devices", request.devices);
@@ -171,20 +195,14 @@ impl RuntimeRequest {
         coverage.count(family, "chunks", chunks);
         coverage.count(family, "memory limit", if request.memory_limit.is_some() { "some" } else { "none" });
         coverage.count(family, "CPU share", if request.cpu_share.is_some() { "given" } else { "auto" });
-        drawing.count_runs(family, &request.runs);
+        drawing.count_runs(family, request.runs.iter().map(|run| run.factors));
         request
     }
 
     fn options(&self) -> Result<ProductOptions> {
         let (kernel, variant) = ProductOptions::kernel_named(self.kernel.as_deref().unwrap_or("auto"))?;
-        // Not drawn, so that seeds keep their cases.
-        let check = match (self.x.before + self.x.gap + self.y.before) % 3 {
-            0 => Check::Always,
-            1 => Check::Never,
-            _ => Check::First,
-        };
         Ok(ProductOptions {
-            check,
+            check: self.check,
             uses: self.uses,
             mode: self.mode,
             kernel,
@@ -234,26 +252,33 @@ impl RuntimeRequest {
         options: &ProductOptions,
     ) -> Judged<Outcome> {
         let canonical = self.is_canonical(options);
-        let x = operands.x_grid(self.x);
         let mut compared = 0;
-        for &factors in &self.runs {
-            let mut y = operands.y_grid(0..operands.a.rows, self.y, factors);
+        let mut refusal = None;
+        for run in &self.runs {
+            let (operands, factors) = (run.operands(operands), run.factors);
+            let x = operands.x_grid(self.x);
+            let mut y = operands.y_grid(0..operands.a.rows, run.y, factors);
             match self.apply(&mut product, &x, &mut y, factors) {
                 Ok(()) => {}
                 Err(error) => match refused(error)? {
-                    Outcome::Refused(reason) if compared == 0 => return Ok(Outcome::Refused(reason)),
-                    _ => continue,
+                    Outcome::Refused(reason) => {
+                        refusal = Some(reason);
+                        continue;
+                    }
+                    Outcome::Compared(_) => continue,
                 },
             }
-            // A device may refuse to page-lock memory that another one has locked; its copies are then staged by the driver.
-            if let Some(fault) = product.faults().iter().find(|fault| fault.task != "registration") {
+            if let Some(fault) = product.faults().first() {
                 return Err(format!("a fault of a device without faults: {fault:?}"));
             }
             operands.check_y(&y, 0..operands.a.rows, factors, canonical)?;
+            operands.check_x(&x)?;
             compared += 1;
         }
-        operands.check_x(&x)?;
-        Ok(Outcome::Compared(compared))
+        Ok(match refusal {
+            Some(reason) if compared == 0 => Outcome::Refused(reason),
+            _ => Outcome::Compared(compared),
+        })
     }
 
     fn apply<T: Value>(
@@ -302,9 +327,8 @@ impl RuntimeRequest {
         add(self.devices.contains("cuda:0,") || self.devices.contains(",cuda"), &|other| {
             other.devices = "cuda:0"
         });
-        for at in 0..self.runs.len() {
-            add(self.runs.len() > 1, &|other| other.runs = vec![self.runs[at]]);
-            add(self.runs[at] != (1.0, 0.0), &|other| other.runs[at] = (1.0, 0.0));
+        for runs in runs::simpler(&self.runs) {
+            add(true, &|other| other.runs.clone_from(&runs));
         }
         add(self.threads > 1, &|other| other.threads = 1);
         add(self.threads > 2, &|other| other.threads = 2);
@@ -328,9 +352,7 @@ impl RuntimeRequest {
         for x in self.x.simpler() {
             add(true, &|other| other.x = x);
         }
-        for y in self.y.simpler() {
-            add(true, &|other| other.y = y);
-        }
+        add(self.check != Check::Never, &|other| other.check = Check::Never);
         simpler
     }
 

@@ -36,17 +36,23 @@ fn options(problem: &Problem) -> Vec<Problem> {
 }
 
 fn columns_of_x(problem: &Problem) -> Vec<Problem> {
-    let k = problem.k;
-    let smaller = [1, k / 2, k - k / 4, k - k / 8, k.saturating_sub(1)];
+    let &Problem { all, k, .. } = problem;
+    let smaller =
+        |count: usize| [1, count / 2, count - count / 4, count - count / 8, count.saturating_sub(1)];
+    let of_columns = |first: usize, all_columns: usize, k: usize| Problem {
+        x: window(&problem.x, all, first, all_columns),
+        old: window(&problem.old, all, first, all_columns),
+        all: all_columns,
+        k,
+        ..problem.clone()
+    };
     let mut candidates = Vec::new();
-    for new in smaller.into_iter().filter(|&new| new > 0 && new < k) {
+    // Fewer columns of other products first, then of each.
+    let with_k = smaller(all).into_iter().chain([k]).filter(|&new| new >= k && new < all);
+    candidates.extend(with_k.map(|new| of_columns(0, new, k)));
+    for new in smaller(k).into_iter().filter(|&new| new > 0 && new < k) {
         for first in [0, k - new] {
-            candidates.push(Problem {
-                x: window(&problem.x, k, first, new),
-                old: window(&problem.old, k, first, new),
-                k: new,
-                ..problem.clone()
-            });
+            candidates.extend([of_columns(first, new, new), of_columns(first, all, new)]);
         }
     }
     candidates
@@ -65,9 +71,9 @@ fn parts(count: usize) -> Vec<std::ops::Range<usize>> {
 
 fn rows(problem: &Problem) -> Vec<Problem> {
     let without = |range: std::ops::Range<usize>| {
-        let k = problem.k;
+        let all = problem.all;
         let kept = (0..problem.a.rows).filter(|row| !range.contains(row));
-        let old = kept.flat_map(|row| problem.old[row * k..][..k].iter().copied()).collect();
+        let old = kept.flat_map(|row| problem.old[row * all..][..all].iter().copied()).collect();
         Problem { a: problem.a.with_rows(|row| !range.contains(&row)), old, ..problem.clone() }
     };
     parts(problem.a.rows).into_iter().map(without).collect()
@@ -75,9 +81,9 @@ fn rows(problem: &Problem) -> Vec<Problem> {
 
 fn columns(problem: &Problem) -> Vec<Problem> {
     let without = |range: std::ops::Range<usize>| {
-        let k = problem.k;
+        let all = problem.all;
         let kept = (0..problem.a.cols).filter(|column| !range.contains(column));
-        let x = kept.flat_map(|column| problem.x[column * k..][..k].iter().copied()).collect();
+        let x = kept.flat_map(|column| problem.x[column * all..][..all].iter().copied()).collect();
         Problem { a: problem.a.with_columns(|column| !range.contains(&column)), x, ..problem.clone() }
     };
     parts(problem.a.cols).into_iter().map(without).collect()

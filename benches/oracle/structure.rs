@@ -22,6 +22,10 @@ pub enum Structure {
     NoColumns,
     Tall,
     Wide,
+    /// One row, or two, of a length at which GPU kernels change their way, beside a few short ones.
+    OneLong,
+    /// Consecutive rows with many common columns, of which some lack a few.
+    LongGroups,
     /// Long rows over many columns, so that segments are computed in column order.
     LongOverWide,
     /// Y of more than 1 MiB, which is written with non-temporal stores.
@@ -52,6 +56,8 @@ impl Structure {
             S::NoColumns => "no columns",
             S::Tall => "tall",
             S::Wide => "wide",
+            S::OneLong => "one long row",
+            S::LongGroups => "long groups",
             S::LongOverWide => "long rows over wide X",
             S::LargeY => "large Y",
             S::LargeX => "large X",
@@ -79,6 +85,11 @@ pub const SMALL: [(Structure, usize); 17] = [
     (S::Tall, 4),
     (S::Wide, 4),
 ];
+
+/// Structures that cases of devices draw too. They are not in the list above, so that seeds of other cases keep their structures.
+pub const ON_DEVICES: [(Structure, usize); 2] = [(S::OneLong, 16), (S::LongGroups, 12)];
+/// Structures that dense products draw more often: more rows, and more columns, than a tile of any kernel.
+pub const DENSE: [(Structure, usize); 2] = [(S::Tall, 16), (S::Wide, 8)];
 
 /// Structures with large matrices, for kernels on the CPU only.
 pub const LARGE: [(Structure, usize); 3] = [(S::LongOverWide, 4), (S::LargeY, 3), (S::LargeX, 1)];
@@ -216,6 +227,31 @@ pub fn pattern(random: &mut Random, structure: Structure, size: Size) -> (usize,
                         let length = length(random);
                         all.push(columns(random, length, cols));
                     }
+                }
+            }
+            (cols, all)
+        }
+        S::OneLong => {
+            let edge = random.one(&LONG_EDGES[3..]) + random.below(4) - 1;
+            let cols = edge + random.below(30);
+            let mut all = vec![columns(random, edge, cols); if random.one_in(3) { 2 } else { 1 }];
+            for _ in 0..random.below(4) {
+                let at = random.below(all.len() + 1);
+                let degree = random.within(1, 40);
+                all.insert(at, columns(random, degree, cols));
+            }
+            (cols, all)
+        }
+        S::LongGroups => {
+            let cols = random.within(20, 200);
+            let mut all = Vec::new();
+            for _ in 0..random.within(1, 3) {
+                let degree = random.within(12, 90);
+                let own = columns(random, degree, cols);
+                for _ in 0..random.within(2, 9) {
+                    let lacks = random.one_in(3);
+                    let kept = own.iter().copied().filter(|_| !(lacks && random.one_in(8)));
+                    all.push(kept.collect());
                 }
             }
             (cols, all)

@@ -1,7 +1,7 @@
 //! Chains of operations on vectors that stay on devices. Every operation is judged by the values before it, which were read back.
 
-use rowloom::kernel::cuda::{Constant, CudaKernel};
-use rowloom::kernel::{KernelId, Order};
+use rowloom::kernel::cuda::CudaKernel;
+use rowloom::kernel::{KernelId, Order, Processor};
 use rowloom::matrix::MultiVector;
 use rowloom::runtime::{Check, ProductOptions, Vectors};
 use rowloom::{Product, Result};
@@ -35,19 +35,19 @@ pub fn expect(coverage: &mut Coverage, lists: &[&'static str], drawing: &Drawing
         "kernel",
         kernels(drawing).concat().into_iter().map(KernelId::name).chain(["auto"]),
     );
+    // Only there a kernel of a device adds the old Y.
+    let on_devices = kernels(drawing)[1].clone();
+    coverage.expect(FAMILY, "kernel with beta", on_devices.into_iter().map(KernelId::name));
     coverage.expect(FAMILY, "devices", lists.iter().copied());
     coverage.expect(FAMILY, "operation", operations::NAMES);
     coverage.expect(FAMILY, "reproducible", ["no", "yes"]);
 }
 
-/// The kernels of the CPU, and those of devices with lanes over the columns of X. Others leave the padding of rows unwritten, which
-/// emulated devices report when the rows are copied to the host.
+/// The kernels of the CPU, and those of devices that read X by rows.
 fn kernels(drawing: &Drawing) -> [Vec<KernelId>; 2] {
-    let has_lanes = |kernel: &KernelId| {
-        CudaKernel::of(*kernel).is_ok_and(|cuda| cuda.constants.contains(&Constant::Bytes))
-    };
+    let by_rows = |kernel: &KernelId| CudaKernel::of(*kernel).is_ok_and(|cuda| !cuda.transposes_x());
     let mut on_devices = drawing.kernels_for("emu");
-    on_devices.retain(has_lanes);
+    on_devices.retain(by_rows);
     if on_devices.is_empty() {
         on_devices.push(KernelId::CsrSegments);
     }
@@ -74,7 +74,7 @@ impl VectorsRequest {
             threads: random.within(1, 3),
             kernel,
             reproducible: is_canonical && random.one_in(2),
-            operations: (0..random.within(1, 8)).map(|_| Operation::draw(random)).collect(),
+            operations: (0..random.within(1, 16)).map(|_| Operation::draw(random)).collect(),
             y: Placement::draw(random),
             seed: random.next(),
         };
@@ -84,7 +84,14 @@ impl VectorsRequest {
         for operation in &request.operations {
             drawing.coverage.count(FAMILY, "operation", operation.name());
             if let Operation::Apply(alpha, beta) | Operation::Axpby(alpha, beta) = *operation {
-                drawing.count_runs(FAMILY, &[(alpha, beta)]);
+                drawing.count_runs(FAMILY, [(alpha, beta)]);
+                // Not those that round to zero in f32.
+                if let (Some(kernel), true) = (kernel, beta.abs() > 1e-30)
+                    && kernel.info().runs_on == Processor::Gpu
+                    && matches!(operation, Operation::Apply(..))
+                {
+                    drawing.coverage.count(FAMILY, "kernel with beta", kernel.name());
+                }
             }
         }
         request

@@ -258,6 +258,13 @@ impl Course {
         self.current = self.current.filter(|current| *current != processors);
     }
 
+    /// The alternative with these processors may be tried again.
+    pub fn readmit(&mut self, processors: Processors) {
+        for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {
+            one.is_refused = false;
+        }
+    }
+
     /// The alternative with these processors is no longer set up.
     pub fn release(&mut self, processors: Processors) {
         for one in self.alternatives.iter_mut().filter(|one| one.processors == processors) {

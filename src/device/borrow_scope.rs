@@ -64,6 +64,13 @@ impl StableBytes<'_> {
         Self { address: NonNull::from(bytes).cast(), bytes: bytes.len(), kept: PhantomData }
     }
 
+    /// All bytes of both, if they overlap or one begins where the other ends. Neither is freed while they are registered.
+    pub(crate) fn joined(self, other: Self) -> Option<Self> {
+        let (first, second) = if self.address <= other.address { (self, other) } else { (other, self) };
+        let gap = second.address.as_ptr() as usize - first.address.as_ptr() as usize;
+        (gap <= first.bytes).then(|| Self { bytes: first.bytes.max(gap + second.bytes), ..first })
+    }
+
     /// Address of the first byte.
     pub fn address(&self) -> NonNull<u8> {
         self.address

@@ -4,7 +4,7 @@ use super::operation::{Argument, EntryLaunch, LibraryGemm, MemoryRange, Operatio
 use super::vectors::DeviceRows;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{EntryPoint, Parameter};
-use crate::kernel::scaling::factor_bits;
+use crate::kernel::scaling::rounds_to_zero;
 use crate::kernel::{KernelId, colmean, gemm};
 use crate::matrix::Dtype;
 
@@ -75,8 +75,7 @@ impl EntryLaunch {
     ) -> Result<Self> {
         check_operands(kernel.name(), a, b, c)?;
         let entry_point = gemm::entry_point(kernel)?;
-        // A beta that rounds to zero does not read C.
-        let reads_old = factor_bits(c.dtype, beta) << 1 != 0;
+        let reads_old = !rounds_to_zero(c.dtype, beta);
         let value = |name: &str| {
             Some(match name {
                 "rows" => Value::Number(c.rows),

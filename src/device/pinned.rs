@@ -94,6 +94,11 @@ impl Pinned {
         self.shared.bytes
     }
 
+    /// The address of the first byte, for comparison with others.
+    pub(super) fn address(&self) -> usize {
+        self.shared.address.as_ptr() as usize
+    }
+
     /// Starts a read access. Returns a fault if a write access is active or the borrow was revoked.
     pub fn read(&self) -> Result<PinnedRead, Fault> {
         let admitted = |users: isize| (users >= 0).then(|| users + 1);

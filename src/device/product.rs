@@ -3,7 +3,7 @@
 use super::operation::{Argument, Launch, MemoryRange};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
-use crate::kernel::scaling::factor_bits;
+use crate::kernel::scaling::{factor_bits, rounds_to_zero};
 use crate::matrix::Dtype;
 use crate::work::spmm::Storage;
 
@@ -34,6 +34,9 @@ pub struct Operands {
     pub y: MemoryRange,
     /// Leading dimension of Y and of partial rows, in elements.
     pub ldy: u64,
+    /// Whether the padding of the rows of Y must be defined afterwards. Kernels without lanes over the columns do not write it, so
+    /// that it must have values before, which are kept.
+    pub keeps_padding: bool,
     /// Scratch memory for the partial rows that the storage needs.
     pub scratch: MemoryRange,
 }
@@ -41,10 +44,7 @@ pub struct Operands {
 impl Operands {
     /// Whether the old Y has an effect: beta, rounded to the kernel's precision, is not zero.
     pub fn reads_old_y(&self) -> bool {
-        match self.dtype {
-            Dtype::F64 => self.beta != 0.0,
-            Dtype::F32 => self.beta as f32 != 0.0,
-        }
+        !rounds_to_zero(self.dtype, self.beta)
     }
 
     /// A launch of `kernel` in `variant` on these operands.
@@ -74,6 +74,7 @@ impl Operands {
                 ..self.a
             }),
         };
+        let keeps_padding = self.keeps_padding && self.k < self.ldy && !kernel.has_lanes();
         let argument = |parameter: &Parameter| {
             let name = parameter.name();
             let unknown = || {
@@ -92,7 +93,7 @@ impl Operands {
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
                 Parameter::Modify(_) => Argument::Modify(range()?),
-                Parameter::Result(_) if self.reads_old_y() => Argument::Modify(range()?),
+                Parameter::Result(_) if self.reads_old_y() || keeps_padding => Argument::Modify(range()?),
                 Parameter::Result(_) => Argument::Write(range()?),
                 Parameter::Update(_) => Argument::Update(range()?),
             })

@@ -7,6 +7,7 @@
 use super::operation::{Argument, EntryLaunch, MemoryRange};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::Parameter;
+use crate::kernel::scaling::rounds_to_zero;
 use crate::kernel::vectors::{Sum, VectorKernel, VectorShape, WEIGH_BLOCK_ROWS};
 use crate::matrix::Dtype;
 
@@ -233,9 +234,11 @@ impl VectorLaunch {
         Operands::of(y).with_factors(factors).launch(VectorKernel::Scale)
     }
 
-    /// Y = X alpha + Y beta, computed as `fma(alpha, x, beta * y)`. Y is not read if beta is the number zero.
+    /// Y = X alpha + Y beta, computed as `fma(alpha, x, beta * y)`. Y is not read if beta is a number that rounds to zero.
     pub fn axpby(factors: DeviceFactors, x: DeviceRows, y: DeviceRows) -> Result<Self> {
-        if matches!(factors, DeviceFactors::Numbers { beta: 0.0, .. }) {
+        if let DeviceFactors::Numbers { beta, .. } = factors
+            && rounds_to_zero(y.dtype, beta)
+        {
             return Self::scaled(factors, x, y);
         }
         same_shape("a sum", x, y)?;
@@ -273,7 +276,7 @@ impl VectorLaunch {
         operands.launch(VectorKernel::Weigh)
     }
 
-    /// Y = X S + beta Y; Y is not read if beta is zero. S has a row for each column of X.
+    /// Y = X S + beta Y; Y is not read if beta rounds to zero. S has a row for each column of X.
     pub fn times(x: DeviceRows, small: DeviceRows, beta: f64, y: DeviceRows) -> Result<Self> {
         check(x.rows == y.rows, "a product with a small matrix", x, y)?;
         check(
@@ -283,6 +286,10 @@ impl VectorLaunch {
             y,
         )?;
         let operands = Operands { x: Some(x), small: Some(small), beta, ..Operands::of(y) };
-        operands.launch(if beta == 0.0 { VectorKernel::Times } else { VectorKernel::TimesAdd })
+        operands.launch(if rounds_to_zero(y.dtype, beta) {
+            VectorKernel::Times
+        } else {
+            VectorKernel::TimesAdd
+        })
     }
 }

@@ -21,6 +21,14 @@ pub fn factor_bits(dtype: Dtype, factor: f64) -> u64 {
     }
 }
 
+/// Whether a factor is zero in a precision: a small one rounds to zero, and both signs of zero count.
+pub fn rounds_to_zero(dtype: Dtype, factor: f64) -> bool {
+    match dtype {
+        Dtype::F64 => factor == 0.0,
+        Dtype::F32 => factor as f32 == 0.0,
+    }
+}
+
 /// Whether Y is the sum itself: `alpha = 1` and `beta = 0`.
 pub(super) fn is_plain<T: Scalar>(scaling: Scaling<T>) -> bool {
     scaling == Scaling { alpha: T::ONE, beta: T::ZERO }
@@ -43,6 +51,15 @@ mod tests {
         assert_eq!(scaling::<f32>(0.1, 1e-60), Scaling { alpha: 0.1f32, beta: 0.0 });
         assert!(!scaling::<f32>(1.0, 1e-60).reads_old() && scaling::<f64>(1.0, 1e-60).reads_old());
         assert!(is_plain(scaling::<f32>(1.0 + 1e-12, 0.0)) && !is_plain(scaling::<f64>(1.0 + 1e-12, 0.0)));
+    }
+
+    #[test]
+    fn a_factor_that_rounds_to_zero_of_either_sign_is_zero() {
+        for factor in [0.0, -0.0, 1e-60, -1e-60] {
+            assert!(rounds_to_zero(Dtype::F32, factor), "{factor}");
+            assert_eq!(rounds_to_zero(Dtype::F64, factor), factor == 0.0, "{factor}");
+        }
+        assert!(!rounds_to_zero(Dtype::F32, 1e-45) && !rounds_to_zero(Dtype::F32, f64::NAN));
     }
 
     #[test]

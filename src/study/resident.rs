@@ -133,6 +133,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
             beta: 0.0,
             y: vectors.y,
             ldy: vectors.pitch_bytes / value_bytes,
+            keeps_padding: false,
             scratch: MemoryRange {
                 end: vectors.scratch.begin + storage.scratch_rows * vectors.pitch_bytes,
                 ..vectors.scratch

@@ -1,11 +1,12 @@
 //! Shares and rates follow measured times. The times are those of simulated devices.
 
+use rowloom::Runtime;
 use rowloom::adapt::{corrected_by, is_shared, moved_share, scale_times};
 use rowloom::cost::preset;
-use rowloom::kernel::Processor;
+use rowloom::kernel::{KernelId, Processor};
 use rowloom::matrix::{Csr, generate};
 use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
-use rowloom::runtime::{RunReport, Simulated};
+use rowloom::runtime::{ProductOptions, RunReport, Simulated};
 use rowloom::work::Work;
 
 fn stencil() -> Csr<f64> {
@@ -84,4 +85,19 @@ fn a_measured_bandwidth_above_the_assumed_one_raises_it() {
     let (busy, _) = corrected(&request, &plan, &last, less_s);
     assert!(busy.host.memory_gb_per_s > request.host.memory_gb_per_s);
     assert!(plan.memory_s(&busy.host) <= less_s);
+}
+
+#[test]
+fn a_product_that_no_device_can_compute_gets_the_same_refusal_every_time() {
+    // Groups of rows cannot have the same column twice in a row.
+    let a = Csr::try_new(1, 1, vec![0, 2], vec![0, 0], vec![1.0, 1.0]).unwrap();
+    let runtime = Runtime::builder().devices("emu:0").threads(1).model("none").open().unwrap();
+    let options = ProductOptions { kernel: Some(KernelId::RowGroupsCut), ..ProductOptions::default() };
+    let mut product = runtime.product(&a).columns(2).options(options).build().unwrap();
+    let mut refusals = (0..3).map(|_| product.apply(&[1.0, 2.0][..]).err().unwrap());
+    let first = refusals.next().unwrap();
+    assert_eq!(first.exit_code(), 2, "{first}");
+    for refusal in refusals {
+        assert_eq!(refusal.to_string(), first.to_string());
+    }
 }

@@ -1,9 +1,11 @@
 //! Vectors that stay on devices: every operation equals a serial reference, with the same bits for any division of rows.
 
 use proptest::prelude::*;
+use rowloom::kernel::cuda::CudaKernel;
 use rowloom::kernel::vectors::{Sum, sums};
+use rowloom::kernel::{KindOfWork, Processor, kernels_of};
 use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::runtime::Vectors;
+use rowloom::runtime::{ProductOptions, Vectors};
 use rowloom::{Product, Runtime};
 
 const DEVICES: [&str; 5] = ["cpu", "emu:0", "cpu,emu:0", "emu:0,emu:1", "cpu,emu:0,emu:1"];
@@ -240,6 +242,74 @@ fn a_fault_of_vectors_does_not_end_products_in_host_memory() {
         }
     }
     assert!(failed > 3, "vectors failed only {failed} times");
+}
+
+/// Vectors of an f32 product on a device list, all NaN, and others, all 2.
+fn nan_and_two(product: &mut Product<'_, f32>) -> (Vectors<f32>, Vectors<f32>) {
+    let (mut nan, mut two) = (product.vectors().unwrap(), product.vectors().unwrap());
+    nan.fill(f64::NAN).unwrap();
+    two.fill(2.0).unwrap();
+    (nan, two)
+}
+
+#[test]
+fn a_beta_that_rounds_to_zero_lets_the_old_values_have_no_effect() {
+    let a = generate::<f32>("diagonal,rows=40", 3, u64::MAX).unwrap().matrix;
+    for devices in DEVICES {
+        let runtime = Runtime::builder().devices(devices).threads(2).model("none").open().unwrap();
+        let mut product = runtime.product(&a).columns(3).uses(10).build().unwrap();
+        for beta in [1e-60, -1e-60, -0.0] {
+            let (mut y, x) = nan_and_two(&mut product);
+            y.axpby(3.0, &x, beta).unwrap();
+            let mut host = MultiVector::zeros(a.rows(), 3).unwrap();
+            y.copy_to(&mut host).unwrap();
+            assert_eq!(host.data(), [6.0f32; 120], "axpby on {devices} with beta {beta}");
+            let (mut y, x) = nan_and_two(&mut product);
+            product.apply_scaled(3.0, &x, beta, &mut y).unwrap();
+            y.copy_to(&mut host).unwrap();
+            assert!(host.data().iter().all(|value| value.is_finite()), "{devices} with beta {beta}");
+        }
+    }
+}
+
+#[test]
+fn kernels_without_lanes_over_columns_compute_products_of_vectors() {
+    let a = generate::<f64>("stencil5,n=12", 3, u64::MAX).unwrap().matrix;
+    // Rows of three columns have padding on a device.
+    let x = values(a.rows(), 3, 1);
+    let want = product("cpu", &a, 3).apply(&x).unwrap();
+    let kernels = kernels_of(KindOfWork::Spmm, Processor::Gpu).map(|info| info.id);
+    let mut computed = 0;
+    for kernel in kernels.filter(|&kernel| CudaKernel::of(kernel).is_ok_and(|cuda| !cuda.has_lanes())) {
+        for devices in ["emu:0", "emu:0,emu:1"] {
+            let runtime = Runtime::builder().devices(devices).threads(2).model("none").open().unwrap();
+            let options = ProductOptions { kernel: Some(kernel), ..ProductOptions::default() };
+            let mut product = runtime.product(&a).columns(3).options(options).build().unwrap();
+            let (mut on_x, mut y) = match (product.vectors(), product.vectors()) {
+                (Ok(x), Ok(y)) => (x, y),
+                (result, _) => {
+                    let error = result.err().map(|error| (error.exit_code(), error.to_string()));
+                    assert_eq!(
+                        error.as_ref().map(|(code, _)| *code),
+                        Some(2),
+                        "{}: {error:?}",
+                        kernel.name()
+                    );
+                    continue;
+                }
+            };
+            on_x.copy_from(&x).unwrap();
+            product.apply_into(&on_x, &mut y).unwrap();
+            product.apply_scaled(2.0, &on_x, -1.0, &mut y).unwrap();
+            on_x.axpby(1.0, &y, 0.0).unwrap();
+            let found = host(&on_x);
+            for (found, want) in found.data().iter().zip(want.data()) {
+                assert!((found - want).abs() < 1e-9 * want.abs().max(1.0), "{} on {devices}", kernel.name());
+            }
+            computed += 1;
+        }
+    }
+    assert!(computed >= 10, "{computed} products");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod peer_tests;
 mod processor;
 mod race_detector;
 mod region;
+mod registered;
 #[cfg(test)]
 mod scaling_tests;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use fault::{AccessKind, FaultCause, Index3, KernelFault};
 use lane::{Action, Copy, DeviceBytes, Injected, Job, Lane, Shared};
 use memory::Allocation;
 use race_detector::{Intent, LANES, RaceDetector};
+use registered::Registered;
 use silent_fault::{Silent, SilentFault};
 
 use super::memories::Memories;
@@ -79,15 +81,6 @@ pub struct EmulatedDevice {
     counts: Counts,
     /// Registrations that have not ended.
     registered: Arc<AtomicUsize>,
-}
-
-/// A registration, which is counted until it is dropped.
-struct Registered(Arc<AtomicUsize>);
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -183,6 +176,7 @@ impl EmulatedDevice {
         hold: impl FnOnce(&Pinned) -> Result<Host, Fault>,
     ) -> Result<Copy<Host>, Fault> {
         check_lengths(&transfer)?;
+        registered::check_copy(&transfer)?;
         let place = self.resolve(&transfer.device)?;
         Ok(Copy { place, host: hold(&transfer.host.pinned)?, transfer })
     }
@@ -339,7 +333,7 @@ impl<'run> Device<'run> for EmulatedDevice {
         self.allows_copies_from(peer)
     }
 
-    fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
+    fn register<'a>(&mut self, bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
         self.check_open()?;
         self.counts.registrations += 1;
         if self.options.faults.refuse_registration == Some(self.counts.registrations) {
@@ -349,8 +343,8 @@ impl<'run> Device<'run> for EmulatedDevice {
                 format!("{name} refuses to register memory (injected fault)"),
             ));
         }
-        self.registered.fetch_add(1, Ordering::Relaxed);
-        Ok(Registration::new(Box::new(Registered(self.registered.clone()))))
+        let locked = Registered::lock(&bytes, &self.registered)?;
+        Ok(Registration::new(Box::new(locked)))
     }
 
     fn submit(

@@ -48,7 +48,8 @@ impl Variant {
 }
 
 impl CudaKernel {
-    fn has_lanes(&self) -> bool {
+    /// Whether its threads have lanes over the columns of X. Such kernels also write the padding of the rows of Y.
+    pub fn has_lanes(&self) -> bool {
         self.constants.contains(&Constant::Bytes)
     }
 

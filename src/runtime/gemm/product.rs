@@ -10,7 +10,6 @@ use crate::device::cuda::cublas_is_installed;
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::gemm::PackedProduct;
-use crate::kernel::scaling::scaling;
 use crate::matrix::{Dtype, MultiVectorView, MultiVectorViewMut};
 use crate::runtime::Runtime;
 use crate::runtime::dense::{DenseBuilder, DenseOperand, DenseWork};
@@ -144,9 +143,8 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
 
     /// The same, or less if `cancel` is set meanwhile, as the report then says.
     pub fn apply_scaled_until(&mut self, alpha: f64, beta: f64, cancel: Option<&AtomicBool>) -> Result<()> {
-        // A beta that rounds to zero does not read C.
-        let beta = if scaling::<T>(alpha, beta).reads_old() { beta } else { 0.0 };
-        if beta != 0.0 && !self.product.work.updated {
+        let scaling = Scaling::rounded::<T>(alpha, beta);
+        if scaling.reads_y() && !self.product.work.updated {
             self.product.change_work(Shape { updated: true, ..self.product.work })?;
         }
         if self.registered_at != Some(self.product.changes) {
@@ -156,7 +154,7 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
         }
         let changes = self.product.changes;
         let same_b = self.sent_at == Some(changes);
-        self.product.run(Scaling { alpha, beta }, (self.b, same_b), self.c.reborrow(), cancel)?;
+        self.product.run(scaling, (self.b, same_b), self.c.reborrow(), cancel)?;
         self.sent_at = Some(changes);
         Ok(())
     }

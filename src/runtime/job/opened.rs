@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Job;
 use super::accelerator::Accelerator;
 use super::registrations::RegisteredA;
-use crate::device::Fault;
+use crate::device::{Fault, FaultKind};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::plan::{Plan, PlanRequest, XPlan, make};
@@ -168,7 +168,6 @@ impl<J: Job> Opened<J> {
         let plan = job.plan();
         let devices = OpenDevices::open(plan, runtime)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
-        let mut registered = RegisteredA::new(job.shared());
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_rows(job, device, planned.x)?;
             let opened = devices.device(DeviceId(device as u32));
@@ -177,13 +176,24 @@ impl<J: Job> Opened<J> {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
                 Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
-            if planned.registered.a {
-                let done =
-                    registered.register(&mut opened.lock(), |shared| job.shared_arrays(shared, device));
-                if let Err(fault) = done {
-                    return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
-                }
-            }
+        }
+        let mut registered = RegisteredA::new(job.shared());
+        let registering = plan.devices.iter().enumerate().skip(1).filter(|(_, device)| device.registered.a);
+        let registering: Vec<usize> = registering.map(|(device, _)| device).collect();
+        let done = registered.register(
+            |shared| {
+                let of = |&device: &usize| {
+                    job.shared_arrays(shared, device).into_iter().map(move |bytes| (device, bytes))
+                };
+                registering.iter().flat_map(of).collect()
+            },
+            |device, bytes| match devices.device(DeviceId(device as u32)) {
+                Some(device) => device.lock().register(bytes),
+                None => Err(Fault::new(FaultKind::Lost, "the device is not open")),
+            },
+        );
+        if let Err((device, fault)) = done {
+            return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
         }
         Ok(Ok(Self { devices, accelerators, _registered: registered }))
     }

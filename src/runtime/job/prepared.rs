@@ -9,7 +9,7 @@ use super::check::{Check, CheckedProduct, Checks};
 use super::in_place::{InPlace, InPlacePlan};
 use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
-use super::registrations::{register_borrowed, register_y};
+use super::registrations::{borrowed, borrowed_y, united};
 use super::scaling::Scaling;
 use super::{BorrowsA, Job};
 use crate::device::{Description, Network, Registration, borrow_scope};
@@ -273,30 +273,32 @@ impl<J: Job> Prepared<J> {
     where
         J: BorrowsA<'xy>,
     {
-        let mut registrations = Vec::new();
+        let mut wanted = Vec::new();
         for (index, planned) in self.job.plan().devices.iter().enumerate().skip(1) {
-            let (wants, alive) = (planned.registered, self.opened.devices.alive.get(index) == Some(&true));
-            let Some(device) = self.opened.devices.device(DeviceId(index as u32)).filter(|_| alive) else {
+            if self.device(index).is_none() {
                 continue;
-            };
-            let mut device = device.lock();
+            }
+            let wants = planned.registered;
             // A shared A is registered since the devices were opened.
             let a = if wants.a { self.job.borrowed_arrays(index) } else { Vec::new() };
-            let mut all: Vec<_> = a.into_iter().map(|bytes| register_borrowed(&mut device, bytes)).collect();
-            if wants.x && !x.data().is_empty() {
-                all.push(register_borrowed(&mut device, bytemuck::cast_slice(x.data())));
+            wanted.extend(a.into_iter().map(|bytes| (index, borrowed(bytes))));
+            if wants.x {
+                wanted.push((index, borrowed(bytemuck::cast_slice(x.data()))));
             }
-            if wants.y && !y.data_mut().is_empty() {
-                all.push(register_y(&mut device, y));
+            if wants.y {
+                wanted.push((index, borrowed_y(y)));
             }
-            for registered in all {
-                match registered {
-                    Ok(registration) => registrations.push(registration),
-                    Err(fault) => {
-                        let report = registration_refused(&planned.name, fault);
-                        if !self.faults.contains(&report) {
-                            self.faults.push(report);
-                        }
+        }
+        let mut registrations = Vec::new();
+        for (index, bytes) in united(wanted) {
+            let Some(device) = self.device(index) else { continue };
+            let registered = device.lock().register(bytes);
+            match registered {
+                Ok(registration) => registrations.push(registration),
+                Err(fault) => {
+                    let report = registration_refused(&self.job.plan().devices[index].name, fault);
+                    if !self.faults.contains(&report) {
+                        self.faults.push(report);
                     }
                 }
             }

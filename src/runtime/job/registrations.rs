@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use crate::device::{Fault, Registration, StableBytes};
 use crate::matrix::{MultiVectorViewMut, Scalar};
-use crate::runtime::shared_device::OpenDevice;
 
 /// Registered parts of a shared A, with A itself. A borrowed A is not registered, since it may be freed after the job was leaked;
-/// [`register_borrowed`] registers it.
+/// [`borrowed`] makes it ready for a call.
 pub struct RegisteredA<S> {
     // Dropped first.
     registrations: Vec<Registration<'static>>,
@@ -25,37 +24,69 @@ impl<S> RegisteredA<S> {
         Self { registrations: Vec::new(), shared }
     }
 
-    /// Registers the bytes of each of the `arrays` of a shared A.
+    /// Registers the `arrays` of a shared A, each with the number of the device that copies it. `register` does so on a device. The
+    /// error has the number of the device that refused.
     pub fn register(
         &mut self,
-        device: &mut OpenDevice,
-        arrays: impl for<'m> FnOnce(&'m S) -> Vec<&'m [u8]>,
-    ) -> Result<(), Fault> {
+        arrays: impl for<'m> FnOnce(&'m S) -> Vec<(usize, &'m [u8])>,
+        register: impl Fn(usize, StableBytes<'static>) -> Result<Registration<'static>, Fault>,
+    ) -> Result<(), (usize, Fault)> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        for bytes in arrays(shared) {
-            // SAFETY: `shared` owns the arrays and keeps them in place, as `Job::Shared` demands, and is dropped after the registrations.
-            // If this is leaked, the arrays are leaked, too.
-            let bytes = unsafe { StableBytes::new(bytes) };
-            self.registrations.push(device.register(bytes)?);
+        // SAFETY: `shared` owns the arrays and keeps them in place, as `Job::Shared` demands, and is dropped after the registrations.
+        // If this is leaked, the arrays are leaked, too.
+        let stable = |(device, bytes): (usize, &[u8])| (device, unsafe { StableBytes::new(bytes) });
+        for (device, bytes) in united(arrays(shared).into_iter().map(stable).collect()) {
+            self.registrations.push(register(device, bytes).map_err(|fault| (device, fault))?);
         }
         Ok(())
     }
 }
 
-/// Registers X or a borrowed A during a call: the caller keeps the registration in its own frame, where the program cannot leak it.
-pub fn register_borrowed<'call>(
-    device: &mut OpenDevice,
-    bytes: &'call [u8],
-) -> Result<Registration<'call>, Fault> {
-    // SAFETY: the bytes are borrowed for `'call`, and the frame that keeps the registration is left before.
-    device.register(unsafe { StableBytes::new(bytes) })
+/// The ranges without common bytes, each with the first device that wants a part of it. A driver refuses to register bytes twice, and
+/// a copy that begins in one registered range may not end in another: ranges that touch are united, too.
+pub fn united(mut ranges: Vec<(usize, StableBytes<'_>)>) -> Vec<(usize, StableBytes<'_>)> {
+    ranges.sort_by_key(|(_, bytes)| bytes.address());
+    let mut all: Vec<(usize, StableBytes<'_>)> = Vec::new();
+    for (device, bytes) in ranges.into_iter().filter(|(_, bytes)| bytes.bytes() > 0) {
+        match all.last_mut() {
+            Some((first, last)) if let Some(both) = last.joined(bytes) => {
+                (*first, *last) = (device.min(*first), both);
+            }
+            _ => all.push((device, bytes)),
+        }
+    }
+    all
+}
+
+/// X or a borrowed A, to be registered during a call: the caller keeps the registration in its own frame, where the program cannot leak
+/// it.
+pub fn borrowed(bytes: &[u8]) -> StableBytes<'_> {
+    // SAFETY: the bytes are borrowed during the call, and the frame that keeps the registration is left before.
+    unsafe { StableBytes::new(bytes) }
 }
 
 /// The same for Y, which is written while it is registered.
-pub fn register_y<'call, T: Scalar>(
-    device: &mut OpenDevice,
-    y: &mut MultiVectorViewMut<'call, T>,
-) -> Result<Registration<'call>, Fault> {
+pub fn borrowed_y<'call, T: Scalar>(y: &mut MultiVectorViewMut<'call, T>) -> StableBytes<'call> {
     // SAFETY: the same; the view borrows the memory for `'call`.
-    device.register(unsafe { StableBytes::new(bytemuck::cast_slice(y.data_mut())) })
+    unsafe { StableBytes::new(bytemuck::cast_slice(y.data_mut())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_overlap_or_touch_are_registered_once_by_the_first_of_their_devices() {
+        let all: &'static [u8] = Vec::leak(vec![0; 100]);
+        let range = |device: usize, begin: usize, end: usize| (device, StableBytes::from(&all[begin..end]));
+        let wanted =
+            vec![range(2, 19, 40), range(1, 0, 20), range(3, 40, 50), range(1, 60, 70), range(2, 65, 66)];
+        let place = |(device, bytes): (usize, StableBytes<'_>)| {
+            let begin = bytes.address().as_ptr() as usize - all.as_ptr() as usize;
+            (device, begin..begin + bytes.bytes())
+        };
+        let found: Vec<_> = united(wanted).into_iter().map(place).collect();
+        assert_eq!(found, [(1, 0..50), (1, 60..70)]);
+        assert!(united(vec![range(1, 10, 10)]).is_empty());
+    }
 }

@@ -48,6 +48,7 @@ pub(super) fn launch<T: Kernels>(
         beta: 0.0,
         y,
         ldy: accelerator.y_pitch(),
+        keeps_padding: false,
         scratch: scratch(accelerator, storage.scratch_rows, T::DTYPE.bytes())?,
     };
     let kernel = CudaKernel::of(planned.gpu_kernel)?;
@@ -80,6 +81,8 @@ pub(super) fn launch_on<T: Kernels>(
         beta,
         y: y.memory,
         ldy: y.leading_dimension,
+        // Row-wise operations and copies between devices read the padding, too.
+        keeps_padding: true,
         scratch: scratch(accelerator, storage.scratch_rows, x.dtype.bytes())?,
     };
     let kernel = CudaKernel::of(planned.gpu_kernel)?;

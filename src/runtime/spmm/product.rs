@@ -76,7 +76,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         if let InputOperand::Vectors(x) = x.operand()
             && let OutputOperand::Vectors(y) = y.operand()
         {
-            let (report, faults) = self.vector_product()?.apply(Scaling { alpha, beta }, x, y)?;
+            let (report, faults) = self.vector_product()?.apply(Scaling::rounded::<T>(alpha, beta), x, y)?;
             self.faults.extend(faults);
             self.last = report;
             return Ok(());
@@ -87,7 +87,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.set_bound(false);
         let registers = self.adaptation.options.transfer == Transfer::Registered;
         let _registrations = if registers { self.register(x, &mut y)? } else { Vec::new() };
-        self.run(Scaling { alpha, beta }, x, y, in_place, None)
+        self.run(Scaling::rounded::<T>(alpha, beta), x, y, in_place, None)
     }
 
     /// A new Y of zeros in page-locked memory: devices write it, and read it as X of a square matrix, without a copy by the host. `None`
@@ -122,7 +122,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         stream: Option<StreamHandle>,
     ) -> Result<()> {
         self.last = None;
-        self.vector_product()?.apply_foreign(Scaling { alpha, beta }, x, y, stream)
+        self.vector_product()?.apply_foreign(Scaling::rounded::<T>(alpha, beta), x, y, stream)
     }
 
     /// The stream that computes products on arrays of other libraries without a stream, which let it wait for their own work. `None`

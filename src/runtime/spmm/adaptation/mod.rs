@@ -252,6 +252,8 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                     Err(error) => {
                         self.course.refuse(next);
                         if self.course.next().is_none() {
+                            // The next product gets this error, too, and not that there is no alternative.
+                            self.course.readmit(next);
                             return Err(error);
                         }
                         self.notes.push(format!("{} cannot be used: {error}", next.name()));

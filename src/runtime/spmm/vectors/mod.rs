@@ -317,7 +317,7 @@ impl<T: Kernels> Vectors<T> {
         }
     }
 
-    /// Self = alpha X + beta Self.
+    /// Self = alpha X + beta Self. The old values have no effect if beta rounds to zero.
     pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
         self.check_same(x)?;
         self.for_each_part(
@@ -332,7 +332,7 @@ impl<T: Kernels> Vectors<T> {
                 let (x, range) = (x.host_part_of(&rows)?, rows.start as usize..rows.end as usize);
                 let (x, y) = (x.view().rows_in(range.clone()), view_rows_mut(&mut y, range));
                 let (alpha, scaled_by) = (Factor::All(T::from_f64(alpha)), T::from_f64(beta));
-                match beta == 0.0 {
+                match scaled_by == T::ZERO {
                     true => rows::scaled(alpha, x, y),
                     false => rows::axpby(alpha, x, Factor::All(scaled_by), y),
                 }

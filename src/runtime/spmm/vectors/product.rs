@@ -376,7 +376,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
 
     /// Whether Y is updated in place.
     pub(super) fn reads_y(scaling: Scaling) -> bool {
-        T::from_f64(scaling.beta) != T::ZERO
+        scaling.reads_y()
     }
 
     /// The product in virtual time.
