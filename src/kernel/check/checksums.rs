@@ -43,6 +43,8 @@ pub struct Checksums {
     /// The weight of each row.
     pub(super) weights: Vec<f64>,
     pub(super) blocks: Vec<Block>,
+    /// The rows without values, whose elements are exactly zero.
+    pub(super) empty: Vec<u32>,
 }
 
 /// The sums of consecutive rows.
@@ -132,7 +134,12 @@ impl Checksums {
             }
         };
         weights.par_iter_mut().enumerate().for_each(set_empty);
-        Ok(Self { weights, blocks })
+        let is_empty = |row: &u32| match a {
+            Operator::Sparse(a) => a.row_length(*row as usize) == 0,
+            Operator::Dense(a) => a.k() == 0,
+        };
+        let empty = (0..a.rows() as u32).filter(is_empty).collect();
+        Ok(Self { weights, blocks, empty })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The wrong rows of columns that differ: their elements are compared in twice the precision.
 
+use rayon::prelude::*;
+
 use super::checksums::Checksums;
 use super::observed::Observation;
 use super::sums::{SumsOfX, Suspicious};
@@ -48,7 +50,7 @@ impl Checksums {
         product: Applied<'_, T>,
         suspicious: Vec<Suspicious>,
     ) -> Result<Vec<usize>> {
-        let mut wrong = Vec::new();
+        let mut wrong = self.wrong_empty_rows(product);
         let mut without_sums = 0usize;
         for suspicious in suspicious {
             let rows: Vec<usize> = self.blocks[suspicious.block].rows.clone().collect();
@@ -68,7 +70,18 @@ impl Checksums {
                 }
             }
         }
+        wrong.sort_unstable();
+        wrong.dedup();
         Ok(wrong)
+    }
+
+    /// The rows without values that are not zero: their errors may be too small for any sum.
+    fn wrong_empty_rows<T: Kernels>(&self, product: Applied<'_, T>) -> Vec<usize> {
+        if product.old.is_some() {
+            return Vec::new();
+        }
+        let is_wrong = |row: &usize| product.y.row(*row).iter().any(|&element| element != T::ZERO);
+        self.empty.par_iter().map(|&row| row as usize).filter(is_wrong).collect()
     }
 }
 

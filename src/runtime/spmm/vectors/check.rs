@@ -21,6 +21,7 @@ use crate::kernel::scaling::scaling as rounded;
 use crate::matrix::{MultiVector, MultiVectorView};
 use crate::runtime::job::{Scaling, still_wrong, wrong_chunk};
 use crate::runtime::report::{FaultReport, RunReport};
+use crate::runtime::shared_device::SharedDevice;
 use crate::runtime::spmm::spmm_job::compute_by_reference;
 
 /// The weights of the rows of X and Y, and their copies on devices.
@@ -163,9 +164,11 @@ impl<T: Kernels> VectorProduct<'_, T> {
         x: &Vectors<T>,
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
-        // The fault of a device is reported as that of an unchecked product is.
-        let Ok((check, old, old_sums)) = self.before(scaling, x, y) else {
-            return self.apply_unchecked(scaling, x, y);
+        let (check, old, old_sums) = match self.before(scaling, x, y) {
+            Ok(before) => before,
+            // The loss of a device is reported as that of an unchecked product is.
+            Err(_) if self.has_lost_device() => return self.apply_unchecked(scaling, x, y),
+            Err(error) => return Err(error),
         };
         let (mut report, mut faults) = self.apply_unchecked(scaling, x, y)?;
         let start = Instant::now();
@@ -179,9 +182,17 @@ impl<T: Kernels> VectorProduct<'_, T> {
                 self.keep_check(check);
                 Ok((report, faults))
             }
-            Err(Error::Device { .. }) => Ok((report, faults)),
+            // Its rows of Y are lost too, and the next use of Y reports it.
+            Err(_) if self.has_lost_device() => Ok((report, faults)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a device that has rows was found lost, or was closed since.
+    fn has_lost_device(&self) -> bool {
+        let parts = self.x.parts.iter().chain(&self.y.parts);
+        let is_lost = |device: &Arc<SharedDevice>| !device.is_open() || device.lock().is_lost();
+        parts.filter_map(|part| part.planned.as_ref()).any(is_lost)
     }
 
     /// What a check needs before the product: the weights, and the old Y and its sums if it has an effect.

@@ -40,7 +40,7 @@ pub(super) struct DeviceSums {
     partials: MemoryRange,
     /// Weights one, for the sums of blocks.
     ones: MemoryRange,
-    /// The sums of X, of the old Y, and of Y.
+    /// The sums of X, of Y, and of the old Y.
     results: MemoryRange,
     pinned: Pinned,
     allocations: Allocations,
@@ -50,8 +50,8 @@ pub(super) struct DeviceSums {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SumOf {
     X,
-    OldY,
     Y,
+    OldY,
 }
 
 fn blocks(rows: u64) -> u64 {
@@ -78,7 +78,7 @@ impl DeviceSums {
         let ones = MemoryRange { memory: ones.memory, begin: 0, end: most * WEIGHTS_BYTES };
         let partials = most * 2 * k * 8;
         let partials = MemoryRange { memory: allocations.allocate(partials)?, begin: 0, end: partials };
-        let bytes = 3 * result_bytes(k, most);
+        let bytes = result_bytes(k, x.blocks) + 2 * result_bytes(k, y.blocks);
         let results = MemoryRange { memory: allocations.allocate(bytes)?, begin: 0, end: bytes };
         let pinned = allocations.allocate_pinned(bytes)?;
         Ok(Self { k, x, y, partials, ones, results, pinned, allocations })
@@ -90,9 +90,12 @@ impl DeviceSums {
 
     /// The memory of a result: for each block of blocks the sums of the columns of the first sums, then those of their squares.
     fn result(&self, of: SumOf) -> MemoryRange {
-        let bytes = self.results.bytes() / 3;
-        let begin = of as u64 * bytes;
-        let end = begin + result_bytes(self.k, self.weights(of).blocks);
+        let (x, y) = (result_bytes(self.k, self.x.blocks), result_bytes(self.k, self.y.blocks));
+        let (begin, end) = match of {
+            SumOf::X => (0, x),
+            SumOf::Y => (x, x + y),
+            SumOf::OldY => (x + y, x + 2 * y),
+        };
         MemoryRange { begin, end, ..self.results }
     }
 
@@ -139,14 +142,19 @@ impl DeviceSums {
         let mut device = self.allocations.device().lock();
         let name = device.description().name;
         let fault = |fault: Fault| fault.into_error(&name);
-        let mut downloads = Vec::new();
-        for (of, computed, _) in terms.iter() {
-            let from = self.result(*of);
-            let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
-            let download = Operation::Download(Transfer::whole(host, from));
-            downloads.push(device.submit("check", DOWNLOAD, download, 1e-5, &[*computed]).map_err(fault)?);
-        }
-        downloads.into_iter().try_for_each(|fence| device.wait(fence)).map_err(fault)?;
+        // Those of one product follow one another in memory.
+        let results = terms.iter().map(|(of, ..)| self.result(*of));
+        let from = results.reduce(|all, next| MemoryRange {
+            begin: all.begin.min(next.begin),
+            end: all.end.max(next.end),
+            ..all
+        });
+        let Some(from) = from.filter(|from| from.bytes() > 0) else { return Ok(()) };
+        let computed: Vec<Fence> = terms.iter().map(|(_, computed, _)| *computed).collect();
+        let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
+        let download = Operation::Download(Transfer::whole(host, from));
+        let downloaded = device.submit("check", DOWNLOAD, download, 1e-5, &computed).map_err(fault)?;
+        device.wait(downloaded).map_err(fault)?;
         let bytes = self.pinned.read().map_err(misuse)?;
         let numbers: &[f64] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         for (of, _, sums) in terms {
