@@ -25,11 +25,11 @@ const PART_NONZEROS_PER_COLUMN: usize = 4;
 /// have the size of the element.
 fn roundings(values: usize) -> f64 {
     let values = values as f64;
-    values + 2.0 * values.sqrt() + OLD_ROUNDINGS
+    values + 4.0 * values.sqrt() + OLD_ROUNDINGS
 }
 
 /// The number of roundings that count for an element of the old Y.
-pub(super) const OLD_ROUNDINGS: f64 = 2.0;
+pub(super) const OLD_ROUNDINGS: f64 = 4.0;
 
 /// The unit of sums of columns is the inverse of this: sums of whole units have no rounding errors, in whatever order they are added. The
 /// largest sum is 256, and 10 million values of a column seldom reach it.
@@ -62,9 +62,11 @@ pub(super) struct Block {
 struct Sums {
     /// For each column, in units.
     columns: Vec<i64>,
-    /// `Σ (w_i a_ij)²` of all values, and `Σ (n_i w_i a_ij)²`.
+    /// About `Σ (w_i a_ij)²` of all values, and `Σ (n_i w_i a_ij)²`.
     squares: f64,
     rounded_squares: f64,
+    /// Whether a value was outside of the columns.
+    is_outside: bool,
 }
 
 /// A number of size 1 to 1.5 with a sign: a hash of a row's number.
@@ -113,9 +115,16 @@ impl Checksums {
             })
             .collect();
         let blocks = parts.into_par_iter().zip(&ranges).map(|((first_column, parts), (rows, columns))| {
-            let sums = parts.into_par_iter().map(|part| part.sums(a, columns.clone()));
-            let nothing = Sums { columns: Vec::new(), squares: 0.0, rounded_squares: 0.0 };
-            let total = sums.try_reduce_with(merged).unwrap_or(Ok(nothing))?;
+            let (mut parts, mut first_column) = (parts, first_column);
+            let mut sum = |columns: Range<usize>| {
+                let sums = parts.par_iter_mut().map(|part| part.sums(a, columns.clone()));
+                sums.try_reduce_with(merged).unwrap_or_else(|| Sums::zeros(0))
+            };
+            let mut total = sum(columns.clone())?;
+            if total.is_outside {
+                first_column = 0;
+                total = sum(0..a.columns())?;
+            }
             Ok(Block {
                 rows: rows.clone(),
                 first_column,
@@ -151,12 +160,14 @@ fn block_ranges<T: Scalar>(a: Operator<'_, T>) -> Vec<(Range<usize>, Range<usize
     };
     let mut count = (rows / FEWEST_BLOCK_ROWS).clamp(1, MOST_BLOCKS);
     let columns_of = |rows: Range<usize>| {
-        let pointers = sparse.row_pointers();
-        let entries = &sparse.columns()[pointers[rows.start] as usize..pointers[rows.end] as usize];
-        let (first, last) = entries
-            .iter()
-            .fold((u32::MAX, 0), |(first, last), &column| (column.min(first), column.max(last)));
-        if entries.is_empty() { 0..0 } else { first as usize..last as usize + 1 }
+        // The columns of a row usually ascend. If a column is outside of the range, the block has all columns.
+        let ends = rows.filter_map(|row| {
+            let (columns, _) = sparse.row(row);
+            columns.first().zip(columns.last())
+        });
+        let (first, last) =
+            ends.fold((u32::MAX, 0), |(first, last), (&begin, &end)| (begin.min(first), end.max(last)));
+        if first > last { 0..0 } else { first as usize..last as usize + 1 }
     };
     if count == 1 {
         return std::iter::once((0..rows, columns_of(0..rows))).collect();
@@ -226,9 +237,9 @@ fn parts_of<'w, T: Scalar>(
 
 impl Part<'_> {
     /// Sets the weights of the rows, 0 for a row without values, and adds up their columns.
-    fn sums<T: Scalar>(self, a: Operator<'_, T>, columns: Range<usize>) -> Result<Sums> {
-        let mut sums = Sums { columns: zeros(columns.len(), 0)?, squares: 0.0, rounded_squares: 0.0 };
-        for (row, own) in self.rows.zip(self.weights) {
+    fn sums<T: Scalar>(&mut self, a: Operator<'_, T>, columns: Range<usize>) -> Result<Sums> {
+        let mut sums = Sums::zeros(columns.len())?;
+        for (row, own) in self.rows.clone().zip(self.weights.iter_mut()) {
             let (places, values) = match a {
                 Operator::Sparse(a) => {
                     let (places, values) = a.row(row);
@@ -243,8 +254,9 @@ impl Part<'_> {
             match places {
                 Some(places) => {
                     for (&column, value) in places.iter().zip(values) {
-                        if let Some(sum) = sums.columns.get_mut(column as usize - columns.start) {
-                            *sum = sum.wrapping_add(units(value));
+                        match sums.columns.get_mut((column as usize).wrapping_sub(columns.start)) {
+                            Some(sum) => *sum = sum.wrapping_add(units(value)),
+                            None => sums.is_outside = true,
                         }
                     }
                 }
@@ -260,17 +272,22 @@ impl Part<'_> {
 }
 
 impl Sums {
+    fn zeros(columns: usize) -> Result<Self> {
+        Ok(Self { columns: zeros(columns, 0)?, squares: 0.0, rounded_squares: 0.0, is_outside: false })
+    }
+
     /// The weight of a row: its random number over the mean size of its values and over its number of roundings. 0 if the row has no value,
     /// or zeros only.
     fn weight<T: Scalar>(&mut self, row: usize, values: &[T]) -> f64 {
-        let (sum, squares) = sizes(values);
+        let sum = size(values);
         if sum == 0.0 {
             return 0.0;
         }
         let length = values.len() as f64;
         let roundings = roundings(values.len());
         let weight = weight(row) / (sum / length).max(SMALLEST_MAGNITUDE) / roundings;
-        let squares = squares * weight * weight;
+        // As if all values had the mean size.
+        let squares = (sum * weight).powi(2) / length;
         // Extreme values overflow or vanish: their rows do not count.
         if squares.is_finite() {
             self.squares += squares;
@@ -280,25 +297,18 @@ impl Sums {
     }
 }
 
-/// The sum of the sizes of numbers, and of their squares, in four chains.
-fn sizes<T: Scalar>(values: &[T]) -> (f64, f64) {
+/// The sum of the sizes of numbers, in four chains.
+fn size<T: Scalar>(values: &[T]) -> f64 {
     const CHAINS: usize = 4;
-    let (mut sums, mut squares) = ([0.0; CHAINS], [0.0; CHAINS]);
+    let mut sums = [0.0; CHAINS];
     let (wide, tail) = values.as_chunks::<CHAINS>();
     for four in wide {
         for chain in 0..CHAINS {
-            let value = four[chain].to_f64();
-            sums[chain] += value.abs();
-            squares[chain] += value * value;
+            sums[chain] += four[chain].to_f64().abs();
         }
     }
-    for (chain, value) in tail.iter().enumerate() {
-        let value = value.to_f64();
-        sums[chain] += value.abs();
-        squares[chain] += value * value;
-    }
-    let total = |of: [f64; CHAINS]| (of[0] + of[1]) + (of[2] + of[3]);
-    (total(sums), total(squares))
+    tail.iter().zip(&mut sums).for_each(|(value, sum)| *sum += value.to_f64().abs());
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
 impl Block {
@@ -315,7 +325,9 @@ impl Block {
                     let (places, values) = a.row(row);
                     let factor = factor(values.len());
                     for (&column, value) in places.iter().zip(values) {
-                        if let Some(square) = squares.get_mut(column as usize - self.first_column) {
+                        if let Some(square) =
+                            squares.get_mut((column as usize).wrapping_sub(self.first_column))
+                        {
                             *square += (factor * value.to_f64()).powi(2);
                         }
                     }
@@ -338,6 +350,7 @@ fn merged(mut left: Sums, right: Sums) -> Result<Sums> {
     columns.for_each(|(left, right)| *left = left.wrapping_add(*right));
     left.squares += right.squares;
     left.rounded_squares += right.rounded_squares;
+    left.is_outside |= right.is_outside;
     Ok(left)
 }
 
