@@ -15,6 +15,9 @@ use crate::{cpu, runtime};
 /// limited number of mappings. Others stay open: to open a card again takes longer than many products.
 const MOST_EMULATED: usize = 6;
 
+/// Threads of runtimes with cards, whatever is drawn.
+const CARD_THREADS: usize = 2;
+
 /// Pools and runtimes, which stay open between cases.
 pub struct Lab {
     machine: Machine,
@@ -46,6 +49,8 @@ impl Lab {
     }
 
     pub fn runtime(&mut self, devices: &'static str, threads: usize) -> rowloom::Result<Runtime> {
+        // Every runtime has its own context on a card, which takes a second to create and half a gigabyte of its memory.
+        let threads = if devices.contains("cuda") { CARD_THREADS } else { threads };
         let key = (devices, threads);
         if let Some(at) = self.runtimes.iter().position(|(known, _)| *known == key) {
             let used = self.runtimes.remove(at);
