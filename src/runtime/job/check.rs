@@ -251,10 +251,13 @@ impl<J: Job> Prepared<J> {
     ) -> (R, Result<Option<SumsOfX>>) {
         let pool = self.pool.clone();
         std::thread::scope(|scope| {
-            let sums = scope.spawn(move || pool.install(|| J::sums_of_x(checksums, x)));
+            let sum = move || pool.install(|| J::sums_of_x(checksums, x));
+            // If no thread can be started, the sums are formed after the product.
+            let sums = std::thread::Builder::new().spawn_scoped(scope, sum).ok();
             let result = run(self);
             let failed = || Error::Internal("the thread of a check has panicked".into());
-            (result, sums.join().unwrap_or_else(|_| Err(failed())))
+            let joined = sums.map(|sums| sums.join().unwrap_or_else(|_| Err(failed())));
+            (result, joined.unwrap_or(Ok(None)))
         })
     }
 
