@@ -4,6 +4,8 @@
     .ci/mutants library                        250 mutants, drawn with a seed of the clock
     .ci/mutants library --count 50 --seed 7    50 mutants; the same seed draws the same ones
     .ci/mutants library --iterate              the unlisted survivors of the last run again
+    .ci/mutants library --seed 7 --resume      the mutants of a draw that the last run did not reach
+    .ci/mutants library --stages 1             with the tests of the mutant's own module only
     .ci/mutants library --list                 prints the draw and runs nothing
 
 cargo-mutants lists the mutants; rust_schemata.py writes those of the draw into one copy of the source, each behind a switch, so
@@ -34,11 +36,13 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "target" / "mutants" / "library"
 COPY = FOLDER / "source"
 RESULTS = FOLDER / "results.json"
+# The mutants that the compiler refused, so that the next run does not build with them again.
+REFUSED = FOLDER / "refused.json"
 SURVIVORS = ROOT / "tests" / "mutants-survivors.txt"
 MODULES = ["graph", "plan", "exec", "work", "adapt", "matrix/io"]
 TESTS = ["--lib", "--test", "library"]
-# The first reads source files, which differ in the copy; the other has a model of a card alone, and takes minutes.
-SKIPPED = ["--skip", "layering", "--skip", "device::model"]
+# The first reads source files, which differ in the copy; the others have a model of a card alone, or take minutes.
+SKIPPED = [word for name in ("layering", "device::model", "shared_matrices", "adapting::") for word in ("--skip", name)]
 LIMIT_FACTOR, LIMIT_ADDEND_S = 3, 20
 
 
@@ -61,11 +65,11 @@ def module(mutant):
     return folder.replace("/", "::") + "::"
 
 
-def copy_sources():
-    """Copies what cargo needs; only files that differ are written, so that cargo compiles only those again."""
+def copy_sources(mutated):
+    """Copies what cargo needs but the mutated files; only files that differ are written, so that cargo compiles only those again."""
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE)
     for file in map(Path, listed.stdout.decode().splitlines()):
-        if (ROOT / file).is_file():
+        if (ROOT / file).is_file() and str(file) not in mutated | {"src/lib.rs"}:
             write(COPY / file, (ROOT / file).read_bytes())
             shutil.copymode(ROOT / file, COPY / file)
     # Tests read matrices beside the checkout.
@@ -123,10 +127,13 @@ def refused(messages):
 
 def build(mutants):
     """Builds the tests with all mutants that compile; returns the programs by target, and the numbers that were left out."""
-    copy_sources()
-    written, left_out = dict(mutants), set()
+    mutated = {mutant["file"] for mutant in mutants.values()}
+    copy_sources(mutated)
+    known = set(json.loads(REFUSED.read_text())) if REFUSED.exists() else set()
+    left_out = {number for number, mutant in mutants.items() if mutant["diff"] in known}
+    written = {number: mutant for number, mutant in mutants.items() if number not in left_out}
     while True:
-        without = write_mutants(written, {mutant["file"] for mutant in mutants.values()})
+        without = write_mutants(written, mutated)
         succeeded, messages = cargo("check", "--lib")
         if succeeded:
             succeeded, messages = cargo("test", "--no-run", *TESTS)
@@ -138,8 +145,8 @@ def build(mutants):
             texts = [m["message"]["rendered"] for m in messages if m["reason"] == "compiler-message" and m["message"]["level"] == "error"]
             sys.exit("The copy does not compile, with no mutant in place:\n" + "\n".join(texts))
         left_out |= numbers
-        for number in numbers:
-            del written[number]
+        known |= {written.pop(number)["diff"] for number in numbers}
+        REFUSED.write_text(json.dumps(sorted(known)))
         print(f"{len(numbers)} mutants do not compile", flush=True)
 
 
@@ -182,23 +189,23 @@ def kill(process):
         pass
 
 
-def stages(mutant, programs):
-    return [(programs["rowloom"], [module(mutant)]), (programs["rowloom"], []), (programs["library"], [])]
+def stages(mutant, programs, count):
+    return [(programs["rowloom"], [module(mutant)]), (programs["rowloom"], []), (programs["library"], [])][:count]
 
 
-def judge(number, mutant, programs, seconds):
-    for program, words in stages(mutant, programs):
+def judge(number, mutant, programs, seconds, count):
+    for program, words in stages(mutant, programs, count):
         caught = run(program, words, number, LIMIT_FACTOR * seconds[program, tuple(words)] + LIMIT_ADDEND_S)
         if caught:
             return "caught", caught
     return "survived", ""
 
 
-def normal_seconds(mutants, programs):
+def normal_seconds(mutants, programs, count):
     """How long each stage takes without a mutant; every test must pass."""
     seconds = {}
     for mutant in mutants.values():
-        for program, words in stages(mutant, programs):
+        for program, words in stages(mutant, programs, count):
             if (program, tuple(words)) not in seconds:
                 start = time.monotonic()
                 failed = run(program, words, None, 3600)
@@ -241,6 +248,8 @@ def main():
     parser.add_argument("--count", type=int, default=250)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--iterate", action="store_true")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--stages", type=int, default=3)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
 
@@ -259,11 +268,15 @@ def main():
         return 0
     mutants = dict(enumerate(chosen))
     programs, left_out = build(mutants)
-    seconds = normal_seconds(mutants, programs)
+    if options.resume:
+        results = json.loads(RESULTS.read_text())
+    seconds = normal_seconds(mutants, programs, options.stages)
     print("seconds without a mutant:", *(f"{' '.join(words) or Path(program).name}: {s:.0f}" for (program, words), s in seconds.items()), flush=True)
     for number, mutant in mutants.items():
+        if mutant["name"] in results:
+            continue
         start = time.monotonic()
-        what, why = ("not viable", "") if number in left_out else judge(number, mutant, programs, seconds)
+        what, why = ("not viable", "") if number in left_out else judge(number, mutant, programs, seconds, options.stages)
         results[mutant["name"]] = {"what": what, "why": why, "name": name(mutant), "full": mutant["name"], "module": module(mutant)}
         RESULTS.write_text(json.dumps(results, indent=1))
         print(f"{number + 1}/{len(mutants)} {what} {time.monotonic() - start:.0f} s  {mutant['name']}  [{why}]", flush=True)
