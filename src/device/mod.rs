@@ -10,6 +10,8 @@
 //!
 //! Devices know bytes, kernels and jobs. They do not know plans or matrices.
 
+#[cfg(test)]
+mod ability_tests;
 mod borrow_scope;
 #[cfg(test)]
 pub(crate) mod conformance;

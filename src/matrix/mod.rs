@@ -12,6 +12,8 @@ pub mod generate;
 pub mod info;
 pub mod io;
 pub mod multivector;
+#[cfg(test)]
+mod refusal_tests;
 pub mod scalar;
 pub mod sell;
 pub mod spy;

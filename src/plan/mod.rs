@@ -48,4 +48,6 @@ mod block_tests;
 #[cfg(test)]
 mod reason_tests;
 #[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::scripted::{Run, check_cover, seeded};
-use crate::exec::ExecOptions;
+use crate::exec::{ExecOptions, Schedule};
 use crate::graph::fixture::{Draft, Shape, planner_like};
-use crate::graph::{DeviceId, StrandId, TaskId, TaskKind};
+use crate::graph::{ChoiceId, DeviceId, PoolId, StrandId, TaskId, TaskKind};
 
 fn completes(run: &Run, seed: u64) {
     let (outcome, _) = run.go(seeded(seed), &ExecOptions::default(), None);
@@ -103,6 +103,21 @@ fn an_unvalidated_graph_that_deadlocks_is_an_error() {
     }
     let (outcome, _) = Run::of(draft.graph()).go(seeded(1), &ExecOptions::default(), None);
     assert!(outcome.unwrap_err().to_string().contains("deadlocked"));
+}
+
+#[test]
+fn a_graph_with_numbers_of_nothing_has_no_schedule() {
+    let said = |damage: fn(&mut Draft)| {
+        let mut draft = Draft::default();
+        let strand = draft.strand(None);
+        draft.add((TaskKind::CpuCompute, DeviceId::HOST, strand), (None, None), &[], &[], &[]);
+        damage(&mut draft);
+        Schedule::new(&draft.graph()).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(said(|draft| draft.entries[0].predecessors.push(TaskId(1))).contains("a task"));
+    assert!(said(|draft| draft.entries[0].task.strand = StrandId(1)).contains("a strand"));
+    assert!(said(|draft| draft.entries[0].task.takes = Some(PoolId(0))).contains("a slot pool"));
+    assert!(said(|draft| draft.strands[0] = Some(ChoiceId(0))).contains("a choice"));
 }
 
 #[test]

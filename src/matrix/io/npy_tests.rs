@@ -159,3 +159,40 @@ fn arrays_of_numpy_are_not_taken_for_our_own() {
     assert!(is_own(&[header_bytes("<f8", "(3,)", 256), data.to_vec()].concat()));
     assert!(!is_own(b"") && !is_own(&[0; 300]));
 }
+
+#[test]
+fn chosen_rows_are_read_in_both_orders() {
+    let data = le(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].map(f64::to_le_bytes));
+    let rows = |fortran: &str, shape: &str, data: &[u8]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), npy("'<f8'", fortran, shape, data)).unwrap();
+        NpyRows::open(&Input::open(file.path()).unwrap())
+    };
+    let by_rows = rows("False", "(3, 2)", &data).unwrap();
+    assert_eq!((by_rows.rows(), by_rows.k(), by_rows.is_one_dimensional()), (3, 2, false));
+    assert_eq!(by_rows.read::<f64>(2, |index| 2 - index as u64).unwrap().data(), [5.0, 6.0, 3.0, 4.0]);
+    let by_columns = rows("True", "(3, 2)", &data).unwrap();
+    assert_eq!(by_columns.read::<f32>(2, |index| 1 + index as u64).unwrap().data(), [2.0f32, 5.0, 3.0, 6.0]);
+    assert!(rows("False", "(6,)", &data).unwrap().is_one_dimensional());
+    assert!(rows("False", "(7,)", &data).is_err());
+    let large = rows("False", "(1,)", &1e300f64.to_le_bytes()).unwrap();
+    assert!(large.read::<f32>(1, |_| 0).unwrap_err().to_string().contains("1 value overflows f32"));
+}
+
+#[test]
+fn a_header_with_other_keys_is_refused() {
+    let keys = "'fortran_order': False, 'shape': (1,), 'more': 1";
+    let header = format!("{{'descr': '<f8', {keys}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(1f64.to_le_bytes());
+    assert!(refusal(&bytes).contains("other keys"));
+}
+
+#[test]
+fn an_array_whose_values_overflow_the_type_is_refused() {
+    let bytes = npy("'<f8'", "False", "(2,)", &le(&[1e300f64, 1.0].map(f64::to_le_bytes)));
+    let error = read_bytes::<f32>(&bytes, &ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("1 value overflows f32"), "{error}");
+}

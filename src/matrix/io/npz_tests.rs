@@ -284,3 +284,46 @@ fn an_archive_that_expands_beyond_the_bound_of_gzip_is_refused_before_it_is_read
     ];
     assert!(refusal(&members).contains("256 times"));
 }
+
+#[test]
+fn parts_that_do_not_fit_together_are_refused() {
+    let coo = |rows: &[i32], cols: &[i32], values: &[f64]| {
+        refusal(&[
+            format("coo"),
+            ints("shape", &[2, 3]),
+            ints("row", rows),
+            ints("col", cols),
+            reals("data", values),
+        ])
+    };
+    assert!(coo(&[0, 1], &[0], &[1.0]).contains("different lengths"));
+    assert!(coo(&[0], &[0, 1], &[1.0]).contains("different lengths"));
+    assert!(coo(&[0], &[3], &[1.0]).contains("outside 0..3"));
+    assert!(
+        refusal(&[("format", "<f8", "()".into(), 1f64.to_le_bytes().into()), ints("shape", &[2, 3])])
+            .contains("not text")
+    );
+    let real_rows = [
+        format("coo"),
+        ints("shape", &[2, 3]),
+        reals("row", &[0.0]),
+        ints("col", &[0]),
+        reals("data", &[1.0]),
+    ];
+    assert!(refusal(&real_rows).contains("not an integer"));
+}
+
+#[test]
+fn a_value_that_overflows_the_type_is_refused() {
+    let parts = [
+        format("coo"),
+        ints("shape", &[2, 3]),
+        ints("row", &[0]),
+        ints("col", &[0]),
+        reals("data", &[1e300]),
+    ];
+    let file = archive(&parts);
+    let error = read_npz::<f32>(file.path(), &ReadOptions::default()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("overflows f32; use --dtype f64"), "{error}");
+    assert!(read_npz::<f64>(file.path(), &ReadOptions::default()).is_ok());
+}
