@@ -9,7 +9,7 @@ use rowloom::device::network::{Communicator, thread_communicators, thread_commun
 use rowloom::graph::{Graph, TaskId, TaskKind};
 use rowloom::matrix::{Csr, MultiVector};
 use rowloom::plan::Item;
-use rowloom::runtime::RunReport;
+use rowloom::runtime::{Check, ProductOptions, RunReport};
 use rowloom::{Error, Result, Runtime};
 
 use crate::ranks::{MATRICES, bits, block, filled, host, matrix, multiplied, on_ranks, run_ranks, values};
@@ -244,7 +244,10 @@ fn with_fault(a: &Csr<f64>, fault: &str, timeout: Duration) -> Vec<RankOutcome> 
         };
         let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
         let cluster = builder.over(communicator)?;
-        let mut product = cluster.product(block(&cluster, a, 4)).columns(4).build()?;
+        // Faults are at numbers of operations: without those of a check.
+        let options = ProductOptions { check: Check::Never, ..ProductOptions::default() };
+        let builder = cluster.product(block(&cluster, a, 4)).columns(4).options(options);
+        let mut product = builder.build()?;
         let mut x = product.vectors()?;
         x.keep_host_copy();
         let own = values(x.first_row(), x.rows(), 4);

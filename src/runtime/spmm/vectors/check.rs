@@ -45,14 +45,20 @@ fn indices(rows: &Range<u64>) -> Range<usize> {
 }
 
 impl<T: Kernels> Vectors<T> {
-    /// The rows of each owner: its own, and the ghost rows that it received and is the first receiver of.
+    /// The rows of each owner: its own, and the ghost rows that it received, has room for, and that no owner before it has.
     fn rows_of_owners(&self, receivers: &[Vec<usize>]) -> Vec<Vec<Range<u64>>> {
         let own = |part: &super::Part| std::iter::once(part.own.clone()).collect();
         let mut rows: Vec<Vec<Range<u64>>> = self.layout.parts.iter().map(own).collect();
         let arrivals = self.layout.ranks.iter().flat_map(|ranks| &ranks.arrivals);
         for (arrival, owners) in arrivals.zip(receivers) {
-            if let Some(rows) = owners.first().and_then(|&owner| rows.get_mut(owner)) {
-                rows.push(arrival.rows.clone());
+            let held = owners.iter().filter_map(|&owner| Some((owner, &self.layout.parts.get(owner)?.held)));
+            let mut held: Vec<(usize, &Range<u64>)> = held.collect();
+            held.sort_by_key(|(_, held)| held.start);
+            let mut begin = arrival.rows.start;
+            for (owner, held) in held {
+                let own = begin.max(held.start)..arrival.rows.end.min(held.end);
+                begin = begin.max(own.end);
+                rows[owner].push(own);
             }
         }
         rows.iter_mut().for_each(|rows| rows.retain(|rows| !rows.is_empty()));
