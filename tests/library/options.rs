@@ -67,7 +67,6 @@ fn options_of_sparse_products_change_the_plan_and_not_the_product() {
         runtime.product(&a).columns(3).memory_limit(1 << 22).transfer(Transfer::Staged).cpu_share(0.4);
     let mut product = builder.kernel("csr_vector").unwrap().build().unwrap();
     assert!(product.plan().chunks.iter().any(|chunk| chunk.gpu_kernel == KernelId::CsrVector));
-    assert!(product.explain().contains("csr_vector"), "{}", product.explain());
     let y = product.apply(&x).unwrap();
     assert!(y.data().iter().zip(expected.data()).all(|(got, wanted)| (got - wanted).abs() < 1e-10));
     assert_eq!(ProductOptions::kernel_named("auto").unwrap(), (None, None));
