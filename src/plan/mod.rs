@@ -46,6 +46,8 @@ pub use vectors::make_on_vectors;
 #[cfg(test)]
 mod block_tests;
 #[cfg(test)]
+mod comparison_tests;
+#[cfg(test)]
 mod reason_tests;
 #[cfg(test)]
 mod refusal_tests;
