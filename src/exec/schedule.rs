@@ -165,26 +165,3 @@ fn grouped<T: Copy>(groups: usize, items: impl Iterator<Item = (usize, T)> + Clo
     }
     (starts, sorted.into_iter().flatten().collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_of_lane_of_every_device_has_its_own_queue() {
-        let kinds = [
-            LaneKind::Upload,
-            LaneKind::Compute,
-            LaneKind::Download,
-            LaneKind::Pool,
-            LaneKind::Copy,
-            LaneKind::Send,
-            LaneKind::Receive,
-        ];
-        assert_eq!(kinds.len(), LANE_KINDS);
-        let of = |device| kinds.map(|kind| queue_of(DeviceId(device), kind));
-        let mut queues: Vec<usize> = (0..5).flat_map(of).collect();
-        queues.sort_unstable();
-        assert_eq!(queues, (0..5 * LANE_KINDS).collect::<Vec<_>>());
-    }
-}

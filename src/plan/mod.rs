@@ -46,8 +46,6 @@ pub use vectors::make_on_vectors;
 #[cfg(test)]
 mod block_tests;
 #[cfg(test)]
-mod comparison_tests;
-#[cfg(test)]
 mod reason_tests;
 #[cfg(test)]
 mod refusal_tests;

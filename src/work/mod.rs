@@ -15,8 +15,6 @@ mod fingerprint;
 pub mod gemm;
 mod held;
 mod kind;
-#[cfg(test)]
-mod kind_tests;
 mod operands;
 mod pitch;
 mod rows;

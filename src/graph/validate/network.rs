@@ -43,23 +43,3 @@ pub(super) fn check(graph: &Graph) -> Result<(), Unsound> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::graph::fixture::Draft;
-    use crate::graph::{Access, DeviceId, Role, TaskKind};
-
-    #[test]
-    fn a_send_writes_nothing() {
-        let mut draft = Draft::default();
-        let (x, other) = (draft.buffer(Role::Input, 8), draft.buffer(Role::Scratch, 8));
-        let whole = |buffer| Access { buffer, begin: 0, end: 8 };
-        let strand = draft.strand(None);
-        let send = (TaskKind::Send, DeviceId(1), strand);
-        draft.add(send, (None, None), &[], &[whole(x)], &[]);
-        assert_eq!(draft.graph().validate(), Ok(()));
-        draft.entries[0].writes.push(whole(other));
-        let said = draft.graph().validate().unwrap_err().to_string();
-        assert!(said.contains("sends bytes and also writes some"), "{said}");
-    }
-}

@@ -217,36 +217,3 @@ proptest! {
         prop_assert_eq!(back.view().row_pointers(), matrix.view().row_pointers());
     }
 }
-
-#[test]
-fn parts_of_a_cache_are_the_rows_of_the_matrix_and_have_its_checksums() {
-    let matrix = crate::matrix::generate::<f64>("uniform,rows=40000,degree=9", 3, 1 << 30).unwrap().matrix;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.rlm");
-    write_cache(&path, &matrix.view(), &info(), None).unwrap();
-    let cache = super::rows::CacheRows::open(&Input::open(&path).unwrap()).unwrap();
-    let (view, bounds) = (matrix.view(), [0, 1, 777, 25_000, 40_000]);
-    let mut hashes: [Vec<u64>; 3] = Default::default();
-    for pair in bounds.windows(2) {
-        let rows = pair[0]..pair[1];
-        let part = cache.read::<f64>(rows.clone()).unwrap().matrix;
-        let part = part.view();
-        for row in rows.clone() {
-            assert_eq!(part.row((row - rows.start) as usize), view.row(row as usize));
-        }
-        assert_eq!(cache.row_start(rows.start), view.row_pointers()[rows.start as usize]);
-        assert_eq!(
-            cache.needed_bytes::<f64>(rows.clone()),
-            (rows.end - rows.start + 1) * 8 + 4 * part.nnz() as u64
-        );
-        for (all, own) in hashes.iter_mut().zip(cache.hashes(rows)) {
-            all.extend(own);
-        }
-    }
-    assert!(hashes.iter().all(|of_array| of_array.len() > 2));
-    cache.check(hashes.clone()).unwrap();
-    hashes[1][0] ^= 1;
-    assert!(cache.check(hashes).is_err());
-    let as_f32 = cache.read::<f32>(5..9).unwrap();
-    assert_eq!(as_f32.matrix.view().row(0).1[0], view.row(5).1[0] as f32);
-}
