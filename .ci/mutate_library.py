@@ -3,15 +3,14 @@
 
     .ci/mutants library                        250 mutants, drawn with a seed of the clock
     .ci/mutants library --count 50 --seed 7    50 mutants; the same seed draws the same ones
-    .ci/mutants library --iterate              the unlisted survivors of the last run again
-    .ci/mutants library --seed 7 --resume      the mutants of a draw that the last run did not reach
+    .ci/mutants library --iterate              the unlisted survivors of the last draw again, and those that were not run yet
     .ci/mutants library --stages 1             with the tests of the mutant's own module only
     .ci/mutants library --list                 prints the draw and runs nothing
 
 cargo-mutants lists the mutants; rust_schemata.py writes those of the draw into one copy of the source, each behind a switch, so
 that the tests are built once. Mutants that the compiler refuses are left out of the copy and do not count. For each mutant the
-tests of its module run first, then all tests of the library, then those of tests/library. The first failure catches it, and so
-does a run that takes LIMIT_FACTOR times as long as without mutants.
+tests of its module run first, then those of modules that use it, then all tests of the library, then those of tests/library.
+The first failure catches it, and so does a run that takes LIMIT_FACTOR times as long as without mutants.
 
 Fails if a mutant survives that tests/mutants-survivors.txt does not have. Each line of this list is a mutant without its
 position and, after `#`, the reason why no test catches it.
@@ -41,6 +40,9 @@ REFUSED = FOLDER / "refused.json"
 SURVIVORS = ROOT / "tests" / "mutants-survivors.txt"
 MODULES = ["graph", "plan", "exec", "work", "adapt", "matrix/io"]
 TESTS = ["--lib", "--test", "library"]
+# The tests that use a module: those of tests/library for files, and for the others tests of the library.
+OF_FILES = ["bad_matrix_market", "edited_files", "fuzz_corpus", "read_limits", "statistics"]
+OF_PLANS = ["graph::", "plan::", "exec::", "work::", "adapt::", "runtime::"]
 # The first reads source files, which differ in the copy; the others have a model of a card alone, or take minutes.
 SKIPPED = [word for name in ("layering", "device::model", "shared_matrices", "adapting::") for word in ("--skip", name)]
 LIMIT_FACTOR, LIMIT_ADDEND_S = 3, 20
@@ -152,7 +154,8 @@ def build(mutants):
 
 def run(program, words, number, limit):
     """Runs tests with a mutant until the first one fails; returns what caught it, or None."""
-    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(COPY)}
+    # A failure with one mutant must not become a case of the next.
+    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(COPY), "PROPTEST_DISABLE_FAILURE_PERSISTENCE": "true"}
     if number is not None:
         environment["ROWLOOM_MUTANT"] = str(number)
     process = subprocess.Popen(
@@ -190,7 +193,9 @@ def kill(process):
 
 
 def stages(mutant, programs, count):
-    return [(programs["rowloom"], [module(mutant)]), (programs["rowloom"], []), (programs["library"], [])][:count]
+    own = module(mutant)
+    users = (programs["library"], OF_FILES) if own == "matrix::io::" else (programs["rowloom"], OF_PLANS)
+    return [(programs["rowloom"], [own]), users, (programs["rowloom"], []), (programs["library"], [])][:count]
 
 
 def judge(number, mutant, programs, seconds, count):
@@ -248,28 +253,23 @@ def main():
     parser.add_argument("--count", type=int, default=250)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--iterate", action="store_true")
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--stages", type=int, default=3)
+    parser.add_argument("--stages", type=int, default=4)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
 
     all_mutants = list_mutants()
-    results = {}
+    results, (seed, count) = {}, (options.seed, options.count)
     if options.iterate:
-        results = json.loads(RESULTS.read_text())
-        names = {result["name"] for result in results.values() if result["what"] == "survived"} - reasons().keys()
-        chosen = [mutant for mutant in all_mutants if name(mutant) in names]
-        results = {key: result for key, result in results.items() if result["name"] not in names}
-    else:
-        print(f"seed {options.seed}, {len(all_mutants)} mutants to draw from", flush=True)
-        chosen = random.Random(options.seed).sample(all_mutants, min(options.count, len(all_mutants)))
+        last = json.loads(RESULTS.read_text())
+        (seed, count), listed = last["draw"], reasons()
+        results = {key: one for key, one in last["results"].items() if one["what"] != "survived" or one["name"] in listed}
+    print(f"seed {seed}, {len(all_mutants)} mutants to draw from", flush=True)
+    chosen = random.Random(seed).sample(all_mutants, min(count, len(all_mutants)))
     if options.list:
         print(*(mutant["name"] for mutant in chosen), sep="\n")
         return 0
     mutants = dict(enumerate(chosen))
     programs, left_out = build(mutants)
-    if options.resume:
-        results = json.loads(RESULTS.read_text())
     seconds = normal_seconds(mutants, programs, options.stages)
     print("seconds without a mutant:", *(f"{' '.join(words) or Path(program).name}: {s:.0f}" for (program, words), s in seconds.items()), flush=True)
     for number, mutant in mutants.items():
@@ -278,7 +278,7 @@ def main():
         start = time.monotonic()
         what, why = ("not viable", "") if number in left_out else judge(number, mutant, programs, seconds, options.stages)
         results[mutant["name"]] = {"what": what, "why": why, "name": name(mutant), "full": mutant["name"], "module": module(mutant)}
-        RESULTS.write_text(json.dumps(results, indent=1))
+        RESULTS.write_text(json.dumps({"draw": [seed, count], "results": results}, indent=1))
         print(f"{number + 1}/{len(mutants)} {what} {time.monotonic() - start:.0f} s  {mutant['name']}  [{why}]", flush=True)
     return int(report(results))
 
