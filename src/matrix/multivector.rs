@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::array::AlignedBuffer;
+use super::generate::mix;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
@@ -273,17 +274,9 @@ fn fill_random<T: Scalar>(values: &mut [T], seed: u64) {
 /// The random number from -1 to 1 at an index.
 #[inline]
 fn random_number<T: Scalar>(seed: u64, index: u64) -> T {
-    let bits = scramble(seed.wrapping_add(scramble(index)));
+    let bits = mix(seed.wrapping_add(mix(index)));
     let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
     T::from_f64(2.0 * unit - 1.0)
-}
-
-/// The finalizer of SplitMix64.
-fn scramble(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)] // functions for an instruction set
 
-use crate::isa::Isa;
+use crate::isa::{Isa, by_isa};
 use crate::number::Number;
 
 /// Rows that are added as a tree.
@@ -195,14 +195,7 @@ macro_rules! kernels {
         impl ColumnKernels for $scalar {
             #[inline(never)]
             fn column_bodies(isa: Isa) -> ColumnBodies<$scalar> {
-                #[cfg(target_arch = "x86_64")]
-                match isa {
-                    Isa::Portable => {}
-                    Isa::Avx2 => return avx2::bodies(),
-                    Isa::Avx512 => return avx512::bodies(),
-                }
-                let _ = isa;
-                portable::bodies()
+                by_isa!(isa, portable::bodies(), avx2::bodies(), avx512::bodies())
             }
         }
     };

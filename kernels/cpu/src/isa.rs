@@ -1,5 +1,20 @@
 //! The SIMD instruction sets of the processor.
 
+/// The expression for an instruction set: those of x86 are compiled only there. Returns from the function that uses it.
+macro_rules! by_isa {
+    ($isa:expr, $portable:expr, $avx2:expr, $avx512:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        match $isa {
+            Isa::Portable => {}
+            Isa::Avx2 => return $avx2,
+            Isa::Avx512 => return $avx512,
+        }
+        let _ = $isa;
+        $portable
+    }};
+}
+pub(crate) use by_isa;
+
 /// A SIMD instruction set that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -24,8 +24,14 @@ pub(super) trait Lanes: Copy {
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`.
     unsafe fn add(self, other: Self) -> Self;
+    /// The magnitudes.
+    unsafe fn magnitude(self) -> Self;
+    /// The numbers at these places from `base` on. They must be readable.
+    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self;
     /// The numbers.
     unsafe fn store(self) -> [f64; LANES];
+    /// Their sum.
+    unsafe fn total(self) -> f64;
 }
 
 /// A value type that lanes can load.
@@ -80,8 +86,22 @@ impl Lanes for [f64; LANES] {
         std::array::from_fn(|lane| self[lane] + other[lane])
     }
     #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        self.map(f64::abs)
+    }
+    #[inline(always)]
+    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
+        // SAFETY: the caller ensures that the numbers are readable.
+        places.map(|place| unsafe { base.add(place as usize).read() })
+    }
+    #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
         self
+    }
+    #[inline(always)]
+    unsafe fn total(self) -> f64 {
+        let half = |at: usize| (self[at] + self[at + 1]) + (self[at + 2] + self[at + 3]);
+        half(0) + half(4)
     }
 }
 
@@ -118,11 +138,29 @@ impl Lanes for __m512d {
         unsafe { _mm512_add_pd(self, other) }
     }
     #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_abs_pd(self) }
+    }
+    #[inline(always)]
+    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
+        // SAFETY: as above; the caller ensures that the numbers are readable.
+        unsafe {
+            let places = _mm512_cvtepu32_epi64(_mm256_loadu_si256(places.as_ptr().cast()));
+            _mm512_i64gather_pd::<8>(places, base)
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
         let mut numbers = [0.0; LANES];
         // SAFETY: as above; there is room for eight numbers.
         unsafe { _mm512_storeu_pd(numbers.as_mut_ptr(), self) };
         numbers
+    }
+    #[inline(always)]
+    unsafe fn total(self) -> f64 {
+        // SAFETY: as above.
+        unsafe { _mm512_reduce_add_pd(self) }
     }
 }
 
@@ -169,6 +207,25 @@ impl Lanes for Halves {
         unsafe { Self(_mm256_add_pd(self.0, other.0), _mm256_add_pd(self.1, other.1)) }
     }
     #[inline(always)]
+    unsafe fn magnitude(self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let sign = _mm256_set1_pd(-0.0);
+            Self(_mm256_andnot_pd(sign, self.0), _mm256_andnot_pd(sign, self.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
+        // SAFETY: as above; the caller ensures that the numbers are readable.
+        unsafe {
+            let half = |at: usize| {
+                let places = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().add(at).cast()));
+                _mm256_i64gather_pd::<8>(base, places)
+            };
+            Self(half(0), half(4))
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
         let mut numbers = [0.0; LANES];
         // SAFETY: as above; there is room for eight numbers.
@@ -177,5 +234,14 @@ impl Lanes for Halves {
             _mm256_storeu_pd(numbers.as_mut_ptr().add(4), self.1);
         }
         numbers
+    }
+    #[inline(always)]
+    unsafe fn total(self) -> f64 {
+        // SAFETY: as above.
+        unsafe {
+            let four = _mm256_add_pd(self.0, self.1);
+            let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
+            _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
+        }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
 //! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors, `columns` the
-//! sums of columns, `weighted_sums` those that check products.
+//! sums of columns, `weighted_sums` and `row_sums` those that check products.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -17,6 +17,7 @@ mod isa;
 mod lanes;
 mod multivectors;
 mod number;
+mod row_sums;
 mod scaling;
 mod select;
 mod vector;
@@ -30,6 +31,7 @@ pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
+pub use row_sums::{RowSum, RowSumBodies, RowSumKernels, RowsOfProduct};
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;

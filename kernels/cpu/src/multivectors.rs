@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)] // SIMD leaf
 
-use crate::isa::Isa;
+use crate::isa::{Isa, by_isa};
 use crate::number::Number;
 use crate::vector::{Single, Vector};
 
@@ -308,14 +308,12 @@ macro_rules! kernels {
         impl MultivectorKernels for $scalar {
             #[inline(never)]
             fn multivector_bodies(isa: Isa) -> MultivectorBodies<$scalar> {
-                #[cfg(target_arch = "x86_64")]
-                match isa {
-                    Isa::Portable => {}
-                    Isa::Avx2 => return avx2::bodies::<std::arch::x86_64::$avx2>(),
-                    Isa::Avx512 => return avx512::bodies::<std::arch::x86_64::$avx512>(),
-                }
-                let _ = isa;
-                portable::bodies::<Single<$scalar>>()
+                by_isa!(
+                    isa,
+                    portable::bodies::<Single<$scalar>>(),
+                    avx2::bodies::<std::arch::x86_64::$avx2>(),
+                    avx512::bodies::<std::arch::x86_64::$avx512>()
+                )
             }
         }
     };

@@ -10,7 +10,7 @@
 // Loops over constant numbers of chains and registers are written with indices, so that they unroll.
 #![allow(clippy::needless_range_loop)]
 
-use crate::isa::Isa;
+use crate::isa::{Isa, by_isa};
 use crate::lanes::{LANES, LaneValue, Lanes};
 use crate::number::Number;
 
@@ -138,9 +138,7 @@ unsafe fn contiguous_block<T: Number + LaneValue, L: Lanes>(x: &[T], weights: &[
         }
         let tail = tail.iter().zip(tail_weights);
         let tail = tail.fold(0.0, |sum, (value, weight)| weight.mul_add(value.widened(), sum));
-        let lanes = sums.store();
-        let half = |at: usize| (lanes[at] + lanes[at + 1]) + (lanes[at + 2] + lanes[at + 3]);
-        tail + (half(0) + half(4))
+        tail + sums.total()
     }
 }
 
@@ -224,33 +222,22 @@ entry_points!(avx2, crate::lanes::Halves, #[target_feature(enable = "avx2,fma")]
 #[cfg(target_arch = "x86_64")]
 entry_points!(avx512, std::arch::x86_64::__m512d, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
-/// The loops for an instruction set.
-#[inline(never)]
-fn select<T: Number + LaneValue>(isa: Isa) -> WeightedSumBodies<T> {
-    #[cfg(target_arch = "x86_64")]
-    match isa {
-        Isa::Portable => {}
-        Isa::Avx2 => return avx2::bodies(),
-        Isa::Avx512 => return avx512::bodies(),
-    }
-    let _ = isa;
-    portable::bodies()
-}
-
 /// Value types with compiled weighted sums: `f64` and `f32`.
 pub trait WeightedSumKernels: Number {
     /// The loops for an instruction set.
     fn weighted_sum_bodies(isa: Isa) -> WeightedSumBodies<Self>;
 }
 
-impl WeightedSumKernels for f64 {
-    fn weighted_sum_bodies(isa: Isa) -> WeightedSumBodies<f64> {
-        select(isa)
-    }
+macro_rules! kernels {
+    ($scalar:ty) => {
+        impl WeightedSumKernels for $scalar {
+            #[inline(never)]
+            fn weighted_sum_bodies(isa: Isa) -> WeightedSumBodies<$scalar> {
+                by_isa!(isa, portable::bodies(), avx2::bodies(), avx512::bodies())
+            }
+        }
+    };
 }
 
-impl WeightedSumKernels for f32 {
-    fn weighted_sum_bodies(isa: Isa) -> WeightedSumBodies<f32> {
-        select(isa)
-    }
-}
+kernels!(f64);
+kernels!(f32);

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::Operator;
 use crate::error::{Error, Result};
 use crate::matrix::Scalar;
+use crate::matrix::generate::mix;
 
 /// Most blocks of rows.
 const MOST_BLOCKS: usize = 64;
@@ -23,7 +24,7 @@ const PART_NONZEROS_PER_COLUMN: usize = 4;
 
 /// The number of roundings that count for a row of so many values: those of its multiply-adds, and those of the sums that are compared, which
 /// have the size of the element.
-fn roundings(values: usize) -> f64 {
+pub(super) fn roundings(values: usize) -> f64 {
     let values = values as f64;
     values + 4.0 * values.sqrt() + OLD_ROUNDINGS
 }
@@ -44,7 +45,7 @@ pub struct Checksums {
     pub(super) weights: Vec<f64>,
     pub(super) blocks: Vec<Block>,
     /// The rows without values, whose elements are exactly zero.
-    pub(super) empty: Vec<u32>,
+    pub(super) empty: Vec<usize>,
 }
 
 /// The sums of consecutive rows.
@@ -69,16 +70,13 @@ struct Sums {
     is_outside: bool,
 }
 
-/// A number of size 1 to 1.5 with a sign: a hash of a row's number.
+/// A number of size 1 to 1.5 with a sign: a hash of the number of a row or a column.
 ///
 /// The numbers differ, so that exchanged rows are found, and are of similar size, so that no row hides behind another.
-pub fn weight(row: usize) -> f64 {
-    let mut z = (row as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    let size = 1.0 + (z >> 44) as f64 / f64::from(1 << 21);
-    if z & 1 == 0 { size } else { -size }
+pub(super) fn weight(row: usize) -> f64 {
+    let bits = mix(row as u64);
+    let size = 1.0 + (bits >> 44) as f64 / f64::from(1 << 21);
+    if bits & 1 == 0 { size } else { -size }
 }
 
 impl Checksums {
@@ -143,11 +141,11 @@ impl Checksums {
             }
         };
         weights.par_iter_mut().enumerate().for_each(set_empty);
-        let is_empty = |row: &u32| match a {
-            Operator::Sparse(a) => a.row_length(*row as usize) == 0,
+        let is_empty = |row: &usize| match a {
+            Operator::Sparse(a) => a.row_length(*row) == 0,
             Operator::Dense(a) => a.k() == 0,
         };
-        let empty = (0..a.rows() as u32).filter(is_empty).collect();
+        let empty = (0..a.rows()).into_par_iter().filter(is_empty).collect();
         Ok(Self { weights, blocks, empty })
     }
 }
@@ -357,12 +355,16 @@ fn merged(mut left: Sums, right: Sums) -> Result<Sums> {
 /// `length` times `value`, or an error if there is no memory.
 pub(super) fn zeros<V: Clone>(length: usize, value: V) -> Result<Vec<V>> {
     let mut values = Vec::new();
-    values.try_reserve_exact(length).map_err(|_| Error::DoesNotFit {
-        what: "the check of a product".into(),
-        needed_bytes: (length * size_of::<V>()) as u64,
-        limit_bytes: 0,
-        advice: "use --check never".into(),
-    })?;
+    values.try_reserve_exact(length).map_err(|_| no_memory(length * size_of::<V>()))?;
     values.resize(length, value);
     Ok(values)
+}
+
+pub(super) fn no_memory(bytes: usize) -> Error {
+    Error::DoesNotFit {
+        what: "the check of a product".into(),
+        needed_bytes: bytes as u64,
+        limit_bytes: 0,
+        advice: "use --check never".into(),
+    }
 }

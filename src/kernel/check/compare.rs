@@ -81,7 +81,7 @@ impl Checksums {
             return Vec::new();
         }
         let is_wrong = |row: &usize| product.y.row(*row).iter().any(|&element| element != T::ZERO);
-        self.empty.par_iter().map(|&row| row as usize).filter(is_wrong).collect()
+        self.empty.par_iter().copied().filter(is_wrong).collect()
     }
 }
 

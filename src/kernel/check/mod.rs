@@ -1,18 +1,22 @@
-//! The check of a product by weighted sums of rows: `wᵀY = (wᵀA) X`, with a weight for each row.
+//! The check of a product by weighted sums, of columns or of rows.
 //!
-//! `wᵀA` is made once for A. A check then reads X and Y once, whatever A is: for each column it compares two sums, in f64 and with their
-//! rounding errors. A column that differs by more than rounding usually explains is compared element by element in twice the
-//! precision, so no right row is reported.
+//! Many products with one A: `wᵀY = (wᵀA) X`, with a weight for each row. `wᵀA` is made once for A. A check then reads X and Y once, whatever
+//! A is: for each column it compares two sums, in f64 and with their rounding errors. `checksums` makes `wᵀA`, `sums` finds the columns
+//! that differ, `observed` does so while Y is computed, `compare` finds wrong rows.
 //!
-//! `checksums` makes `wᵀA`, `sums` finds the columns that differ, `observed` does so while Y is computed, `compare` finds wrong rows.
+//! A single product: `Y r = A (X r)`, with a weight for each column, compared row by row by `rows`.
+//!
+//! What differs by more than rounding usually explains is compared element by element in twice the precision, so no right row is reported.
 
 mod checksums;
 mod compare;
 mod observed;
+mod rows;
 mod sums;
 
-pub use checksums::{Checksums, weight};
+pub use checksums::Checksums;
 pub use observed::Observation;
+pub use rows::RowCheck;
 pub use sums::{ColumnSums, SumsOfX, Terms};
 
 use crate::error::Result;
@@ -45,6 +49,14 @@ impl<T: Scalar> Operator<'_, T> {
     }
 }
 
+/// How products with an A are checked.
+pub enum Method {
+    /// By weighted sums of the columns of A: for many products.
+    Columns(Checksums),
+    /// Row by row, without anything made for A: for a single product.
+    Rows,
+}
+
 /// A product that was computed.
 #[derive(Clone, Copy)]
 pub struct Applied<'a, T> {
@@ -58,10 +70,15 @@ pub struct Applied<'a, T> {
     pub y: MultiVectorView<'a, T>,
 }
 
-/// Wrong rows of Y, in ascending order, or none if Y is right; computed in the rayon pool of the caller. There may be more wrong rows
-/// than these: Y is checked again after they were computed again.
+/// Wrong rows of Y, in ascending order, or none if Y is right; found by sums of columns in the rayon pool of the caller. There may be more
+/// wrong rows than these: Y is checked again after they were computed again.
 pub fn wrong_rows<T: Kernels>(a: Operator<'_, T>, product: Applied<'_, T>) -> Result<Vec<usize>> {
     Checksums::of(a)?.wrong_rows(a, product)
+}
+
+/// The same, found row by row.
+pub fn wrong_rows_by_rows<T: Kernels>(a: CsrView<'_, T>, product: Applied<'_, T>) -> Result<Vec<usize>> {
+    RowCheck::new(a, product.scaling, product.x)?.wrong_rows(product)
 }
 
 #[cfg(test)]

@@ -16,15 +16,14 @@ use crate::matrix::MultiVectorView;
 pub struct Observation<'a, T> {
     checksums: &'a Checksums,
     x: MultiVectorView<'a, T>,
-    reads_old: bool,
     blocks: Mutex<Vec<Terms>>,
 }
 
 impl<'a, T: Kernels> Observation<'a, T> {
-    /// Of a product with `x`, which reads the old Y if `reads_old` is set.
-    pub fn new(checksums: &'a Checksums, x: MultiVectorView<'a, T>, reads_old: bool) -> Result<Self> {
-        let terms = checksums.blocks.iter().map(|_| Terms::zeros(x.k(), reads_old));
-        Ok(Self { checksums, x, reads_old, blocks: Mutex::new(terms.collect::<Result<_>>()?) })
+    /// Of a product with `x` that does not read the old Y.
+    pub fn new(checksums: &'a Checksums, x: MultiVectorView<'a, T>) -> Result<Self> {
+        let terms = checksums.blocks.iter().map(|_| Terms::zeros(x.k()));
+        Ok(Self { checksums, x, blocks: Mutex::new(terms.collect::<Result<_>>()?) })
     }
 
     /// The sums of each block.
@@ -35,7 +34,7 @@ impl<'a, T: Kernels> Observation<'a, T> {
 
 impl<T: Kernels> RowsObserver<T> for Observation<'_, T> {
     fn start(&self) -> Result<Box<dyn PieceObserver<T> + '_>> {
-        Ok(Box::new(Piece { of: self, block: None, terms: Terms::zeros(self.x.k(), self.reads_old)? }))
+        Ok(Box::new(Piece { of: self, block: None, terms: Terms::zeros(self.x.k())? }))
     }
 }
 
@@ -46,7 +45,7 @@ struct Piece<'a, T> {
     terms: Terms,
 }
 
-impl<T: Kernels> Piece<'_, T> {
+impl<T> Piece<'_, T> {
     /// Adds the sums so far to those of their block.
     fn flush(&mut self) {
         if let Some(block) = self.block.take() {
@@ -55,7 +54,9 @@ impl<T: Kernels> Piece<'_, T> {
             self.terms.clear();
         }
     }
+}
 
+impl<T: Kernels> Piece<'_, T> {
     /// Calls `add` with the parts of rows that belong to one block each.
     fn by_block(
         &mut self,
@@ -80,12 +81,7 @@ impl<T: Kernels> Piece<'_, T> {
 }
 
 impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
-    fn before(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
-        self.by_block(rows, y, |of, terms, _, rows, y| {
-            let weights = &of.checksums.weights[rows];
-            terms.old.iter_mut().for_each(|old| old.add_rows(y, weights, 1.0));
-        });
-    }
+    fn before(&mut self, _rows: Range<usize>, _y: MultiVectorView<'_, T>) {}
 
     fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
         self.by_block(rows, y, |of, terms, index, rows, y| {
@@ -98,8 +94,10 @@ impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
             block.add_columns(of.x, place(rows.start)..place(rows.end), &mut terms.x);
         });
     }
+}
 
-    fn end(mut self: Box<Self>) {
+impl<T> Drop for Piece<'_, T> {
+    fn drop(&mut self) {
         self.flush();
     }
 }

@@ -9,6 +9,7 @@ use super::checksums::{Block, Checksums, OLD_ROUNDINGS, zeros};
 use super::{Applied, Operator};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
+use crate::kernel::doubled::two_sum;
 use crate::kernel::scaling::Scaling;
 use crate::machine::Isa;
 use crate::matrix::MultiVectorView;
@@ -53,11 +54,9 @@ impl ColumnSums {
 
     /// Adds sums of columns and sums of squares that a device has computed.
     pub fn add_numbers(&mut self, sums: &[f64], sizes: &[f64]) {
-        for ((sum, error), other) in self.sums.iter_mut().zip(&mut self.errors).zip(sums) {
-            let total = *sum + other;
-            let added = total - *sum;
-            *error += (*sum - (total - added)) + (other - added);
-            *sum = total;
+        for ((sum, error), &other) in self.sums.iter_mut().zip(&mut self.errors).zip(sums) {
+            let (total, lost) = two_sum(*sum, other);
+            (*sum, *error) = (total, *error + lost);
         }
         self.sizes.iter_mut().zip(sizes).for_each(|(size, other)| *size += other);
     }
@@ -251,22 +250,19 @@ impl Checksums {
 
 impl Terms {
     /// Sums of no rows.
-    pub(super) fn zeros(k: usize, reads_old: bool) -> Result<Self> {
-        let old = reads_old.then(|| ColumnSums::zeros(k)).transpose()?;
-        Ok(Self { x: ColumnSums::zeros(k)?, old, y: ColumnSums::zeros(k)? })
+    pub(super) fn zeros(k: usize) -> Result<Self> {
+        Ok(Self { x: ColumnSums::zeros(k)?, old: None, y: ColumnSums::zeros(k)? })
     }
 
-    /// Adds the sums of other rows.
+    /// Adds the sums of other rows, without an old Y.
     pub(super) fn add(&mut self, other: &Self) {
         self.x.add(&other.x);
         self.y.add(&other.y);
-        self.old.iter_mut().zip(&other.old).for_each(|(old, other)| old.add(other));
     }
 
     pub(super) fn clear(&mut self) {
         self.x.clear();
         self.y.clear();
-        self.old.iter_mut().for_each(ColumnSums::clear);
     }
 
     /// Whether a column of Y differs from `alpha A X + beta Y` by more than rounding usually explains, or its sums are not finite.

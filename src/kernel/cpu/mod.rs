@@ -28,6 +28,7 @@ pub trait Kernels:
     + rowloom_cpu::MultivectorKernels
     + rowloom_cpu::ColumnKernels
     + rowloom_cpu::WeightedSumKernels
+    + rowloom_cpu::RowSumKernels
 {
 }
 impl Kernels for f64 {}

@@ -28,8 +28,6 @@ pub trait PieceObserver<T> {
     fn before(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>);
     /// Rows after the product.
     fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>);
-    /// The last row was seen.
-    fn end(self: Box<Self>);
 }
 
 /// Computes a piece; `y` holds exactly its rows.
@@ -47,7 +45,6 @@ pub(super) fn run_observed<T: Kernels>(
         }
         run_piece(run, piece, y.reborrow());
         observer.after(rows, y.as_view());
-        observer.end();
         return Ok(());
     }
     let tile_rows = match &piece.traversal {
@@ -56,7 +53,10 @@ pub(super) fn run_observed<T: Kernels>(
     };
     let tile_rows = tile_rows.min(rows.len()).max(1);
     if run.stream && piece.tile.is_none() {
-        piece.tile = Some(MultiVector::zeros(tile_rows, y.k())?);
+        // A row that no kernel stores is not taken for a row of zeros.
+        let mut tile = MultiVector::zeros(tile_rows, y.k())?;
+        tile.data_mut().fill(T::from_f64(f64::NAN));
+        piece.tile = Some(tile);
     }
     for (window, begin) in rows.clone().step_by(tile_rows).enumerate() {
         let tile = begin..rows.end.min(begin + tile_rows);
@@ -82,7 +82,6 @@ pub(super) fn run_observed<T: Kernels>(
             None => observer.after(tile.clone(), rows_of(&y, &rows, &tile)),
         }
     }
-    observer.end();
     Ok(())
 }
 

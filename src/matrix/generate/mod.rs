@@ -14,6 +14,8 @@ mod simple;
 mod spec;
 
 pub use self::build::{Choose, Part, RowLengths};
+pub(crate) use random::mix;
+
 use self::build::{Request, Shape, Values};
 pub use self::dense::{DENSE_KINDS, generate_dense};
 use self::spec::Spec;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::device::{BorrowScope, COPY_LANES, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
-use crate::kernel::check::{Applied, Checksums, Operator, SumsOfX};
+use crate::kernel::check::{Applied, Checksums, Method, Operator, SumsOfX};
 use crate::kernel::gemm::{PackedProduct, multiply_packed_on, multiply_rows, reference};
 use crate::kernel::scaling::scaling;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::Plan;
 use crate::runtime::dense::{DenseA, DenseJob, DenseOperand, bytes_of, rows_of_device};
-use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
+use crate::runtime::job::{Accelerator, BorrowsA, Check, CheckedProduct, Job, Scaling};
 use crate::work::gemm::Gemm;
 use crate::work::{ChunkRows, HeldRows};
 
@@ -141,19 +141,25 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
         }
     }
 
-    fn checksums(&self) -> Result<Option<Checksums>> {
-        Checksums::of(Operator::Dense(self.a.rows(0..self.plan.matrix.rows as usize))).map(Some)
+    fn check_method(&self, _check: Check) -> Result<Option<Method>> {
+        let a = Operator::Dense(self.a.rows(0..self.plan.matrix.rows as usize));
+        Ok(Some(Method::Columns(Checksums::of(a)?)))
     }
 
     fn wrong_rows(
         &self,
-        checksums: &Checksums,
+        method: &Method,
         product: &CheckedProduct<'_, T>,
         _x: Option<SumsOfX>,
     ) -> Result<Vec<usize>> {
         let CheckedProduct { scaling: factors, x, old, y } = *product;
         let applied = Applied { scaling: scaling(factors.alpha, factors.beta), x, old, y };
-        checksums.wrong_rows(Operator::Dense(self.a.rows(0..y.rows())), applied)
+        match method {
+            Method::Columns(checksums) => {
+                checksums.wrong_rows(Operator::Dense(self.a.rows(0..y.rows())), applied)
+            }
+            Method::Rows => Err(Error::Internal("a dense product is not checked by rows".into())),
+        }
     }
 
     fn compute_by_reference(

@@ -13,7 +13,7 @@ use super::{Job, Scaling};
 use crate::error::{Counted, Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::Processor;
-use crate::kernel::check::{Checksums, SumsOfX};
+use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
 use crate::runtime::report::{FaultReport, RunReport};
@@ -64,27 +64,26 @@ pub struct Checks {
     due: bool,
     /// For each device how often a chunk of it was wrong.
     wrong: Vec<u32>,
-    /// The checksums of A, while products are checked.
-    checksums: Option<Arc<Checksums>>,
+    /// How products are checked, while they are.
+    method: Option<Arc<Method>>,
 }
 
 impl Checks {
     /// No product was checked yet.
     pub fn new(check: Check, devices: usize) -> Self {
-        Self { check, due: check != Check::Never, wrong: vec![0; devices], checksums: None }
+        Self { check, due: check != Check::Never, wrong: vec![0; devices], method: None }
     }
 
-    /// The checksums of A, which `make` makes if the next product is checked; `None` if it is not checked.
-    pub fn checksums(
+    /// How the next product is checked, which `make` decides for the first; `None` if it is not checked.
+    pub fn method(
         &mut self,
-        make: impl FnOnce() -> Result<Option<Checksums>>,
-    ) -> Result<Option<Arc<Checksums>>> {
-        if self.due && self.checksums.is_none() {
-            self.checksums = make()?.map(Arc::new);
-            // A kind of work without checksums has no check.
-            self.due = self.checksums.is_some();
+        make: impl FnOnce(Check) -> Result<Option<Method>>,
+    ) -> Result<Option<Arc<Method>>> {
+        if self.due && self.method.is_none() {
+            self.method = make(self.check)?.map(Arc::new);
+            self.due = self.method.is_some();
         }
-        Ok(self.checksums.clone())
+        Ok(self.method.clone())
     }
 
     /// Whether the next product is checked.
@@ -101,7 +100,7 @@ impl Checks {
     pub fn record_right(&mut self) {
         self.due = self.check == Check::Always;
         if !self.due {
-            self.checksums = None;
+            self.method = None;
         }
     }
 
@@ -181,21 +180,23 @@ impl<J: Job> Prepared<J> {
         mut y: MultiVectorViewMut<'_, J::Value>,
         run: impl FnOnce(&mut Self, MultiVectorViewMut<'_, J::Value>) -> Result<RunReport>,
     ) -> Result<RunReport> {
-        let Some(checksums) = self.checksums()? else { return run(self, y) };
+        let Some(method) = self.check_method()? else { return run(self, y) };
         let old = match scaling.reads_y() {
             true => Some(copy(y.as_view())?),
             false => None,
         };
         let observed = |prepared: &mut Self, y: &mut MultiVectorViewMut<'_, J::Value>| {
             let old = old.as_ref().map(MultiVector::view);
-            prepared.run_direct_checked(&checksums, CheckedProduct { scaling, x, old, y })
+            prepared.run_direct_checked(&method, CheckedProduct { scaling, x, old, y })
         };
         let mut x_sums = None;
         let (mut report, found) = match self.is_direct() {
             true => observed(self, &mut y)?,
+            // Sums of columns, which need those of X, are for products that do not read Y.
+            false if old.is_some() => (run(self, y.reborrow())?, None),
             false => {
                 let (report, sums) =
-                    self.beside_sums_of_x(&checksums, x, |prepared| run(prepared, y.reborrow()));
+                    self.beside_sums_of_x(&method, x, |prepared| run(prepared, y.reborrow()));
                 x_sums = sums?;
                 (report?, None)
             }
@@ -209,7 +210,7 @@ impl<J: Job> Prepared<J> {
             let _span = tracing::info_span!("check").entered();
             let old = old.as_ref().map(MultiVector::view);
             let product = CheckedProduct { scaling, x, old, y: y.as_view() };
-            pool.install(|| prepared.job.wrong_rows(&checksums, &product, x_sums))
+            pool.install(|| prepared.job.wrong_rows(&method, &product, x_sums))
         };
         let mut wrong = match found {
             Some(wrong) => wrong,
@@ -236,22 +237,25 @@ impl<J: Job> Prepared<J> {
         Ok(report)
     }
 
-    /// The checksums of A, if the next product is checked.
-    pub(super) fn checksums(&mut self) -> Result<Option<Arc<Checksums>>> {
+    /// How the next product is checked, if it is.
+    pub(super) fn check_method(&mut self) -> Result<Option<Arc<Method>>> {
         let (pool, job) = (&self.pool, &self.job);
-        self.checks.checksums(|| pool.install(|| job.checksums()))
+        self.checks.method(|check| pool.install(|| job.check_method(check)))
     }
 
     /// Calls `run` while threads of the pool form the sums of X.
     fn beside_sums_of_x<R>(
         &mut self,
-        checksums: &Checksums,
+        method: &Method,
         x: MultiVectorView<'_, J::Value>,
         run: impl FnOnce(&mut Self) -> R,
     ) -> (R, Result<Option<SumsOfX>>) {
+        if matches!(method, Method::Rows) {
+            return (run(self), Ok(None));
+        }
         let pool = self.pool.clone();
         std::thread::scope(|scope| {
-            let sum = move || pool.install(|| J::sums_of_x(checksums, x));
+            let sum = move || pool.install(|| J::sums_of_x(method, x));
             // If no thread can be started, the sums are formed after the product.
             let sums = std::thread::Builder::new().spawn_scoped(scope, sum).ok();
             let result = run(self);

@@ -25,7 +25,7 @@ pub use scaling::Scaling;
 
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::{Checksums, SumsOfX};
+use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
 use crate::work::HeldRows;
@@ -105,8 +105,8 @@ pub trait Job: Send + Sync {
         y: MultiVectorViewMut<'_, Self::Value>,
     ) -> Result<()>;
 
-    /// The checksums of A, made on the current rayon pool; `None` if this kind of work has no check.
-    fn checksums(&self) -> Result<Option<Checksums>> {
+    /// How products are checked. What is made for A is made on the current rayon pool. `None` if this kind of work has no check.
+    fn check_method(&self, _check: Check) -> Result<Option<Method>> {
         Ok(None)
     }
 
@@ -114,7 +114,7 @@ pub trait Job: Send + Sync {
     /// were looked for meanwhile.
     fn compute_checked(
         &self,
-        _checksums: &Checksums,
+        _method: &Method,
         product: CheckedProduct<'_, Self::Value, &mut MultiVectorViewMut<'_, Self::Value>>,
     ) -> Result<Option<Vec<usize>>> {
         self.compute(0, product.scaling, product.x, product.y.reborrow())?;
@@ -122,7 +122,7 @@ pub trait Job: Send + Sync {
     }
 
     /// The weighted sums of X, on the current rayon pool; `None` if they are better formed with the check.
-    fn sums_of_x(_checksums: &Checksums, _x: MultiVectorView<'_, Self::Value>) -> Result<Option<SumsOfX>> {
+    fn sums_of_x(_method: &Method, _x: MultiVectorView<'_, Self::Value>) -> Result<Option<SumsOfX>> {
         Ok(None)
     }
 
@@ -130,7 +130,7 @@ pub trait Job: Send + Sync {
     /// rayon pool.
     fn wrong_rows(
         &self,
-        _checksums: &Checksums,
+        _method: &Method,
         _product: &CheckedProduct<'_, Self::Value>,
         _x: Option<SumsOfX>,
     ) -> Result<Vec<usize>> {

@@ -16,7 +16,7 @@ use crate::device::{Description, Network, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
 use crate::graph::DeviceId;
-use crate::kernel::check::Checksums;
+use crate::kernel::check::Method;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::Runtime;
@@ -90,7 +90,7 @@ impl<J: Job> Prepared<J> {
             job,
         };
         prepared.prepare_host()?;
-        prepared.checksums()?;
+        prepared.check_method()?;
         prepared.upload_resident()?;
         Ok(prepared)
     }
@@ -169,17 +169,17 @@ impl<J: Job> Prepared<J> {
     /// The same, and finds wrong rows of Y meanwhile if the kind of work can.
     pub(super) fn run_direct_checked(
         &mut self,
-        checksums: &Checksums,
+        method: &Method,
         product: CheckedProduct<'_, J::Value, &mut MultiVectorViewMut<'_, J::Value>>,
     ) -> Result<(RunReport, Option<Vec<usize>>)> {
         let clock = self.opened.devices.clock();
         self.check_shapes(&product.x, &*product.y)?;
         let start_ns = clock.now_ns();
         let wrong = match self.job.is_serial(0) {
-            true => self.job.compute_checked(checksums, product)?,
+            true => self.job.compute_checked(method, product)?,
             false => {
                 let (pool, job) = (self.pool.clone(), &self.job);
-                pool.install_spinning(|| job.compute_checked(checksums, product))?
+                pool.install_spinning(|| job.compute_checked(method, product))?
             }
         };
         Ok((RunReport::of_host(start_ns, clock.now_ns()), wrong))

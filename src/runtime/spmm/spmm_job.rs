@@ -11,15 +11,15 @@ use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::{Applied, Checksums, Observation, Operator, SumsOfX};
-use crate::kernel::cpu::{Kernels, PreparedKernel};
+use crate::kernel::check::{Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX};
+use crate::kernel::cpu::{Kernels, PreparedKernel, RowsObserver};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::scaling::scaling as rounded;
 use crate::kernel::{KernelId, reference};
 use crate::matrix::{Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
-use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
+use crate::runtime::job::{Accelerator, BorrowsA, Check, CheckedProduct, Job, Scaling};
 use crate::work::spmm::{Spmm, Storage};
 use crate::work::{ChunkRows, HeldRows, Kind};
 
@@ -234,45 +234,67 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         })
     }
 
-    fn checksums(&self) -> Result<Option<Checksums>> {
-        Checksums::of(Operator::Sparse(self.matrix())).map(Some)
+    fn check_method(&self, check: Check) -> Result<Option<Method>> {
+        Ok(Some(match check {
+            Check::Always => Method::Columns(Checksums::of(Operator::Sparse(self.matrix()))?),
+            Check::First | Check::Never => Method::Rows,
+        }))
     }
 
     fn compute_checked(
         &self,
-        checksums: &Checksums,
+        method: &Method,
         product: CheckedProduct<'_, T, &mut MultiVectorViewMut<'_, T>>,
     ) -> Result<Option<Vec<usize>>> {
         let CheckedProduct { scaling, x, old, y } = product;
         let factors = rounded(scaling.alpha, scaling.beta);
-        let observation = Observation::new(checksums, x, old.is_some())?;
-        let observed = self.with_host_product(0, |kernel| {
-            let (alpha, beta) = (scaling.alpha, scaling.beta);
-            kernel.run_scaled(self.rows(0)?, alpha, x, beta, y.reborrow(), Some(&observation))
-        })?;
-        if !observed {
-            return Ok(None);
+        let run = |y: MultiVectorViewMut<'_, T>, observer: &dyn RowsObserver<T>| {
+            self.with_host_product(0, |kernel| {
+                let (alpha, beta) = (scaling.alpha, scaling.beta);
+                kernel.run_scaled(self.rows(0)?, alpha, x, beta, y, Some(observer))
+            })
+        };
+        let applied = |y| Applied { scaling: factors, x, old, y };
+        match method {
+            // The rounding of the old Y would hide errors from sums of columns.
+            Method::Columns(checksums) if old.is_none() => {
+                let observation = Observation::new(checksums, x)?;
+                let observed = run(y.reborrow(), &observation)?;
+                let a = Operator::Sparse(self.matrix());
+                observed
+                    .then(|| checksums.wrong_rows_observed(a, applied(y.as_view()), observation))
+                    .transpose()
+            }
+            _ => {
+                let check = RowCheck::new(self.matrix(), factors, x)?;
+                let observed = run(y.reborrow(), &check)?;
+                observed.then(|| check.wrong_observed_rows(applied(y.as_view()))).transpose()
+            }
         }
-        let applied = Applied { scaling: factors, x, old, y: y.as_view() };
-        checksums.wrong_rows_observed(Operator::Sparse(self.matrix()), applied, observation).map(Some)
     }
 
-    fn sums_of_x(checksums: &Checksums, x: MultiVectorView<'_, T>) -> Result<Option<SumsOfX>> {
-        checksums.sums_of_x(x).map(Some)
+    fn sums_of_x(method: &Method, x: MultiVectorView<'_, T>) -> Result<Option<SumsOfX>> {
+        match method {
+            Method::Columns(checksums) => checksums.sums_of_x(x).map(Some),
+            Method::Rows => Ok(None),
+        }
     }
 
     fn wrong_rows(
         &self,
-        checksums: &Checksums,
+        method: &Method,
         product: &CheckedProduct<'_, T>,
         x_sums: Option<SumsOfX>,
     ) -> Result<Vec<usize>> {
         let CheckedProduct { scaling, x, old, y } = *product;
         let applied = Applied { scaling: rounded(scaling.alpha, scaling.beta), x, old, y };
         let a = Operator::Sparse(self.matrix());
-        match x_sums {
-            Some(x_sums) => checksums.wrong_rows_after(a, applied, x_sums),
-            None => checksums.wrong_rows(a, applied),
+        match (method, x_sums) {
+            (Method::Columns(checksums), Some(x_sums)) if old.is_none() => {
+                checksums.wrong_rows_after(a, applied, x_sums)
+            }
+            (Method::Columns(checksums), None) if old.is_none() => checksums.wrong_rows(a, applied),
+            _ => RowCheck::new(self.matrix(), applied.scaling, x)?.wrong_rows(applied),
         }
     }
 

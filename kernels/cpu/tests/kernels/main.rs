@@ -16,6 +16,7 @@ mod multivectors;
 mod numbers;
 mod real;
 mod reference;
+mod row_sums;
 mod rows;
 mod scaling;
 mod select;

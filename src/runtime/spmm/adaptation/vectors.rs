@@ -9,7 +9,9 @@ use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, make};
+use crate::runtime::job::Check;
 use crate::runtime::spmm::PreparedProduct;
+use crate::runtime::spmm::settings::Settings;
 use crate::runtime::spmm::vectors::VectorProduct;
 
 /// Products that are expected of vectors on devices where the caller does not say: they are made for iterations.
@@ -53,13 +55,10 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let product = match plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
             true => VectorProduct::simulated(&runtime, plan, &view)?,
             false => {
-                let prepared = PreparedProduct::of_request(
-                    &runtime,
-                    &self.matrix,
-                    request,
-                    Some(plan),
-                    &self.settings(),
-                )?;
+                // Products on vectors have checks of their own.
+                let settings = Settings { check: Check::Never, ..self.settings() };
+                let prepared =
+                    PreparedProduct::of_request(&runtime, &self.matrix, request, Some(plan), &settings)?;
                 self.plan_s += prepared.plan_s();
                 VectorProduct::new(&runtime, prepared, self.ranks.clone(), self.options.check)?
             }

@@ -1,8 +1,8 @@
 //! Checked products on vectors: owners add up their rows of X and Y with the weights of the check, and the host compares the sums.
 //!
-//! An owner sums the rows that it owns, not its copies of rows of other owners, so a row that was exchanged wrongly is found too. Only
-//! if a sum differs, X and Y are copied to the host and compared element by element; chunks with wrong rows are computed again there,
-//! by the reference kernel.
+//! An owner sums the rows that it owns, not its copies of rows of other owners on this rank, so a row that was exchanged wrongly between
+//! them is found too; rows of other ranks are summed where they arrived. Only if a sum differs, X and Y are copied to the host and
+//! compared element by element; chunks with wrong rows are computed again there, by the reference kernel.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

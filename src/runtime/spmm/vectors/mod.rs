@@ -7,6 +7,7 @@
 //! are lost and every use of them is an error.
 
 mod access;
+mod apply;
 mod binder;
 mod check;
 mod copies;
