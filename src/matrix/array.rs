@@ -180,6 +180,11 @@ pub trait SharedBytes: Send + Sync {
     fn is_intact(&self) -> bool {
         true
     }
+
+    /// The error to report once [`Self::is_intact`] is false.
+    fn changed(&self) -> Error {
+        Error::Internal("shared bytes have changed".into())
+    }
 }
 
 /// Shared bytes that never change, such as an array of another library that is locked against writing.
@@ -238,6 +243,14 @@ impl<T: Pod> Array<T> {
         match self {
             Self::Vector(_) | Self::Aligned(_) => true,
             Self::Window(window) => window.owner.is_intact(),
+        }
+    }
+
+    /// An error, which names the file, if they have changed.
+    pub fn check_intact(&self) -> Result<()> {
+        match self {
+            Self::Window(window) if !window.owner.is_intact() => Err(window.owner.changed()),
+            _ => Ok(()),
         }
     }
 }

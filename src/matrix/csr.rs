@@ -88,6 +88,7 @@ impl<T: Scalar> Csr<T> {
             row_pointers: &self.row_pointers,
             columns: &self.columns,
             values: &self.values,
+            mapped: self.values.may_change().then_some(Mapped(&self.values)),
         }
     }
 
@@ -157,6 +158,18 @@ pub struct CsrView<'a, T> {
     row_pointers: &'a [u64],
     columns: &'a [u32],
     values: &'a [T],
+    /// The array that has the values, if a mapped file may change them.
+    mapped: Option<Mapped<'a, T>>,
+}
+
+/// Values of a mapped file.
+#[derive(Clone, Copy)]
+struct Mapped<'a, T>(&'a Array<T>);
+
+impl<T> std::fmt::Debug for Mapped<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mapped")
+    }
 }
 
 impl<'a, T: Scalar> CsrView<'a, T> {
@@ -168,7 +181,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         columns: &'a [u32],
         values: &'a [T],
     ) -> Result<Self> {
-        let view = Self { rows, cols, row_pointers, columns, values };
+        let view = Self { rows, cols, row_pointers, columns, values, mapped: None };
         view.check()?;
         Ok(view)
     }
@@ -279,7 +292,13 @@ impl<'a, T: Scalar> CsrView<'a, T> {
             row_pointers: &self.row_pointers[range.start..=range.end],
             columns: self.columns,
             values: self.values,
+            mapped: self.mapped,
         }
+    }
+
+    /// An error if the values are those of a mapped file that has changed since it was opened: results computed from them are invalid.
+    pub fn check_intact(&self) -> Result<()> {
+        self.mapped.map_or(Ok(()), |Mapped(values)| values.check_intact())
     }
 }
 

@@ -90,6 +90,17 @@ impl OpenDevices {
         self.run_with_network(pool, planned, binder, None, cancel, watchdog_timeout)
     }
 
+    /// Locks all devices, in the order of their addresses: plans have them in different orders, and no product may wait for another in
+    /// a circle.
+    fn lock_all(&self) -> Vec<MutexGuard<'_, OpenDevice>> {
+        let mut order: Vec<usize> = (0..self.devices.len()).collect();
+        order.sort_unstable_by_key(|&index| Arc::as_ptr(&self.devices[index]).addr());
+        let mut locked: Vec<(usize, MutexGuard<'_, OpenDevice>)> =
+            order.into_iter().map(|index| (index, self.devices[index].lock())).collect();
+        locked.sort_unstable_by_key(|(index, _)| *index);
+        locked.into_iter().map(|(_, device)| device).collect()
+    }
+
     /// The same with a network as the last device.
     pub fn run_with_network<'scope>(
         &self,
@@ -105,9 +116,7 @@ impl OpenDevices {
                 "a product on several devices cannot be run from a worker thread of its own pool".into(),
             ));
         }
-        // All products lock their devices in the order of the runtime's list, so none waits for another in a circle.
-        let mut locked: Vec<MutexGuard<'_, OpenDevice>> =
-            self.devices.iter().map(|device| device.lock()).collect();
+        let mut locked = self.lock_all();
         // Tasks of a closed device fail when they are submitted.
         for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
             device.report_to(DeviceId(index as u32 + 1), &self.sender);

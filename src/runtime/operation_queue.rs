@@ -20,8 +20,10 @@ pub const DOWNLOAD: usize = 2;
 
 /// Most operations in flight on a lane.
 const MAX_IN_FLIGHT: usize = 48;
-/// How long an operation may take before its device counts as hung.
+/// How long no operation may end before the device counts as hung, if none in flight is predicted to take long.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for long operations, times the predicted time of the longest one.
+const TIMES_PREDICTED: f64 = 20.0;
 
 /// An operation that has ended, for a trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,11 +45,18 @@ impl OperationRecord {
     }
 }
 
+/// An operation in flight.
+struct InFlight {
+    lane: usize,
+    name: &'static str,
+    predicted_s: f64,
+}
+
 /// Operations in flight on one device.
 pub(super) struct OperationQueue {
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
-    in_flight: HashMap<Fence, (usize, &'static str)>,
+    in_flight: HashMap<Fence, InFlight>,
     on_lane: [usize; 3],
     /// For each lane the ended operations that its next operation must wait for.
     ended: [Vec<Fence>; 3],
@@ -98,7 +107,7 @@ impl OperationQueue {
         let fence = Device::submit(&mut **device, lane, operation, demand, &waits).inspect_err(|fault| {
             self.note(fault);
         })?;
-        self.in_flight.insert(fence, (lane, name));
+        self.in_flight.insert(fence, InFlight { lane, name, predicted_s: alone_s.clamp(0.0, 1e3) });
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count += 1);
         Ok(fence)
     }
@@ -166,10 +175,11 @@ impl OperationQueue {
     }
 
     fn receive(&mut self) -> Result<(), Fault> {
-        match self.receiver.recv_timeout(TIMEOUT) {
+        let timeout = self.timeout();
+        match self.receiver.recv_timeout(timeout) {
             Ok(completion) => self.complete(completion),
             Err(_) => {
-                let message = format!("no operation has ended for {} s", TIMEOUT.as_secs());
+                let message = format!("no operation has ended for {} s", timeout.as_secs());
                 self.fault = Some(Fault::new(FaultKind::Hang, message));
                 self.in_flight.clear();
                 return self.check();
@@ -178,8 +188,15 @@ impl OperationQueue {
         Ok(())
     }
 
+    /// How long to wait for the end of one of the operations in flight.
+    fn timeout(&self) -> Duration {
+        let longest = self.in_flight.values().fold(0.0, |longest: f64, of| longest.max(of.predicted_s));
+        let predicted = Duration::try_from_secs_f64(TIMES_PREDICTED * longest).unwrap_or(Duration::MAX);
+        TIMEOUT.max(predicted)
+    }
+
     fn complete(&mut self, completion: Completion) {
-        let Some((lane, name)) = self.in_flight.remove(&completion.fence) else { return };
+        let Some(InFlight { lane, name, .. }) = self.in_flight.remove(&completion.fence) else { return };
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
         let Completion { start_ns, end_ns, result, .. } = completion;
         if let Err(fault) = result {
@@ -196,4 +213,20 @@ impl OperationQueue {
 /// Whether a device cannot be used after the fault.
 fn is_fatal(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Lost | FaultKind::Hang)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_operation_may_take_twenty_times_its_predicted_time() {
+        let mut queue = OperationQueue::new();
+        assert_eq!(queue.timeout(), TIMEOUT);
+        let in_flight = |predicted_s| InFlight { lane: COMPUTE, name: "product", predicted_s };
+        queue.in_flight.insert(Fence(1), in_flight(0.1));
+        assert_eq!(queue.timeout(), TIMEOUT);
+        queue.in_flight.insert(Fence(2), in_flight(60.0));
+        assert_eq!(queue.timeout(), Duration::from_secs(1200));
+    }
 }

@@ -21,6 +21,7 @@ mod report_sample;
 mod reproducible;
 mod scaled_products;
 mod shared_matrices;
+mod shared_use;
 #[path = "../skip/mod.rs"]
 mod skip;
 mod slabs;

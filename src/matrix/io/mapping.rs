@@ -80,7 +80,7 @@ impl Mapping {
     pub fn changed(&self) -> Error {
         Error::input(
             Place::file(&self.path),
-            "the file was changed or cut short, or its disk failed, while it was being read; restore it and run again",
+            "the file was changed or cut short, or its disk failed, while it was in use; restore it and read it again",
         )
     }
 }
@@ -92,6 +92,10 @@ impl SharedBytes for Mapping {
 
     fn is_intact(&self) -> bool {
         self.is_intact()
+    }
+
+    fn changed(&self) -> Error {
+        self.changed()
     }
 }
 

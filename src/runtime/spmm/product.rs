@@ -79,7 +79,7 @@ impl<'a, T: Kernels> Product<'a, T> {
             let (report, faults) = self.vector_product()?.apply(Scaling::rounded::<T>(alpha, beta), x, y)?;
             self.faults.extend(faults);
             self.last = report;
-            return Ok(());
+            return self.matrix().check_intact();
         }
         let (rows, cols, k) = (self.matrix().rows(), self.matrix().cols(), self.columns());
         let in_place = InPlace { x: x.is_page_locked(), y: y.is_page_locked() };
@@ -122,7 +122,8 @@ impl<'a, T: Kernels> Product<'a, T> {
         stream: Option<StreamHandle>,
     ) -> Result<()> {
         self.last = None;
-        self.vector_product()?.apply_foreign(Scaling::rounded::<T>(alpha, beta), x, y, stream)
+        self.vector_product()?.apply_foreign(Scaling::rounded::<T>(alpha, beta), x, y, stream)?;
+        self.matrix().check_intact()
     }
 
     /// The stream that computes products on arrays of other libraries without a stream, which let it wait for their own work. `None`
@@ -169,7 +170,10 @@ impl<'a, T: Kernels> Product<'a, T> {
 
     fn vector_product(&mut self) -> Result<&mut VectorProduct<'a, T>> {
         if self.on_vectors.is_none() {
-            self.on_vectors = Some(self.adaptation.vector_product()?);
+            let product = self.adaptation.vector_product()?;
+            // The copies of A on devices have the values of now.
+            self.matrix().check_intact()?;
+            self.on_vectors = Some(product);
         }
         self.on_vectors.as_mut().ok_or_else(|| Error::Internal("the product on vectors is missing".into()))
     }
@@ -178,6 +182,7 @@ impl<'a, T: Kernels> Product<'a, T> {
     pub fn transposed(&self) -> Result<Product<'static, T>> {
         let runtime = &self.adaptation.runtime;
         let transposed = runtime.pool().install(|| transpose(&self.matrix()))?;
+        self.matrix().check_intact()?;
         let builder = runtime.product(transposed).columns(self.columns());
         builder.options(self.adaptation.options.clone()).build()
     }
@@ -235,7 +240,8 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.record(&report);
         self.faults.extend_from_slice(&report.faults);
         self.last = Some(report);
-        Ok(())
+        // One call of the system, for the matrix of a mapped file only.
+        self.matrix().check_intact()
     }
 
     /// The plan of the last product, or the first plan before it.

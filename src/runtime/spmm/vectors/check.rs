@@ -67,6 +67,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// The same rows in host memory.
     fn host_values(&self, receivers: &[Vec<usize>]) -> Result<MultiVector<T>> {
+        let _reading = self.reading();
         let mut all = MultiVector::zeros(self.layout.rows as usize, self.k)?;
         for (index, ranges) in self.rows_of_owners(receivers).into_iter().enumerate() {
             for rows in ranges {

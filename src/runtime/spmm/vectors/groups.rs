@@ -126,7 +126,13 @@ mod tests {
             stream_gb_per_s: 1.0,
             launch_s: LAUNCH_S,
         };
-        Layout { rows: 0, parts: (0..owners).map(part).collect(), ranks: None, machine: None }
+        Layout {
+            rows: 0,
+            parts: (0..owners).map(part).collect(),
+            ranks: None,
+            machine: None,
+            reading: Arc::default(),
+        }
     }
 
     /// An exchange of messages with a sender, a receiver and a number of rows, and the messages that each chunk needs.

@@ -1,7 +1,7 @@
 //! Which processor owns which rows of a multivector.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::ranks::RankRows;
 use super::simulated::SimulatedMachine;
@@ -81,6 +81,8 @@ pub struct Layout {
     pub ranks: Option<Arc<RankRows>>,
     /// The simulated devices, if the owners are simulated.
     pub machine: Option<Arc<SimulatedMachine>>,
+    /// Held by an operation that reads multivectors through their page-locked memory: several threads may share them.
+    pub reading: Arc<Mutex<()>>,
 }
 
 /// Where a row of X comes from.
@@ -139,6 +141,6 @@ impl Layout {
             // A matrix without rows has no chunks, and its X an owner all the same.
             parts.push(Part::on_host(0..rows));
         }
-        Self { rows, parts, ranks: None, machine }
+        Self { rows, parts, ranks: None, machine, reading: Arc::default() }
     }
 }

@@ -277,6 +277,7 @@ impl<T: Kernels> Vectors<T> {
         if self.machine().is_some() {
             return Err(no_values(&self.layout));
         }
+        let _reading = self.reading();
         self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
         if self.keeps_copy && y.rows() == self.rows() {
             let copy = &mut *lock(&self.host_copy);
@@ -306,6 +307,11 @@ impl<T: Kernels> Vectors<T> {
             }
         }
         Ok(())
+    }
+
+    /// Waits until no other thread reads a multivector of this product to host memory.
+    fn reading(&self) -> MutexGuard<'_, ()> {
+        lock(&self.layout.reading)
     }
 
     /// Runs an operation that may be run again, once more for each device that was lost during it.

@@ -134,5 +134,5 @@ pub fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>
             }
         }
     }
-    Ok(Layout { rows: plan.matrix.rows, parts, ranks: None, machine: None })
+    Ok(Layout { rows: plan.matrix.rows, parts, ranks: None, machine: None, reading: Arc::default() })
 }

@@ -20,6 +20,8 @@ impl<T: Kernels> Vectors<T> {
         if self.machine().is_some() {
             return Err(no_values(&self.layout));
         }
+        // One lock for both, whatever their order.
+        let _reading = self.reading();
         self.partial_sums(sum, other)
     }
 
