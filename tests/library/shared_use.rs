@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rowloom::matrix::io::cache::write_cache;
 use rowloom::matrix::generate;
-use rowloom::plan::Mode;
+use rowloom::plan::{Mode, Plan};
 use rowloom::{Csr, Error, MultiVector, Runtime};
 
 /// Runs `work` in a thread; fails, and does not hang, if it has not ended after a minute.
@@ -76,6 +76,9 @@ fn products_of_plans_with_other_orders_of_devices_do_not_wait_for_each_other() {
         product.plan().clone()
     };
     let plans = [plan_of("emu:0,emu:1"), plan_of("emu:1,emu:0")];
+    let names = |plan: &Plan| plan.devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&plans[0])[1..], ["emu:0", "emu:1"]);
+    assert_eq!(names(&plans[1])[1..], ["emu:1", "emu:0"]);
     let a = a.clone();
     ends("products of two plans", move || {
         let runtime = Runtime::builder().devices("emu:0,emu:1").threads(2).refine(false).open().unwrap();
