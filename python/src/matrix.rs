@@ -13,11 +13,13 @@ use rowloom::matrix::array::{AlignedBuffer, Array};
 use rowloom::matrix::csr::MOST_COLUMNS;
 use rowloom::{Csr, Result, Runtime};
 
-use crate::borrowed::Borrowed;
+use crate::borrowed::{Pinned, Promised};
 use crate::error::detached;
 
 /// Elements of a parallel task.
 const STEP: usize = 1 << 16;
+/// Rows of a parallel task, at least.
+const MIN_ROWS: usize = 1 << 12;
 
 /// Reads or generates a matrix.
 pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
@@ -34,8 +36,30 @@ pub struct Parts<'a, 'py> {
     pub values: &'a Bound<'py, PyAny>,
     pub columns: Indices<'a, 'py>,
     pub row_pointers: Indices<'a, 'py>,
-    /// Holds the arrays, locked against writing; without it they are copied.
-    pub lease: Option<Py<PyAny>>,
+    pub copies: Copies,
+}
+
+/// Which arrays of CSR a matrix copies. Row pointers, indices of 64 bits and arrays with gaps are always copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// All.
+    All,
+    /// All but values that stay in place and in order: NumPy has allocated them, and the columns of every row increase. SciPy sorts
+    /// the entries of other rows in place, also in functions that only read a matrix, such as `max`.
+    Safe,
+    /// None. The caller promises that indices do not change.
+    None,
+}
+
+impl Copies {
+    /// As the argument `copy` of Python states them.
+    pub fn named(copy: Option<bool>) -> Self {
+        match copy {
+            Some(true) => Self::All,
+            Some(false) => Self::None,
+            None => Self::Safe,
+        }
+    }
 }
 
 /// An array of indices, as SciPy stores them.
@@ -51,6 +75,13 @@ impl<'a, 'py> Indices<'a, 'py> {
             return Ok(Self::Narrow(array));
         }
         array.cast().map(Self::Wide).map_err(|_| PyTypeError::new_err("indices must be int32 or int64"))
+    }
+
+    fn pinned(&self, length: usize) -> PyResult<Option<Arc<Pinned>>> {
+        match self {
+            Self::Narrow(array) => Pinned::new(array, length),
+            Self::Wide(array) => Pinned::new(array, length),
+        }
     }
 
     fn len(&self) -> usize {
@@ -76,36 +107,46 @@ impl<'a, 'py> Indices<'a, 'py> {
 }
 
 impl Parts<'_, '_> {
-    /// The matrix. Values and 32-bit columns are used in place if there is a lease.
+    /// The matrix. [`Copies`] says which arrays it uses in place.
     pub fn matrix<T: Scalar + Element>(&self, py: Python<'_>, runtime: &Runtime) -> PyResult<Arc<Csr<T>>> {
         let values = self.values.cast::<PyArray1<T>>()?;
         let entries = self.check_lengths(values.len())?;
-        let lease = self.lease.as_ref().map(|lease| Arc::new(lease.clone_ref(py)));
-        let borrowed_values = lease.clone().and_then(|lease| Borrowed::new(values, entries, lease));
-        let borrowed_columns = match &self.columns {
-            // Where negative numbers would be valid columns, they are looked for in a copy.
-            Indices::Narrow(array) if self.shape.1 <= i32::MAX as usize => {
-                lease.and_then(|lease| Borrowed::new(array, entries, lease))
-            }
-            _ => None,
+        let copies = self.copies;
+        // All arrays stay in place until this function returns, also those that are copied.
+        let pinned_values = Pinned::new(values, entries)?;
+        let pinned_columns = self.columns.pinned(entries)?;
+        let _pinned_pointers = self.row_pointers.pinned(self.row_pointers.len())?;
+        let may_borrow_values = match copies {
+            Copies::All => false,
+            Copies::Safe => pinned_values.as_ref().is_some_and(|pinned| pinned.is_numpy_memory()),
+            Copies::None => true,
         };
+        // Where negative numbers would be valid columns, they are looked for in a copy.
+        let may_borrow_columns = copies == Copies::None
+            && matches!(self.columns, Indices::Narrow(_))
+            && self.shape.1 <= i32::MAX as usize;
         let (columns, row_pointers) = (Indexed::of(&self.columns)?, Indexed::of(&self.row_pointers)?);
         let values = slice(values)?;
         let (rows, cols) = self.shape;
         let make = || -> Result<Csr<T>> {
-            let values = match borrowed_values.and_then(|bytes| Array::constant(Arc::new(bytes))) {
+            // A negative number becomes a large one, which the check refuses.
+            let row_pointers = row_pointers.converted(rows + 1, |pointer| pointer as u64)?;
+            let borrowed = pinned_columns.clone().filter(|_| may_borrow_columns);
+            let columns: Array<u32> =
+                match borrowed.and_then(|pinned| Array::constant(Arc::new(Promised(pinned)))) {
+                    Some(columns) => columns,
+                    // No matrix has this many columns, so the check refuses it.
+                    None => {
+                        columns.converted(entries, |column| u32::try_from(column).unwrap_or(u32::MAX))?.into()
+                    }
+                };
+            let stay_in_order = || copies == Copies::None || are_increasing(&row_pointers, &columns);
+            let borrowed = pinned_values.clone().filter(|_| may_borrow_values && stay_in_order());
+            let bytes = size_of_val(&values[..entries]);
+            let values = match borrowed.and_then(|pinned| Array::window(pinned, 0..bytes)) {
                 Some(values) => values,
                 None => copied(&values[..entries], |value| value)?.into(),
             };
-            let columns = match borrowed_columns.and_then(|bytes| Array::constant(Arc::new(bytes))) {
-                Some(columns) => columns,
-                // No matrix has this many columns, so the check refuses it.
-                None => {
-                    columns.converted(entries, |column| u32::try_from(column).unwrap_or(u32::MAX))?.into()
-                }
-            };
-            // A negative number becomes a large one, which the check refuses.
-            let row_pointers = row_pointers.converted(rows + 1, |pointer| pointer as u64)?;
             Csr::try_new(rows, cols, row_pointers, columns, values)
         };
         // `try_new` checks all indices; the reason is looked for only if it refuses them.
@@ -203,4 +244,12 @@ fn copied<F: Copy + Sync, T: Pod + Send + Sync>(
         to.iter_mut().zip(from).for_each(|(to, &from)| *to = convert(from));
     });
     Ok(to)
+}
+
+/// Whether the columns of every row increase; false where row pointers are outside the columns.
+fn are_increasing(row_pointers: &[u64], columns: &[u32]) -> bool {
+    row_pointers.par_windows(2).with_min_len(MIN_ROWS).all(|pair| {
+        let row = columns.get(pair[0] as usize..pair[1] as usize);
+        row.is_some_and(|row| row.windows(2).all(|pair| pair[0] < pair[1]))
+    })
 }

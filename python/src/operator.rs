@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescr};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use rowloom::Error;
 use rowloom::device::{ForeignMemory, StreamHandle};
@@ -16,7 +16,7 @@ use rowloom::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::error::detached;
-use crate::matrix::{Indices, Parts, load};
+use crate::matrix::{Copies, Indices, Parts, load};
 use crate::product::multiply;
 use crate::vectors::{self, Vectors};
 
@@ -43,9 +43,10 @@ pub struct Operator {
     either: Either,
 }
 
-/// An operator from the arrays of CSR, which are contiguous; `lease` holds them locked against writing, or is `None` to copy them.
+/// An operator from the arrays of CSR, which are contiguous. `copy` is true for copies of all, false for none, and `None` for
+/// copies of those that could change what the operator reads.
 #[pyfunction]
-#[pyo3(signature = (values, columns, row_pointers, shape, lease, devices, threads, uses, reproducible, check))]
+#[pyo3(signature = (values, columns, row_pointers, shape, copy, devices, threads, uses, reproducible, check))]
 #[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_arrays(
     py: Python<'_>,
@@ -53,7 +54,7 @@ pub fn from_arrays(
     columns: &Bound<'_, PyAny>,
     row_pointers: &Bound<'_, PyAny>,
     shape: (usize, usize),
-    lease: Option<Py<PyAny>>,
+    copy: Option<bool>,
     devices: String,
     threads: Option<usize>,
     uses: Option<u64>,
@@ -64,7 +65,7 @@ pub fn from_arrays(
     let options = Options { devices, threads, uses, reproducible, check };
     let runtime = detached(py, || options.runtime())?;
     let (columns, row_pointers) = (Indices::new(columns)?, Indices::new(row_pointers)?);
-    let parts = Parts { shape, values, columns, row_pointers, lease };
+    let parts = Parts { shape, values, columns, row_pointers, copies: Copies::named(copy) };
     let either = if values.cast::<PyArray1<f32>>().is_ok() {
         Either::F32(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
     } else {
@@ -296,8 +297,14 @@ impl Operator {
         }))
     }
 
-    /// Writes the timeline of the last product.
-    fn trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    /// Writes the timeline of the last product. A file that is no trace of Rowloom is replaced only with `force`.
+    fn trace(&self, py: Python<'_>, path: PathBuf, force: bool) -> PyResult<()> {
+        if !force && py.detach(|| Trace::would_replace_other_file(&path)) {
+            let path = path.display();
+            return Err(PyFileExistsError::new_err(format!(
+                "{path} exists and is not a trace that Rowloom wrote; name another file, or pass force=True"
+            )));
+        }
         with_type!(&self.either, typed => {
             let written = detached(py, || {
                 let Some(cached) = typed.last_product() else { return Ok(false) };
