@@ -7,11 +7,13 @@
 use std::slice;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use numpy::npyffi::NPY_ARRAY_OWNDATA;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyWeakrefReference};
 use rowloom::matrix::array::{ConstantBytes, SharedBytes};
+use rowloom::{Error, Result};
 
 use crate::results::base;
 
@@ -40,6 +42,15 @@ impl Pinned {
             _array: array.clone().into_any().unbind(),
             _pin: pin,
         })))
+    }
+
+    /// The elements of the array, whose type the caller knows.
+    pub fn elements<T: Pod>(&self) -> Result<&[T]> {
+        if self.bytes == 0 {
+            return Ok(&[]); // Of any alignment.
+        }
+        bytemuck::try_cast_slice(self.bytes())
+            .map_err(|error| Error::Internal(format!("an array of NumPy: {error}")))
     }
 
     /// Whether NumPy has allocated the memory. Other memory may be a file that another process cuts, or may be freed by the

@@ -8,6 +8,7 @@ mod borrowed;
 mod cache;
 mod dlpack;
 mod error;
+mod interrupt;
 mod matrix;
 mod operator;
 mod per_process;

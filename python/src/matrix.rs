@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use rowloom::matrix::Scalar;
-use rowloom::matrix::array::{AlignedBuffer, Array};
+use rowloom::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use rowloom::matrix::csr::MOST_COLUMNS;
 use rowloom::{Csr, Result, Runtime};
 
 use crate::borrowed::{Pinned, Promised};
-use crate::error::detached;
+use crate::interrupt::interruptible;
 
 /// Elements of a parallel task.
 const STEP: usize = 1 << 16;
@@ -23,11 +23,12 @@ const MIN_ROWS: usize = 1 << 12;
 
 /// Reads or generates a matrix.
 pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
-    let load = || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
+    let (pool, source) = (runtime.pool().clone(), source.to_owned());
+    let load = move || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
         Some(spec) => Csr::generate(spec),
-        None => Csr::read(source),
+        None => Csr::read(&source),
     };
-    detached(py, || runtime.pool().install(load)).map(Arc::new)
+    interruptible(py, move |_| pool.install(load)).map(Arc::new)
 }
 
 /// The arrays of CSR as a caller passes them: contiguous and aligned.
@@ -77,11 +78,11 @@ impl<'a, 'py> Indices<'a, 'py> {
         array.cast().map(Self::Wide).map_err(|_| PyTypeError::new_err("indices must be int32 or int64"))
     }
 
-    fn pinned(&self, length: usize) -> PyResult<Option<Arc<Pinned>>> {
-        match self {
-            Self::Narrow(array) => Pinned::new(array, length),
-            Self::Wide(array) => Pinned::new(array, length),
-        }
+    fn pinned(&self, length: usize) -> PyResult<Option<PinnedIndices>> {
+        Ok(match self {
+            Self::Narrow(array) => Pinned::new(array, length)?.map(PinnedIndices::Narrow),
+            Self::Wide(array) => Pinned::new(array, length)?.map(PinnedIndices::Wide),
+        })
     }
 
     fn len(&self) -> usize {
@@ -112,47 +113,45 @@ impl Parts<'_, '_> {
         let values = self.values.cast::<PyArray1<T>>()?;
         let entries = self.check_lengths(values.len())?;
         let copies = self.copies;
-        // All arrays stay in place until this function returns, also those that are copied.
-        let pinned_values = Pinned::new(values, entries)?;
-        let pinned_columns = self.columns.pinned(entries)?;
-        let _pinned_pointers = self.row_pointers.pinned(self.row_pointers.len())?;
+        let gaps = || PyValueError::new_err("the arrays of the matrix must be contiguous");
+        // All arrays stay in place until the matrix is made, also those that are copied.
+        let values = Pinned::new(values, entries)?.ok_or_else(gaps)?;
+        let columns = self.columns.pinned(entries)?.ok_or_else(gaps)?;
+        let row_pointers = self.row_pointers.pinned(self.row_pointers.len())?.ok_or_else(gaps)?;
         let may_borrow_values = match copies {
             Copies::All => false,
-            Copies::Safe => pinned_values.as_ref().is_some_and(|pinned| pinned.is_numpy_memory()),
+            Copies::Safe => values.is_numpy_memory(),
             Copies::None => true,
         };
         // Where negative numbers would be valid columns, they are looked for in a copy.
-        let may_borrow_columns = copies == Copies::None
-            && matches!(self.columns, Indices::Narrow(_))
-            && self.shape.1 <= i32::MAX as usize;
-        let (columns, row_pointers) = (Indexed::of(&self.columns)?, Indexed::of(&self.row_pointers)?);
-        let values = slice(values)?;
+        let is_narrow = matches!(columns, PinnedIndices::Narrow(_));
+        let may_borrow_columns = copies == Copies::None && is_narrow && self.shape.1 <= i32::MAX as usize;
         let (rows, cols) = self.shape;
-        let make = || -> Result<Csr<T>> {
+        let make = move || -> Result<Csr<T>> {
             // A negative number becomes a large one, which the check refuses.
-            let row_pointers = row_pointers.converted(rows + 1, |pointer| pointer as u64)?;
-            let borrowed = pinned_columns.clone().filter(|_| may_borrow_columns);
-            let columns: Array<u32> =
-                match borrowed.and_then(|pinned| Array::constant(Arc::new(Promised(pinned)))) {
-                    Some(columns) => columns,
-                    // No matrix has this many columns, so the check refuses it.
-                    None => {
-                        columns.converted(entries, |column| u32::try_from(column).unwrap_or(u32::MAX))?.into()
-                    }
-                };
+            let row_pointers = row_pointers.converted(|pointer| pointer as u64)?;
+            let columns = match columns.borrowed(may_borrow_columns) {
+                Some(columns) => columns,
+                // No matrix has this many columns, so the check refuses it.
+                None => columns.converted(|column| u32::try_from(column).unwrap_or(u32::MAX))?.into(),
+            };
             let stay_in_order = || copies == Copies::None || are_increasing(&row_pointers, &columns);
-            let borrowed = pinned_values.clone().filter(|_| may_borrow_values && stay_in_order());
-            let bytes = size_of_val(&values[..entries]);
-            let values = match borrowed.and_then(|pinned| Array::window(pinned, 0..bytes)) {
+            let bytes = values.bytes().len();
+            let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order());
+            let values = match borrowed.and_then(|values| Array::window(values, 0..bytes)) {
                 Some(values) => values,
-                None => copied(&values[..entries], |value| value)?.into(),
+                None => copied(values.elements::<T>()?, |value| value)?.into(),
             };
             Csr::try_new(rows, cols, row_pointers, columns, values)
         };
+        let pool = runtime.pool().clone();
         // `try_new` checks all indices; the reason is looked for only if it refuses them.
-        match detached(py, || runtime.pool().install(make)) {
+        match interruptible(py, move |_| pool.install(make)) {
             Ok(matrix) => Ok(Arc::new(matrix)),
-            Err(error) => Err(self.wrong_index(entries)?.unwrap_or(error)),
+            Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
+                Err(self.wrong_index(entries)?.unwrap_or(error))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -200,28 +199,25 @@ impl Parts<'_, '_> {
     }
 }
 
-/// The elements of [`Indices`], which other threads may read.
-enum Indexed<'a> {
-    Narrow(&'a [i32]),
-    Wide(&'a [i64]),
+/// Pinned [`Indices`], which other threads may read.
+enum PinnedIndices {
+    Narrow(Arc<Pinned>),
+    Wide(Arc<Pinned>),
 }
 
-impl<'a> Indexed<'a> {
-    fn of(indices: &'a Indices<'_, '_>) -> PyResult<Self> {
-        Ok(match indices {
-            Indices::Narrow(array) => Self::Narrow(slice(array)?),
-            Indices::Wide(array) => Self::Wide(slice(array)?),
-        })
+impl PinnedIndices {
+    /// The indices in place, as the caller of `copy=False` has allowed it.
+    fn borrowed(&self, is_allowed: bool) -> Option<Array<u32>> {
+        match self {
+            Self::Narrow(pinned) if is_allowed => Array::constant(Arc::new(Promised(pinned.clone()))),
+            _ => None,
+        }
     }
 
-    fn converted<T: Pod + Send + Sync>(
-        &self,
-        length: usize,
-        to: impl Fn(i64) -> T + Sync,
-    ) -> Result<AlignedBuffer<T>> {
+    fn converted<T: Pod + Send + Sync>(&self, to: impl Fn(i64) -> T + Sync) -> Result<AlignedBuffer<T>> {
         match self {
-            Self::Narrow(from) => copied(&from[..length], |index| to(i64::from(index))),
-            Self::Wide(from) => copied(&from[..length], to),
+            Self::Narrow(from) => copied(from.elements::<i32>()?, |index| to(i64::from(index))),
+            Self::Wide(from) => copied(from.elements::<i64>()?, to),
         }
     }
 }

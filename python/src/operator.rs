@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use numpy::{PyArray1, PyArrayDescr};
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
@@ -16,6 +17,7 @@ use rowloom::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::error::detached;
+use crate::interrupt::interruptible;
 use crate::matrix::{Copies, Indices, Parts, load};
 use crate::product::multiply;
 use crate::vectors::{self, Vectors};
@@ -211,10 +213,12 @@ impl Operator {
     /// The operator of the transposed matrix.
     fn transposed(&self, py: Python<'_>) -> PyResult<Self> {
         fn of<T: Value>(py: Python<'_>, typed: &Typed<T>) -> PyResult<Arc<Typed<T>>> {
-            let matrix = detached(py, || {
-                let runtime = typed.options.runtime()?;
-                runtime.pool().install(|| transpose(&typed.matrix.view()))
-            })?;
+            let (matrix, options) = (typed.matrix.clone(), typed.options.clone());
+            let transpose = move |_: &AtomicBool| {
+                let runtime = options.runtime()?;
+                runtime.pool().install(|| transpose(&matrix.view()))
+            };
+            let matrix = interruptible(py, transpose)?;
             Ok(Arc::new(Typed::new(Arc::new(matrix), typed.options.clone())))
         }
         let either = match &self.either {
@@ -226,15 +230,14 @@ impl Operator {
 
     /// The operator of the same matrix in double precision, or in single.
     fn cast(&self, py: Python<'_>, single_precision: bool) -> PyResult<Self> {
+        fn of<F: Value, T: Value>(py: Python<'_>, typed: &Typed<F>) -> PyResult<Arc<Typed<T>>> {
+            let (matrix, options) = (typed.matrix.clone(), typed.options.clone());
+            let cast = move |_: &AtomicBool| options.runtime()?.pool().install(|| matrix.cast());
+            Ok(Arc::new(Typed::new(Arc::new(interruptible(py, cast)?), typed.options.clone())))
+        }
         let either = match (&self.either, single_precision) {
-            (Either::F64(typed), true) => {
-                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
-                Either::F32(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
-            }
-            (Either::F32(typed), false) => {
-                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
-                Either::F64(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
-            }
+            (Either::F64(typed), true) => Either::F32(of(py, typed)?),
+            (Either::F32(typed), false) => Either::F64(of(py, typed)?),
             (same, _) => same.clone(),
         };
         Ok(Self { either })
@@ -256,7 +259,7 @@ impl Operator {
 
     /// The plan for `columns` columns as JSON.
     fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
             let cached = typed.product(columns)?;
             let entry = lock(&cached.entry);
             serde_json::to_string(entry.product.plan()).map_err(|error| Error::Internal(error.to_string()))
@@ -266,7 +269,7 @@ impl Operator {
     /// The decisions of a plan in words: for `columns` columns, or of the last product.
     #[pyo3(signature = (columns = None))]
     fn explain(&self, py: Python<'_>, columns: Option<usize>) -> PyResult<Option<String>> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
             let cached = match columns {
                 Some(columns) => Some(typed.product(columns)?),
                 None => typed.last_product(),
@@ -281,7 +284,7 @@ impl Operator {
         &self,
         py: Python<'_>,
     ) -> PyResult<Option<(f64, Vec<(String, f64)>, Vec<(String, String, String, Option<String>)>)>> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
             let Some(cached) = typed.last_product() else { return Ok(None) };
             let entry = lock(&cached.entry);
             let Some(report) = entry.product.last_report() else {
@@ -305,8 +308,8 @@ impl Operator {
                 "{path} exists and is not a trace that Rowloom wrote; name another file, or pass force=True"
             )));
         }
-        with_type!(&self.either, typed => {
-            let written = detached(py, || {
+        with_type!(self.either.clone(), typed => {
+            let written = interruptible(py, move |_| {
                 let Some(cached) = typed.last_product() else { return Ok(false) };
                 let product = &lock(&cached.entry).product;
                 let mut trace = Trace::default();
@@ -327,7 +330,7 @@ impl Operator {
 
     /// The spy plot as SVG.
     fn spy(&self, py: Python<'_>, title: String) -> PyResult<String> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
             let runtime = typed.options.runtime()?;
             Ok(runtime.pool().install(|| spy_svg(&typed.matrix.view(), &title)))
         }))
