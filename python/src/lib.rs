@@ -6,6 +6,7 @@
 mod arrays;
 mod borrowed;
 mod cache;
+mod copies;
 mod dlpack;
 mod error;
 mod interrupt;

@@ -7,19 +7,14 @@ use bytemuck::Pod;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rayon::prelude::*;
 use rowloom::matrix::Scalar;
 use rowloom::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use rowloom::matrix::csr::MOST_COLUMNS;
 use rowloom::{Csr, Result, Runtime};
 
 use crate::borrowed::{Pinned, Promised};
+use crate::copies::{copied, copied_columns};
 use crate::interrupt::interruptible;
-
-/// Elements of a parallel task.
-const STEP: usize = 1 << 16;
-/// Rows of a parallel task, at least.
-const MIN_ROWS: usize = 1 << 12;
 
 /// Reads or generates a matrix.
 pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
@@ -130,14 +125,13 @@ impl Parts<'_, '_> {
         let make = move || -> Result<Csr<T>> {
             // A negative number becomes a large one, which the check refuses.
             let row_pointers = row_pointers.converted(|pointer| pointer as u64)?;
-            let columns = match columns.borrowed(may_borrow_columns) {
-                Some(columns) => columns,
-                // No matrix has this many columns, so the check refuses it.
-                None => columns.converted(|column| u32::try_from(column).unwrap_or(u32::MAX))?.into(),
+            let (columns, are_increasing) = match columns.borrowed(may_borrow_columns) {
+                Some(columns) => (columns, false),
+                None => columns.copied(&row_pointers)?,
             };
-            let stay_in_order = || copies == Copies::None || are_increasing(&row_pointers, &columns);
             let bytes = values.bytes().len();
-            let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order());
+            let stay_in_order = copies == Copies::None || are_increasing;
+            let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order);
             let values = match borrowed.and_then(|values| Array::window(values, 0..bytes)) {
                 Some(values) => values,
                 None => copied(values.elements::<T>()?, |value| value)?.into(),
@@ -214,6 +208,20 @@ impl PinnedIndices {
         }
     }
 
+    /// A copy as columns, and whether they increase in every row.
+    fn copied(&self, row_pointers: &[u64]) -> Result<(Array<u32>, bool)> {
+        // No matrix has as many columns as the largest number, so the check refuses it.
+        let (columns, are_increasing) = match self {
+            Self::Narrow(from) => copied_columns(from.elements::<i32>()?, row_pointers, |column| {
+                u32::try_from(column).unwrap_or(u32::MAX)
+            }),
+            Self::Wide(from) => copied_columns(from.elements::<i64>()?, row_pointers, |column| {
+                u32::try_from(column).unwrap_or(u32::MAX)
+            }),
+        }?;
+        Ok((columns.into(), are_increasing))
+    }
+
     fn converted<T: Pod + Send + Sync>(&self, to: impl Fn(i64) -> T + Sync) -> Result<AlignedBuffer<T>> {
         match self {
             Self::Narrow(from) => copied(from.elements::<i32>()?, |index| to(i64::from(index))),
@@ -228,24 +236,4 @@ fn slice<'a, T: Element>(array: &'a Bound<'_, PyArray1<T>>) -> PyResult<&'a [T]>
     // that are checked after they were copied.
     unsafe { array.as_slice() }
         .map_err(|_| PyValueError::new_err("the arrays of the matrix must be contiguous"))
-}
-
-/// A converted copy, made in parallel.
-fn copied<F: Copy + Sync, T: Pod + Send + Sync>(
-    from: &[F],
-    convert: impl Fn(F) -> T + Sync,
-) -> Result<AlignedBuffer<T>> {
-    let mut to = AlignedBuffer::<T>::zeroed(from.len())?;
-    to.par_chunks_mut(STEP).zip(from.par_chunks(STEP)).for_each(|(to, from)| {
-        to.iter_mut().zip(from).for_each(|(to, &from)| *to = convert(from));
-    });
-    Ok(to)
-}
-
-/// Whether the columns of every row increase; false where row pointers are outside the columns.
-fn are_increasing(row_pointers: &[u64], columns: &[u32]) -> bool {
-    row_pointers.par_windows(2).with_min_len(MIN_ROWS).all(|pair| {
-        let row = columns.get(pair[0] as usize..pair[1] as usize);
-        row.is_some_and(|row| row.windows(2).all(|pair| pair[0] < pair[1]))
-    })
 }
