@@ -1,6 +1,8 @@
-//! Copies of arrays, made in parallel with one pass over memory.
+//! Copies of arrays: from NumPy in parallel, with one pass over memory, and to new arrays of NumPy.
 
 use bytemuck::Pod;
+use numpy::{Element, PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
 use rayon::prelude::*;
 use rowloom::Result;
 use rowloom::matrix::array::AlignedBuffer;
@@ -59,4 +61,31 @@ fn are_increasing(columns: &[u32], start: usize, row_pointers: &[u64]) -> bool {
         }
     }
     all == between_rows
+}
+
+/// A new array of NumPy that no other code refers to yet, so that any thread may write to it.
+pub struct NewArray<T> {
+    array: Py<PyArray1<T>>,
+    pointer: *mut T,
+    length: usize,
+}
+
+// Safety: the memory belongs to the array, which only this object refers to.
+unsafe impl<T: Send> Send for NewArray<T> {}
+
+impl<T: Element + Copy> NewArray<T> {
+    /// An array of zeros.
+    pub fn new(py: Python<'_>, length: usize) -> Self {
+        let array = PyArray1::<T>::zeros(py, [length], false);
+        Self { pointer: array.data(), array: array.unbind(), length }
+    }
+
+    /// The array with converted elements. The interpreter's lock is not needed.
+    pub fn filled<F>(self, from: &[F], convert: impl Fn(&F) -> T) -> Py<PyArray1<T>> {
+        for (position, from) in from.iter().enumerate().take(self.length) {
+            // Safety: the position is inside the array, which this object keeps and nothing else uses.
+            unsafe { self.pointer.add(position).write(convert(from)) };
+        }
+        self.array
+    }
 }

@@ -28,8 +28,12 @@ const MIN_MEASURED_BYTES: u64 = 1 << 16;
 
 /// Runs `work` with the interpreter's lock released. In the main thread, a signal whose handler raises ends the call, and sets the flag
 /// that `work` gets.
-pub fn interruptible<R: Send + 'static>(
+///
+/// `kept` are the Python objects whose memory `work` uses. They are released with the interpreter's lock, unless a signal came: releasing
+/// them without it takes a lock that a child that is forked meanwhile would find locked for ever.
+pub fn interruptible<K: Send + Sync + 'static, R: Send + 'static>(
     py: Python<'_>,
+    kept: K,
     work: impl FnOnce(&AtomicBool) -> Result<R> + Send + 'static,
 ) -> PyResult<R> {
     let cancel = Arc::new(AtomicBool::new(false));
@@ -38,9 +42,13 @@ pub fn interruptible<R: Send + 'static>(
     }
     let (sender, mut receiver) = sync_channel(1);
     let flag = cancel.clone();
+    let kept = Arc::new(kept);
+    let kept_by_work = kept.clone();
     let run = move || {
+        let result = catch_unwind(AssertUnwindSafe(|| work(&flag)));
+        drop(kept_by_work);
         // The receiver is gone after a signal.
-        let _ = sender.send(catch_unwind(AssertUnwindSafe(|| work(&flag))));
+        let _ = sender.send(result);
     };
     let started = thread::Builder::new().name("rowloom-call".into()).spawn(run);
     if let Err(error) = started {

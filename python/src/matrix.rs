@@ -23,7 +23,7 @@ pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyRe
         Some(spec) => Csr::generate(spec),
         None => Csr::read(&source),
     };
-    interruptible(py, move |_| pool.install(load)).map(Arc::new)
+    interruptible(py, (), move |_| pool.install(load)).map(Arc::new)
 }
 
 /// The arrays of CSR as a caller passes them: contiguous and aligned.
@@ -122,6 +122,7 @@ impl Parts<'_, '_> {
         let is_narrow = matches!(columns, PinnedIndices::Narrow(_));
         let may_borrow_columns = copies == Copies::None && is_narrow && self.shape.1 <= i32::MAX as usize;
         let (rows, cols) = self.shape;
+        let arrays = (values.clone(), columns.clone(), row_pointers.clone());
         let make = move || -> Result<Csr<T>> {
             // A negative number becomes a large one, which the check refuses.
             let row_pointers = row_pointers.converted(|pointer| pointer as u64)?;
@@ -140,7 +141,7 @@ impl Parts<'_, '_> {
         };
         let pool = runtime.pool().clone();
         // `try_new` checks all indices; the reason is looked for only if it refuses them.
-        match interruptible(py, move |_| pool.install(make)) {
+        match interruptible(py, arrays, move |_| pool.install(make)) {
             Ok(matrix) => Ok(Arc::new(matrix)),
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
                 Err(self.wrong_index(entries)?.unwrap_or(error))
@@ -194,6 +195,7 @@ impl Parts<'_, '_> {
 }
 
 /// Pinned [`Indices`], which other threads may read.
+#[derive(Clone)]
 enum PinnedIndices {
     Narrow(Arc<Pinned>),
     Wide(Arc<Pinned>),

@@ -16,6 +16,7 @@ use rowloom::trace::Trace;
 use rowloom::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
+use crate::copies::NewArray;
 use crate::error::detached;
 use crate::interrupt::interruptible;
 use crate::matrix::{Copies, Indices, Parts, load};
@@ -38,6 +39,9 @@ macro_rules! with_type {
         }
     };
 }
+
+/// Values, columns and row pointers.
+type Arrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 /// A sparse matrix and its products.
 #[pyclass(frozen, module = "rowloom._rowloom")]
@@ -78,6 +82,7 @@ pub fn from_arrays(
 
 /// An operator from a matrix file, or from a generator named `gen:...`.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_file(
     py: Python<'_>,
     source: PathBuf,
@@ -184,6 +189,7 @@ impl Operator {
     /// `y = alpha A x + beta y` with packed rows at addresses of the card's memory, at the distance of `card_pitch`. The caller has
     /// checked the shapes. With a stream, the product is issued on it and not waited for, and the arrays are freed in the order of
     /// this stream. Without one, the caller keeps the arrays and has let `card_stream` wait for them.
+    #[allow(clippy::too_many_arguments)] // Two arrays, two factors and a stream.
     fn multiply_on_card(
         &self,
         py: Python<'_>,
@@ -218,7 +224,7 @@ impl Operator {
                 let runtime = options.runtime()?;
                 runtime.pool().install(|| transpose(&matrix.view()))
             };
-            let matrix = interruptible(py, transpose)?;
+            let matrix = interruptible(py, (), transpose)?;
             Ok(Arc::new(Typed::new(Arc::new(matrix), typed.options.clone())))
         }
         let either = match &self.either {
@@ -233,7 +239,7 @@ impl Operator {
         fn of<F: Value, T: Value>(py: Python<'_>, typed: &Typed<F>) -> PyResult<Arc<Typed<T>>> {
             let (matrix, options) = (typed.matrix.clone(), typed.options.clone());
             let cast = move |_: &AtomicBool| options.runtime()?.pool().install(|| matrix.cast());
-            Ok(Arc::new(Typed::new(Arc::new(interruptible(py, cast)?), typed.options.clone())))
+            Ok(Arc::new(Typed::new(Arc::new(interruptible(py, (), cast)?), typed.options.clone())))
         }
         let either = match (&self.either, single_precision) {
             (Either::F64(typed), true) => Either::F32(of(py, typed)?),
@@ -244,22 +250,26 @@ impl Operator {
     }
 
     /// Copies of the values, columns and row pointers.
-    fn arrays<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>) {
-        with_type!(&self.either, typed => {
-            let view = typed.matrix.view();
-            let columns = view.columns().iter().map(|&column| i64::from(column));
-            let pointers = view.row_pointers().iter().map(|&pointer| pointer as i64);
-            let values = PyArray1::from_slice(py, view.values()).into_any();
-            (values, PyArray1::from_iter(py, columns), PyArray1::from_iter(py, pointers))
-        })
+    fn arrays<'py>(&self, py: Python<'py>) -> PyResult<Arrays<'py>> {
+        fn of<'py, T: Value>(py: Python<'py>, typed: &Typed<T>) -> PyResult<Arrays<'py>> {
+            let matrix = typed.matrix.clone();
+            let values = NewArray::<T>::new(py, matrix.nnz());
+            let (columns, pointers) =
+                (NewArray::<i64>::new(py, matrix.nnz()), NewArray::new(py, matrix.rows() + 1));
+            let (values, columns, pointers) = interruptible(py, (), move |_| {
+                let view = matrix.view();
+                let values = values.filled(view.values(), |&value| value);
+                let columns = columns.filled(view.columns(), |&column| i64::from(column));
+                Ok((values, columns, pointers.filled(view.row_pointers(), |&pointer| pointer as i64)))
+            })?;
+            Ok((values.into_bound(py).into_any(), columns.into_bound(py), pointers.into_bound(py)))
+        }
+        with_type!(&self.either, typed => of(py, typed))
     }
 
     /// The plan for `columns` columns as JSON.
     fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
-        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = typed.product(columns)?;
             let entry = lock(&cached.entry);
             serde_json::to_string(entry.product.plan()).map_err(|error| Error::Internal(error.to_string()))
@@ -269,7 +279,7 @@ impl Operator {
     /// The decisions of a plan in words: for `columns` columns, or of the last product.
     #[pyo3(signature = (columns = None))]
     fn explain(&self, py: Python<'_>, columns: Option<usize>) -> PyResult<Option<String>> {
-        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = match columns {
                 Some(columns) => Some(typed.product(columns)?),
                 None => typed.last_product(),
@@ -284,7 +294,7 @@ impl Operator {
         &self,
         py: Python<'_>,
     ) -> PyResult<Option<(f64, Vec<(String, f64)>, Vec<(String, String, String, Option<String>)>)>> {
-        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let Some(cached) = typed.last_product() else { return Ok(None) };
             let entry = lock(&cached.entry);
             let Some(report) = entry.product.last_report() else {
@@ -309,7 +319,7 @@ impl Operator {
             )));
         }
         with_type!(self.either.clone(), typed => {
-            let written = interruptible(py, move |_| {
+            let written = interruptible(py, (), move |_| {
                 let Some(cached) = typed.last_product() else { return Ok(false) };
                 let product = &lock(&cached.entry).product;
                 let mut trace = Trace::default();
@@ -330,7 +340,7 @@ impl Operator {
 
     /// The spy plot as SVG.
     fn spy(&self, py: Python<'_>, title: String) -> PyResult<String> {
-        with_type!(self.either.clone(), typed => interruptible(py, move |_| {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let runtime = typed.options.runtime()?;
             Ok(runtime.pool().install(|| spy_svg(&typed.matrix.view(), &title)))
         }))

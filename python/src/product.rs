@@ -48,16 +48,14 @@ pub fn multiply<'py, T: Value>(
         if !detached(py, || compute_short(typed, columns, &operands))? {
             let typed = typed.clone();
             let arrays = (x.clone().unbind(), y.clone().unbind());
-            interruptible(py, move |cancel| {
+            interruptible(py, arrays, move |cancel| {
                 let cached = typed.product(columns)?;
                 let entry = &mut *lock(&cached.entry);
                 interrupt::check(cancel)?;
                 typed.count_use();
-                // Safety: `arrays` keeps X and Y until the product has ended, and `y` may be written.
+                // Safety: `arrays` is kept, and with it X and Y, until the product has ended, and `y` may be written.
                 let call = || unsafe { compute(entry, &operands, Some(cancel)) };
-                let result = cached.pace.measure(typed.product_bytes(columns), Some(cancel), call);
-                drop(arrays);
-                result
+                cached.pace.measure(typed.product_bytes(columns), Some(cancel), call)
             })?;
         }
     }
@@ -115,7 +113,7 @@ fn lent<T: Value>(py: Python<'_>, typed: &Arc<Typed<T>>, columns: usize) -> PyRe
         return detached(py, || lend(typed, columns));
     }
     let typed = typed.clone();
-    interruptible(py, move |_| lend(&typed, columns))
+    interruptible(py, (), move |_| lend(&typed, columns))
 }
 
 /// `out` as an array that can be Y.

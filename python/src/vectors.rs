@@ -82,7 +82,7 @@ pub fn make(py: Python<'_>, operator: &Either, columns: usize, of_x: bool) -> Py
             let vectors = if of_x { product.x_vectors()? } else { product.vectors()? };
             Ok((cached.clone(), vectors))
         };
-        let (product, vectors) = interruptible(py, make)?;
+        let (product, vectors) = interruptible(py, (), make)?;
         let shape = (vectors.rows(), vectors.columns());
         Ok(Arc::new(Held { product, matrix, vectors: Mutex::new(vectors), shape, process: process::id() }))
     }
@@ -157,6 +157,18 @@ impl<T: Value> Held<T> {
         bytes: u64,
         work: impl FnOnce() -> Result<R> + Send + 'static,
     ) -> PyResult<R> {
+        self.operate_with(py, (), waits, bytes, work)
+    }
+
+    /// The same, with the Python objects whose memory it uses.
+    fn operate_with<K: Send + Sync + 'static, R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        kept: K,
+        waits: Waits,
+        bytes: u64,
+        work: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> PyResult<R> {
         self.check_process()?;
         let paces = &self.product.vector_paces;
         let pending_bytes = paces.pending_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -169,7 +181,7 @@ impl<T: Value> Held<T> {
             detached(py, || pace.measure(bytes, None, work))
         } else {
             let product = self.product.clone();
-            interruptible(py, move |cancel| {
+            interruptible(py, kept, move |cancel| {
                 let paces = &product.vector_paces;
                 let pace = if waits == Waits::Yes { &paces.waiting } else { &paces.queued };
                 pace.measure(bytes, Some(cancel), work)
@@ -256,19 +268,15 @@ impl Vectors {
             let array = x.cast::<PyArrayDyn<T>>()?;
             let from = Dense::of(array)?.ok_or_else(|| PyValueError::new_err("the array is not aligned"))?;
             let (to, array) = (held.clone(), array.clone().unbind());
-            held.operate(py, Waits::Yes, held.bytes(), move || {
-                // Safety: `array` is held until the copy has ended.
-                let copied = match unsafe { from.view() } {
-                    Some(view) => lock(&to.vectors).copy_from(&view?),
-                    None => {
-                        let pool = lock(&to.product.entry).product.runtime().pool().clone();
-                        let mut packed = MultiVector::zeros(from.rows(), from.columns())?;
-                        unsafe { from.copy_to(&mut packed, &pool) }?;
-                        lock(&to.vectors).copy_from(&packed)
-                    }
-                };
-                drop(array);
-                copied
+            // Safety: `array` is kept until the copy has ended.
+            held.operate_with(py, array, Waits::Yes, held.bytes(), move || match unsafe { from.view() } {
+                Some(view) => lock(&to.vectors).copy_from(&view?),
+                None => {
+                    let pool = lock(&to.product.entry).product.runtime().pool().clone();
+                    let mut packed = MultiVector::zeros(from.rows(), from.columns())?;
+                    unsafe { from.copy_to(&mut packed, &pool) }?;
+                    lock(&to.vectors).copy_from(&packed)
+                }
             })
         }
         with_vectors!(&*self.held, held => of(py, held, x))
@@ -281,15 +289,13 @@ impl Vectors {
             let array = PyArray2::<T>::zeros(py, [held.shape.0, held.shape.1], false);
             let to = Dense::of(array.to_dyn())?.ok_or_else(|| PyRuntimeError::new_err("misaligned"))?;
             let (from, kept) = (held.clone(), array.clone().unbind());
-            held.operate(py, Waits::Yes, held.bytes(), move || {
+            held.operate_with(py, kept, Waits::Yes, held.bytes(), move || {
                 let vectors = lock(&from.vectors);
-                // Safety: the array is new, and held until the copy has ended.
-                let copied = match unsafe { to.view_mut() } {
+                // Safety: the array is new, and kept until the copy has ended.
+                match unsafe { to.view_mut() } {
                     Some(view) => vectors.copy_to(&mut view?),
                     None => Ok(()),
-                };
-                drop(kept);
-                copied
+                }
             })?;
             Ok(array.into_any())
         }

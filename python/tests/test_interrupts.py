@@ -60,6 +60,7 @@ def test_generating_reading_and_transposing_are_interrupted(tmp_path):
 from scipy.io import mmwrite
 a = rowloom.csr("gen:stencil27,n=60", threads=1, devices="cpu")
 assert_quick(lambda: [rowloom.csr("gen:rmat,scale=18,degree=16", threads=1) for _ in range(20)])
+assert_quick(lambda: [a.to_scipy() for _ in range(60)])
 matrix = a.to_scipy()
 mmwrite("a.mtx", matrix)
 assert_quick(lambda: [rowloom.csr("a.mtx", threads=1) for _ in range(20)])

@@ -304,3 +304,14 @@ def test_making_and_dropping_operators_frees_their_memory():
 
     first = repeat(20)
     assert repeat(60) - first < 20_000, "kilobytes"
+
+
+def test_a_long_product_keeps_no_reference_to_its_arrays():
+    import sys
+
+    a = rowloom.csr("gen:stencil27,n=30", devices="cpu")
+    x, out = np.ones((27_000, 64)), np.empty((27_000, 64))
+    a.dot(x, out=out)  # The first product with a number of columns is not expected to be short.
+    y = a @ np.ones((27_000, 65))
+    vectors = a.vectors(64).to_numpy()
+    assert [sys.getrefcount(array) for array in (x, out, y, vectors)] == [sys.getrefcount(np.ones(1)) + 1] * 4
