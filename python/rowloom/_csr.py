@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _rowloom
 from ._card import is_on_card, multiply_on_card
-from ._lease import Lease, belongs_to_numpy
 from ._report import Fault, Report
 from ._vectors import Vectors
 
@@ -28,7 +27,7 @@ def csr(
     *,
     shape: tuple[int, int] | None = None,
     dtype: Any = None,
-    copy: bool = False,
+    copy: bool | None = None,
     devices: str = "auto",
     threads: int | None = None,
     uses: int | None = None,
@@ -47,8 +46,10 @@ def csr(
     dtype
         ``float64`` or ``float32``. Without it these two types stay; integers and booleans become ``float64``.
     copy
-        Copy the arrays. Without it, values and 32-bit indices of a CSR matrix are used in place, and are read-only while the
-        operator lives.
+        Without it, the indices are copied, and so are values that SciPy would sort or that are in memory of another library; other
+        values are used in place. After a change of such values, a product has old or new ones. ``True`` copies everything, so that
+        the operator never changes. ``False`` uses all arrays in place where their types allow it: then indices must not be changed
+        while the operator lives, or the process may crash.
     devices
         ``"auto"`` (the CPU, and every GPU that makes products faster) or a list such as ``"cpu,cuda:0"``.
     threads
@@ -122,7 +123,7 @@ def _from_arrays(
     indptr: Array,
     shape: tuple[int, int],
     dtype: Any,
-    copy: bool,
+    copy: bool | None,
     options: dict[str, Any],
 ) -> _rowloom.Operator:
     import numpy as np
@@ -131,16 +132,12 @@ def _from_arrays(
     indices, indptr = _indices("indices", indices), _indices("indptr", indptr)
     if len(shape) != 2 or any(not 0 <= length < 2**63 for length in shape):
         raise ValueError(f"{shape} is no shape of a matrix")
-    if not belongs_to_numpy(indices):
-        # Another library could write indices outside the matrix at any moment.
-        indices = indices.copy()
-    lease = None if copy else Lease(values, indices)
     return _rowloom.from_arrays(
         np.ascontiguousarray(values),
         np.ascontiguousarray(indices),
         np.ascontiguousarray(indptr),
         (int(shape[0]), int(shape[1])),
-        lease,
+        copy,
         **_checked(options),
     )
 
@@ -365,9 +362,12 @@ class CSR:
         seconds, devices, faults = report
         return Report(seconds, dict(devices), tuple(Fault(*fault) for fault in faults))
 
-    def trace(self, path: Path) -> None:
-        """Write the timeline of the last product as a Chrome trace, which https://ui.perfetto.dev opens."""
-        self._last_used().trace(path)
+    def trace(self, path: Path, *, force: bool = False) -> None:
+        """Write the timeline of the last product as a Chrome trace, which https://ui.perfetto.dev opens.
+
+        An older trace is replaced. Any other file raises ``FileExistsError``, unless ``force`` is true.
+        """
+        self._last_used().trace(path, force)
 
     def _last_used(self) -> _rowloom.Operator:
         """The operator of the last product: of arrays of the matrix's type, of the other type, or on a card."""
@@ -428,4 +428,4 @@ def _columns(k: int) -> int:
 
 
 def _rebuilt(data: Array, indices: Array, indptr: Array, shape: tuple[int, int], options: dict[str, Any]) -> CSR:
-    return CSR(_from_arrays(data, indices, indptr, shape, data.dtype, False, options), options)
+    return CSR(_from_arrays(data, indices, indptr, shape, data.dtype, None, options), options)

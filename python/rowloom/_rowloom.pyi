@@ -35,7 +35,7 @@ class Operator:
     def last_report(
         self,
     ) -> tuple[float, list[tuple[str, float]], list[tuple[str, str, str, str | None]]] | None: ...
-    def trace(self, path: str | PathLike[str]) -> None: ...
+    def trace(self, path: str | PathLike[str], force: bool) -> None: ...
     def spy(self, title: str) -> str: ...
     def clear(self) -> None: ...
 
@@ -63,7 +63,7 @@ def from_arrays(
     columns: np.ndarray[Any, Any],
     row_pointers: np.ndarray[Any, Any],
     shape: tuple[int, int],
-    lease: object | None,
+    copy: bool | None,
     devices: str,
     threads: int | None,
     uses: int | None,

@@ -1,7 +1,7 @@
 //! The products of one matrix: one for each number of columns, made when it is first needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::Element;
 use rowloom::kernel::cpu::Kernels;
@@ -9,6 +9,7 @@ use rowloom::matrix::MultiVector;
 use rowloom::runtime::{Check, Product};
 use rowloom::{Csr, Result, Runtime};
 
+use crate::interrupt::Pace;
 use crate::per_process::PerProcess;
 use crate::results::Buffers;
 use crate::runtimes::runtime;
@@ -54,6 +55,18 @@ pub struct Cached<T: Value> {
     pub columns: usize,
     pub buffers: Arc<Buffers<T>>,
     pub entry: Mutex<Entry<T>>,
+    /// The speed of products with arrays.
+    pub pace: Pace,
+    pub vector_paces: VectorPaces,
+}
+
+/// The speed of operations on vectors. Devices queue operations; those with a result for the host wait for all before them.
+#[derive(Default)]
+pub struct VectorPaces {
+    pub queued: Pace,
+    pub waiting: Pace,
+    /// Bytes of the operations since the last one that waited.
+    pub pending_bytes: AtomicU64,
 }
 
 pub struct Entry<T: Value> {
@@ -94,10 +107,30 @@ impl<T: Value> Typed<T> {
         }
         let product = builder.build()?;
         let entry = Mutex::new(Entry { product, packed_x: None, packed_y: None });
-        let cached = Arc::new(Cached { columns, buffers: Arc::default(), entry });
+        let cached = Arc::new(Cached {
+            columns,
+            buffers: Arc::default(),
+            entry,
+            pace: Pace::default(),
+            vector_paces: VectorPaces::default(),
+        });
         products.insert(0, cached.clone());
         products.truncate(MAX_PRODUCTS);
         Ok(cached)
+    }
+
+    /// The product with `columns` columns, if it was made and no thread makes another one.
+    pub fn made_product(&self, columns: usize) -> Option<Arc<Cached<T>>> {
+        let mut products = try_lock(self.products.get())?;
+        let position = products.iter().position(|cached| cached.columns == columns)?;
+        products[..=position].rotate_right(1);
+        Some(products[0].clone())
+    }
+
+    /// Bytes that a product with `columns` columns reads and writes.
+    pub fn product_bytes(&self, columns: usize) -> u64 {
+        let vectors = (self.matrix.rows() + self.matrix.nnz()) as u64 * columns as u64;
+        self.matrix.bytes() + vectors * size_of::<T>() as u64
     }
 
     /// Bytes of a value.
@@ -120,4 +153,13 @@ impl<T: Value> Typed<T> {
 /// Locks also where a thread panicked: a product that failed is refused or replaced by its own methods.
 pub fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same; `None` if another thread holds the lock.
+pub fn try_lock<V>(mutex: &Mutex<V>) -> Option<MutexGuard<'_, V>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

@@ -1,6 +1,7 @@
 //! Errors as Python exceptions: `ValueError`, `OSError`, `MemoryError`, `rowloom.DeviceError`, and `RuntimeError` for defects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
@@ -37,7 +38,11 @@ fn exception(error: Error) -> PyErr {
 
 /// Runs `work` with the interpreter's lock released. A panic becomes a `RuntimeError`.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
-    let caught = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    finished(py.detach(|| catch_unwind(AssertUnwindSafe(work))))
+}
+
+/// The result of work, or the exception of its error or panic.
+pub fn finished<R>(caught: thread::Result<Result<R>>) -> PyResult<R> {
     match caught {
         Ok(result) => result.map_err(exception),
         Err(panic) => {

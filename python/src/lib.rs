@@ -6,8 +6,10 @@
 mod arrays;
 mod borrowed;
 mod cache;
+mod copies;
 mod dlpack;
 mod error;
+mod interrupt;
 mod matrix;
 mod operator;
 mod per_process;

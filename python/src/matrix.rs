@@ -5,27 +5,25 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rayon::prelude::*;
 use rowloom::matrix::Scalar;
-use rowloom::matrix::array::{AlignedBuffer, Array};
+use rowloom::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use rowloom::matrix::csr::MOST_COLUMNS;
 use rowloom::{Csr, Result, Runtime};
 
-use crate::borrowed::Borrowed;
-use crate::error::detached;
-
-/// Elements of a parallel task.
-const STEP: usize = 1 << 16;
+use crate::borrowed::{Pinned, Promised};
+use crate::copies::{copied, copied_columns};
+use crate::interrupt::interruptible;
 
 /// Reads or generates a matrix.
 pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
-    let load = || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
+    let (pool, source) = (runtime.pool().clone(), source.to_owned());
+    let load = move || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
         Some(spec) => Csr::generate(spec),
-        None => Csr::read(source),
+        None => Csr::read(&source),
     };
-    detached(py, || runtime.pool().install(load)).map(Arc::new)
+    interruptible(py, (), move |_| pool.install(load)).map(Arc::new)
 }
 
 /// The arrays of CSR as a caller passes them: contiguous and aligned.
@@ -34,8 +32,30 @@ pub struct Parts<'a, 'py> {
     pub values: &'a Bound<'py, PyAny>,
     pub columns: Indices<'a, 'py>,
     pub row_pointers: Indices<'a, 'py>,
-    /// Holds the arrays, locked against writing; without it they are copied.
-    pub lease: Option<Py<PyAny>>,
+    pub copies: Copies,
+}
+
+/// Which arrays of CSR a matrix copies. Row pointers, indices of 64 bits and arrays with gaps are always copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// All.
+    All,
+    /// All but values that stay in place and in order: NumPy has allocated them, and the columns of every row increase. SciPy sorts
+    /// the entries of other rows in place, also in functions that only read a matrix, such as `max`.
+    Safe,
+    /// None. The caller promises that indices do not change.
+    None,
+}
+
+impl Copies {
+    /// As the argument `copy` of Python states them.
+    pub fn named(copy: Option<bool>) -> Self {
+        match copy {
+            Some(true) => Self::All,
+            Some(false) => Self::None,
+            None => Self::Safe,
+        }
+    }
 }
 
 /// An array of indices, as SciPy stores them.
@@ -51,6 +71,13 @@ impl<'a, 'py> Indices<'a, 'py> {
             return Ok(Self::Narrow(array));
         }
         array.cast().map(Self::Wide).map_err(|_| PyTypeError::new_err("indices must be int32 or int64"))
+    }
+
+    fn pinned(&self, length: usize) -> PyResult<Option<PinnedIndices>> {
+        Ok(match self {
+            Self::Narrow(array) => Pinned::new(array, length)?.map(PinnedIndices::Narrow),
+            Self::Wide(array) => Pinned::new(array, length)?.map(PinnedIndices::Wide),
+        })
     }
 
     fn len(&self) -> usize {
@@ -76,42 +103,50 @@ impl<'a, 'py> Indices<'a, 'py> {
 }
 
 impl Parts<'_, '_> {
-    /// The matrix. Values and 32-bit columns are used in place if there is a lease.
+    /// The matrix. [`Copies`] says which arrays it uses in place.
     pub fn matrix<T: Scalar + Element>(&self, py: Python<'_>, runtime: &Runtime) -> PyResult<Arc<Csr<T>>> {
         let values = self.values.cast::<PyArray1<T>>()?;
         let entries = self.check_lengths(values.len())?;
-        let lease = self.lease.as_ref().map(|lease| Arc::new(lease.clone_ref(py)));
-        let borrowed_values = lease.clone().and_then(|lease| Borrowed::new(values, entries, lease));
-        let borrowed_columns = match &self.columns {
-            // Where negative numbers would be valid columns, they are looked for in a copy.
-            Indices::Narrow(array) if self.shape.1 <= i32::MAX as usize => {
-                lease.and_then(|lease| Borrowed::new(array, entries, lease))
-            }
-            _ => None,
+        let copies = self.copies;
+        let gaps = || PyValueError::new_err("the arrays of the matrix must be contiguous");
+        // All arrays stay in place until the matrix is made, also those that are copied.
+        let values = Pinned::new(values, entries)?.ok_or_else(gaps)?;
+        let columns = self.columns.pinned(entries)?.ok_or_else(gaps)?;
+        let row_pointers = self.row_pointers.pinned(self.row_pointers.len())?.ok_or_else(gaps)?;
+        let may_borrow_values = match copies {
+            Copies::All => false,
+            Copies::Safe => values.is_numpy_memory(),
+            Copies::None => true,
         };
-        let (columns, row_pointers) = (Indexed::of(&self.columns)?, Indexed::of(&self.row_pointers)?);
-        let values = slice(values)?;
+        // Where negative numbers would be valid columns, they are looked for in a copy.
+        let is_narrow = matches!(columns, PinnedIndices::Narrow(_));
+        let may_borrow_columns = copies == Copies::None && is_narrow && self.shape.1 <= i32::MAX as usize;
         let (rows, cols) = self.shape;
-        let make = || -> Result<Csr<T>> {
-            let values = match borrowed_values.and_then(|bytes| Array::constant(Arc::new(bytes))) {
-                Some(values) => values,
-                None => copied(&values[..entries], |value| value)?.into(),
-            };
-            let columns = match borrowed_columns.and_then(|bytes| Array::constant(Arc::new(bytes))) {
-                Some(columns) => columns,
-                // No matrix has this many columns, so the check refuses it.
-                None => {
-                    columns.converted(entries, |column| u32::try_from(column).unwrap_or(u32::MAX))?.into()
-                }
-            };
+        let arrays = (values.clone(), columns.clone(), row_pointers.clone());
+        let make = move || -> Result<Csr<T>> {
             // A negative number becomes a large one, which the check refuses.
-            let row_pointers = row_pointers.converted(rows + 1, |pointer| pointer as u64)?;
+            let row_pointers = row_pointers.converted(|pointer| pointer as u64)?;
+            let (columns, are_increasing) = match columns.borrowed(may_borrow_columns) {
+                Some(columns) => (columns, false),
+                None => columns.copied(&row_pointers)?,
+            };
+            let bytes = values.bytes().len();
+            let stay_in_order = copies == Copies::None || are_increasing;
+            let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order);
+            let values = match borrowed.and_then(|values| Array::window(values, 0..bytes)) {
+                Some(values) => values,
+                None => copied(values.elements::<T>()?, |value| value)?.into(),
+            };
             Csr::try_new(rows, cols, row_pointers, columns, values)
         };
+        let pool = runtime.pool().clone();
         // `try_new` checks all indices; the reason is looked for only if it refuses them.
-        match detached(py, || runtime.pool().install(make)) {
+        match interruptible(py, arrays, move |_| pool.install(make)) {
             Ok(matrix) => Ok(Arc::new(matrix)),
-            Err(error) => Err(self.wrong_index(entries)?.unwrap_or(error)),
+            Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
+                Err(self.wrong_index(entries)?.unwrap_or(error))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -159,28 +194,40 @@ impl Parts<'_, '_> {
     }
 }
 
-/// The elements of [`Indices`], which other threads may read.
-enum Indexed<'a> {
-    Narrow(&'a [i32]),
-    Wide(&'a [i64]),
+/// Pinned [`Indices`], which other threads may read.
+#[derive(Clone)]
+enum PinnedIndices {
+    Narrow(Arc<Pinned>),
+    Wide(Arc<Pinned>),
 }
 
-impl<'a> Indexed<'a> {
-    fn of(indices: &'a Indices<'_, '_>) -> PyResult<Self> {
-        Ok(match indices {
-            Indices::Narrow(array) => Self::Narrow(slice(array)?),
-            Indices::Wide(array) => Self::Wide(slice(array)?),
-        })
+impl PinnedIndices {
+    /// The indices in place, as the caller of `copy=False` has allowed it.
+    fn borrowed(&self, is_allowed: bool) -> Option<Array<u32>> {
+        match self {
+            Self::Narrow(pinned) if is_allowed => Array::constant(Arc::new(Promised(pinned.clone()))),
+            _ => None,
+        }
     }
 
-    fn converted<T: Pod + Send + Sync>(
-        &self,
-        length: usize,
-        to: impl Fn(i64) -> T + Sync,
-    ) -> Result<AlignedBuffer<T>> {
+    /// A copy as columns, and whether they increase in every row.
+    fn copied(&self, row_pointers: &[u64]) -> Result<(Array<u32>, bool)> {
+        // No matrix has as many columns as the largest number, so the check refuses it.
+        let (columns, are_increasing) = match self {
+            Self::Narrow(from) => copied_columns(from.elements::<i32>()?, row_pointers, |column| {
+                u32::try_from(column).unwrap_or(u32::MAX)
+            }),
+            Self::Wide(from) => copied_columns(from.elements::<i64>()?, row_pointers, |column| {
+                u32::try_from(column).unwrap_or(u32::MAX)
+            }),
+        }?;
+        Ok((columns.into(), are_increasing))
+    }
+
+    fn converted<T: Pod + Send + Sync>(&self, to: impl Fn(i64) -> T + Sync) -> Result<AlignedBuffer<T>> {
         match self {
-            Self::Narrow(from) => copied(&from[..length], |index| to(i64::from(index))),
-            Self::Wide(from) => copied(&from[..length], to),
+            Self::Narrow(from) => copied(from.elements::<i32>()?, |index| to(i64::from(index))),
+            Self::Wide(from) => copied(from.elements::<i64>()?, to),
         }
     }
 }
@@ -191,16 +238,4 @@ fn slice<'a, T: Element>(array: &'a Bound<'_, PyArray1<T>>) -> PyResult<&'a [T]>
     // that are checked after they were copied.
     unsafe { array.as_slice() }
         .map_err(|_| PyValueError::new_err("the arrays of the matrix must be contiguous"))
-}
-
-/// A converted copy, made in parallel.
-fn copied<F: Copy + Sync, T: Pod + Send + Sync>(
-    from: &[F],
-    convert: impl Fn(F) -> T + Sync,
-) -> Result<AlignedBuffer<T>> {
-    let mut to = AlignedBuffer::<T>::zeroed(from.len())?;
-    to.par_chunks_mut(STEP).zip(from.par_chunks(STEP)).for_each(|(to, from)| {
-        to.iter_mut().zip(from).for_each(|(to, &from)| *to = convert(from));
-    });
-    Ok(to)
 }

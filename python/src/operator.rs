@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use numpy::{PyArray1, PyArrayDescr};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use rowloom::Error;
 use rowloom::device::{ForeignMemory, StreamHandle};
@@ -15,8 +16,10 @@ use rowloom::trace::Trace;
 use rowloom::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
+use crate::copies::NewArray;
 use crate::error::detached;
-use crate::matrix::{Indices, Parts, load};
+use crate::interrupt::interruptible;
+use crate::matrix::{Copies, Indices, Parts, load};
 use crate::product::multiply;
 use crate::vectors::{self, Vectors};
 
@@ -37,15 +40,19 @@ macro_rules! with_type {
     };
 }
 
+/// Values, columns and row pointers.
+type Arrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+
 /// A sparse matrix and its products.
 #[pyclass(frozen, module = "rowloom._rowloom")]
 pub struct Operator {
     either: Either,
 }
 
-/// An operator from the arrays of CSR, which are contiguous; `lease` holds them locked against writing, or is `None` to copy them.
+/// An operator from the arrays of CSR, which are contiguous. `copy` is true for copies of all, false for none, and `None` for
+/// copies of those that could change what the operator reads.
 #[pyfunction]
-#[pyo3(signature = (values, columns, row_pointers, shape, lease, devices, threads, uses, reproducible, check))]
+#[pyo3(signature = (values, columns, row_pointers, shape, copy, devices, threads, uses, reproducible, check))]
 #[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_arrays(
     py: Python<'_>,
@@ -53,7 +60,7 @@ pub fn from_arrays(
     columns: &Bound<'_, PyAny>,
     row_pointers: &Bound<'_, PyAny>,
     shape: (usize, usize),
-    lease: Option<Py<PyAny>>,
+    copy: Option<bool>,
     devices: String,
     threads: Option<usize>,
     uses: Option<u64>,
@@ -64,7 +71,7 @@ pub fn from_arrays(
     let options = Options { devices, threads, uses, reproducible, check };
     let runtime = detached(py, || options.runtime())?;
     let (columns, row_pointers) = (Indices::new(columns)?, Indices::new(row_pointers)?);
-    let parts = Parts { shape, values, columns, row_pointers, lease };
+    let parts = Parts { shape, values, columns, row_pointers, copies: Copies::named(copy) };
     let either = if values.cast::<PyArray1<f32>>().is_ok() {
         Either::F32(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
     } else {
@@ -75,6 +82,7 @@ pub fn from_arrays(
 
 /// An operator from a matrix file, or from a generator named `gen:...`.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_file(
     py: Python<'_>,
     source: PathBuf,
@@ -181,6 +189,7 @@ impl Operator {
     /// `y = alpha A x + beta y` with packed rows at addresses of the card's memory, at the distance of `card_pitch`. The caller has
     /// checked the shapes. With a stream, the product is issued on it and not waited for, and the arrays are freed in the order of
     /// this stream. Without one, the caller keeps the arrays and has let `card_stream` wait for them.
+    #[allow(clippy::too_many_arguments)] // Two arrays, two factors and a stream.
     fn multiply_on_card(
         &self,
         py: Python<'_>,
@@ -210,10 +219,12 @@ impl Operator {
     /// The operator of the transposed matrix.
     fn transposed(&self, py: Python<'_>) -> PyResult<Self> {
         fn of<T: Value>(py: Python<'_>, typed: &Typed<T>) -> PyResult<Arc<Typed<T>>> {
-            let matrix = detached(py, || {
-                let runtime = typed.options.runtime()?;
-                runtime.pool().install(|| transpose(&typed.matrix.view()))
-            })?;
+            let (matrix, options) = (typed.matrix.clone(), typed.options.clone());
+            let transpose = move |_: &AtomicBool| {
+                let runtime = options.runtime()?;
+                runtime.pool().install(|| transpose(&matrix.view()))
+            };
+            let matrix = interruptible(py, (), transpose)?;
             Ok(Arc::new(Typed::new(Arc::new(matrix), typed.options.clone())))
         }
         let either = match &self.either {
@@ -225,37 +236,40 @@ impl Operator {
 
     /// The operator of the same matrix in double precision, or in single.
     fn cast(&self, py: Python<'_>, single_precision: bool) -> PyResult<Self> {
+        fn of<F: Value, T: Value>(py: Python<'_>, typed: &Typed<F>) -> PyResult<Arc<Typed<T>>> {
+            let (matrix, options) = (typed.matrix.clone(), typed.options.clone());
+            let cast = move |_: &AtomicBool| options.runtime()?.pool().install(|| matrix.cast());
+            Ok(Arc::new(Typed::new(Arc::new(interruptible(py, (), cast)?), typed.options.clone())))
+        }
         let either = match (&self.either, single_precision) {
-            (Either::F64(typed), true) => {
-                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
-                Either::F32(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
-            }
-            (Either::F32(typed), false) => {
-                let cast = || typed.options.runtime()?.pool().install(|| typed.matrix.cast());
-                Either::F64(Arc::new(Typed::new(Arc::new(detached(py, cast)?), typed.options.clone())))
-            }
+            (Either::F64(typed), true) => Either::F32(of(py, typed)?),
+            (Either::F32(typed), false) => Either::F64(of(py, typed)?),
             (same, _) => same.clone(),
         };
         Ok(Self { either })
     }
 
     /// Copies of the values, columns and row pointers.
-    fn arrays<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>) {
-        with_type!(&self.either, typed => {
-            let view = typed.matrix.view();
-            let columns = view.columns().iter().map(|&column| i64::from(column));
-            let pointers = view.row_pointers().iter().map(|&pointer| pointer as i64);
-            let values = PyArray1::from_slice(py, view.values()).into_any();
-            (values, PyArray1::from_iter(py, columns), PyArray1::from_iter(py, pointers))
-        })
+    fn arrays<'py>(&self, py: Python<'py>) -> PyResult<Arrays<'py>> {
+        fn of<'py, T: Value>(py: Python<'py>, typed: &Typed<T>) -> PyResult<Arrays<'py>> {
+            let matrix = typed.matrix.clone();
+            let values = NewArray::<T>::new(py, matrix.nnz());
+            let (columns, pointers) =
+                (NewArray::<i64>::new(py, matrix.nnz()), NewArray::new(py, matrix.rows() + 1));
+            let (values, columns, pointers) = interruptible(py, (), move |_| {
+                let view = matrix.view();
+                let values = values.filled(view.values(), |&value| value);
+                let columns = columns.filled(view.columns(), |&column| i64::from(column));
+                Ok((values, columns, pointers.filled(view.row_pointers(), |&pointer| pointer as i64)))
+            })?;
+            Ok((values.into_bound(py).into_any(), columns.into_bound(py), pointers.into_bound(py)))
+        }
+        with_type!(&self.either, typed => of(py, typed))
     }
 
     /// The plan for `columns` columns as JSON.
     fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = typed.product(columns)?;
             let entry = lock(&cached.entry);
             serde_json::to_string(entry.product.plan()).map_err(|error| Error::Internal(error.to_string()))
@@ -265,7 +279,7 @@ impl Operator {
     /// The decisions of a plan in words: for `columns` columns, or of the last product.
     #[pyo3(signature = (columns = None))]
     fn explain(&self, py: Python<'_>, columns: Option<usize>) -> PyResult<Option<String>> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = match columns {
                 Some(columns) => Some(typed.product(columns)?),
                 None => typed.last_product(),
@@ -280,7 +294,7 @@ impl Operator {
         &self,
         py: Python<'_>,
     ) -> PyResult<Option<(f64, Vec<(String, f64)>, Vec<(String, String, String, Option<String>)>)>> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let Some(cached) = typed.last_product() else { return Ok(None) };
             let entry = lock(&cached.entry);
             let Some(report) = entry.product.last_report() else {
@@ -296,10 +310,16 @@ impl Operator {
         }))
     }
 
-    /// Writes the timeline of the last product.
-    fn trace(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        with_type!(&self.either, typed => {
-            let written = detached(py, || {
+    /// Writes the timeline of the last product. A file that is no trace of Rowloom is replaced only with `force`.
+    fn trace(&self, py: Python<'_>, path: PathBuf, force: bool) -> PyResult<()> {
+        if !force && py.detach(|| Trace::would_replace_other_file(&path)) {
+            let path = path.display();
+            return Err(PyFileExistsError::new_err(format!(
+                "{path} exists and is not a trace that Rowloom wrote; name another file, or pass force=True"
+            )));
+        }
+        with_type!(self.either.clone(), typed => {
+            let written = interruptible(py, (), move |_| {
                 let Some(cached) = typed.last_product() else { return Ok(false) };
                 let product = &lock(&cached.entry).product;
                 let mut trace = Trace::default();
@@ -320,7 +340,7 @@ impl Operator {
 
     /// The spy plot as SVG.
     fn spy(&self, py: Python<'_>, title: String) -> PyResult<String> {
-        with_type!(&self.either, typed => detached(py, || {
+        with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let runtime = typed.options.runtime()?;
             Ok(runtime.pool().install(|| spy_svg(&typed.matrix.view(), &title)))
         }))

@@ -123,7 +123,7 @@ pub fn is_page_locked(array: &Bound<'_, PyUntypedArray>) -> bool {
 }
 
 /// The object that owns the memory of an array, or the array that it is a view of.
-fn base<'py>(array: &Bound<'py, PyUntypedArray>) -> Option<Bound<'py, PyAny>> {
+pub fn base<'py>(array: &Bound<'py, PyUntypedArray>) -> Option<Bound<'py, PyAny>> {
     // Safety: the pointer is that of a living array object, whose base is null or a living object.
     unsafe { Bound::from_borrowed_ptr_or_opt(array.py(), (*array.as_array_ptr()).fields.base) }
 }

@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
@@ -12,9 +13,10 @@ use rowloom::matrix::{Csr, MultiVector};
 use rowloom::{Error, Result, runtime};
 
 use crate::arrays::Dense;
-use crate::cache::{Cached, Typed, Value, lock};
+use crate::cache::{Cached, Typed, Value, lock, try_lock};
 use crate::dlpack::{self, Rows};
 use crate::error::detached;
+use crate::interrupt::interruptible;
 use crate::operator::Either;
 
 /// Vectors of one value type, with the product that they belong to.
@@ -23,12 +25,21 @@ pub struct Held<T: Value> {
     product: Arc<Cached<T>>,
     matrix: Arc<Csr<T>>,
     vectors: Mutex<runtime::Vectors<T>>,
+    /// Rows and columns, for which no operation is waited for.
+    shape: (usize, usize),
     process: u32,
 }
 
 enum EitherHeld {
-    F64(Held<f64>),
-    F32(Held<f32>),
+    F64(Arc<Held<f64>>),
+    F32(Arc<Held<f32>>),
+}
+
+/// Whether an operation waits for all operations before it, because the host needs its result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
 }
 
 /// A multivector whose rows stay on the devices of a product.
@@ -58,15 +69,22 @@ macro_rules! with_both {
 
 /// New vectors of zeros.
 pub fn make(py: Python<'_>, operator: &Either, columns: usize, of_x: bool) -> PyResult<Vectors> {
-    fn of<T: Value>(py: Python<'_>, typed: &Typed<T>, columns: usize, of_x: bool) -> PyResult<Held<T>> {
-        let (product, vectors) = detached(py, || {
+    fn of<T: Value>(
+        py: Python<'_>,
+        typed: &Arc<Typed<T>>,
+        columns: usize,
+        of_x: bool,
+    ) -> PyResult<Arc<Held<T>>> {
+        let (typed, matrix) = (typed.clone(), typed.matrix.clone());
+        let make = move |_: &AtomicBool| {
             let cached = typed.product(columns)?;
             let product = &mut lock(&cached.entry).product;
             let vectors = if of_x { product.x_vectors()? } else { product.vectors()? };
             Ok((cached.clone(), vectors))
-        })?;
-        let (matrix, vectors) = (typed.matrix.clone(), Mutex::new(vectors));
-        Ok(Held { product, matrix, vectors, process: process::id() })
+        };
+        let (product, vectors) = interruptible(py, (), make)?;
+        let shape = (vectors.rows(), vectors.columns());
+        Ok(Arc::new(Held { product, matrix, vectors: Mutex::new(vectors), shape, process: process::id() }))
     }
     let held = match operator {
         Either::F64(typed) => EitherHeld::F64(of(py, typed, columns, of_x)?),
@@ -87,8 +105,8 @@ pub fn multiply(
     fn of<T: Value>(
         py: Python<'_>,
         typed: &Typed<T>,
-        x: &Held<T>,
-        y: &Held<T>,
+        x: &Arc<Held<T>>,
+        y: &Arc<Held<T>>,
         alpha: f64,
         beta: f64,
     ) -> PyResult<()> {
@@ -97,10 +115,12 @@ pub fn multiply(
             return Err(PyValueError::new_err("the vectors belong to another matrix or number of columns"));
         }
         typed.count_use();
-        detached(py, || {
+        let bytes = typed.product_bytes(x.shape.1);
+        let (held, y) = (x.clone(), y.clone());
+        x.operate(py, Waits::No, bytes, move || {
             // Every thread locks the product first, so two threads cannot wait for each other's vectors.
-            let product = &mut lock(&x.product.entry).product;
-            x.with_other(y, |x, y| product.apply_scaled(alpha, x, beta, y))
+            let product = &mut lock(&held.product.entry).product;
+            held.with_other(&y, |x, y| product.apply_scaled(alpha, x, beta, y))
         })
     }
     match (operator, &*x.held, &*y.held) {
@@ -121,6 +141,56 @@ impl<T: Value> Held<T> {
             return Ok(());
         }
         Err(PyRuntimeError::new_err("the vectors belong to the parent process; make new ones after the fork"))
+    }
+
+    /// Bytes of all elements.
+    fn bytes(&self) -> u64 {
+        (self.shape.0 * self.shape.1 * size_of::<T>()) as u64
+    }
+
+    /// Runs an operation on these vectors that reads and writes `bytes`. One that may take long, or would wait for another thread, can be
+    /// interrupted.
+    fn operate<R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        waits: Waits,
+        bytes: u64,
+        work: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> PyResult<R> {
+        self.operate_with(py, (), waits, bytes, work)
+    }
+
+    /// The same, with the Python objects whose memory it uses.
+    fn operate_with<K: Send + Sync + 'static, R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        kept: K,
+        waits: Waits,
+        bytes: u64,
+        work: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> PyResult<R> {
+        self.check_process()?;
+        let paces = &self.product.vector_paces;
+        let pending_bytes = paces.pending_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let (pace, bytes) = match waits {
+            Waits::Yes => (&paces.waiting, pending_bytes),
+            Waits::No => (&paces.queued, bytes),
+        };
+        let is_free = || try_lock(&self.vectors).is_some() && try_lock(&self.product.entry).is_some();
+        let result = if pace.is_short(bytes) && is_free() {
+            detached(py, || pace.measure(bytes, None, work))
+        } else {
+            let product = self.product.clone();
+            interruptible(py, kept, move |cancel| {
+                let paces = &product.vector_paces;
+                let pace = if waits == Waits::Yes { &paces.waiting } else { &paces.queued };
+                pace.measure(bytes, Some(cancel), work)
+            })
+        };
+        if waits == Waits::Yes {
+            paces.pending_bytes.store(0, Ordering::Relaxed);
+        }
+        result
     }
 
     /// Calls `work` with the vectors of this object and those of `other`, to be changed. The one at the lower address is locked
@@ -156,14 +226,11 @@ fn device_of(place: Place) -> (i32, i32) {
 impl Vectors {
     fn exported(&self, py: Python<'_>) -> PyResult<Rows> {
         with_vectors!(&*self.held, held => {
-            held.check_process()?;
-            let (exported, shape, bytes_per_value) = detached(py, || {
-                let mut vectors = lock(&held.vectors);
-                let shape = (vectors.rows(), vectors.columns());
-                match vectors.export() {
-                    Err(Error::Usage(reason)) => Ok((Err(reason), shape, held.value_bytes())),
-                    exported => Ok((Ok(exported?), shape, held.value_bytes())),
-                }
+            let (shape, bytes_per_value) = (held.shape, held.value_bytes());
+            let exporting = held.clone();
+            let exported = held.operate(py, Waits::Yes, 0, move || match lock(&exporting.vectors).export() {
+                Err(Error::Usage(reason)) => Ok(Err(reason)),
+                exported => Ok(Ok(exported?)),
             })?;
             let exported = exported.map_err(PyBufferError::new_err)?;
             let (address, leading_dimension) = (exported.address, exported.leading_dimension);
@@ -186,10 +253,7 @@ impl Drop for Vectors {
 impl Vectors {
     #[getter]
     fn shape(&self) -> (usize, usize) {
-        with_vectors!(&*self.held, held => {
-            let vectors = lock(&held.vectors);
-            (vectors.rows(), vectors.columns())
-        })
+        with_vectors!(&*self.held, held => held.shape)
     }
 
     #[getter]
@@ -199,18 +263,19 @@ impl Vectors {
 
     /// Copies all rows from an array of the same type and shape.
     fn copy_from(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
-        fn of<T: Value>(py: Python<'_>, held: &Held<T>, x: &Bound<'_, PyAny>) -> PyResult<()> {
+        fn of<T: Value>(py: Python<'_>, held: &Arc<Held<T>>, x: &Bound<'_, PyAny>) -> PyResult<()> {
             held.check_process()?;
             let array = x.cast::<PyArrayDyn<T>>()?;
             let from = Dense::of(array)?.ok_or_else(|| PyValueError::new_err("the array is not aligned"))?;
-            // Safety: `x` is alive until this function returns.
-            detached(py, || match unsafe { from.view() } {
-                Some(view) => lock(&held.vectors).copy_from(&view?),
+            let (to, array) = (held.clone(), array.clone().unbind());
+            // Safety: `array` is kept until the copy has ended.
+            held.operate_with(py, array, Waits::Yes, held.bytes(), move || match unsafe { from.view() } {
+                Some(view) => lock(&to.vectors).copy_from(&view?),
                 None => {
-                    let pool = lock(&held.product.entry).product.runtime().pool().clone();
+                    let pool = lock(&to.product.entry).product.runtime().pool().clone();
                     let mut packed = MultiVector::zeros(from.rows(), from.columns())?;
                     unsafe { from.copy_to(&mut packed, &pool) }?;
-                    lock(&held.vectors).copy_from(&packed)
+                    lock(&to.vectors).copy_from(&packed)
                 }
             })
         }
@@ -219,17 +284,14 @@ impl Vectors {
 
     /// All rows as a new array.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        fn of<'py, T: Value>(py: Python<'py>, held: &Held<T>) -> PyResult<Bound<'py, PyAny>> {
+        fn of<'py, T: Value>(py: Python<'py>, held: &Arc<Held<T>>) -> PyResult<Bound<'py, PyAny>> {
             held.check_process()?;
-            let shape = {
-                let vectors = lock(&held.vectors);
-                [vectors.rows(), vectors.columns()]
-            };
-            let array = PyArray2::<T>::zeros(py, shape, false);
+            let array = PyArray2::<T>::zeros(py, [held.shape.0, held.shape.1], false);
             let to = Dense::of(array.to_dyn())?.ok_or_else(|| PyRuntimeError::new_err("misaligned"))?;
-            detached(py, || {
-                let vectors = lock(&held.vectors);
-                // Safety: the array is new and alive until this function returns.
+            let (from, kept) = (held.clone(), array.clone().unbind());
+            held.operate_with(py, kept, Waits::Yes, held.bytes(), move || {
+                let vectors = lock(&from.vectors);
+                // Safety: the array is new, and kept until the copy has ended.
                 match unsafe { to.view_mut() } {
                     Some(view) => vectors.copy_to(&mut view?),
                     None => Ok(()),
@@ -241,8 +303,8 @@ impl Vectors {
     }
 
     /// The kind and number of the device that has all rows, as DLPack numbers them; `None` if several have them.
-    fn place(&self) -> Option<(i32, i32)> {
-        with_vectors!(&*self.held, held => lock(&held.vectors).memory_place().map(device_of))
+    fn place(&self, py: Python<'_>) -> Option<(i32, i32)> {
+        py.detach(|| with_vectors!(&*self.held, held => lock(&held.vectors).memory_place().map(device_of)))
     }
 
     /// The address of the first row, and the elements from one row to the next. Waits for the operations on the rows.
@@ -262,25 +324,27 @@ impl Vectors {
     /// Sets all elements.
     fn fill(&self, py: Python<'_>, value: f64) -> PyResult<()> {
         with_vectors!(&*self.held, held => {
-            held.check_process()?;
-            detached(py, || lock(&held.vectors).fill(value))
+            let to = held.clone();
+            held.operate(py, Waits::No, held.bytes(), move || lock(&to.vectors).fill(value))
         })
     }
 
     /// self = alpha x + beta self.
     fn axpby(&self, py: Python<'_>, alpha: f64, x: &Self, beta: f64) -> PyResult<()> {
         with_both!(&*x.held, &*self.held, (x, y) => {
-            x.check_process()?;
-            detached(py, || x.with_other(y, |x, y| y.axpby(alpha, x, beta)))
+            let (from, to) = (x.clone(), y.clone());
+            let work = move || from.with_other(&to, |x, y| y.axpby(alpha, x, beta));
+            x.operate(py, Waits::No, 3 * x.bytes(), work)
         })
     }
 
     /// Multiplies every column by its factor.
     fn scale_columns(&self, py: Python<'_>, factors: Vec<f64>) -> PyResult<()> {
-        fn of<T: Value>(py: Python<'_>, held: &Held<T>, factors: &[f64]) -> PyResult<()> {
-            held.check_process()?;
+        fn of<T: Value>(py: Python<'_>, held: &Arc<Held<T>>, factors: &[f64]) -> PyResult<()> {
             let factors: Vec<T> = factors.iter().map(|&factor| T::from_f64(factor)).collect();
-            detached(py, || lock(&held.vectors).scale_columns(&factors))
+            let to = held.clone();
+            let work = move || lock(&to.vectors).scale_columns(&factors);
+            held.operate(py, Waits::No, 2 * held.bytes(), work)
         }
         with_vectors!(&*self.held, held => of(py, held, &factors))
     }
@@ -288,10 +352,10 @@ impl Vectors {
     /// The inner products of the columns of both.
     fn dot<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyAny>> {
         with_both!(&*self.held, &*other.held, (x, y) => {
-            x.check_process()?;
-            let sums = detached(py, || match std::ptr::eq(x, y) {
-                true => { let x = lock(&x.vectors); x.dot(&x) }
-                false => x.with_other(y, |x, y| x.dot(y)),
+            let (a, b) = (x.clone(), y.clone());
+            let sums = x.operate(py, Waits::Yes, 2 * x.bytes(), move || match Arc::ptr_eq(&a, &b) {
+                true => { let a = lock(&a.vectors); a.dot(&a) }
+                false => a.with_other(&b, |a, b| a.dot(b)),
             })?;
             Ok(PyArray1::from_vec(py, sums).into_any())
         })
@@ -300,8 +364,8 @@ impl Vectors {
     /// The Euclidean norms of the columns.
     fn norm<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         with_vectors!(&*self.held, held => {
-            held.check_process()?;
-            let norms = detached(py, || lock(&held.vectors).norm())?;
+            let of = held.clone();
+            let norms = held.operate(py, Waits::Yes, held.bytes(), move || lock(&of.vectors).norm())?;
             Ok(PyArray1::from_vec(py, norms).into_any())
         })
     }
@@ -309,10 +373,12 @@ impl Vectors {
     /// selfᵀ other.
     fn gram<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyAny>> {
         with_both!(&*self.held, &*other.held, (x, y) => {
-            x.check_process()?;
-            let gram = detached(py, || match std::ptr::eq(x, y) {
-                true => { let x = lock(&x.vectors); x.gram(&x) }
-                false => x.with_other(y, |x, y| x.gram(y)),
+            let (a, b) = (x.clone(), y.clone());
+            // Every column is multiplied by every other one.
+            let bytes = x.bytes() * x.shape.1 as u64;
+            let gram = x.operate(py, Waits::Yes, bytes, move || match Arc::ptr_eq(&a, &b) {
+                true => { let a = lock(&a.vectors); a.gram(&a) }
+                false => a.with_other(&b, |a, b| a.gram(b)),
             })?;
             let flat = PyArray1::from_slice(py, gram.data());
             Ok(flat.reshape([gram.rows(), gram.k()])?.into_any())
@@ -321,25 +387,31 @@ impl Vectors {
 
     /// y = self s, with a square matrix of as many rows as self has columns.
     fn times(&self, py: Python<'_>, s: Vec<Vec<f64>>, y: &Self) -> PyResult<()> {
-        fn of<T: Value>(py: Python<'_>, x: &Held<T>, s: &[Vec<f64>], y: &Held<T>) -> PyResult<()> {
-            x.check_process()?;
-            detached(py, || {
+        fn of<T: Value>(
+            py: Python<'_>,
+            x: &Arc<Held<T>>,
+            s: Vec<Vec<f64>>,
+            y: &Arc<Held<T>>,
+        ) -> PyResult<()> {
+            let (from, to) = (x.clone(), y.clone());
+            let bytes = x.bytes() * x.shape.1 as u64;
+            x.operate(py, Waits::No, bytes, move || {
                 let columns = s.first().map_or(0, Vec::len);
                 if s.iter().any(|row| row.len() != columns) {
                     return Err(Error::Usage("the rows of S have different lengths".into()));
                 }
                 let s = MultiVector::from_fn(s.len(), columns, |row, column| T::from_f64(s[row][column]))?;
-                x.with_other(y, |x, y| x.times(&s, y))
+                from.with_other(&to, |x, y| x.times(&s, y))
             })
         }
-        with_both!(&*self.held, &*y.held, (x, y) => of(py, x, &s, y))
+        with_both!(&*self.held, &*y.held, (x, y) => of(py, x, s, y))
     }
 
     /// Waits for all operations on the devices.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         with_vectors!(&*self.held, held => {
-            held.check_process()?;
-            detached(py, || lock(&held.vectors).synchronize())
+            let of = held.clone();
+            held.operate(py, Waits::Yes, 0, move || lock(&of.vectors).synchronize())
         })
     }
 }

@@ -81,3 +81,21 @@ def test_a_wrong_result_of_a_device_is_computed_again_and_named() -> None:
             assert report is not None
             wrong += sum(fault.task.startswith("check of chunk") for fault in report.faults)
     assert wrong > 0
+
+
+def test_a_trace_replaces_traces_and_no_other_file(a, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes")
+    a @ np.ones((900, 3))
+    with pytest.raises(FileExistsError, match="notes.txt exists.*force=True"):
+        a.trace(notes)
+    assert notes.read_text() == "my notes"
+    a.trace(notes, force=True)
+    first = notes.read_text()
+    a @ np.ones((900, 4))
+    a.trace(notes)
+    assert "traceEvents" in first and notes.read_text() != first
+    empty = tmp_path / "empty.json"
+    empty.touch()
+    a.trace(empty)
+    assert empty.stat().st_size > 0

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::MARK;
 use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::io::{cache, npy};
-use crate::trace::FORMAT_KEY;
+use crate::trace::Trace;
 
 /// Bytes at the start of a file that are searched for the mark.
 const HEAD_BYTES: u64 = 256 << 10;
@@ -81,9 +81,7 @@ impl Output {
             }
             Self::Csv => leading("# ").iter().any(|line| line.starts_with("# rowloom: ")),
             Self::Markdown => leading("- ").iter().any(|line| line.starts_with("- rowloom: ")),
-            Self::Trace => {
-                text.starts_with("{\"displayTimeUnit\":") && text.contains(&format!("\"{FORMAT_KEY}\":"))
-            }
+            Self::Trace => Trace::is_own_start(&text),
             Self::Plan => {
                 let start = without_blanks(&text, 256);
                 start.starts_with("{\"version\":")

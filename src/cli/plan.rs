@@ -51,7 +51,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         false => session.load::<T>(&source, arguments.finite, console)?,
     };
     let matrix = loaded.matrix.view();
-    let limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
+    let limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
     let (k, note) = session
         .pool
         .install(|| x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit))?;

@@ -97,7 +97,7 @@ fn multiply<T: Kernels>(
         return run_simulated::run(arguments, console, &session, source, loaded, load_s, saved, recording);
     }
 
-    let mut limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
+    let mut limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
     let planned_k = saved.as_ref().map(|plan| plan.k as usize);
     let making_x = tracing::info_span!("make X").entered();
     let Dense { values: x, format: x_format, .. } = session.pool.install(|| {

@@ -49,7 +49,7 @@ pub fn run<T: Kernels>(
         ));
     }
     let matrix = loaded.matrix.view();
-    let limit = session.memory_limit_bytes().saturating_sub(matrix.bytes());
+    let limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
     let k = arguments.k.or(saved.as_ref().map(|plan| plan.k as usize));
     let columns = || x::columns::<T>(&arguments.x, matrix.cols(), k, arguments.finite, limit);
     let (k, note) = session.pool.install(columns)?;

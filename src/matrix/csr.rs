@@ -74,6 +74,12 @@ impl<T: Scalar> Csr<T> {
         self.view().bytes()
     }
 
+    /// Bytes of the arrays that this object has allocated: without values in a mapped file, whose pages the system can drop.
+    pub fn memory_bytes(&self) -> u64 {
+        let mapped = if self.values.may_change() { size_of_val::<[T]>(&self.values) } else { 0 };
+        self.bytes() - mapped as u64
+    }
+
     /// Whether the values are unchanged since they were read. If another program changes the mapped file of a matrix, access
     /// stays safe, but results computed since then are invalid.
     pub fn is_intact(&self) -> bool {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::files;
 
 /// The metadata key by which traces of Rowloom are recognised; its value is the version of the layout.
-pub const FORMAT_KEY: &str = "rowloom_trace";
+pub(super) const FORMAT_KEY: &str = "rowloom_trace";
 /// The version of the layout.
 pub(super) const FORMAT: u64 = 1;
 /// The metadata key of the corrections.

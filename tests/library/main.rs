@@ -12,6 +12,7 @@ mod fuzz_corpus;
 mod kernels_agree;
 mod kinds_of_work;
 mod layering;
+mod layouts_that_do_not_fit;
 mod options;
 mod page_locked;
 mod ranks;

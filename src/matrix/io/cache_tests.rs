@@ -56,6 +56,14 @@ fn the_matrix_and_what_is_known_of_it_come_back() {
 }
 
 #[test]
+fn mapped_values_are_not_counted_as_memory() {
+    let (_folder, path) = cached();
+    let matrix = read_cache::<f64>(&path, &ReadOptions::default()).unwrap().matrix;
+    assert_eq!(matrix.memory_bytes(), matrix.bytes() - 8 * matrix.nnz() as u64);
+    assert_eq!(small().memory_bytes(), small().bytes());
+}
+
+#[test]
 fn some_rows_of_a_matrix_are_cached_as_a_matrix() {
     let (_folder, path) = cached();
     write_cache(&path, &small().view().slice_rows(1..3), &info(), None).unwrap();

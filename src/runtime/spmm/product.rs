@@ -73,6 +73,18 @@ impl<'a, T: Kernels> Product<'a, T> {
         beta: f64,
         y: &mut (impl Output<T> + ?Sized),
     ) -> Result<()> {
+        self.apply_scaled_until(alpha, x, beta, y, None)
+    }
+
+    /// The same, or less if `cancel` is set meanwhile, as the report then says. Products on [`Vectors`] are always whole.
+    pub fn apply_scaled_until(
+        &mut self,
+        alpha: f64,
+        x: &(impl Input<T> + ?Sized),
+        beta: f64,
+        y: &mut (impl Output<T> + ?Sized),
+        cancel: Option<&AtomicBool>,
+    ) -> Result<()> {
         if let InputOperand::Vectors(x) = x.operand()
             && let OutputOperand::Vectors(y) = y.operand()
         {
@@ -87,7 +99,7 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.set_bound(false);
         let registers = self.adaptation.options.transfer == Transfer::Registered;
         let _registrations = if registers { self.register(x, &mut y)? } else { Vec::new() };
-        self.run(Scaling::rounded::<T>(alpha, beta), x, y, in_place, None)
+        self.run(Scaling::rounded::<T>(alpha, beta), x, y, in_place, cancel)
     }
 
     /// A new Y of zeros in page-locked memory: devices write it, and read it as X of a square matrix, without a copy by the host. `None`

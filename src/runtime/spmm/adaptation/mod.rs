@@ -16,8 +16,8 @@ use super::vectors::RankLists;
 use super::{PreparedProduct, Settings, WATCHDOG_TIMEOUT};
 use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::error::{Counted, Error, Result, Seconds};
-use crate::kernel::Processor;
 use crate::kernel::cpu::{CpuSettings, Kernels};
+use crate::kernel::{Format, Processor};
 use crate::machine::Isa;
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::Runtime;
@@ -290,7 +290,26 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
     }
 
+    /// Prepares the plan of some processors. If a layout that the planner chose does not fit in memory, plans use A as it is stored, in
+    /// CSR, from now on.
     fn prepare(&mut self, processors: Processors) -> Result<PreparedProduct<'a, T>> {
+        let is_free = self.given.is_none() && self.options.kernel.is_none() && self.options.format.is_none();
+        match self.prepare_planned(processors) {
+            Err(error @ Error::DoesNotFit { .. }) if is_free => {
+                self.options.format = Some(Format::Csr);
+                self.proposed.clear();
+                let prepared = self.prepare_planned(processors);
+                match &prepared {
+                    Ok(_) => self.notes.push(format!("A stays in CSR: {error}")),
+                    Err(_) => self.options.format = None,
+                }
+                prepared.map_err(|_| error)
+            }
+            prepared => prepared,
+        }
+    }
+
+    fn prepare_planned(&mut self, processors: Processors) -> Result<PreparedProduct<'a, T>> {
         let start = Instant::now();
         let settings = self.settings();
         let runtime = self.runtime.clone();

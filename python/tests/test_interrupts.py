@@ -1,0 +1,145 @@
+"""Ctrl-C during long work, and other threads meanwhile."""
+
+import pytest
+from processes import assert_runs
+
+INTERRUPTED = """
+import os, signal, threading, time
+
+def interrupted(work, after=0.3):
+    '''Seconds from the signal to KeyboardInterrupt; None if the work ends before the signal.'''
+    sent = []
+
+    def send():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(after, send)
+    timer.start()
+    try:
+        work()
+        timer.cancel()
+        timer.join()
+        time.sleep(0.05)  # A signal that was sent at the last moment.
+        return None
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+
+def assert_quick(work, after=0.3):
+    # The shortest of three: other processes may take the cores meanwhile.
+    seconds = []
+    for _ in range(3):
+        seconds.append(interrupted(work, after))
+        assert seconds[-1] is not None, "the work ended before the signal; make it longer"
+        if seconds[-1] <= 0.2:
+            return
+    raise AssertionError(f"KeyboardInterrupt after {seconds} s")
+"""
+
+
+def test_a_product_is_interrupted_and_the_operator_stays_usable():
+    assert_runs(
+        INTERRUPTED
+        + """
+a = rowloom.csr("gen:rmat,scale=14,degree=512", devices="cpu", threads=1, check="never")
+x = np.ones((16_384, 512))
+expected = a @ x[:, :2]
+assert_quick(lambda: [a @ x for _ in range(20)])
+out = np.empty_like(x)
+assert_quick(lambda: [a.dot(x, out=out) for _ in range(20)])
+assert_same((a @ x)[:, :2], expected)
+assert_same(a @ x[:, :2], expected)
+"""
+    )
+
+
+def test_generating_reading_and_transposing_are_interrupted(tmp_path):
+    assert_runs(
+        INTERRUPTED
+        + """
+from scipy.io import mmwrite
+a = rowloom.csr("gen:stencil27,n=60", threads=1, devices="cpu")
+assert_quick(lambda: [rowloom.csr("gen:rmat,scale=18,degree=16", threads=1) for _ in range(20)])
+assert_quick(lambda: [a.to_scipy() for _ in range(60)])
+matrix = a.to_scipy()
+mmwrite("a.mtx", matrix)
+assert_quick(lambda: [rowloom.csr("a.mtx", threads=1) for _ in range(20)])
+parts = matrix.data, matrix.indices.astype(np.int64), matrix.indptr
+assert_quick(lambda: [rowloom.csr(parts, shape=matrix.shape, threads=1, copy=True) for _ in range(400)])
+""",
+        tmp_path,
+    )
+
+
+def test_operations_on_vectors_are_interrupted():
+    assert_runs(
+        INTERRUPTED
+        + """
+a = rowloom.csr("gen:stencil5,n=500", threads=1, devices="cpu")
+x, y = a.vectors(64), a.vectors(64)
+x.fill(1.0)
+assert_quick(lambda: [x.gram(y) for _ in range(40)])
+assert_quick(lambda: [a.matmul(x, out=y) for _ in range(80)])
+assert_quick(lambda: [x.times(np.eye(64), y) for _ in range(40)])
+a.matmul(x, out=y)
+assert_same(y.to_numpy()[:, 0], a @ np.ones(250_000))
+"""
+    )
+
+
+def test_a_signal_during_a_wait_for_another_thread_is_handled():
+    assert_runs(
+        INTERRUPTED
+        + """
+a = rowloom.csr("gen:rmat,scale=16,degree=48", devices="cpu", threads=1, check="never")
+x = np.ones((65_536, 256))
+ended = threading.Event()
+
+def multiply():
+    while not ended.is_set():
+        a @ x
+
+thread = threading.Thread(target=multiply)
+thread.start()
+try:
+    assert_quick(lambda: [a @ x for _ in range(20)])
+finally:
+    ended.set()
+    thread.join()
+"""
+    )
+
+
+@pytest.mark.parametrize("use", ["x.shape", "repr(x)", "x.__dlpack_device__()", "x.to_numpy()"])
+def test_the_interpreter_runs_while_vectors_wait_for_a_product(use):
+    assert_runs(
+        f"""
+        import threading, time
+        a = rowloom.csr("gen:rmat,scale=16,degree=48", devices="cpu", threads=1, check="never")
+        x, y = a.vectors(256), a.vectors(256)
+        x.fill(1.0)
+        started, ended = threading.Event(), threading.Event()
+
+        def multiply():
+            started.set()
+            for _ in range(5):
+                a.matmul(x, out=y)
+            ended.set()
+
+        def ask():
+            while not ended.is_set():
+                {use}
+
+        threads = [threading.Thread(target=multiply), threading.Thread(target=ask)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        longest, last = 0.0, time.monotonic()
+        while not ended.is_set():
+            time.sleep(0.001)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        for thread in threads:
+            thread.join()
+        assert longest < 0.2, f"the main thread stood still for {{longest}} s"
+        """
+    )
