@@ -124,8 +124,6 @@ impl Download<'_> {
             .write(true)
             .open(self.part)
             .map_err(failed)?;
-        // Two processes that fetch the same file: the second waits, and then finds the file complete or continues it.
-        file.lock().map_err(failed)?;
         let outcome = self.attempts(&mut file);
         let is_empty = file.metadata().is_ok_and(|part| part.len() == 0);
         if is_empty && !matches!(outcome, Ok(Downloaded::File { .. })) {

@@ -4,6 +4,7 @@
 
 mod download;
 mod index;
+mod lock;
 mod name;
 mod stored;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use name::MatrixName;
 use crate::error::{Error, Result};
 use crate::suggest::did_you_mean;
 use download::Downloaded;
+use lock::DownloadLock;
 
 /// The server of the collection.
 const BASE_URL: &str = "https://sparse.tamu.edu";
@@ -108,12 +110,18 @@ impl Collection {
             false => self.find(name, watcher)?,
         };
         let path = self.folder.join(&name.group).join(format!("{}.tar.gz", name.name));
-        if !again && path.exists() {
-            let bytes = stored::check(&path)?;
+        let checked = || stored::check(&path);
+        if !again && let Ok(bytes) = checked() {
             return Ok(Fetched { name, path, bytes, is_new: false });
         }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| Error::write(folder, error))?;
+        }
+        let _lock = DownloadLock::acquire(&path, watcher)?;
+        if !again && path.exists() {
+            // Another process has downloaded or replaced it meanwhile, or it is damaged.
+            let bytes = checked()?;
+            return Ok(Fetched { name, path, bytes, is_new: false });
         }
         let url = format!("{}/MM/{}/{}.tar.gz", self.base_url, name.group, name.name);
         match download::download(&url, &path, self.max_bytes, watcher)? {
@@ -151,9 +159,16 @@ impl Collection {
     /// The names of all matrices.
     fn index(&self, watcher: &Watcher<'_>) -> Result<Vec<MatrixName>> {
         let path = self.folder.join("ssstats.csv");
-        let age = std::fs::metadata(&path).and_then(|file| file.modified()).map(|time| time.elapsed());
-        if !matches!(age, Ok(Ok(age)) if age < INDEX_AGE) {
+        let is_recent = || {
+            let age = std::fs::metadata(&path).and_then(|file| file.modified()).map(|time| time.elapsed());
+            matches!(age, Ok(Ok(age)) if age < INDEX_AGE)
+        };
+        if !is_recent() {
             std::fs::create_dir_all(&self.folder).map_err(|error| Error::write(&self.folder, error))?;
+            let _lock = DownloadLock::acquire(&path, watcher)?;
+            if is_recent() {
+                return index::read(&path);
+            }
             let url = format!("{}/files/ssstats.csv", self.base_url);
             if let Downloaded::Missing = download::download_text(&url, &path, MAX_INDEX_BYTES, watcher)? {
                 let place = crate::error::Place { source: url, line: None, column: None };

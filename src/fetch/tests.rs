@@ -126,6 +126,39 @@ fn an_archive_is_downloaded_once_and_compared_with_its_checksum() {
 }
 
 #[test]
+fn several_that_fetch_one_matrix_download_it_once() {
+    let body = archive(200_000);
+    let sent = body.clone();
+    let server = Server::new(move |_, request, stream| {
+        assert_eq!(request.path, "/MM/HB/a.tar.gz");
+        // Long enough that the others wait.
+        std::thread::sleep(Duration::from_millis(300));
+        whole(stream, &sent);
+    });
+    let fixture = Fixture::new(&server);
+    std::thread::scope(|scope| {
+        let fetches: Vec<_> = (0..6).map(|_| scope.spawn(|| fixture.fetch("HB/a", false).unwrap())).collect();
+        let fetched: Vec<Fetched> = fetches.into_iter().map(|fetch| fetch.join().unwrap()).collect();
+        assert_eq!(fetched.iter().filter(|fetched| fetched.is_new).count(), 1);
+        assert!(fetched.iter().all(|fetched| fetched.bytes == 200_000));
+    });
+    assert_eq!(server.requests(), 1);
+    let path = fixture.folder.path().join("HB/a.tar.gz");
+    assert_eq!(std::fs::read(&path).unwrap(), body);
+    // All of them replace it, one after the other.
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(|| fixture.fetch("HB/a", true).unwrap())));
+        (0..3).for_each(|_| drop(scope.spawn(|| fixture.fetch("HB/a", false).unwrap())));
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), body);
+    assert_eq!(
+        std::fs::read_dir(fixture.folder.path().join("HB")).unwrap().count(),
+        2,
+        "an archive and its checksum"
+    );
+}
+
+#[test]
 fn a_broken_download_is_continued_where_it_ended() {
     let body = archive(300_000);
     let (sent, expected) = (body.clone(), body);

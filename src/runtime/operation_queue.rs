@@ -1,8 +1,12 @@
 //! Operations that are submitted to a device without waiting for them: in order on each lane, with faults reported later.
 //!
+//! A failed launch or copy may have had an effect on every multivector that was on the device, and on no later one.
+//!
 //! Operations on vectors are short. To wait for each would cost more than the operation itself.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -60,8 +64,13 @@ pub(super) struct OperationQueue {
     on_lane: [usize; 3],
     /// For each lane the ended operations that its next operation must wait for.
     ended: [Vec<Fence>; 3],
-    /// The first fault; all later calls report it.
-    fault: Option<Fault>,
+    /// The fault after which the device cannot be used; all later calls report it.
+    fatal: Option<Fault>,
+    /// The other faults so far, and how many of them calls have reported.
+    faults: Vec<Fault>,
+    reported: usize,
+    /// The number of faults, for [`super::shared_device::SharedDevice::fault_count`].
+    count: Arc<AtomicUsize>,
     /// When the first operation began, and the last one ended, that have ended since [`Self::start_span`].
     span_ns: Option<(u64, u64)>,
     /// Ended operations, where they are recorded.
@@ -71,8 +80,29 @@ pub(super) struct OperationQueue {
 impl OperationQueue {
     pub fn new() -> Self {
         let (sender, receiver) = unbounded();
-        let (in_flight, on_lane, ended) = (HashMap::new(), [0; 3], Default::default());
-        Self { sender, receiver, in_flight, on_lane, ended, fault: None, span_ns: None, records: None }
+        Self {
+            sender,
+            receiver,
+            in_flight: HashMap::new(),
+            on_lane: [0; 3],
+            ended: Default::default(),
+            fatal: None,
+            faults: Vec::new(),
+            reported: 0,
+            count: Arc::default(),
+            span_ns: None,
+            records: None,
+        }
+    }
+
+    /// The number of faults so far after which the device can still be used. It grows as soon as a call has received a fault.
+    pub fn fault_count(&self) -> &Arc<AtomicUsize> {
+        &self.count
+    }
+
+    /// The first fault after the first `count` ones, after which the device can still be used.
+    pub fn fault_after(&self, count: usize) -> Option<&Fault> {
+        self.faults.get(count)
     }
 
     /// The channel that the device must report to before anything is submitted.
@@ -115,7 +145,7 @@ impl OperationQueue {
     /// Keeps a fault after which the device cannot be used.
     pub fn note(&mut self, fault: &Fault) {
         if is_fatal(fault) {
-            self.fault.get_or_insert_with(|| fault.clone());
+            self.fatal.get_or_insert_with(|| fault.clone());
         }
     }
 
@@ -162,16 +192,28 @@ impl OperationQueue {
     pub fn abandon(&mut self) {
         self.in_flight.clear();
         self.on_lane = [0; 3];
-        self.fault.get_or_insert_with(|| Fault::new(FaultKind::Lost, "the device is closed"));
+        self.fatal.get_or_insert_with(|| Fault::new(FaultKind::Lost, "the device is closed"));
     }
 
     /// Whether an operation found the device lost or hung.
     pub fn is_lost(&self) -> bool {
-        self.fault.as_ref().is_some_and(is_fatal)
+        self.fatal.is_some()
     }
 
-    fn check(&self) -> Result<(), Fault> {
-        self.fault.clone().map_or(Ok(()), Err)
+    /// A fault after which the device can still be used is reported once. The multivectors whose operations it may have been know of it
+    /// by the number of faults.
+    fn check(&mut self) -> Result<(), Fault> {
+        if let Some(fatal) = &self.fatal {
+            return Err(fatal.clone());
+        }
+        match self.faults.get(self.reported) {
+            None => Ok(()),
+            Some(fault) => {
+                let fault = fault.clone();
+                self.reported = self.faults.len();
+                Err(fault)
+            }
+        }
     }
 
     fn receive(&mut self) -> Result<(), Fault> {
@@ -180,7 +222,7 @@ impl OperationQueue {
             Ok(completion) => self.complete(completion),
             Err(_) => {
                 let message = format!("no operation has ended for {} s", timeout.as_secs());
-                self.fault = Some(Fault::new(FaultKind::Hang, message));
+                self.fatal = Some(Fault::new(FaultKind::Hang, message));
                 self.in_flight.clear();
                 return self.check();
             }
@@ -199,8 +241,13 @@ impl OperationQueue {
         let Some(InFlight { lane, name, .. }) = self.in_flight.remove(&completion.fence) else { return };
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
         let Completion { start_ns, end_ns, result, .. } = completion;
-        if let Err(fault) = result {
-            self.fault.get_or_insert(fault);
+        match result {
+            Err(fault) if is_fatal(&fault) => self.note(&fault),
+            Err(fault) => {
+                self.faults.push(fault);
+                self.count.store(self.faults.len(), Ordering::Release);
+            }
+            Ok(()) => {}
         }
         let (first_ns, last_ns) = self.span_ns.unwrap_or((start_ns, end_ns));
         self.span_ns = Some((first_ns.min(start_ns), last_ns.max(end_ns)));

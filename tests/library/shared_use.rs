@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rowloom::matrix::io::cache::write_cache;
 use rowloom::matrix::generate;
+use rowloom::matrix::io::cache::write_cache;
 use rowloom::plan::{Mode, Plan};
 use rowloom::{Csr, Error, MultiVector, Runtime};
 

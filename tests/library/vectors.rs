@@ -186,6 +186,19 @@ proptest! {
     }
 }
 
+/// A X, with X and Y on the devices of the product.
+fn through_vectors(
+    product: &mut Product<'_, f64>,
+    x: &MultiVector<f64>,
+) -> rowloom::Result<MultiVector<f64>> {
+    let (mut on_x, mut y) = (product.vectors()?, product.vectors()?);
+    on_x.copy_from(x)?;
+    product.apply_into(&on_x, &mut y)?;
+    let mut host = MultiVector::zeros(y.rows(), y.columns())?;
+    y.copy_to(&mut host)?;
+    Ok(host)
+}
+
 #[test]
 fn a_lost_device_is_an_error_and_never_a_wrong_number() {
     let a = generate::<f64>("stencil5,n=30", 1, u64::MAX).unwrap().matrix;
@@ -196,13 +209,7 @@ fn a_lost_device_is_an_error_and_never_a_wrong_number() {
             let devices = list.replace("OP", &operation.to_string());
             let computed = || -> rowloom::Result<MultiVector<f64>> {
                 let runtime = Runtime::builder().devices(&devices).threads(2).model("none").open()?;
-                let mut product = runtime.product(&a).columns(2).reproducible(true).build()?;
-                let (mut on_x, mut y) = (product.vectors()?, product.vectors()?);
-                on_x.copy_from(&x)?;
-                product.apply_into(&on_x, &mut y)?;
-                let mut host = MultiVector::zeros(a.rows(), 2)?;
-                y.copy_to(&mut host)?;
-                Ok(host)
+                through_vectors(&mut runtime.product(&a).columns(2).reproducible(true).build()?, &x)
             };
             match computed() {
                 Ok(y) => assert_eq!(bits(y.data()), bits(want.data()), "{devices}"),
@@ -228,16 +235,20 @@ fn a_fault_of_vectors_does_not_end_products_in_host_memory() {
             let devices = list.replace("OP", &operation.to_string());
             let runtime = Runtime::builder().devices(&devices).threads(2).model("none").open().unwrap();
             let mut product = runtime.product(&a).columns(2).reproducible(true).build().unwrap();
-            let mut on_vectors = || -> rowloom::Result<()> {
-                let (mut on_x, mut y) = (product.vectors()?, product.vectors()?);
-                on_x.copy_from(&x)?;
-                product.apply_into(&on_x, &mut y)?;
-                y.copy_to(&mut MultiVector::zeros(a.rows(), 2)?)
-            };
-            if on_vectors().is_err() {
+            if through_vectors(&mut product, &x).is_err() {
                 failed += 1;
                 let y = product.apply(&x).unwrap_or_else(|error| panic!("{devices}: {error}"));
                 assert_eq!(bits(y.data()), bits(want.data()), "{devices}");
+                if devices.contains("lost") {
+                    continue;
+                }
+                // New vectors, of this product and of another one, are not those of the fault.
+                let mut other = runtime.product(&a).columns(2).reproducible(true).build().unwrap();
+                for product in [&mut product, &mut other] {
+                    let applied = through_vectors(product, &x);
+                    let y = applied.unwrap_or_else(|error| panic!("{devices}, new vectors: {error}"));
+                    assert_eq!(bits(y.data()), bits(want.data()), "{devices}, new vectors");
+                }
             }
         }
     }

@@ -20,6 +20,10 @@ pub(super) trait Lanes: Copy {
     unsafe fn load(from: &[f64; LANES]) -> Self;
     /// Eight numbers of single precision.
     unsafe fn load_single(from: &[f32; LANES]) -> Self;
+    /// Fewer than eight numbers, then zeros.
+    unsafe fn load_part(from: &[f64]) -> Self;
+    /// Fewer than eight numbers of single precision, then zeros.
+    unsafe fn load_single_part(from: &[f32]) -> Self;
     /// `self * factor + addend`, rounded once.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
     /// `self + other`.
@@ -28,6 +32,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn magnitude(self) -> Self;
     /// The numbers at these places from `base` on. They must be readable.
     unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self;
+    /// Those at fewer than eight places, then zeros.
+    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self;
     /// The numbers.
     unsafe fn store(self) -> [f64; LANES];
     /// Their sum.
@@ -38,6 +44,8 @@ pub(super) trait Lanes: Copy {
 pub(super) trait LaneValue: Copy {
     /// Eight values.
     unsafe fn load<L: Lanes>(from: &[Self; LANES]) -> L;
+    /// Fewer than eight values, then zeros.
+    unsafe fn load_part<L: Lanes>(from: &[Self]) -> L;
 }
 
 impl LaneValue for f64 {
@@ -45,6 +53,11 @@ impl LaneValue for f64 {
     unsafe fn load<L: Lanes>(from: &[f64; LANES]) -> L {
         // SAFETY: as the caller ensures.
         unsafe { L::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn load_part<L: Lanes>(from: &[f64]) -> L {
+        // SAFETY: as the caller ensures.
+        unsafe { L::load_part(from) }
     }
 }
 
@@ -54,6 +67,19 @@ impl LaneValue for f32 {
         // SAFETY: as the caller ensures.
         unsafe { L::load_single(from) }
     }
+    #[inline(always)]
+    unsafe fn load_part<L: Lanes>(from: &[f32]) -> L {
+        // SAFETY: as the caller ensures.
+        unsafe { L::load_single_part(from) }
+    }
+}
+
+/// Numbers, then zeros.
+#[inline(always)]
+fn padded(numbers: impl Iterator<Item = f64>) -> [f64; LANES] {
+    let mut lanes = [0.0; LANES];
+    lanes.iter_mut().zip(numbers).for_each(|(lane, number)| *lane = number);
+    lanes
 }
 
 impl Lanes for [f64; LANES] {
@@ -72,6 +98,14 @@ impl Lanes for [f64; LANES] {
     #[inline(always)]
     unsafe fn load_single(from: &[f32; LANES]) -> Self {
         from.map(f64::from)
+    }
+    #[inline(always)]
+    unsafe fn load_part(from: &[f64]) -> Self {
+        padded(from.iter().copied())
+    }
+    #[inline(always)]
+    unsafe fn load_single_part(from: &[f32]) -> Self {
+        padded(from.iter().copied().map(f64::from))
     }
     #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
@@ -93,6 +127,11 @@ impl Lanes for [f64; LANES] {
     unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
         // SAFETY: the caller ensures that the numbers are readable.
         places.map(|place| unsafe { base.add(place as usize).read() })
+    }
+    #[inline(always)]
+    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
+        // SAFETY: as above.
+        padded(places.iter().map(|&place| unsafe { base.add(place as usize).read() }))
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
@@ -128,6 +167,16 @@ impl Lanes for __m512d {
         unsafe { _mm512_cvtps_pd(_mm256_loadu_ps(from.as_ptr())) }
     }
     #[inline(always)]
+    unsafe fn load_part(from: &[f64]) -> Self {
+        // SAFETY: as above; the mask has as many bits as there are numbers.
+        unsafe { _mm512_maskz_loadu_pd(first_lanes(from.len()), from.as_ptr()) }
+    }
+    #[inline(always)]
+    unsafe fn load_single_part(from: &[f32]) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtps_pd(_mm256_maskz_loadu_ps(first_lanes(from.len()), from.as_ptr())) }
+    }
+    #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_fmadd_pd(self, factor, addend) }
@@ -151,6 +200,15 @@ impl Lanes for __m512d {
         }
     }
     #[inline(always)]
+    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
+        let lanes = first_lanes(places.len());
+        // SAFETY: as above; the mask has as many bits as there are places.
+        unsafe {
+            let places = _mm256_maskz_loadu_epi32(lanes, places.as_ptr().cast());
+            _mm512_mask_i64gather_pd::<8>(_mm512_setzero_pd(), lanes, _mm512_cvtepu32_epi64(places), base)
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
         let mut numbers = [0.0; LANES];
         // SAFETY: as above; there is room for eight numbers.
@@ -162,6 +220,14 @@ impl Lanes for __m512d {
         // SAFETY: as above.
         unsafe { _mm512_reduce_add_pd(self) }
     }
+}
+
+/// The mask of the first `count` lanes, fewer than eight.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn first_lanes(count: usize) -> u8 {
+    debug_assert!(count < LANES);
+    (1u8 << count) - 1
 }
 
 /// Two registers of AVX2.
@@ -195,6 +261,16 @@ impl Lanes for Halves {
         }
     }
     #[inline(always)]
+    unsafe fn load_part(from: &[f64]) -> Self {
+        // SAFETY: as above.
+        unsafe { Self::load(&padded(from.iter().copied())) }
+    }
+    #[inline(always)]
+    unsafe fn load_single_part(from: &[f32]) -> Self {
+        // SAFETY: as above.
+        unsafe { Self::load(&padded(from.iter().copied().map(f64::from))) }
+    }
+    #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self {
         // SAFETY: as above.
         unsafe {
@@ -218,12 +294,16 @@ impl Lanes for Halves {
     unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
         // SAFETY: as above; the caller ensures that the numbers are readable.
         unsafe {
-            let half = |at: usize| {
-                let places = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().add(at).cast()));
-                _mm256_i64gather_pd::<8>(base, places)
-            };
-            Self(half(0), half(4))
+            // No closure: it might be compiled without the instruction set.
+            let low = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().cast()));
+            let high = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().add(4).cast()));
+            Self(_mm256_i64gather_pd::<8>(base, low), _mm256_i64gather_pd::<8>(base, high))
         }
+    }
+    #[inline(always)]
+    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
+        // SAFETY: as above.
+        unsafe { Self::load(&padded(places.iter().map(|&place| base.add(place as usize).read()))) }
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {

@@ -78,30 +78,25 @@ unsafe fn sum<T: Number + LaneValue, L: Lanes, const SQUARES: bool>(values: &[T]
         let (four_weights, rest_weights) = wide_weights.as_chunks::<CHAINS>();
         for (values, weights) in fours.iter().zip(four_weights) {
             for chain in 0..CHAINS {
-                sums[chain] = add_term::<T, L, SQUARES>(&values[chain], &weights[chain], sums[chain]);
+                let (values, weights) = (T::load::<L>(&values[chain]), L::load(&weights[chain]));
+                sums[chain] = add_term::<L, SQUARES>(values, weights, sums[chain]);
             }
         }
         for (values, weights) in rest.iter().zip(rest_weights) {
-            sums[0] = add_term::<T, L, SQUARES>(values, weights, sums[0]);
+            sums[0] = add_term::<L, SQUARES>(T::load::<L>(values), L::load(weights), sums[0]);
         }
-        let mut total = sums[0].add(sums[1]).add(sums[2].add(sums[3])).total();
-        for (value, &weight) in narrow.iter().zip(narrow_weights) {
-            let weighted = weight * value.widened();
-            total += if SQUARES { weighted * weighted } else { weighted };
+        if !narrow.is_empty() {
+            let (values, weights) = (T::load_part::<L>(narrow), L::load_part(narrow_weights));
+            sums[1] = add_term::<L, SQUARES>(values, weights, sums[1]);
         }
-        total
+        sums[0].add(sums[1]).add(sums[2].add(sums[3])).total()
     }
 }
 
 #[inline(always)]
-unsafe fn add_term<T: Number + LaneValue, L: Lanes, const SQUARES: bool>(
-    values: &[T; LANES],
-    weights: &[f64; LANES],
-    sum: L,
-) -> L {
+unsafe fn add_term<L: Lanes, const SQUARES: bool>(values: L, weights: L, sum: L) -> L {
     // SAFETY: the caller ensures the instruction set of `L`.
     unsafe {
-        let (values, weights) = (T::load::<L>(values), L::load(weights));
         if SQUARES {
             let weighted = values.multiply_add(weights, L::zero());
             weighted.multiply_add(weighted, sum)
@@ -146,18 +141,14 @@ unsafe fn sums<T: Number + LaneValue, L: Lanes>(rows: RowsOfProduct<'_, T>, to: 
                 products = products.add(terms);
                 sizes = sizes.add(terms.magnitude());
             }
-            let (mut product, mut size) = (0.0, 0.0);
-            for (&column, value) in narrow_columns.iter().zip(narrow_values) {
-                let term = value.widened() * sums_of_x.add(column as usize).read();
-                product += term;
-                size += term.abs();
-            }
-            if !wide_columns.is_empty() {
-                product += products.total();
-                size += sizes.total();
+            if !narrow_columns.is_empty() {
+                let values = T::load_part::<L>(narrow_values);
+                let terms = values.multiply_add(L::gather_part(sums_of_x, narrow_columns), L::zero());
+                products = products.add(terms);
+                sizes = sizes.add(terms.magnitude());
             }
             let y = sum::<T, L, false>(&rows.y[row * rows.y_distance..][..k], rows.weights);
-            *to = RowSum { y, product, size };
+            *to = RowSum { y, product: products.total(), size: sizes.total() };
         }
     }
 }

@@ -89,6 +89,21 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
+    /// An error if an operation has failed on the device of a part since its rows were allocated: they may be wrong.
+    pub(super) fn check_faults(&self, index: usize) -> Result<()> {
+        let (Some(PartData::Device(held)), Some(part)) =
+            (self.parts.get(index), self.layout.parts.get(index))
+        else {
+            return Ok(());
+        };
+        let device = held.allocations.device();
+        if device.fault_count() <= held.faults_before {
+            return Ok(());
+        }
+        let fault = device.lock().fault_after(held.faults_before);
+        fault.map_or(Ok(()), |fault| Err(fault.into_error(&part.name)))
+    }
+
     /// The rows `rows` of a part's device, with the padding of rows as columns.
     pub(super) fn padded_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
         Ok(DeviceRows { columns: self.pitch, ..self.own_rows(index, rows)? })
@@ -101,6 +116,7 @@ impl<T: Kernels> Vectors<T> {
         else {
             return Err(missing_part());
         };
+        self.check_faults(index)?;
         let row_bytes = self.pitch * size_of::<T>() as u64;
         let place = |row: u64| (row - part.held.start) * row_bytes;
         let memory = MemoryRange { memory: device.rows, begin: place(rows.start), end: place(rows.end) };

@@ -29,6 +29,8 @@ impl<T: Kernels> Vectors<T> {
             shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
         shared.wait(upload).map_err(fault)?;
         shared.drain().map_err(fault)?;
+        drop(shared);
+        self.check_faults(index)?;
         Ok(to)
     }
 
@@ -117,6 +119,7 @@ impl<T: Kernels> Vectors<T> {
             locked.submit(name, lane, operation, predicted_s, &[]).map_err(fault)?;
             locked.drain().map_err(fault)?;
             drop(locked);
+            self.check_faults(index)?;
             finish(self, device, piece, begin - rows.start)?;
             begin = end;
         }

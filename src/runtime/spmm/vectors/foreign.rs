@@ -120,7 +120,15 @@ impl<T: Kernels> Vectors<T> {
         };
         let (nothing, pinned) = allocate().map_err(|fault| fault.into_error(&part.name))?;
         let scratch = MemoryRange { memory: nothing, begin: 0, end: 1 };
-        let device = DevicePart { rows: nothing, scratch, pinned, allocations, moved: OnceLock::new() };
+        let device = DevicePart {
+            rows: nothing,
+            scratch,
+            pinned,
+            allocations,
+            // Its rows are arrays of another library, whose faults are reported by the call.
+            faults_before: usize::MAX,
+            moved: OnceLock::new(),
+        };
         let value_bytes = size_of::<T>() as u64;
         Ok(Self {
             layout: layout.clone(),

@@ -111,6 +111,8 @@ fn takes_one_launch(part: &Part, bytes: &[u64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::exchange::Message;
+    use std::sync::Arc;
+
     use super::*;
 
     const LAUNCH_S: f64 = 1e-5;

@@ -94,6 +94,8 @@ struct DevicePart<T: Kernels> {
     /// Page-locked memory of the same size.
     pinned: Pinned,
     allocations: Allocations,
+    /// The number of faults of the device when the rows were allocated: a later one may have had an effect on them.
+    faults_before: usize,
     /// The rows in host memory after the loss of the device.
     moved: OnceLock<Mutex<MultiVector<T>>>,
 }
@@ -107,6 +109,9 @@ impl<T: Kernels> Vectors<T> {
             let Some(device) = part.device() else {
                 return Ok(PartData::Host(Mutex::new(MultiVector::zeros(layout.rows as usize, k)?)));
             };
+            // The faults of operations in flight belong to the multivectors that are there.
+            let _ = device.lock().drain();
+            let faults_before = device.fault_count();
             let held = part.held.end - part.held.start;
             let scratch_bytes = scratch_bytes::<T>(part, k as u64, pitch);
             let mut allocations = Allocations::on(device);
@@ -118,7 +123,7 @@ impl<T: Kernels> Vectors<T> {
             let (rows, scratch, pinned) = allocate().map_err(|fault| fault.into_error(&part.name))?;
             let scratch = MemoryRange { memory: scratch, begin: 0, end: scratch_bytes };
             let moved = OnceLock::new();
-            Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations, moved }))
+            Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations, faults_before, moved }))
         };
         let machine = layout.machine.as_ref();
         let simulated =
@@ -434,7 +439,7 @@ impl<T: Kernels> Vectors<T> {
                 device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
             }
         }
-        Ok(())
+        (0..self.parts.len()).try_for_each(|index| self.check_faults(index))
     }
 }
 

@@ -88,6 +88,8 @@ impl<T: Kernels> Vectors<T> {
             if let (RowsOf::Device(device), Some(fence)) = (self.data(index)?, downloads[index]) {
                 let shared = device.allocations.device();
                 shared.lock().wait(fence).map_err(|fault| fault.into_error(&part.name))?;
+                self.check_faults(index)?;
+                other.check_faults(index)?;
                 let bytes = device.pinned.read().map_err(misuse)?;
                 let numbers: &[T] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
                 // Copied, since the rows of an edge arrive in the same memory.
