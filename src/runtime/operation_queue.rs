@@ -5,8 +5,8 @@
 //! Operations on vectors are short. To wait for each would cost more than the operation itself.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -49,6 +49,35 @@ impl OperationRecord {
     }
 }
 
+/// The faults of operations after which their device can still be used. A fault is there as soon as a call has received it; to look at it,
+/// the device need not be locked.
+#[derive(Default)]
+pub struct FaultLog {
+    count: AtomicUsize,
+    list: Mutex<Vec<Fault>>,
+}
+
+impl FaultLog {
+    /// The number of faults so far.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The first fault after the first `count` ones.
+    pub fn after(&self, count: usize) -> Option<Fault> {
+        if self.count() <= count {
+            return None;
+        }
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).get(count).cloned()
+    }
+
+    fn push(&self, fault: Fault) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(fault);
+        self.count.store(list.len(), Ordering::Release);
+    }
+}
+
 /// An operation in flight.
 struct InFlight {
     lane: usize,
@@ -67,10 +96,8 @@ pub(super) struct OperationQueue {
     /// The fault after which the device cannot be used; all later calls report it.
     fatal: Option<Fault>,
     /// The other faults so far, and how many of them calls have reported.
-    faults: Vec<Fault>,
+    faults: Arc<FaultLog>,
     reported: usize,
-    /// The number of faults, for [`super::shared_device::SharedDevice::fault_count`].
-    count: Arc<AtomicUsize>,
     /// When the first operation began, and the last one ended, that have ended since [`Self::start_span`].
     span_ns: Option<(u64, u64)>,
     /// Ended operations, where they are recorded.
@@ -87,22 +114,16 @@ impl OperationQueue {
             on_lane: [0; 3],
             ended: Default::default(),
             fatal: None,
-            faults: Vec::new(),
+            faults: Arc::default(),
             reported: 0,
-            count: Arc::default(),
             span_ns: None,
             records: None,
         }
     }
 
-    /// The number of faults so far after which the device can still be used. It grows as soon as a call has received a fault.
-    pub fn fault_count(&self) -> &Arc<AtomicUsize> {
-        &self.count
-    }
-
-    /// The first fault after the first `count` ones, after which the device can still be used.
-    pub fn fault_after(&self, count: usize) -> Option<&Fault> {
-        self.faults.get(count)
+    /// The faults so far after which the device can still be used.
+    pub fn faults(&self) -> &Arc<FaultLog> {
+        &self.faults
     }
 
     /// The channel that the device must report to before anything is submitted.
@@ -206,14 +227,9 @@ impl OperationQueue {
         if let Some(fatal) = &self.fatal {
             return Err(fatal.clone());
         }
-        match self.faults.get(self.reported) {
-            None => Ok(()),
-            Some(fault) => {
-                let fault = fault.clone();
-                self.reported = self.faults.len();
-                Err(fault)
-            }
-        }
+        let fault = self.faults.after(self.reported);
+        self.reported = self.faults.count();
+        fault.map_or(Ok(()), Err)
     }
 
     fn receive(&mut self) -> Result<(), Fault> {
@@ -243,10 +259,7 @@ impl OperationQueue {
         let Completion { start_ns, end_ns, result, .. } = completion;
         match result {
             Err(fault) if is_fatal(&fault) => self.note(&fault),
-            Err(fault) => {
-                self.faults.push(fault);
-                self.count.store(self.faults.len(), Ordering::Release);
-            }
+            Err(fault) => self.faults.push(fault),
             Ok(()) => {}
         }
         let (first_ns, last_ns) = self.span_ns.unwrap_or((start_ns, end_ns));

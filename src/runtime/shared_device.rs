@@ -1,11 +1,11 @@
 //! An open device that the products of a runtime share, and the memory that one of them has on it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Sender, unbounded};
 
-use super::operation_queue::{COMPUTE, OperationQueue, OperationRecord};
+use super::operation_queue::{COMPUTE, FaultLog, OperationQueue, OperationRecord};
 use crate::device::{
     Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
     Memory, Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
@@ -21,7 +21,7 @@ pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
 pub struct SharedDevice {
     state: Mutex<OpenDevice>,
     closed: Arc<AtomicBool>,
-    fault_count: Arc<AtomicUsize>,
+    faults: Arc<FaultLog>,
 }
 
 /// The device itself.
@@ -39,14 +39,14 @@ impl SharedDevice {
         let reports = Reports::new(DeviceId::HOST, unbounded().0);
         let device = open_device(name, emulated, cuda, clock, reports.clone())?;
         let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
-        let fault_count = queue.fault_count().clone();
+        let faults = queue.faults().clone();
         let state = OpenDevice { device, reports, queue, closed: closed.clone() };
-        Ok(Self { state: Mutex::new(state), closed, fault_count })
+        Ok(Self { state: Mutex::new(state), closed, faults })
     }
 
-    /// The number of faults of queued operations so far, as far as a call has received them. Does not wait.
-    pub fn fault_count(&self) -> usize {
-        self.fault_count.load(Ordering::Acquire)
+    /// The faults of queued operations so far. Does not wait for a product that uses the device.
+    pub fn faults(&self) -> &FaultLog {
+        &self.faults
     }
 
     /// Whether it can still be used. Does not wait for a product that uses it.
@@ -131,11 +131,6 @@ impl OpenDevice {
     /// Waits for a queued operation.
     pub fn wait(&mut self, fence: Fence) -> std::result::Result<(), Fault> {
         self.queue.wait(&mut self.device, fence)
-    }
-
-    /// The first fault of a queued operation after the first `count` ones.
-    pub fn fault_after(&self, count: usize) -> Option<Fault> {
-        self.queue.fault_after(count).cloned()
     }
 
     /// Waits for all queued operations and issued launches.

@@ -11,13 +11,13 @@ use rayon::prelude::*;
 use rowloom_cpu::{RowSum, RowSumBodies, RowsOfProduct};
 
 use super::Applied;
-use super::checksums::{OLD_ROUNDINGS, no_memory, roundings, weight, zeros};
+use super::checksums::{OLD_ROUNDINGS, roundings, weight, zeros};
 use crate::error::Result;
 use crate::kernel::cpu::{Kernels, PieceObserver, RowsObserver};
 use crate::kernel::scaling::Scaling;
 use crate::kernel::verify;
 use crate::machine::Isa;
-use crate::matrix::{CsrView, MultiVectorView};
+use crate::matrix::{AlignedBuffer, CsrView, MultiVectorView};
 
 /// Rows of X from which the size of a column is estimated.
 const SAMPLED_ROWS: usize = 64;
@@ -39,8 +39,15 @@ pub struct RowCheck<'a, T> {
     /// The weight of each column.
     weights: Vec<f64>,
     /// The bits of the weighted sum of each row of X, 0 until it is formed.
-    sums_of_x: Vec<AtomicU64>,
+    sums_of_x: &'a [AtomicU64],
     suspicious: Mutex<Suspicious>,
+}
+
+/// Numbers as atomic ones.
+#[allow(unsafe_code)] // the standard library has no stable function
+fn atomic(numbers: &mut [u64]) -> &[AtomicU64] {
+    // SAFETY: both types have the same size and alignment on this processor, and the exclusive reference ends here.
+    unsafe { &*(std::ptr::from_mut(numbers) as *const [AtomicU64]) }
 }
 
 /// Rows of Y that rounding may not explain.
@@ -51,18 +58,23 @@ struct Suspicious {
     without_sums: Vec<usize>,
 }
 
-impl<'a, T: Kernels> RowCheck<'a, T> {
-    /// The check of a product with `x`. Uses the rayon pool of the caller.
-    pub fn new(a: CsrView<'a, T>, scaling: Scaling<T>, x: MultiVectorView<'a, T>) -> Result<Self> {
-        let mut sums_of_x = Vec::new();
-        sums_of_x.try_reserve_exact(x.rows()).map_err(|_| no_memory(x.rows() * size_of::<AtomicU64>()))?;
-        sums_of_x.resize_with(x.rows(), AtomicU64::default);
+impl<T: Kernels> RowCheck<'_, T> {
+    /// Calls `with` with the check of a product with `x`.
+    pub fn of<R>(
+        a: CsrView<'_, T>,
+        scaling: Scaling<T>,
+        x: MultiVectorView<'_, T>,
+        with: impl FnOnce(RowCheck<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        // On huge pages if it is large: many new pages cost more than the check of their rows.
+        let mut sums_of_x = AlignedBuffer::zeroed(x.rows())?;
         let bodies = T::row_sum_bodies(Isa::detect());
         let (weights, suspicious) = (weights_of_columns(x)?, Mutex::default());
-        Ok(Self { a, scaling, x, bodies, weights, sums_of_x, suspicious })
+        with(RowCheck { a, scaling, x, bodies, weights, sums_of_x: atomic(&mut sums_of_x), suspicious })
     }
 
-    /// Wrong rows of Y, in ascending order, or none if Y is right. There may be more wrong rows than these. `y` was not observed.
+    /// Wrong rows of Y, in ascending order, or none if Y is right. There may be more wrong rows than these. Computed in the
+    /// rayon pool of the caller.
     pub fn wrong_rows(self, product: Applied<'_, T>) -> Result<Vec<usize>> {
         let tiles = (0..product.y.rows().div_ceil(TILE_ROWS)).into_par_iter();
         tiles.for_each_init(Piece::of(&self), |piece, tile| {
@@ -115,7 +127,7 @@ impl<'a, T: Kernels> RowCheck<'a, T> {
             y: y.data(),
             y_distance: y.leading_dimension(),
             weights: &self.weights,
-            sums_of_x: &self.sums_of_x,
+            sums_of_x: self.sums_of_x,
         };
         // SAFETY: the body is for the instruction set of this processor.
         unsafe { (self.bodies.sums)(of, to) };
@@ -217,14 +229,13 @@ struct OldRow {
 /// The rows of one thread.
 struct Piece<'a, T: Kernels> {
     of: &'a RowCheck<'a, T>,
-    sums: Vec<RowSum>,
     old: Vec<OldRow>,
     suspicious: Suspicious,
 }
 
 impl<'a, T: Kernels> Piece<'a, T> {
     fn of(check: &'a RowCheck<'a, T>) -> impl Fn() -> Self {
-        move || Self { of: check, sums: Vec::new(), old: Vec::new(), suspicious: Suspicious::default() }
+        move || Self { of: check, old: Vec::new(), suspicious: Suspicious::default() }
     }
 }
 
@@ -235,14 +246,18 @@ impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
     }
 
     fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
-        self.sums.resize(rows.len(), RowSum::default());
-        self.of.sums(rows.clone(), y, &mut self.sums);
-        for (index, sum) in self.sums.iter().enumerate() {
-            let row = rows.start + index;
-            match self.of.explains(row, sum, self.old.get(index), y.row(index)) {
-                Verdict::Right => {}
-                Verdict::Suspicious => self.suspicious.rows.push(row),
-                Verdict::WithoutSums => self.suspicious.without_sums.push(row),
+        for first in (0..rows.len()).step_by(TILE_ROWS) {
+            let part = first..rows.len().min(first + TILE_ROWS);
+            let mut sums = [RowSum::default(); TILE_ROWS];
+            let of_part = rows.start + part.start..rows.start + part.end;
+            self.of.sums(of_part, y.rows_in(part.clone()), &mut sums[..part.len()]);
+            for (index, sum) in part.zip(&sums) {
+                let row = rows.start + index;
+                match self.of.explains(row, sum, self.old.get(index), y.row(index)) {
+                    Verdict::Right => {}
+                    Verdict::Suspicious => self.suspicious.rows.push(row),
+                    Verdict::WithoutSums => self.suspicious.without_sums.push(row),
+                }
             }
         }
     }

@@ -11,7 +11,9 @@ use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
-use crate::kernel::check::{Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX};
+use crate::kernel::check::{
+    Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX, wrong_rows_by_rows,
+};
 use crate::kernel::cpu::{Kernels, PreparedKernel, RowsObserver};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
@@ -265,11 +267,10 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
                     .then(|| checksums.wrong_rows_observed(a, applied(y.as_view()), observation))
                     .transpose()
             }
-            _ => {
-                let check = RowCheck::new(self.matrix(), factors, x)?;
+            _ => RowCheck::of(self.matrix(), factors, x, |check| {
                 let observed = run(y.reborrow(), &check)?;
                 observed.then(|| check.wrong_observed_rows(applied(y.as_view()))).transpose()
-            }
+            }),
         }
     }
 
@@ -294,7 +295,7 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
                 checksums.wrong_rows_after(a, applied, x_sums)
             }
             (Method::Columns(checksums), None) if old.is_none() => checksums.wrong_rows(a, applied),
-            _ => RowCheck::new(self.matrix(), applied.scaling, x)?.wrong_rows(applied),
+            _ => wrong_rows_by_rows(self.matrix(), applied),
         }
     }
 

@@ -111,7 +111,7 @@ impl<T: Kernels> Vectors<T> {
             };
             // The faults of operations in flight belong to the multivectors that are there.
             let _ = device.lock().drain();
-            let faults_before = device.fault_count();
+            let faults_before = device.faults().count();
             let held = part.held.end - part.held.start;
             let scratch_bytes = scratch_bytes::<T>(part, k as u64, pitch);
             let mut allocations = Allocations::on(device);
