@@ -14,8 +14,8 @@ use crate::matrix::{MultiVector, MultiVectorView, Scalar};
 /// Columns that are compared together.
 const TOGETHER: usize = 4;
 
-/// Multiply-adds of comparisons of columns with infinite or NaN sums: about a second of one core. Such products say little.
-const MOST_COMPARED_WITHOUT_SUMS: usize = 1 << 26;
+/// Multiply-adds of comparisons of rows or columns with infinite or NaN sums: about a second of one core. Such products say little.
+pub(super) const MOST_COMPARED_WITHOUT_SUMS: usize = 1 << 26;
 
 impl Checksums {
     /// Wrong rows of Y, in ascending order, or none if Y is right; computed in the rayon pool of the caller. There may be more wrong rows

@@ -78,7 +78,7 @@ pub fn wrong_rows<T: Kernels>(a: Operator<'_, T>, product: Applied<'_, T>) -> Re
 
 /// The same, found row by row.
 pub fn wrong_rows_by_rows<T: Kernels>(a: CsrView<'_, T>, product: Applied<'_, T>) -> Result<Vec<usize>> {
-    RowCheck::of(a, product.scaling, product.x, |check| check.wrong_rows(product))
+    RowCheck::new(a, product.scaling, product.x)?.wrong_rows(product)
 }
 
 #[cfg(test)]

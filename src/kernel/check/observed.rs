@@ -56,43 +56,27 @@ impl<T> Piece<'_, T> {
     }
 }
 
-impl<T: Kernels> Piece<'_, T> {
-    /// Calls `add` with the parts of rows that belong to one block each.
-    fn by_block(
-        &mut self,
-        rows: Range<usize>,
-        y: MultiVectorView<'_, T>,
-        add: impl Fn(&Observation<'_, T>, &mut Terms, usize, Range<usize>, MultiVectorView<'_, T>),
-    ) {
-        let blocks = &self.of.checksums.blocks;
+impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
+    fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
+        let Observation { checksums, x, .. } = *self.of;
         let mut begin = rows.start;
         while begin < rows.end {
-            let block = blocks.partition_point(|block| block.rows.end <= begin);
-            let end = rows.end.min(blocks[block].rows.end);
-            if self.block != Some(block) {
+            let index = checksums.blocks.partition_point(|block| block.rows.end <= begin);
+            let block = &checksums.blocks[index];
+            let end = rows.end.min(block.rows.end);
+            if self.block != Some(index) {
                 self.flush();
-                self.block = Some(block);
+                self.block = Some(index);
             }
             let part = y.rows_in(begin - rows.start..end - rows.start);
-            add(self.of, &mut self.terms, block, begin..end, part);
-            begin = end;
-        }
-    }
-}
-
-impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
-    fn before(&mut self, _rows: Range<usize>, _y: MultiVectorView<'_, T>) {}
-
-    fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
-        self.by_block(rows, y, |of, terms, index, rows, y| {
-            terms.y.add_weighted(y, &of.checksums.weights[rows.clone()]);
-            let block = &of.checksums.blocks[index];
+            self.terms.y.add_weighted(part, &checksums.weights[begin..end]);
             let place = |row: usize| {
                 let share = (row - block.rows.start) as u128 * block.sums.len() as u128;
                 (share / block.rows.len().max(1) as u128) as usize
             };
-            block.add_columns(of.x, place(rows.start)..place(rows.end), &mut terms.x);
-        });
+            block.add_columns(x, place(begin)..place(end), &mut self.terms.x);
+            begin = end;
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use rayon::prelude::*;
 use rowloom_cpu::{RowSum, RowSumBodies, RowsOfProduct};
 
 use super::Applied;
-use super::checksums::{OLD_ROUNDINGS, roundings, weight, zeros};
+use super::checksums::{OLD_ROUNDINGS, no_memory, roundings, weight, zeros};
+use super::compare::MOST_COMPARED_WITHOUT_SUMS;
 use crate::error::Result;
 use crate::kernel::cpu::{Kernels, PieceObserver, RowsObserver};
 use crate::kernel::scaling::Scaling;
 use crate::kernel::verify;
 use crate::machine::Isa;
-use crate::matrix::{AlignedBuffer, CsrView, MultiVectorView};
+use crate::matrix::{CsrView, MultiVectorView};
 
 /// Rows of X from which the size of a column is estimated.
 const SAMPLED_ROWS: usize = 64;
@@ -27,8 +28,6 @@ const TILE_ROWS: usize = 64;
 const DOT_ROUNDINGS: f64 = 4.0;
 /// Suspicious rows that are compared at a time: if one is wrong, the others wait for the next check.
 const COMPARED_ROWS: usize = 1024;
-/// Multiply-adds of comparisons of rows with infinite or NaN sums: about a second of one core. Such products say little.
-const MOST_COMPARED_WITHOUT_SUMS: usize = 1 << 26;
 
 /// The check of one product.
 pub struct RowCheck<'a, T> {
@@ -39,15 +38,8 @@ pub struct RowCheck<'a, T> {
     /// The weight of each column.
     weights: Vec<f64>,
     /// The bits of the weighted sum of each row of X, 0 until it is formed.
-    sums_of_x: &'a [AtomicU64],
+    sums_of_x: Vec<AtomicU64>,
     suspicious: Mutex<Suspicious>,
-}
-
-/// Numbers as atomic ones.
-#[allow(unsafe_code)] // the standard library has no stable function
-fn atomic(numbers: &mut [u64]) -> &[AtomicU64] {
-    // SAFETY: both types have the same size and alignment on this processor, and the exclusive reference ends here.
-    unsafe { &*(std::ptr::from_mut(numbers) as *const [AtomicU64]) }
 }
 
 /// Rows of Y that rounding may not explain.
@@ -58,19 +50,15 @@ struct Suspicious {
     without_sums: Vec<usize>,
 }
 
-impl<T: Kernels> RowCheck<'_, T> {
-    /// Calls `with` with the check of a product with `x`.
-    pub fn of<R>(
-        a: CsrView<'_, T>,
-        scaling: Scaling<T>,
-        x: MultiVectorView<'_, T>,
-        with: impl FnOnce(RowCheck<'_, T>) -> Result<R>,
-    ) -> Result<R> {
-        // On huge pages if it is large: many new pages cost more than the check of their rows.
-        let mut sums_of_x = AlignedBuffer::zeroed(x.rows())?;
+impl<'a, T: Kernels> RowCheck<'a, T> {
+    /// The check of a product with `x`.
+    pub fn new(a: CsrView<'a, T>, scaling: Scaling<T>, x: MultiVectorView<'a, T>) -> Result<Self> {
+        let mut sums_of_x = Vec::new();
+        sums_of_x.try_reserve_exact(x.rows()).map_err(|_| no_memory(x.rows() * size_of::<AtomicU64>()))?;
+        sums_of_x.resize_with(x.rows(), AtomicU64::default);
         let bodies = T::row_sum_bodies(Isa::detect());
         let (weights, suspicious) = (weights_of_columns(x)?, Mutex::default());
-        with(RowCheck { a, scaling, x, bodies, weights, sums_of_x: atomic(&mut sums_of_x), suspicious })
+        Ok(Self { a, scaling, x, bodies, weights, sums_of_x, suspicious })
     }
 
     /// Wrong rows of Y, in ascending order, or none if Y is right. There may be more wrong rows than these. Computed in the
@@ -127,7 +115,7 @@ impl<T: Kernels> RowCheck<'_, T> {
             y: y.data(),
             y_distance: y.leading_dimension(),
             weights: &self.weights,
-            sums_of_x: self.sums_of_x,
+            sums_of_x: &self.sums_of_x,
         };
         // SAFETY: the body is for the instruction set of this processor.
         unsafe { (self.bodies.sums)(of, to) };

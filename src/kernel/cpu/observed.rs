@@ -4,13 +4,12 @@
 //! is not read from memory. Observation changes no bit of Y.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use super::Kernels;
 use super::rows_plan::{Piece, Traversal, compute_window, run_piece};
 use super::run::{Group, Run};
 use crate::error::Result;
-use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 
 /// Bytes of a tile: its rows of X and Y stay in the caches of a core.
 const TILE_BYTES: usize = 32 << 10;
@@ -26,36 +25,9 @@ pub trait RowsObserver<T>: Sync {
 /// Sees rows of Y in ascending order.
 pub trait PieceObserver<T> {
     /// Rows before the product, if they have an effect on it.
-    fn before(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>);
+    fn before(&mut self, _rows: Range<usize>, _y: MultiVectorView<'_, T>) {}
     /// Rows after the product.
     fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>);
-}
-
-/// Buffers of tiles that no thread uses.
-pub(super) type Tiles<T> = Mutex<Vec<MultiVector<T>>>;
-
-/// An observer, and buffers for the tiles that it sees.
-pub(super) struct Observed<'a, T: Scalar> {
-    pub observer: &'a dyn RowsObserver<T>,
-    pub tiles: &'a Tiles<T>,
-}
-
-impl<T: Kernels> Observed<'_, T> {
-    /// A buffer of at least so many rows: one that another piece has used, since a new one costs more than what it is for.
-    fn take_tile(&self, rows: usize, k: usize) -> Result<MultiVector<T>> {
-        let used = self.tiles.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(tile) = used.filter(|tile| tile.rows() >= rows) {
-            return Ok(tile);
-        }
-        let mut tile = MultiVector::zeros(rows, k)?;
-        // A row that no kernel stores is not taken for a row of zeros.
-        tile.data_mut().fill(T::from_f64(f64::NAN));
-        Ok(tile)
-    }
-
-    fn give_back(&self, tile: MultiVector<T>) {
-        self.tiles.lock().unwrap_or_else(PoisonError::into_inner).push(tile);
-    }
 }
 
 /// Computes a piece; `y` holds exactly its rows.
@@ -63,9 +35,9 @@ pub(super) fn run_observed<T: Kernels>(
     run: &Run<'_, T>,
     piece: &mut Piece<T>,
     mut y: MultiVectorViewMut<'_, T>,
-    observed: &Observed<'_, T>,
+    observer: &dyn RowsObserver<T>,
 ) -> Result<()> {
-    let mut observer = observed.observer.start()?;
+    let mut observer = observer.start()?;
     let rows = piece.rows.clone();
     if let Traversal::Segments(..) = piece.traversal {
         if run.stores.reads_old() {
@@ -80,13 +52,18 @@ pub(super) fn run_observed<T: Kernels>(
         _ => (TILE_BYTES / (y.k() * size_of::<T>()).max(1)).max(FEWEST_TILE_ROWS),
     };
     let tile_rows = tile_rows.min(rows.len()).max(1);
-    let mut own_tile = run.stream.then(|| observed.take_tile(tile_rows, y.k())).transpose()?;
+    if run.stream && piece.tile.is_none() {
+        // A row that no kernel stores is not taken for a row of zeros.
+        let mut tile = MultiVector::zeros(tile_rows, y.k())?;
+        tile.data_mut().fill(T::from_f64(f64::NAN));
+        piece.tile = Some(tile);
+    }
     for (window, begin) in rows.clone().step_by(tile_rows).enumerate() {
         let tile = begin..rows.end.min(begin + tile_rows);
         if run.stores.reads_old() {
             observer.before(tile.clone(), rows_of(&y, &rows, &tile));
         }
-        let mut buffer = own_tile.as_mut().map(MultiVector::view_mut);
+        let mut buffer = piece.tile.as_mut().filter(|_| run.stream).map(MultiVector::view_mut);
         for slab in run.slabs {
             let copy = buffer.as_mut().map(|buffer| (tile.start, buffer));
             match &piece.traversal {
@@ -105,7 +82,6 @@ pub(super) fn run_observed<T: Kernels>(
             None => observer.after(tile.clone(), rows_of(&y, &rows, &tile)),
         }
     }
-    own_tile.into_iter().for_each(|tile| observed.give_back(tile));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use super::Kernels;
 use super::grouping::{Grouping, GroupingRules, Segments};
 use super::hub_rows::HubRows;
 use super::layout::RowLayout;
-use super::observed::{Observed, RowsObserver, Tiles, run_observed};
+use super::observed::{RowsObserver, run_observed};
 use super::run::{Group, Run, Slab, Stores};
 use super::tuning::Tuning;
 use crate::error::Result;
@@ -38,6 +38,8 @@ pub struct CpuSettings {
 pub(super) struct Piece<T: Scalar> {
     pub rows: Range<usize>,
     pub traversal: Traversal<T>,
+    /// A buffer for rows of Y that are observed; made when it is first needed.
+    pub tile: Option<MultiVector<T>>,
 }
 
 /// The order in which the rows of a piece are computed.
@@ -69,7 +71,6 @@ pub(super) struct RowsPlan<T: Scalar> {
     pieces: Vec<Piece<T>>,
     hubs: Option<HubRows<T>>,
     longest: usize,
-    tiles: Tiles<T>,
 }
 
 /// Pieces read at least this many bytes: below, starting another thread costs more than it saves.
@@ -137,10 +138,10 @@ impl<T: Kernels> RowsPlan<T> {
                         None => Traversal::Natural,
                     },
                 };
-                Ok(Piece { rows, traversal })
+                Ok(Piece { rows, traversal, tile: None })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { k, isa, tuning, slabs, pieces, hubs, longest, tiles: Tiles::default() })
+        Ok(Self { k, isa, tuning, slabs, pieces, hubs, longest })
     }
 
     /// The row ranges that are the units of scheduling among threads.
@@ -187,9 +188,8 @@ impl<T: Kernels> RowsPlan<T> {
             stream,
             prefetch: self.tuning.prefetch,
         };
-        let observed = observer.map(|observer| Observed { observer, tiles: &self.tiles });
         match &mut self.hubs {
-            None => run_pieces(&run, &mut self.pieces, y, observed.as_ref()).map(|()| observer.is_some()),
+            None => run_pieces(&run, &mut self.pieces, y, observer).map(|()| observer.is_some()),
             Some(hubs) => {
                 let whole = y.reborrow();
                 let pieces = &mut self.pieces;
@@ -207,21 +207,21 @@ fn run_pieces<T: Kernels>(
     run: &Run<'_, T>,
     pieces: &mut [Piece<T>],
     y: MultiVectorViewMut<'_, T>,
-    observed: Option<&Observed<'_, T>>,
+    observer: Option<&dyn RowsObserver<T>>,
 ) -> Result<()> {
-    match (pieces, observed) {
+    match (pieces, observer) {
         ([], _) => Ok(()),
         ([piece], None) => {
             run_piece(run, piece, y);
             Ok(())
         }
-        ([piece], Some(observed)) => run_observed(run, piece, y, observed),
+        ([piece], Some(observer)) => run_observed(run, piece, y, observer),
         (pieces, _) => {
             let (left, right) = pieces.split_at_mut(pieces.len() / 2);
             let (top, bottom) = y.split_at_row(right[0].rows.start - left[0].rows.start);
             let (first, second) = rayon::join(
-                || run_pieces(run, left, top, observed),
-                || run_pieces(run, right, bottom, observed),
+                || run_pieces(run, left, top, observer),
+                || run_pieces(run, right, bottom, observer),
             );
             first.and(second)
         }

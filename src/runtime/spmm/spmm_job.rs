@@ -267,10 +267,11 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
                     .then(|| checksums.wrong_rows_observed(a, applied(y.as_view()), observation))
                     .transpose()
             }
-            _ => RowCheck::of(self.matrix(), factors, x, |check| {
+            _ => {
+                let check = RowCheck::new(self.matrix(), factors, x)?;
                 let observed = run(y.reborrow(), &check)?;
                 observed.then(|| check.wrong_observed_rows(applied(y.as_view()))).transpose()
-            }),
+            }
         }
     }
 
