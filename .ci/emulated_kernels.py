@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -102,12 +103,11 @@ class Emulated:
     """The oracle with the kernels of this checkout."""
 
     def __init__(self, keeps_oracle=False):
-        self.base, self.mutant = (FOLDER / "base").resolve(), (FOLDER / "mutant").resolve()
+        self.base = (FOLDER / "base").resolve()
         self.base.mkdir(parents=True, exist_ok=True)
-        self.mutant.mkdir(exist_ok=True)
         self.kernels = sorted(KERNELS.glob("*.cu"))
         self.assembly = {path: self.base_of(path) for path in self.kernels}
-        self.passing = set()
+        self.passing, self.trying = set(), threading.Lock()
         self.oracle = FOLDER.resolve() / "oracle"
         if not (keeps_oracle and self.oracle.exists()):
             shutil.copy(self.build(), self.oracle)
@@ -142,23 +142,27 @@ class Emulated:
 
     def expect_to_pass(self, path):
         """Ends the program if the oracle fails with the unchanged kernel: every mutant would be caught."""
-        if path not in self.passing:
+        with self.trying:
+            if path in self.passing:
+                return
             wrong = self.run_oracle(path, self.base / f"libemulated_{path.stem}.so", 1, 0.5)
             if wrong:
                 sys.exit(f"{path}, unchanged: {wrong}: {self.base / 'oracle.log'}")
             self.passing.add(path)
 
     def compile_mutant(self, path, changed):
-        """The library of a changed kernel; `same` if its code is the same, None if it does not compile."""
-        text = compile_to_assembly(path, changed, self.mutant)
+        """The library of a changed kernel, in a folder of this thread; `same` if its code is the same, None if it does not compile."""
+        folder = FOLDER.resolve() / f"mutant-{threading.get_ident()}"
+        folder.mkdir(exist_ok=True)
+        text = compile_to_assembly(path, changed, folder)
         if text is None:
             return None
         if without_names(text) == without_names(self.assembly[path]):
             return "same"
         # Libraries of earlier mutants must not be loaded.
-        for other in self.mutant.glob("*.so"):
+        for other in folder.glob("*.so"):
             other.unlink()
-        return link_library(path, self.mutant)
+        return link_library(path, folder)
 
     def run_oracle(self, path, library, seed, seconds):
         """Why the oracle fails with a library of a kernel; an empty text if it does not in so many seconds of processor time for

@@ -6,6 +6,7 @@
     .ci/mutants cuda --file lanes.cuh         mutants of one file only
     .ci/mutants cuda --iterate                the unlisted survivors of the last run again; with --oracle-seed and --seconds for other cases
     .ci/mutants cuda --list                   prints the draw and runs nothing
+    .ci/mutants cuda --jobs 16                16 mutants at a time; with --keep-oracle it needs no cargo
 
 A mutant is one change in the text of a kernel (kernel_mutations.py). The differential oracle (benches/oracle) runs with it: a wrong
 product, a fault that the emulator finds, a crash or an endless loop catches it. Mutants that do not compile do not count, nor do
@@ -20,8 +21,10 @@ import argparse
 import json
 import random
 import sys
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from emulated_kernels import FOLDER, KERNELS, Emulated, including
@@ -111,6 +114,7 @@ def main():
     parser.add_argument("--iterate", action="store_true")
     parser.add_argument("--resume", action="store_true", help="the mutants of the draw that the last run did not reach")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants that run at a time")
     parser.add_argument("--keep-oracle", action="store_true", help="does not build the oracle again: cargo does so after each commit")
     options = parser.parse_args()
 
@@ -131,14 +135,20 @@ def main():
     if options.list:
         print(*(f"{mutant.file}:{mutant.line}: {mutant.name()}" for mutant in chosen), sep="\n")
         return 0
-    emulated = Emulated(options.keep_oracle)
-    for number, mutant in enumerate(chosen):
+    emulated, writing = Emulated(options.keep_oracle), threading.Lock()
+
+    def one(numbered):
+        number, mutant = numbered
         start = time.monotonic()
         what, why = judge(mutant, emulated, options)
         seconds = round(time.monotonic() - start, 1)
-        results[mutant.name()] = {"what": what, "why": why, "seconds": seconds, "line": mutant.line}
-        RESULTS.write_text(json.dumps(results, indent=1))
-        print(f"{number + 1}/{len(chosen)} {what} {seconds} s  {mutant.line}: {mutant.name()}  [{why}]", flush=True)
+        with writing:
+            results[mutant.name()] = {"what": what, "why": why, "seconds": seconds, "line": mutant.line}
+            RESULTS.write_text(json.dumps(results, indent=1))
+            print(f"{number + 1}/{len(chosen)} {what} {seconds} s  {mutant.line}: {mutant.name()}  [{why}]", flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, enumerate(chosen)))
     return int(report(results))
 
 
