@@ -13,6 +13,8 @@ import threading
 import time
 from pathlib import Path
 
+from worker_cores import workers
+
 KERNELS = Path("kernels")
 FOLDER = Path("target/mutants/cuda")
 HEADER = Path("src/device/emulated/cuda_builtins.h")
@@ -102,11 +104,12 @@ def link_library(path, folder):
 class Emulated:
     """The oracle with the kernels of this checkout."""
 
-    def __init__(self, keeps_oracle=False):
+    def __init__(self, keeps_oracle=False, jobs=1):
         self.base = (FOLDER / "base").resolve()
         self.base.mkdir(parents=True, exist_ok=True)
         self.kernels = sorted(KERNELS.glob("*.cu"))
-        self.assembly = {path: self.base_of(path) for path in self.kernels}
+        with workers(jobs) as pool:
+            self.assembly = dict(zip(self.kernels, pool.map(self.base_of, self.kernels)))
         self.passing, self.trying = set(), threading.Lock()
         self.oracle = FOLDER.resolve() / "oracle"
         if not (keeps_oracle and self.oracle.exists()):

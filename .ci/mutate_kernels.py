@@ -24,11 +24,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from emulated_kernels import FOLDER, KERNELS, Emulated, including
 from kernel_mutations import mutants_of
+from worker_cores import workers
 
 SURVIVORS = KERNELS / "mutants-survivors.txt"
 RESULTS = FOLDER / "results.json"
@@ -135,7 +135,7 @@ def main():
     if options.list:
         print(*(f"{mutant.file}:{mutant.line}: {mutant.name()}" for mutant in chosen), sep="\n")
         return 0
-    emulated, writing = Emulated(options.keep_oracle), threading.Lock()
+    emulated, writing = Emulated(options.keep_oracle, options.jobs), threading.Lock()
 
     def one(numbered):
         number, mutant = numbered
@@ -147,7 +147,7 @@ def main():
             RESULTS.write_text(json.dumps(results, indent=1))
             print(f"{number + 1}/{len(chosen)} {what} {seconds} s  {mutant.line}: {mutant.name()}  [{why}]", flush=True)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with workers(options.jobs) as pool:
         list(pool.map(one, enumerate(chosen)))
     return int(report(results))
 

@@ -30,9 +30,9 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from mutated_packages import ROOT, CpuKernels, Library, write
+from worker_cores import workers
 
 PACKAGES = {"cpu": CpuKernels, "library": Library}
 LIMIT_FACTOR, LIMIT_ADDEND_S = 3, 20
@@ -187,7 +187,7 @@ def normal_seconds(draw, stages, jobs):
         for program, words in draw.package.stages(mutant, draw.programs)[:stages]:
             if (program, tuple(words)) not in seconds:
                 start = time.monotonic()
-                with ThreadPoolExecutor(jobs) as pool:
+                with workers(jobs) as pool:
                     failed = list(pool.map(lambda _: run(draw.package, program, words, None, 3600), range(jobs)))
                 if any(failed):
                     sys.exit(f"fails without a mutant: {next(filter(None, failed))}")
@@ -265,7 +265,7 @@ def main():
             results_path.write_text(json.dumps({"draw": [draw.seed, draw.count], "results": results}, indent=1))
             print(f"{number + 1}/{len(draw.mutants)} {what} {time.monotonic() - start:.0f} s  {mutant['name']}  [{why}]", flush=True)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with workers(options.jobs) as pool:
         list(pool.map(one, [number for number, mutant in draw.mutants.items() if mutant["name"] not in results]))
     return int(report(package, results))
 

@@ -1,6 +1,6 @@
 //! A drawn product: rows of A in a layout, X, Y and the options of a job; it runs a body and compares all of Y.
 
-use rowloom_cpu::{Block, Body, FIRST_OF_ROW, RowJob, Scaling};
+use rowloom_cpu::{Block, Body, FIRST_OF_ROW, RowCopy, RowJob, Scaling};
 
 use crate::draw::Draw;
 use crate::guarded::{Guarded, Side};
@@ -112,6 +112,8 @@ pub struct Options<T> {
     pub stream: bool,
     pub prefetch: usize,
     pub longest: usize,
+    /// Whether rows are stored to a copy too, which segments of rows do not have.
+    pub copies: bool,
 }
 
 impl<T: Real> Options<T> {
@@ -124,6 +126,7 @@ impl<T: Real> Options<T> {
             stream: draw.one_in(3),
             prefetch: draw.pick(&[0, 1, 8, 5000]),
             longest: draw.pick(&[usize::MAX, usize::MAX, 256, 300, 1024]),
+            copies: draw.one_in(3),
         }
     }
 }
@@ -236,6 +239,13 @@ pub fn check<T: Real>(
         y.chunks_mut(ldy).for_each(|row| row[..width].iter_mut().for_each(|y| *y = T::of(draw.number())));
     }
 
+    // The copy has rows before those of the job.
+    let copy_first = draw.below(options.first_row + 1);
+    let copy_distance = width + draw.below(20);
+    let mut copy = Guarded::<T>::new((options.first_row - copy_first + count) * copy_distance, Side::End);
+    let copies = options.copies && !matches!(work, Work::Segments(_));
+    let mut expected_copy = copy.to_vec();
+
     let mut expected = y.to_vec();
     let sums =
         |row: usize| row_sum(&rows[options.first_row + row], width, |column, k| x[column as usize * ldx + k]);
@@ -246,6 +256,10 @@ pub fn check<T: Real>(
                 Some(Scaling { alpha, beta }) if beta == T::of(0.0) => alpha.product(sum),
                 Some(Scaling { alpha, beta }) => beta.fma(*y, alpha.product(sum)),
             };
+        }
+        if copies {
+            let at = (options.first_row - copy_first + row) * copy_distance;
+            expected_copy[at..][..width].copy_from_slice(&expected[row * ldy..][..width]);
         }
     };
     let is_computed = |row: &usize| rows[options.first_row + row].len() <= options.longest;
@@ -293,9 +307,13 @@ pub fn check<T: Real>(
         stream: options.stream,
         prefetch: options.prefetch,
         targets,
-        copy: None,
+        copy: copies.then_some(RowCopy {
+            to: copy.as_mut_ptr(),
+            first_row: copy_first,
+            leading_dimension: copy_distance,
+        }),
     };
-    // SAFETY: entries, X and Y are as the contract of the job says; `instruction_sets` are those of the processor.
+    // SAFETY: entries, X, Y and the copy are as the contract of the job says; `instruction_sets` are those of the processor.
     unsafe { body(&job) };
     rowloom_cpu::fence_streams();
     let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
@@ -309,4 +327,10 @@ pub fn check<T: Real>(
     );
     assert_bits(&y, &expected, &what);
     assert!(y.is_intact(), "{what}: a write outside Y");
+    assert_bits(
+        &copy,
+        &expected_copy,
+        &format!("copy from row {copy_first} on, {copy_distance} apart: {what}"),
+    );
+    assert!(copy.is_intact(), "{what}: a write outside the copy");
 }
