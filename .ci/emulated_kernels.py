@@ -76,12 +76,12 @@ def prepared(path, changed):
     return f'#include "{HEADER.resolve()}"\n#line 1 "{path}"\n{text}'
 
 
-def compile_to_assembly(path, changed, folder):
+def compile_to_assembly(path, changed, folder, *flags):
     """Assembly language with the emulator's names of the sanitizer's functions; None if it does not compile."""
     source, assembly = folder / f"{path.stem}.cc", folder / f"{path.stem}.s"
     source.write_text(prepared(path, changed))
     level = "-O0" if path.stem in LARGE else "-O1"
-    command = ["g++", *FLAGS, level, "-S", source, "-o", assembly]
+    command = ["g++", *FLAGS, *flags, level, "-S", source, "-o", assembly]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
@@ -94,9 +94,9 @@ def compile_to_assembly(path, changed, folder):
     return text
 
 
-def link_library(path, folder):
+def link_library(path, folder, *flags):
     library = folder / f"libemulated_{path.stem}.so"
-    command = ["g++", "-shared", folder / f"{path.stem}.s", "-o", library]
+    command = ["g++", "-shared", *flags, folder / f"{path.stem}.s", "-o", library]
     subprocess.run(command, check=True)
     return library
 
